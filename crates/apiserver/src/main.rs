@@ -1,0 +1,3 @@
+//! The `apiserver` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The kube-dns ConfigMap: keys, validation, sources.

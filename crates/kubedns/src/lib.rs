@@ -1,0 +1,1 @@
+//! Kubernetes to records to snapshot to DNS: the kubedns binary.

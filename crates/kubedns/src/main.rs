@@ -1,0 +1,3 @@
+//! The `kubedns` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The whole kube-dns pod on loopback.

@@ -1,0 +1,3 @@
+//! The `localpod` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Supervises a real dnsmasq: the dnsmasq-nanny binary.

@@ -1,0 +1,3 @@
+//! The `nanny` binary.
+
+fn main() {}

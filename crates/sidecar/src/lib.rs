@@ -1,0 +1,1 @@
+//! Probes kubedns and dnsmasq and exports health and metrics: the sidecar binary.

@@ -1,0 +1,3 @@
+//! The `sidecar` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The DNS server: records behind a Backend, the query engine, transports and forwarding.

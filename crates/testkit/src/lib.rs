@@ -1,0 +1,1 @@
+//! What tests share: a scripted upstream, builders, dig-like text, processes, eventually.

@@ -1,0 +1,1 @@
+//! A generic, persistent label tree: cheap to copy, cheap to change.
