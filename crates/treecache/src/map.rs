@@ -1,0 +1,309 @@
+//! A persistent hash map: a trie over 64-bit hashes with small buckets as leaves.
+//!
+//! Chosen over a sorted vector because one insertion among 10,000 siblings must not copy 10,000 entries, and over
+//! a general persistent map because most maps here hold one or two entries and must cost one small allocation.
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
+
+/// Children of an inner node; four bits of the hash choose one.
+const FANOUT: usize = 16;
+const BITS: u32 = FANOUT.trailing_zeros();
+/// A bucket larger than this is split, as long as hash bits are left.
+const BUCKET: usize = 16;
+/// An inner node whose entries fit this many becomes a bucket again: half a bucket, so that one entry coming and
+/// going does not split and merge each time.
+const MERGE: usize = BUCKET / 2;
+
+/// A persistent hash map. `clone` is one reference count; a change copies `O(log n)` small nodes, or none when no
+/// other copy shares them.
+pub struct Map<K, V> {
+    root: Trie<K, V>,
+}
+
+enum Trie<K, V> {
+    Empty,
+    Bucket(Arc<[(K, V)]>),
+    Inner(Arc<[Trie<K, V>; FANOUT]>),
+}
+
+impl<K, V> Clone for Trie<K, V> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Empty => Self::Empty,
+            Self::Bucket(entries) => Self::Bucket(Arc::clone(entries)),
+            Self::Inner(children) => Self::Inner(Arc::clone(children)),
+        }
+    }
+}
+
+impl<K, V> Clone for Map<K, V> {
+    fn clone(&self) -> Self {
+        Self { root: self.root.clone() }
+    }
+}
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Self { root: Trie::Empty }
+    }
+}
+
+/// Seeded once a process, so that nobody who chooses keys can aim at one bucket.
+fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
+    SeedableRandomState::with_seed(0, SharedSeed::global_random()).hash_one(key)
+}
+
+impl<K, V> Map<K, V> {
+    /// True when nothing is in the map.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.root, Trie::Empty)
+    }
+
+    /// The number of entries, counted by walking the map.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// All entries, in an order that only depends on the keys and this process's seed.
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        let mut iter = Iter { inner: Vec::new(), bucket: [].iter() };
+        iter.enter(&self.root);
+        iter
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
+    /// The value of `key`.
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.get_key_value(key).map(|(_, value)| value)
+    }
+
+    /// The stored key equal to `key`, and its value.
+    pub fn get_key_value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
+    where
+        K: Borrow<Q>,
+    {
+        let mut trie = &self.root;
+        let mut hash = hash_of(key);
+        loop {
+            match trie {
+                Trie::Empty => return None,
+                Trie::Bucket(entries) => {
+                    return entries.iter().find(|(k, _)| k.borrow() == key).map(|(k, v)| (k, v));
+                }
+                Trie::Inner(children) => {
+                    trie = child(children, hash);
+                    hash >>= BITS;
+                }
+            }
+        }
+    }
+
+    /// Sets the value of `key`; the old value is returned.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let hash = hash_of(&key);
+        self.root.insert(hash, 0, key, value)
+    }
+
+    /// Removes `key` and returns its value.
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        // Looked up first, so that removing what is not there copies nothing.
+        self.get(key)?;
+        self.root.remove(hash_of(key), key)
+    }
+
+    /// The value of `key` for changing in place; shared parts of the map are copied first.
+    pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        self.get(key)?;
+        let mut trie = &mut self.root;
+        let mut hash = hash_of(key);
+        loop {
+            match trie {
+                Trie::Empty => return None,
+                Trie::Bucket(entries) => {
+                    let at = entries.iter().position(|(k, _)| k.borrow() == key)?;
+                    return Arc::make_mut(entries).get_mut(at).map(|(_, v)| v);
+                }
+                Trie::Inner(children) => {
+                    trie = child_mut(Arc::make_mut(children), hash);
+                    hash >>= BITS;
+                }
+            }
+        }
+    }
+}
+
+fn slot(hash: u64) -> usize {
+    usize::try_from(hash & (FANOUT as u64 - 1)).unwrap_or(0)
+}
+
+fn child<K, V>(children: &[Trie<K, V>; FANOUT], hash: u64) -> &Trie<K, V> {
+    &children[slot(hash)]
+}
+
+fn child_mut<K, V>(children: &mut [Trie<K, V>; FANOUT], hash: u64) -> &mut Trie<K, V> {
+    &mut children[slot(hash)]
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
+    fn insert(&mut self, hash: u64, used_bits: u32, key: K, value: V) -> Option<V> {
+        match self {
+            Self::Empty => {
+                *self = Self::Bucket(Arc::from([(key, value)]));
+                None
+            }
+            Self::Inner(children) => {
+                child_mut(Arc::make_mut(children), hash).insert(hash >> BITS, used_bits + BITS, key, value)
+            }
+            Self::Bucket(entries) => {
+                if let Some(at) = entries.iter().position(|(k, _)| *k == key) {
+                    let entry = Arc::make_mut(entries).get_mut(at)?;
+                    return Some(std::mem::replace(&mut entry.1, value));
+                }
+                if entries.len() < BUCKET || used_bits + BITS > u64::BITS {
+                    *entries = entries.iter().cloned().chain([(key, value)]).collect();
+                } else {
+                    *self = Self::split(entries, used_bits);
+                    return self.insert(hash, used_bits, key, value);
+                }
+                None
+            }
+        }
+    }
+
+    /// An inner node that holds the same entries as the bucket.
+    fn split(entries: &[(K, V)], used_bits: u32) -> Self {
+        let mut parts: [Vec<(K, V)>; FANOUT] = std::array::from_fn(|_| Vec::new());
+        for (key, value) in entries {
+            parts[slot(hash_of(key) >> used_bits)].push((key.clone(), value.clone()));
+        }
+        Self::Inner(Arc::new(
+            parts.map(|part| if part.is_empty() { Self::Empty } else { Self::Bucket(part.into()) }),
+        ))
+    }
+
+    fn remove<Q: Hash + Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        match self {
+            Self::Empty => None,
+            Self::Bucket(entries) => {
+                let (_, value) = entries.iter().find(|(k, _)| k.borrow() == key)?.clone();
+                if entries.len() == 1 {
+                    *self = Self::Empty;
+                } else {
+                    *entries = entries.iter().filter(|(k, _)| k.borrow() != key).cloned().collect();
+                }
+                Some(value)
+            }
+            Self::Inner(children) => {
+                let children = Arc::make_mut(children);
+                let value = child_mut(children, hash).remove(hash >> BITS, key)?;
+                if let Some(bucket) = Self::merged(children) {
+                    *self = bucket;
+                }
+                Some(value)
+            }
+        }
+    }
+
+    /// What an inner node shrinks to once few entries are left.
+    fn merged(children: &[Self; FANOUT]) -> Option<Self> {
+        let mut entries = 0;
+        for child in children {
+            match child {
+                Self::Empty => {}
+                Self::Bucket(bucket) => entries += bucket.len(),
+                Self::Inner(_) => return None,
+            }
+        }
+        match entries {
+            0 => Some(Self::Empty),
+            1..=MERGE => Some(Self::Bucket(
+                children
+                    .iter()
+                    .flat_map(|child| match child {
+                        Self::Bucket(bucket) => bucket.iter(),
+                        _ => [].iter(),
+                    })
+                    .cloned()
+                    .collect(),
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Iterator over the entries of a [`Map`].
+pub struct Iter<'a, K, V> {
+    inner: Vec<std::slice::Iter<'a, Trie<K, V>>>,
+    bucket: std::slice::Iter<'a, (K, V)>,
+}
+
+impl<'a, K, V> Iter<'a, K, V> {
+    fn enter(&mut self, trie: &'a Trie<K, V>) {
+        match trie {
+            Trie::Empty => {}
+            Trie::Bucket(entries) => self.bucket = entries.iter(),
+            Trie::Inner(children) => self.inner.push(children.iter()),
+        }
+    }
+}
+
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = (&'a K, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((key, value)) = self.bucket.next() {
+                return Some((key, value));
+            }
+            match self.inner.last_mut()?.next() {
+                Some(trie) => self.enter(trie),
+                None => {
+                    self.inner.pop();
+                }
+            }
+        }
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a Map<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> FromIterator<(K, V)> for Map<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = Self::default();
+        for (key, value) in entries {
+            map.insert(key, value);
+        }
+        map
+    }
+}
+
+impl<K: std::fmt::Debug, V: std::fmt::Debug> std::fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,209 @@
+//! The tree itself: nodes with children and entries, paths from the root down.
+
+use smol_str::SmolStr;
+
+use crate::Map;
+
+/// The wildcard label of [`Node::visit`].
+pub const ANY: &str = "*";
+
+/// One node: its children by label, and its own entries by label.
+///
+/// A child and an entry may carry the same label; they are independent of each other.
+#[derive(Debug)]
+pub struct Node<V> {
+    children: Map<SmolStr, Node<V>>,
+    entries: Map<SmolStr, V>,
+}
+
+impl<V> Clone for Node<V> {
+    fn clone(&self) -> Self {
+        Self { children: self.children.clone(), entries: self.entries.clone() }
+    }
+}
+
+impl<V> Default for Node<V> {
+    fn default() -> Self {
+        Self { children: Map::default(), entries: Map::default() }
+    }
+}
+
+impl<V: Clone> Node<V> {
+    /// True when the node has neither children nor entries.
+    pub fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.entries.is_empty()
+    }
+
+    /// The child under `label`.
+    pub fn child(&self, label: &str) -> Option<&Self> {
+        self.children.get(label)
+    }
+
+    /// The entry under `label`.
+    pub fn entry(&self, label: &str) -> Option<&V> {
+        self.entries.get(label)
+    }
+
+    /// All children.
+    pub fn children(&self) -> impl Iterator<Item = (&SmolStr, &Self)> {
+        self.children.iter()
+    }
+
+    /// All entries.
+    pub fn entries(&self) -> impl Iterator<Item = (&SmolStr, &V)> {
+        self.entries.iter()
+    }
+
+    /// The child under `label`, made when it is missing.
+    pub fn child_mut(&mut self, label: &str) -> &mut Self {
+        if self.children.get(label).is_none() {
+            self.children.insert(label.into(), Self::default());
+        }
+        match self.children.get_mut(label) {
+            Some(child) => child,
+            None => unreachable!("the child was just inserted"),
+        }
+    }
+
+    /// Puts `node` in place of the child under `label`.
+    pub fn set_child(&mut self, label: SmolStr, node: Self) {
+        self.children.insert(label, node);
+    }
+
+    /// Sets the entry under `label`; the old one is returned.
+    pub fn set_entry(&mut self, label: SmolStr, value: V) -> Option<V> {
+        self.entries.insert(label, value)
+    }
+
+    /// Removes the entry under `label`.
+    pub fn remove_entry(&mut self, label: &str) -> Option<V> {
+        self.entries.remove(label)
+    }
+
+    /// Visits what the path leads to from here and says whether it led to anything.
+    ///
+    /// All labels but the last choose children; the last one chooses the entry of that label if there is one,
+    /// else all entries of the child of that label. [`ANY`] in the place of a label stands for every child whose
+    /// label does not begin with `_`; at the end of the path it stands for the node's own entries.
+    pub fn visit<'a>(&'a self, path: &[&str], visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
+        let Some((&label, rest)) = path.split_first() else { return self.visit_entries(visit) };
+        match (label, rest.is_empty()) {
+            (ANY, true) => self.visit_entries(visit),
+            (ANY, false) => {
+                let mut found = false;
+                for (label, child) in &self.children {
+                    if !label.starts_with('_') {
+                        found |= child.visit(rest, visit);
+                    }
+                }
+                found
+            }
+            (_, true) => match self.entries.get_key_value(label) {
+                Some((label, value)) => {
+                    visit(label, value);
+                    true
+                }
+                None => self.child(label).is_some_and(|child| child.visit_entries(visit)),
+            },
+            (_, false) => self.child(label).is_some_and(|child| child.visit(rest, visit)),
+        }
+    }
+
+    fn visit_entries<'a>(&'a self, visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
+        for (label, value) in &self.entries {
+            visit(label, value);
+        }
+        !self.entries.is_empty()
+    }
+}
+
+/// A tree of [`Node`]s. `clone` is two reference counts.
+#[derive(Debug)]
+pub struct TreeCache<V> {
+    root: Node<V>,
+}
+
+impl<V> Clone for TreeCache<V> {
+    fn clone(&self) -> Self {
+        Self { root: self.root.clone() }
+    }
+}
+
+impl<V> Default for TreeCache<V> {
+    fn default() -> Self {
+        Self { root: Node::default() }
+    }
+}
+
+impl<V: Clone> TreeCache<V> {
+    /// The node all paths start at.
+    pub fn root(&self) -> &Node<V> {
+        &self.root
+    }
+
+    /// The node at `path`.
+    pub fn node(&self, path: &[&str]) -> Option<&Node<V>> {
+        path.iter().try_fold(&self.root, |node, label| node.child(label))
+    }
+
+    /// The entry `label` of the node at `path`.
+    pub fn entry(&self, path: &[&str], label: &str) -> Option<&V> {
+        self.node(path)?.entry(label)
+    }
+
+    /// Sets an entry; nodes on the way are made.
+    pub fn set_entry(&mut self, path: &[&str], label: SmolStr, value: V) -> Option<V> {
+        path.iter().fold(&mut self.root, |node, label| node.child_mut(label)).set_entry(label, value)
+    }
+
+    /// Puts a whole subtree at `path`, in place of what was there. An empty one removes the path.
+    pub fn set_node(&mut self, path: &[&str], node: Node<V>) {
+        let Some((label, parents)) = path.split_last() else {
+            self.root = node;
+            return;
+        };
+        if node.is_empty() {
+            self.remove_node(path);
+        } else {
+            let parent = parents.iter().fold(&mut self.root, |node, label| node.child_mut(label));
+            parent.set_child((*label).into(), node);
+        }
+    }
+
+    /// Removes the subtree at `path`, and the nodes above it that are left empty. Returns the subtree.
+    pub fn remove_node(&mut self, path: &[&str]) -> Option<Node<V>> {
+        // Looked up first, so that removing what is not there copies nothing.
+        self.node(path)?;
+        prune(&mut self.root, path, |parent, label| parent.children.remove(label))
+    }
+
+    /// Removes an entry, and the nodes above it that are left empty. Returns the entry.
+    pub fn remove_entry(&mut self, path: &[&str], label: &str) -> Option<V> {
+        self.entry(path, label)?;
+        let path: Vec<&str> = path.iter().copied().chain([label]).collect();
+        prune(&mut self.root, &path, |parent, label| parent.entries.remove(label))
+    }
+
+    /// See [`Node::visit`].
+    pub fn visit<'a>(&'a self, path: &[&str], visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
+        self.root.visit(path, visit)
+    }
+}
+
+/// Removes something below `node` and every node on the path that is empty afterwards.
+fn prune<V: Clone, R>(
+    node: &mut Node<V>,
+    path: &[&str],
+    remove: impl FnOnce(&mut Node<V>, &str) -> Option<R>,
+) -> Option<R> {
+    let (&label, rest) = path.split_first()?;
+    if rest.is_empty() {
+        return remove(node, label);
+    }
+    let child = node.children.get_mut(label)?;
+    let removed = prune(child, rest, remove)?;
+    if child.is_empty() {
+        node.children.remove(label);
+    }
+    Some(removed)
+}

@@ -1,0 +1,130 @@
+//! The tree against a flat map, and the promise that a published copy never changes.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use treecache::{ANY, Map, TreeCache};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Set(Vec<String>, String, u32),
+    RemoveEntry(Vec<String>, String),
+    RemoveNode(Vec<String>),
+}
+
+fn label() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-d]", "_[a-b]"]
+}
+
+fn path() -> impl Strategy<Value = Vec<String>> {
+    proptest::collection::vec(label(), 1..4)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (path(), label(), any::<u32>()).prop_map(|(p, l, v)| Step::Set(p, l, v)),
+        2 => (path(), label()).prop_map(|(p, l)| Step::RemoveEntry(p, l)),
+        1 => path().prop_map(Step::RemoveNode),
+    ]
+}
+
+type Model = BTreeMap<(Vec<String>, String), u32>;
+
+fn strs(path: &[String]) -> Vec<&str> {
+    path.iter().map(String::as_str).collect()
+}
+
+fn apply(tree: &mut TreeCache<u32>, model: &mut Model, step: Step) {
+    match step {
+        Step::Set(path, label, value) => {
+            let old = tree.set_entry(&strs(&path), label.as_str().into(), value);
+            assert_eq!(old, model.insert((path, label), value));
+        }
+        Step::RemoveEntry(path, label) => {
+            let old = tree.remove_entry(&strs(&path), &label);
+            assert_eq!(old, model.remove(&(path, label)));
+        }
+        Step::RemoveNode(path) => {
+            let removed = tree.remove_node(&strs(&path)).is_some();
+            let before = model.len();
+            model.retain(|(p, _), _| !p.starts_with(&path));
+            assert_eq!(removed, before != model.len(), "a node exists only while something is in it");
+        }
+    }
+}
+
+/// What the model says a path with wildcards leads to.
+fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
+    let [above @ .., last] = pattern else { return Vec::new() };
+    let fits = |labels: &[String], pattern: &[&str]| {
+        labels.len() == pattern.len()
+            && labels.iter().zip(pattern).all(|(l, p)| if *p == ANY { !l.starts_with('_') } else { l == p })
+    };
+    let mut values = Vec::new();
+    for ((path, label), value) in model {
+        let own_entry = fits(path, above) && (*last == ANY || label == last);
+        let shadowed = |parent: &[String]| model.contains_key(&(parent.to_vec(), (*last).to_owned()));
+        let child_entry = *last != ANY
+            && path.last().is_some_and(|l| l == last)
+            && fits(&path[..path.len() - 1], above)
+            && !shadowed(&path[..path.len() - 1]);
+        if own_entry || child_entry {
+            values.push(*value);
+        }
+    }
+    values.sort_unstable();
+    values
+}
+
+proptest! {
+    #[test]
+    fn the_tree_behaves_like_a_flat_map(steps in proptest::collection::vec(step(), 0..60)) {
+        let (mut tree, mut model) = (TreeCache::default(), Model::new());
+        for step in steps {
+            let published = tree.clone();
+            let before = format!("{published:?}");
+            apply(&mut tree, &mut model, step);
+            prop_assert_eq!(before, format!("{:?}", published), "a published copy must not change");
+        }
+        for ((path, label), value) in &model {
+            prop_assert_eq!(tree.entry(&strs(path), label), Some(value));
+        }
+        for a in ["a", "b", "_a", ANY] {
+            for b in ["a", "c", "_b", ANY] {
+                for pattern in [vec![a], vec![a, b], vec![b, a, b], vec![a, "a", b]] {
+                    let mut found = Vec::new();
+                    let any = tree.visit(&pattern, &mut |_, value| found.push(*value));
+                    found.sort_unstable();
+                    prop_assert_eq!(any, !found.is_empty());
+                    prop_assert_eq!(found, expected(&model, &pattern), "pattern {:?}", pattern);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_map_behaves_like_a_map(steps in proptest::collection::vec((0_u16..600, any::<Option<u8>>()), 0..2000)) {
+        let (mut map, mut model) = (Map::default(), BTreeMap::new());
+        for (key, value) in steps {
+            if let Some(value) = value {
+                prop_assert_eq!(map.insert(key, value), model.insert(key, value));
+            } else {
+                prop_assert_eq!(map.remove(&key), model.remove(&key));
+            }
+        }
+        let mut entries: Vec<(u16, u8)> = map.iter().map(|(k, v)| (*k, *v)).collect();
+        entries.sort_unstable();
+        prop_assert_eq!(entries, model.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn an_emptied_tree_leaves_nothing_behind() {
+    let mut tree = TreeCache::default();
+    tree.set_entry(&["svc", "apps", "web"], "a".into(), 1);
+    tree.set_entry(&["svc", "apps"], "web".into(), 2);
+    assert_eq!(tree.remove_node(&["svc", "apps", "web"]).map(|node| node.entries().count()), Some(1));
+    assert_eq!(tree.entry(&["svc", "apps"], "web"), Some(&2));
+    assert_eq!(tree.remove_entry(&["svc", "apps"], "web"), Some(2));
+    assert!(tree.root().is_empty());
+}
