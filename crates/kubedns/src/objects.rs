@@ -1,0 +1,295 @@
+//! The Kubernetes objects that make DNS records, reduced to what makes records, and the events that bring them.
+//!
+//! The types are our own: a large cluster keeps tens of thousands of them, so they hold no labels, no managed
+//! fields, no resource versions and no spare capacity. [`from_api`](FromApi::from_api) makes them from the JSON of
+//! the API. It is not the place where records are made of them.
+
+mod api;
+mod parse;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+pub use parse::{FromApi, MalformedObject, Note, Parsed, key_of, resource_version_of};
+
+/// Namespace and name of an object. Cluster-wide objects have an empty namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectKey {
+    /// The namespace, empty for cluster-wide objects.
+    pub namespace: SmolStr,
+    /// The name within the namespace.
+    pub name: SmolStr,
+}
+
+impl ObjectKey {
+    /// The key of `name` in `namespace`.
+    pub fn new(namespace: impl Into<SmolStr>, name: impl Into<SmolStr>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// The kinds of objects that are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// core/v1 Service.
+    Service,
+    /// core/v1 Endpoints.
+    Endpoints,
+    /// discovery.k8s.io/v1 `EndpointSlice`.
+    EndpointSlice,
+    /// core/v1 Node.
+    Node,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Service, Self::Endpoints, Self::EndpointSlice, Self::Node];
+
+    /// The plural of the kind in lower case, as in URLs, RBAC rules and metric labels.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Service => "services",
+            Self::Endpoints => "endpoints",
+            Self::EndpointSlice => "endpointslices",
+            Self::Node => "nodes",
+        }
+    }
+
+    /// The path of the collection on the API server.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Service => "/api/v1/services",
+            Self::Endpoints => "/api/v1/endpoints",
+            Self::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
+            Self::Node => "/api/v1/nodes",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.plural())
+    }
+}
+
+/// A Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// How the Service is reached, and so which records it has.
+    pub kind: ServiceKind,
+    /// The ports in the order of the object.
+    pub ports: Box<[ServicePort]>,
+    /// Addresses that are not ready are published too (`spec.publishNotReadyAddresses`, or the older annotation
+    /// `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which wins over the field as in Kubernetes).
+    pub publish_not_ready: bool,
+    /// Creation time in seconds since 1970, 0 if unknown. Decides which owner of a shared address comes first.
+    pub created: u32,
+}
+
+/// How a Service is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ServiceKind {
+    /// Through virtual addresses: one, or one for each IP family. Never empty.
+    ClusterIp(Box<[IpAddr]>),
+    /// Cluster IP `None`: through the addresses of its endpoints.
+    Headless,
+    /// An alias for a name: `spec.externalName` as written, without further checks.
+    ExternalName(SmolStr),
+    /// None of these: no cluster IP was given (or none that is an address).
+    WithoutIp,
+}
+
+/// A transport protocol as Services and Endpoints name it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Protocol {
+    /// TCP, the default.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+    /// Anything else, as written.
+    Other(SmolStr),
+}
+
+impl Protocol {
+    /// The protocol as Kubernetes writes it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// A port of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServicePort {
+    /// The name, empty if it has none.
+    pub name: SmolStr,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port of the Service (not of the pods).
+    pub port: u16,
+}
+
+/// An Endpoints object: the addresses behind the Service of the same name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoints {
+    /// Namespace and name, those of the Service.
+    pub key: ObjectKey,
+    /// The subsets in the order of the object.
+    pub subsets: Box<[Subset]>,
+    /// The control plane left addresses out, since there are more than 1000
+    /// (annotation `endpoints.kubernetes.io/over-capacity`).
+    pub over_capacity: bool,
+    /// When the pod or Service changed that made the control plane write this version
+    /// (annotation `endpoints.kubernetes.io/last-change-trigger-time`).
+    pub last_change: Option<SystemTime>,
+}
+
+/// Addresses that share a set of ports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subset {
+    /// Addresses that are ready.
+    pub ready: Box<[Address]>,
+    /// Addresses that are not.
+    pub not_ready: Box<[Address]>,
+    /// The ports all of them have.
+    pub ports: Box<[EndpointPort]>,
+}
+
+/// An address of an Endpoints object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// The address; an IPv4-mapped IPv6 address is kept as the IPv4 address it stands for.
+    pub ip: IpAddr,
+    /// The hostname, never empty.
+    pub hostname: Option<SmolStr>,
+}
+
+/// A port of endpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointPort {
+    /// The name, empty if it has none.
+    pub name: SmolStr,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port of the pods.
+    pub port: u16,
+}
+
+/// An `EndpointSlice`: some of the addresses behind a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointSlice {
+    /// Namespace and name of the slice.
+    pub key: ObjectKey,
+    /// The Service it belongs to (label `kubernetes.io/service-name`), in the slice's namespace. Empty if it has
+    /// none.
+    pub service: SmolStr,
+    /// What its addresses are.
+    pub address_type: AddressType,
+    /// The endpoints in the order of the object.
+    pub endpoints: Box<[SliceEndpoint]>,
+    /// The ports all of them have. A port without a number (meaning any port) is left out.
+    pub ports: Box<[EndpointPort]>,
+    /// As for [`Endpoints::last_change`].
+    pub last_change: Option<SystemTime>,
+}
+
+/// What the addresses of an [`EndpointSlice`] are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AddressType {
+    /// IPv4 addresses.
+    Ipv4,
+    /// IPv6 addresses.
+    Ipv6,
+    /// Domain names or a type we do not know. Such a slice has no addresses here.
+    Other,
+}
+
+/// An endpoint of a slice with its conditions as written: `None` is "unknown", which consumers take for
+/// ready, for serving if ready, and for not terminating.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceEndpoint {
+    /// Its addresses, which all lead to the same pod.
+    pub addresses: Box<[IpAddr]>,
+    /// The hostname, never empty.
+    pub hostname: Option<SmolStr>,
+    /// Takes new connections: serving and not terminating, or published whatever its state.
+    pub ready: Option<bool>,
+    /// Passes its readiness probe, terminating or not.
+    pub serving: Option<bool>,
+    /// Is being stopped.
+    pub terminating: Option<bool>,
+}
+
+/// Where a node is, for federation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The name; the namespace is empty.
+    pub key: ObjectKey,
+    /// The zone (label `topology.kubernetes.io/zone`, before it `failure-domain.beta.kubernetes.io/zone`).
+    pub zone: Option<SmolStr>,
+    /// The region (label `topology.kubernetes.io/region`, before it `failure-domain.beta.kubernetes.io/region`).
+    pub region: Option<SmolStr>,
+}
+
+/// What is seen of one kind of objects. A list comes as `RelistStarted`, the objects, `RelistDone`; what was known
+/// before and did not come in between is gone. A list that breaks off is begun again with another `RelistStarted`;
+/// until a `RelistDone` nothing is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<T> {
+    /// A list begins.
+    RelistStarted,
+    /// This object exists, as part of a list or because it was created or changed.
+    Apply(T),
+    /// The list is complete.
+    RelistDone,
+    /// This object is gone (or has become so malformed that a fresh start would not see it).
+    Deleted(ObjectKey),
+}
+
+/// Which kind of objects tells what is behind Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EndpointsSource {
+    /// Endpoints objects.
+    Endpoints,
+    /// `EndpointSlice` objects.
+    EndpointSlices,
+}
+
+/// What the watchers tell the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// About Services.
+    Service(Change<Service>),
+    /// About Endpoints.
+    Endpoints(Change<Endpoints>),
+    /// About slices.
+    EndpointSlice(Change<EndpointSlice>),
+    /// About nodes; only while federations are configured.
+    Node(Change<Node>),
+    /// From here on the endpoints of this source count. It comes right after the `RelistDone` of that source and
+    /// before any later event; what is known from the other source can be forgotten. Until the first one, no
+    /// endpoints have been listed.
+    EndpointsFrom(EndpointsSource),
+}

@@ -1,0 +1,161 @@
+use super::*;
+
+fn service(json: &str) -> Service {
+    Service::from_api(json).unwrap().object
+}
+
+/// The object as one line of JSON.
+fn compact(object: &impl serde::Serialize) -> String {
+    serde_json::to_string(object).unwrap()
+}
+
+fn noted(notes: &[Note]) -> String {
+    let lines: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    lines.join("; ")
+}
+
+#[test]
+fn a_dual_stack_service_keeps_what_makes_records() {
+    let parsed = service(
+        r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"web","namespace":"apps","resourceVersion":"7",
+        "creationTimestamp":"2026-01-01T00:00:00Z","labels":{"app":"web"},"managedFields":[{"a":{}}]},
+        "spec":{"type":"ClusterIP","clusterIP":"10.96.1.10","clusterIPs":["10.96.1.10","fd00:10:96::110"],
+        "ports":[{"name":"http","protocol":"TCP","port":80,"targetPort":"web"},{"port":53,"protocol":"UDP"}]},
+        "status":{"loadBalancer":{}}}"#,
+    );
+    insta::assert_snapshot!(compact(&parsed), @r#"{"key":{"namespace":"apps","name":"web"},"kind":{"ClusterIp":["10.96.1.10","fd00:10:96::110"]},"ports":[{"name":"http","protocol":"Tcp","port":80},{"name":"","protocol":"Udp","port":53}],"publish_not_ready":false,"created":1767225600}"#);
+}
+
+#[test]
+fn the_kind_of_a_service_follows_type_and_cluster_ips() {
+    let cases = [
+        (r#"{"clusterIP":"None"}"#, ServiceKind::Headless),
+        (r#"{"clusterIP":"None","clusterIPs":["None"]}"#, ServiceKind::Headless),
+        (
+            r#"{"type":"ExternalName","externalName":"a.test","clusterIP":"10.0.0.1"}"#,
+            ServiceKind::ExternalName("a.test".into()),
+        ),
+        (r#"{"type":"ExternalName"}"#, ServiceKind::ExternalName("".into())),
+        (r#"{"clusterIP":""}"#, ServiceKind::WithoutIp),
+        ("{}", ServiceKind::WithoutIp),
+        ("null", ServiceKind::WithoutIp),
+        (
+            r#"{"clusterIP":"10.0.0.1","clusterIPs":null}"#,
+            ServiceKind::ClusterIp(["10.0.0.1".parse().unwrap()].into()),
+        ),
+        (r#"{"clusterIP":"::ffff:10.0.0.1"}"#, ServiceKind::ClusterIp(["10.0.0.1".parse().unwrap()].into())),
+        (
+            r#"{"type":"LoadBalancer","clusterIP":"FD00:0::1"}"#,
+            ServiceKind::ClusterIp(["fd00::1".parse().unwrap()].into()),
+        ),
+        (r#"{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.256"]}"#, ServiceKind::WithoutIp),
+    ];
+    for (spec, kind) in cases {
+        let json = format!(r#"{{"metadata":{{"name":"a","namespace":"b"}},"spec":{spec}}}"#);
+        assert_eq!(service(&json).kind, kind, "{spec}");
+    }
+}
+
+#[test]
+fn the_annotation_for_unready_endpoints_wins_over_the_field() {
+    let cases = [
+        ("null", "true", true),
+        (r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"true"}"#, "false", true),
+        (r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"false"}"#, "true", false),
+        (r#"{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"maybe"}"#, "true", true),
+        ("{}", "false", false),
+    ];
+    for (annotations, field, expected) in cases {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"b","annotations":{annotations}}},
+            "spec":{{"publishNotReadyAddresses":{field}}}}}"#
+        );
+        assert_eq!(service(&json).publish_not_ready, expected, "{annotations} {field}");
+    }
+}
+
+#[test]
+fn endpoints_drop_what_is_no_address_and_say_so() {
+    let parsed = Endpoints::from_api(
+        r#"{"metadata":{"name":"db","namespace":"apps","annotations":{
+        "endpoints.kubernetes.io/over-capacity":"truncated",
+        "endpoints.kubernetes.io/last-change-trigger-time":"1970-01-01T00:00:05.5Z"}},
+        "subsets":[{"addresses":[{"ip":"10.244.0.11","hostname":"db-0"},{"ip":"10.244.0.999"},{"hostname":"x"},
+        {"ip":"10.244.0.12","hostname":""}],"notReadyAddresses":[{"ip":"fd00:0:0::1"}],
+        "ports":[{"name":"sql","port":5432},{"name":"odd","port":70000},{"name":"any"},{"port":1,"protocol":"QUIC"}]},
+        {"addresses":null,"ports":null}]}"#,
+    )
+    .unwrap();
+    insta::assert_snapshot!(compact(&parsed.object), @r#"{"key":{"namespace":"apps","name":"db"},"subsets":[{"ready":[{"ip":"10.244.0.11","hostname":"db-0"},{"ip":"10.244.0.12","hostname":null}],"not_ready":[{"ip":"fd00::1","hostname":null}],"ports":[{"name":"sql","protocol":"Tcp","port":5432},{"name":"","protocol":{"Other":"QUIC"},"port":1}]},{"ready":[],"not_ready":[],"ports":[]}],"over_capacity":true,"last_change":{"secs_since_epoch":5,"nanos_since_epoch":500000000}}"#);
+    insta::assert_snapshot!(noted(&parsed.notes), @r#""10.244.0.999" is not an IP address; "" is not an IP address; 70000 is not a port number"#);
+    let none = r#"{"metadata":{"name":"db","namespace":"apps"},"subsets":null}"#;
+    assert_eq!(Endpoints::from_api(none).unwrap().object.subsets.len(), 0);
+}
+
+#[test]
+fn a_slice_belongs_to_the_service_of_its_label() {
+    let parsed = EndpointSlice::from_api(
+        r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
+        "addressType":"IPv6","endpoints":[{"addresses":["fd00::1"],"hostname":"db-0",
+        "conditions":{"ready":false,"serving":true,"terminating":true}},{"addresses":["nonsense","fd00::2"]}],
+        "ports":[{"name":"","port":5432,"protocol":"TCP"},{"name":"any","port":null}]}"#,
+    )
+    .unwrap();
+    insta::assert_snapshot!(compact(&parsed.object), @r#"{"key":{"namespace":"apps","name":"db-x1"},"service":"db","address_type":"Ipv6","endpoints":[{"addresses":["fd00::1"],"hostname":"db-0","ready":false,"serving":true,"terminating":true},{"addresses":["fd00::2"],"hostname":null,"ready":null,"serving":null,"terminating":null}],"ports":[{"name":"","protocol":"Tcp","port":5432}],"last_change":null}"#);
+    insta::assert_snapshot!(noted(&parsed.notes), @r#""nonsense" is not an IP address"#);
+    let names = r#"{"metadata":{"name":"f","namespace":"apps"},"addressType":"FQDN",
+        "endpoints":[{"addresses":["a.test"]}],"ports":null}"#;
+    let parsed = EndpointSlice::from_api(names).unwrap();
+    assert_eq!((parsed.object.address_type, parsed.notes.len()), (AddressType::Other, 0));
+    assert!(parsed.object.endpoints[0].addresses.is_empty());
+}
+
+#[test]
+fn a_node_is_where_its_newer_labels_say() {
+    let node = |labels: &str| {
+        let json = format!(r#"{{"metadata":{{"name":"n1","labels":{labels}}}}}"#);
+        let node = Node::from_api(&json).unwrap().object;
+        (node.zone.unwrap_or_default(), node.region.unwrap_or_default())
+    };
+    let old =
+        r#""failure-domain.beta.kubernetes.io/zone":"oz","failure-domain.beta.kubernetes.io/region":"or""#;
+    assert_eq!(node("null"), ("".into(), "".into()));
+    assert_eq!(node(&format!("{{{old}}}")), ("oz".into(), "or".into()));
+    assert_eq!(node(&format!(r#"{{{old},"topology.kubernetes.io/zone":"z"}}"#)), ("z".into(), "or".into()));
+}
+
+#[test]
+fn what_cannot_be_used_at_all_is_refused_with_a_reason() {
+    let cases = [
+        ("", "not of the expected shape: EOF while parsing a value at line 1 column 0"),
+        (
+            "[]",
+            "not of the expected shape: invalid length 0, expected struct Service with 2 elements at line 1 column 2",
+        ),
+        ("{}", "not of the expected shape: missing field `metadata` at line 1 column 2"),
+        (r#"{"metadata":{}}"#, "has no name"),
+        (r#"{"metadata":{"name":"a"}}"#, "has no namespace"),
+        (
+            r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"ports":"x"}}"#,
+            "not of the expected shape: invalid type: string \"x\", expected a sequence at line 1 column 60",
+        ),
+    ];
+    for (json, reason) in cases {
+        assert_eq!(Service::from_api(json).unwrap_err().to_string(), reason, "{json}");
+    }
+}
+
+#[test]
+fn name_and_version_are_found_in_objects_that_are_malformed_otherwise() {
+    let json = r#"{"metadata":{"name":"a","namespace":"b","resourceVersion":"12"},"spec":{"ports":"x"}}"#;
+    assert_eq!(key_of(json), Some(ObjectKey::new("b", "a")));
+    assert_eq!(resource_version_of(json), "12");
+    assert_eq!(key_of("{}"), None);
+    assert_eq!(resource_version_of("nonsense"), "");
+}
+
+#[test]
+fn escaped_text_is_read_too() {
+    let json = r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"type":"ExternalName","externalName":"\u0061.test"}}"#;
+    assert_eq!(service(json).kind, ServiceKind::ExternalName("a.test".into()));
+}
