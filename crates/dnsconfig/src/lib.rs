@@ -1,1 +1,24 @@
-//! The kube-dns ConfigMap: keys, validation, sources.
+//! The kube-dns `ConfigMap`: what its keys mean, what values they may have, and where they come from.
+//!
+//! Raw data (a map from key to bytes) goes through [`parse`] into a [`Config`], or is refused as a whole with a
+//! [`ConfigError`] that names key and value. A [`Source`] produces raw data (a mounted directory, the API server, fixed
+//! values) and keeps a [`State`] up to date in which the last good configuration stays in force.
+//!
+//! This crate does not resolve names, knows no DNS messages and nothing of dnsmasq.
+
+mod config;
+mod error;
+pub mod federation;
+pub mod name;
+pub mod nameservers;
+mod parse;
+pub mod path_watch;
+pub mod resolv_conf;
+mod server;
+mod source;
+
+pub use config::{Config, Version};
+pub use error::{ConfigError, Reason};
+pub use parse::{Key, RawData, parse};
+pub use server::{AddressError, DNS_PORT, Nameserver, StubServer};
+pub use source::{ApiFeed, Follower, Rejection, Source, State};

@@ -1,0 +1,108 @@
+//! The configuration itself: values that were validated.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::server::{Nameserver, StubServer};
+
+/// A valid kube-dns configuration. [`Config::default`] is what holds without a `ConfigMap`.
+///
+/// Every name in it is a lower-case DNS name without a dot at the end, every address was parsed: nothing in it can
+/// carry a line break, a slash or any other character that means something to dnsmasq.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Federation name -> domain (`federations`).
+    pub federations: BTreeMap<String, String>,
+    /// Stub domain -> the servers that answer for it (`stubDomains`). A list may be empty: then the domain is not
+    /// routed anywhere special.
+    pub stub_domains: BTreeMap<String, Vec<StubServer>>,
+    /// Servers in place of those in the node's resolv.conf (`upstreamNameservers`); empty: resolv.conf is used.
+    pub upstream_nameservers: Vec<Nameserver>,
+}
+
+impl Config {
+    /// A hash of the values: equal configurations have equal versions, in every process and every release.
+    pub fn version(&self) -> Version {
+        let mut hash = Fnv::new();
+        for (name, domain) in &self.federations {
+            hash.field('f', &[name, domain]);
+        }
+        for (domain, servers) in &self.stub_domains {
+            hash.field('s', &[domain]);
+            for server in servers {
+                hash.field('n', &[&server.to_string()]);
+            }
+        }
+        for server in &self.upstream_nameservers {
+            hash.field('u', &[&server.to_string()]);
+        }
+        Version(hash.0)
+    }
+}
+
+/// The version of a [`Config`]; shown as 16 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version(u64);
+
+impl Version {
+    /// The hash as a number, for a metric.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// FNV-1a, 64 bits: stable across releases, which the standard hasher does not promise.
+pub(crate) struct Fnv(pub(crate) u64);
+
+impl Fnv {
+    pub(crate) fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// A tagged record; the zero octets keep `("ab", "c")` and `("a", "bc")` apart.
+    fn field(&mut self, tag: char, parts: &[&str]) {
+        self.bytes(tag.to_string().as_bytes());
+        for part in parts {
+            self.bytes(part.as_bytes());
+            self.bytes(&[0]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stub(domain: &str, servers: &[&str]) -> Config {
+        let servers = servers.iter().map(|s| s.parse().unwrap()).collect();
+        Config { stub_domains: BTreeMap::from([(domain.to_owned(), servers)]), ..Config::default() }
+    }
+
+    #[test]
+    fn version_is_stable_and_tells_configurations_apart() {
+        assert_eq!(Config::default().version().to_string(), "cbf29ce484222325");
+        let one = stub("a.example", &["192.0.2.1", "192.0.2.2"]);
+        assert_eq!(one.version(), one.clone().version());
+        for other in [
+            Config::default(),
+            stub("b.example", &["192.0.2.1", "192.0.2.2"]),
+            stub("a.example", &["192.0.2.2", "192.0.2.1"]),
+            stub("a.example", &["192.0.2.1:54", "192.0.2.2"]),
+            stub("a.example", &[]),
+        ] {
+            assert_ne!(one.version(), other.version(), "{other:?}");
+        }
+    }
+}

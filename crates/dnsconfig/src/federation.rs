@@ -1,0 +1,82 @@
+//! Federations: `name=domain,name2=domain2`, as the `ConfigMap` key and as the flag `--federations`.
+
+use std::collections::BTreeMap;
+
+use crate::name;
+
+/// The most federations taken. (A federation answer costs nothing, but the map is compared and printed.)
+pub const MAX_FEDERATIONS: usize = 256;
+
+/// Why a list of federations does not parse. The texts are those kube-dns prints for the flag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FederationError {
+    /// An entry without `=`.
+    #[error("invalid format, must be key=value")]
+    Format,
+    /// The part before `=` is no label.
+    #[error("{0:?} not a valid federation name: [{rule:?}]", rule = name::LABEL_RULE)]
+    Name(String),
+    /// The part behind `=` is no domain name.
+    #[error("{0:?} not a valid domain name: [{rule:?}]", rule = name::SUBDOMAIN_RULE)]
+    Domain(String),
+    /// More than [`MAX_FEDERATIONS`].
+    #[error("too many federations: {0}, at most {MAX_FEDERATIONS} are accepted")]
+    TooMany(usize),
+}
+
+/// Parses `name=domain,...`; blanks around each part do not count, an empty text is no federation, and of two entries
+/// with the same name the later one holds.
+pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
+    let mut federations = BTreeMap::new();
+    if text.trim().is_empty() {
+        return Ok(federations);
+    }
+    for entry in text.split(',') {
+        let (name, domain) = entry.split_once('=').ok_or(FederationError::Format)?;
+        let (name, domain) = (name.trim(), domain.trim());
+        if !name::is_label(name) {
+            return Err(FederationError::Name(name.to_owned()));
+        }
+        if !name::is_subdomain(domain) {
+            return Err(FederationError::Domain(domain.to_owned()));
+        }
+        federations.insert(name.to_owned(), domain.to_owned());
+    }
+    if federations.len() > MAX_FEDERATIONS {
+        return Err(FederationError::TooMany(federations.len()));
+    }
+    Ok(federations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_lists() {
+        let expected = BTreeMap::from([
+            ("fed2".to_owned(), "fed.example".to_owned()),
+            ("fed3".to_owned(), "other.fed.example".to_owned()),
+        ]);
+        assert_eq!(parse("fed2=fed.example, fed3 = other.fed.example\n"), Ok(expected));
+        assert_eq!(parse(" "), Ok(BTreeMap::new()));
+    }
+
+    #[test]
+    fn bad_lists_say_what_kube_dns_says() {
+        for (text, expected) in [
+            ("a", "invalid format, must be key=value"),
+            ("a=b.example,", "invalid format, must be key=value"),
+            (
+                "a=b=c",
+                r#""b=c" not a valid domain name: ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]"#,
+            ),
+            (
+                "A=x.example",
+                r#""A" not a valid federation name: ["a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"]"#,
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Which strings are DNS names: the rules Kubernetes has for labels and subdomains (RFC 1123, lower case only).
+
+/// The longest name, in characters without a dot at the end (RFC 1035 section 3.1).
+pub const MAX_NAME: usize = 253;
+/// The longest label in octets.
+pub const MAX_LABEL: usize = 63;
+
+/// What the API server and kube-dns say about a label that breaks the rules.
+pub const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
+     and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation \
+     is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+
+/// What the API server and kube-dns say about a name that breaks the rules.
+pub const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
+     '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
+     is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// Whether `label` is one lower-case RFC 1123 label.
+pub fn is_label(label: &str) -> bool {
+    let bytes = label.as_bytes();
+    let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    bytes.len() <= MAX_LABEL
+        && bytes.first().is_some_and(alphanumeric)
+        && bytes.last().is_some_and(alphanumeric)
+        && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
+}
+
+/// Whether `name` is one or more labels joined by dots, without a dot at the end.
+///
+/// Stricter than Kubernetes' own check in one thing: that one lets labels of more than 63 octets pass, which no DNS
+/// message can hold.
+pub fn is_subdomain(name: &str) -> bool {
+    name.len() <= MAX_NAME && name.split('.').all(is_label)
+}
+
+/// Whether `name` can name a host: a subdomain whose last label is not a number, so that a mistyped address
+/// (`192.0.2.300`) is not taken for a name.
+pub fn is_host(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    is_subdomain(name) && !last.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_names() {
+        let long_label = "a".repeat(63);
+        let long_name = [long_label.as_str(), &long_label, &long_label, &"a".repeat(61)].join(".");
+        for good in ["a", "0", "a-b", "acme.example", "2.0.192.in-addr.arpa", &long_label, &long_name] {
+            assert!(is_subdomain(good), "{good}");
+        }
+        let too_long_label = "a".repeat(64);
+        let too_long_name = format!("a.{long_name}");
+        for bad in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "-a",
+            "a-",
+            "A",
+            "a_b",
+            "a b",
+            "a/b",
+            "a\nb",
+            "ä",
+            "a#5",
+            &too_long_label,
+            &too_long_name,
+        ] {
+            assert!(!is_subdomain(bad), "{bad:?}");
+        }
+        assert!(is_host("ns1.acme.example") && is_host("1and1.example"));
+        assert!(!is_host("192.0.2.300") && !is_host("10"));
+    }
+}

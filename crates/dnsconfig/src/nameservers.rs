@@ -1,0 +1,74 @@
+//! The flag `--nameservers`: `IP[:port],IP[:port],...`.
+
+use crate::error::{ConfigError, Reason};
+use crate::server::Nameserver;
+
+/// The most servers taken from the flag.
+pub const MAX_NAMESERVERS: usize = 32;
+
+const ACCEPTED: &str = "IP, IP:port or [IPv6]:port, separated by commas";
+
+/// What the flag gave: the servers to use, and what was wrong with the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nameservers {
+    /// The good ones, in the order given.
+    pub good: Vec<Nameserver>,
+    /// One error for each entry that was left out.
+    pub bad: Vec<ConfigError>,
+}
+
+/// Parses the flag's value; an empty one gives no servers and no errors.
+// Differs from kube-dns: one bad entry there drops all of them.
+pub fn parse(flag: &str) -> Nameservers {
+    let mut servers = Nameservers::default();
+    if flag.trim().is_empty() {
+        return servers;
+    }
+    for entry in flag.split(',').map(str::trim) {
+        if servers.good.len() == MAX_NAMESERVERS {
+            let reason = Reason::TooMany {
+                what: "nameservers",
+                count: flag.split(',').count(),
+                limit: MAX_NAMESERVERS,
+            };
+            servers.bad.push(ConfigError::new("--nameservers", entry, reason, ACCEPTED));
+            break;
+        }
+        match entry.parse() {
+            Ok(server) => servers.good.push(server),
+            Err(error) => {
+                servers.bad.push(ConfigError::new("--nameservers", entry, Reason::Address(error), ACCEPTED));
+            }
+        }
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_ones_are_kept_and_bad_ones_named() {
+        let servers = parse("192.0.2.1, dns.example,[2001:db8::1]:5353,");
+        let good: Vec<String> = servers.good.iter().map(ToString::to_string).collect();
+        assert_eq!(good, ["192.0.2.1:53", "[2001:db8::1]:5353"]);
+        let bad: Vec<String> = servers.bad.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            bad,
+            [
+                "address dns.example: missing port in address (key --nameservers, value \"dns.example\"; accepted: IP, \
+                 IP:port or [IPv6]:port, separated by commas)",
+                "address : missing port in address (key --nameservers, value \"\"; accepted: IP, IP:port or \
+                 [IPv6]:port, separated by commas)",
+            ]
+        );
+        assert_eq!(parse(""), Nameservers::default());
+    }
+
+    #[test]
+    fn number_is_bounded() {
+        let servers = parse(&vec!["192.0.2.1"; 1000].join(","));
+        assert_eq!((servers.good.len(), servers.bad.len()), (MAX_NAMESERVERS, 1));
+    }
+}

@@ -1,0 +1,165 @@
+//! From the `ConfigMap`'s raw data to a [`Config`], or to the one error that refuses all of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use crate::config::Config;
+use crate::error::{ConfigError, Reason};
+use crate::federation;
+use crate::name;
+use crate::server::{Nameserver, StubServer};
+
+/// The data of a `ConfigMap`: key -> value as it was read.
+pub type RawData = BTreeMap<String, Vec<u8>>;
+
+/// The largest value taken, in octets: no `ConfigMap` can hold more than this.
+pub(crate) const MAX_VALUE: usize = 1 << 20;
+/// The most stub domains taken.
+const MAX_STUB_DOMAINS: usize = 4096;
+/// The most servers one stub domain may have.
+const MAX_STUB_SERVERS: usize = 64;
+/// The most upstream servers taken: the limit of a resolver's resolv.conf.
+const MAX_UPSTREAMS: usize = 3;
+
+/// The keys that mean something. All others are ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// `federations`
+    Federations,
+    /// `stubDomains`
+    StubDomains,
+    /// `upstreamNameservers`
+    UpstreamNameservers,
+}
+
+impl Key {
+    /// As it is written in the `ConfigMap`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Federations => "federations",
+            Self::StubDomains => "stubDomains",
+            Self::UpstreamNameservers => "upstreamNameservers",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Federations, Self::StubDomains, Self::UpstreamNameservers]
+            .into_iter()
+            .find(|key| key.as_str() == name)
+    }
+
+    fn accepted(self) -> &'static str {
+        match self {
+            Self::Federations => "name=domain, several separated by commas",
+            Self::StubDomains => {
+                "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS name or name:port, \
+                 names in lower case without a dot at the end"
+            }
+            Self::UpstreamNameservers => "a JSON list of at most three of IP, IP:port or [IPv6]:port",
+        }
+    }
+
+    fn error(self, value: &str, reason: Reason) -> ConfigError {
+        ConfigError::new(self.as_str(), value, reason, self.accepted())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Parses and validates the data of a `ConfigMap`.
+///
+/// Keys it does not know are ignored, but every value must be UTF-8. One bad value refuses the whole: an edit is in
+/// force completely or not at all.
+pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    for (name, value) in data {
+        let text = text(name, value)?;
+        match Key::from_name(name) {
+            Some(Key::Federations) => config.federations = federations(text)?,
+            Some(Key::StubDomains) => config.stub_domains = stub_domains(text)?,
+            Some(Key::UpstreamNameservers) => config.upstream_nameservers = upstream_nameservers(text)?,
+            None => {}
+        }
+    }
+    Ok(config)
+}
+
+fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
+    const ACCEPTED: &str = "UTF-8 text of at most 1 MiB";
+    let refuse = |reason| ConfigError::new(name, &String::from_utf8_lossy(value), reason, ACCEPTED);
+    if value.len() > MAX_VALUE {
+        return Err(refuse(Reason::TooLarge { octets: value.len(), limit: MAX_VALUE }));
+    }
+    std::str::from_utf8(value).map_err(|_| refuse(Reason::NotUtf8))
+}
+
+fn federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+    federation::parse(text).map_err(|error| Key::Federations.error(text, Reason::Federation(error)))
+}
+
+fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<StubServer>>, ConfigError> {
+    let key = Key::StubDomains;
+    // Go reads `null` as the empty map or list, and so do we.
+    let raw: Option<BTreeMap<String, Option<Vec<Option<String>>>>> = json(key, text)?;
+    let raw = raw.unwrap_or_default();
+    check_count(key, text, "stub domains", raw.len(), MAX_STUB_DOMAINS)?;
+    let mut domains = BTreeMap::new();
+    for (domain, servers) in raw {
+        if !name::is_subdomain(&domain) {
+            return Err(key.error(text, Reason::DomainName(domain)));
+        }
+        let servers = servers.unwrap_or_default();
+        check_count(key, text, "servers of one stub domain", servers.len(), MAX_STUB_SERVERS)?;
+        let servers = servers.into_iter().map(|server| stub_server(text, server.unwrap_or_default()));
+        domains.insert(domain, servers.collect::<Result<_, _>>()?);
+    }
+    Ok(domains)
+}
+
+fn stub_server(text: &str, server: String) -> Result<StubServer, ConfigError> {
+    server.parse().map_err(|_| Key::StubDomains.error(text, Reason::StubServer(server)))
+}
+
+fn upstream_nameservers(text: &str) -> Result<Vec<Nameserver>, ConfigError> {
+    let key = Key::UpstreamNameservers;
+    let raw: Option<Vec<Option<String>>> = json(key, text)?;
+    let raw = raw.unwrap_or_default();
+    if raw.len() > MAX_UPSTREAMS {
+        return Err(key.error(text, Reason::TooManyUpstreams));
+    }
+    raw.into_iter()
+        .map(|server| {
+            let server = server.unwrap_or_default();
+            server.parse().map_err(|error| key.error(text, Reason::Address(error)))
+        })
+        .collect()
+}
+
+fn json<T: DeserializeOwned>(key: Key, text: &str) -> Result<T, ConfigError> {
+    serde_json::from_str(text).map_err(|error| {
+        let reason = if error.is_eof() { Reason::JsonEnds } else { Reason::Json(error.to_string()) };
+        key.error(text, reason)
+    })
+}
+
+fn check_count(
+    key: Key,
+    text: &str,
+    what: &'static str,
+    count: usize,
+    limit: usize,
+) -> Result<(), ConfigError> {
+    if count <= limit {
+        return Ok(());
+    }
+    Err(key.error(text, Reason::TooMany { what, count, limit }))
+}
+
+#[cfg(test)]
+mod tests;

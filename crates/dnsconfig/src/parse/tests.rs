@@ -1,0 +1,169 @@
+//! Values that kube-dns took or refused, as recorded from it, and the limits that are ours.
+
+use super::*;
+
+fn data(entries: &[(&str, &str)]) -> RawData {
+    entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+}
+
+/// One line per stub domain and upstream, or the error.
+fn outcome(entries: &[(&str, &str)]) -> String {
+    let config = match parse(&data(entries)) {
+        Ok(config) => config,
+        Err(error) => return error.to_string(),
+    };
+    let mut lines = Vec::new();
+    for (domain, servers) in &config.stub_domains {
+        let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        lines.push(format!("{domain} -> {}", servers.join(" ")));
+    }
+    lines.extend(config.upstream_nameservers.iter().map(|server| format!("* -> {server}")));
+    lines.extend(config.federations.iter().map(|(name, domain)| format!("{name} = {domain}")));
+    lines.join("; ")
+}
+
+#[test]
+fn good_values() {
+    for (entries, expected) in [
+        (vec![], ""),
+        (vec![("upstreamNameservers", "[]"), ("stubDomains", "{}"), ("federations", "")], ""),
+        (vec![("upstreamNameservers", "null"), ("stubDomains", "null")], ""),
+        (
+            vec![("upstreamNameservers", r#"["192.0.2.1", "192.0.2.2:5353", "2001:db8::1"]"#)],
+            "* -> 192.0.2.1:53; * -> 192.0.2.2:5353; * -> [2001:db8::1]:53",
+        ),
+        (
+            vec![(
+                "stubDomains",
+                r#"{"acme.example": ["192.0.2.10", "192.0.2.11:5353", "2001:db8::10", "[2001:db8::11]:5353"]}"#,
+            )],
+            "acme.example -> 192.0.2.10:53 192.0.2.11:5353 [2001:db8::10]:53 [2001:db8::11]:5353",
+        ),
+        (vec![("stubDomains", r#"{"acme.example": []}"#)], "acme.example -> "),
+        (vec![("stubDomains", r#"{"acme.example": null}"#)], "acme.example -> "),
+        (
+            vec![("stubDomains", r#"{"a.example": ["www.outside.test:5353", "ns.apps.svc.cluster.local"]}"#)],
+            "a.example -> www.outside.test:5353 ns.apps.svc.cluster.local:53",
+        ),
+        (vec![("federations", "a=b.example")], "a = b.example"),
+        (vec![("other", "not json {"), ("upstreamNameservers", r#"["192.0.2.1"]"#)], "* -> 192.0.2.1:53"),
+    ] {
+        assert_eq!(outcome(&entries), expected, "{entries:?}");
+    }
+}
+
+#[test]
+fn refused_values_begin_with_the_recorded_reason() {
+    for (key, value, reason) in [
+        ("upstreamNameservers", r#"["[2001:db8::1]"]"#, "address [2001:db8::1]: missing port in address"),
+        (
+            "upstreamNameservers",
+            r#"["192.0.2.1","192.0.2.2","192.0.2.3","192.0.2.4"]"#,
+            "upstreamNameserver cannot have more than three entries",
+        ),
+        ("upstreamNameservers", "[", "unexpected end of JSON input"),
+        ("upstreamNameservers", "", "unexpected end of JSON input"),
+        ("upstreamNameservers", "[nonsense", "invalid JSON: expected ident at line 1 column 3"),
+        ("upstreamNameservers", r#"["dns.example"]"#, "address dns.example: missing port in address"),
+        ("upstreamNameservers", r#"[""]"#, "address : missing port in address"),
+        ("upstreamNameservers", "[null]", "address : missing port in address"),
+        ("stubDomains", r#"{"acme.example""#, "unexpected end of JSON input"),
+        ("stubDomains", r#"{"Acme_": ["192.0.2.10"]}"#, r#"invalid domain name: "Acme_""#),
+        ("stubDomains", r#"{"-bad-": ["192.0.2.1"]}"#, r#"invalid domain name: "-bad-""#),
+        (
+            "stubDomains",
+            r#"{"acme.example": ["ns.apps.svc.cluster.local."]}"#,
+            r#"invalid nameserver: "ns.apps.svc.cluster.local.""#,
+        ),
+        (
+            "stubDomains",
+            r#"{"a.example": ["192.0.2.1\nlog-queries"]}"#,
+            r#"invalid nameserver: "192.0.2.1\nlog-queries""#,
+        ),
+        ("stubDomains", r#"{"a.example/b": ["192.0.2.1"]}"#, r#"invalid domain name: "a.example/b""#),
+        ("federations", "fed", "invalid format, must be key=value"),
+    ] {
+        let error = parse(&data(&[(key, value)])).unwrap_err();
+        assert_eq!(error.key(), key);
+        assert_eq!(error.value(), value);
+        assert_eq!(error.reason().to_string(), reason, "{value:?}");
+        let line = error.to_string();
+        assert!(line.starts_with(reason), "{line}");
+        assert!(line.contains(&format!("key {key}, value {value:?}; accepted: ")), "{line}");
+        assert!(!line.contains('\n'), "{line}");
+    }
+}
+
+#[test]
+fn one_bad_value_refuses_the_rest() {
+    let entries = [("upstreamNameservers", r#"["192.0.2.1"]"#), ("stubDomains", r#"{"-bad-": []}"#)];
+    assert!(outcome(&entries).starts_with("invalid domain name"));
+}
+
+#[test]
+fn octets_that_are_no_text_refuse_the_rest_even_under_an_unknown_key() {
+    for key in ["stubDomains", "unknown"] {
+        let raw = RawData::from([(key.to_owned(), vec![0xff, 0xfe])]);
+        assert_eq!(parse(&raw).unwrap_err().reason(), &Reason::NotUtf8);
+    }
+}
+
+#[test]
+fn sizes_are_bounded_and_long_values_are_cut_in_errors() {
+    let large = RawData::from([("stubDomains".to_owned(), vec![b' '; MAX_VALUE + 1])]);
+    let error = parse(&large).unwrap_err();
+    assert!(error.to_string().starts_with("too large: 1048577 octets"), "{error}");
+    assert!(error.to_string().len() < 500);
+
+    let servers = vec!["\"192.0.2.1\""; MAX_STUB_SERVERS + 1].join(",");
+    let many = format!(r#"{{"a.example": [{servers}]}}"#);
+    assert!(outcome(&[("stubDomains", &many)]).starts_with("too many servers of one stub domain: 65"));
+
+    let domains: Vec<String> = (0..=MAX_STUB_DOMAINS).map(|i| format!("\"d{i}.example\": []")).collect();
+    let many = format!("{{{}}}", domains.join(","));
+    assert!(outcome(&[("stubDomains", &many)]).starts_with("too many stub domains: 4097"));
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::super::*;
+
+    /// Text that is often JSON of the right shape, with arbitrary strings in it.
+    fn stub_domains() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            "[a-z0-9.:\\[\\]-]{0,20}",
+            any::<String>(),
+            Just("192.0.2.1".to_owned()),
+            Just("a.example".to_owned()),
+        ];
+        proptest::collection::btree_map(word.clone(), proptest::collection::vec(word, 0..4), 0..4)
+            .prop_map(|map| serde_json::to_string(&map).unwrap_or_default())
+    }
+
+    proptest! {
+        #[test]
+        fn accepted_values_hold_only_names_and_addresses(text in prop_oneof![stub_domains(), any::<String>()]) {
+            let data = RawData::from([("stubDomains".to_owned(), text.into_bytes())]);
+            if let Ok(config) = parse(&data) {
+                for (domain, servers) in &config.stub_domains {
+                    prop_assert!(name::is_subdomain(domain));
+                    for server in servers {
+                        let shown = server.to_string();
+                        prop_assert!(shown.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.:[]".contains(&b)));
+                        let again: Result<StubServer, _> = shown.parse();
+                        prop_assert_eq!(again.as_ref(), Ok(server));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn no_octets_make_it_panic(key in "(stubDomains|upstreamNameservers|federations|x)", value: Vec<u8>) {
+            let result = parse(&RawData::from([(key, value)]));
+            if let Err(error) = result {
+                prop_assert!(!error.to_string().contains('\n'));
+            }
+        }
+    }
+}

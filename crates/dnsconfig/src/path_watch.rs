@@ -1,0 +1,129 @@
+//! Tells when a file or a directory may have changed: by notification from the kernel, with a periodic wake-up as a net
+//! for what notifications miss (network file systems, bind mounts, watches that could not be had).
+//!
+//! It says only "look again"; what is there, and whether it differs, is for the caller to find out.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::debug;
+
+/// An edit often comes as several events; after the first one we wait until there was none for this long ...
+const QUIET: Duration = Duration::from_millis(20);
+/// ... but no longer than this in all.
+const LONGEST_DELAY: Duration = Duration::from_millis(200);
+/// The shortest period between two looks without notification.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+
+/// Watches one path, which need not exist.
+#[derive(Debug)]
+pub struct PathWatch {
+    path: PathBuf,
+    wake: Arc<Notify>,
+    watcher: Option<RecommendedWatcher>,
+    /// What is watched now: the path itself and its parent directory, by device and inode.
+    watched: [Option<(u64, u64)>; 2],
+    period: Duration,
+    next_look: Instant,
+}
+
+impl PathWatch {
+    /// A watch on `path` that wakes at least once a `period` (of no less than 100 ms). Must be called in a tokio
+    /// runtime.
+    pub fn new(path: &Path, period: Duration) -> Self {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let wake = Arc::new(Notify::new());
+        let watcher = notify::recommended_watcher(waker(path.clone(), Arc::clone(&wake)))
+            .inspect_err(|error| debug!(%error, "no file notifications to be had, looking periodically"))
+            .ok();
+        let period = period.max(SHORTEST_PERIOD);
+        Self { path, wake, watcher, watched: [None, None], period, next_look: Instant::now() + period }
+    }
+
+    /// Waits until it is worth looking at the path. Returns at once the first time, and whenever what the path leads to
+    /// was replaced, because a change may have gone unnoticed until then.
+    ///
+    /// May be dropped before it is ready; nothing is missed by that.
+    pub async fn changed(&mut self) {
+        if self.arm() {
+            return;
+        }
+        tokio::select! {
+            () = self.wake.notified() => self.settle().await,
+            () = tokio::time::sleep_until(self.next_look) => {}
+        }
+        self.next_look = Instant::now() + self.period;
+    }
+
+    /// Waits for the end of a burst of events.
+    async fn settle(&self) {
+        let deadline = Instant::now() + LONGEST_DELAY;
+        while Instant::now() < deadline {
+            if tokio::time::timeout(QUIET, self.wake.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Watches the path and its parent; true when one of them is another file than was watched before.
+    fn arm(&mut self) -> bool {
+        let targets = [self.path.clone(), parent(&self.path)];
+        let mut fresh = false;
+        for (target, watched) in targets.iter().zip(&mut self.watched) {
+            let identity = identity(target);
+            if identity == *watched {
+                continue;
+            }
+            fresh = true;
+            *watched = identity;
+            let Some(watcher) = &mut self.watcher else { continue };
+            // Fails when the kernel dropped the watch together with the file.
+            let _ = watcher.unwatch(target);
+            if identity.is_some()
+                && let Err(error) = watcher.watch(target, RecursiveMode::NonRecursive)
+            {
+                debug!(path = %target.display(), %error, "not watched, looking periodically");
+            }
+        }
+        fresh
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(path).to_owned()
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// The event handler: wakes on everything that happens to the path or directly in it, except that someone reads it.
+fn waker(path: PathBuf, wake: Arc<Notify>) -> impl Fn(notify::Result<Event>) + Send + 'static {
+    move |event| {
+        let relevant = match &event {
+            Ok(event) => event.need_rescan() || (is_change(event.kind) && concerns(event, &path)),
+            Err(_) => true,
+        };
+        if relevant {
+            wake.notify_one();
+        }
+    }
+}
+
+fn is_change(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    }
+}
+
+fn concerns(event: &Event, path: &Path) -> bool {
+    event.paths.iter().any(|changed| changed.starts_with(path))
+}

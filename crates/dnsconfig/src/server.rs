@@ -1,0 +1,219 @@
+//! Where queries are sent: an address with a port, or a name that has yet to be resolved.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use crate::name;
+
+/// The port of a DNS server unless another is given.
+pub const DNS_PORT: u16 = 53;
+
+/// The address of a DNS server: `IP`, `IP:port` or `[IPv6]:port` in configuration. Shown as `IP:port`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Nameserver {
+    /// The address.
+    pub ip: IpAddr,
+    /// The port; 53 unless given.
+    pub port: u16,
+}
+
+impl Nameserver {
+    /// A server on the given port.
+    pub fn new(ip: IpAddr, port: u16) -> Self {
+        Self { ip, port }
+    }
+
+    /// The same as the standard library's type.
+    pub fn socket_addr(self) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port)
+    }
+}
+
+impl From<IpAddr> for Nameserver {
+    fn from(ip: IpAddr) -> Self {
+        Self::new(ip, DNS_PORT)
+    }
+}
+
+impl fmt::Display for Nameserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket_addr().fmt(f)
+    }
+}
+
+impl FromStr for Nameserver {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(ip.into());
+        }
+        let (host, port) = split_host_port(text)?;
+        let ip = host.parse().map_err(|_| AddressError::Ip(host.to_owned()))?;
+        Ok(Self::new(ip, parse_port(port)?))
+    }
+}
+
+/// Why a string is no server address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Neither an IP address nor something with a port (also an IPv6 address in brackets alone).
+    #[error("address {}: missing port in address", .0.escape_debug())]
+    MissingPort(String),
+    /// More colons than `host:port` has, outside brackets.
+    #[error("address {}: too many colons in address", .0.escape_debug())]
+    TooManyColons(String),
+    /// Brackets that do not match.
+    #[error("address {}: brackets must enclose the IPv6 address alone", .0.escape_debug())]
+    Brackets(String),
+    /// The part before the port is no IP address.
+    #[error("bad IP address: {0:?}")]
+    Ip(String),
+    /// The port is no number from 1 to 65535.
+    #[error("bad port number: {0:?}")]
+    Port(String),
+}
+
+/// A server of a stub domain: an address, or a name that stands for one or several.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StubServer {
+    /// `IP`, `IP:port` or `[IPv6]:port`.
+    Address(Nameserver),
+    /// A DNS name, with `:port` if another than 53 is meant.
+    // Differs from kube-dns: it refuses a name with a port.
+    Name {
+        /// A lower-case name without a dot at the end.
+        name: String,
+        /// The port; 53 unless given.
+        port: u16,
+    },
+}
+
+impl fmt::Display for StubServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Name { name, port } => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+impl FromStr for StubServer {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Self::Address(ip.into()));
+        }
+        let (host, port) = split_host_port(text).unwrap_or((text, ""));
+        // `host:` means the default port, as the reference takes it.
+        let port = if port.is_empty() { DNS_PORT } else { parse_port(port)? };
+        if let Ok(ip) = host.parse() {
+            return Ok(Self::Address(Nameserver::new(ip, port)));
+        }
+        // Differs from kube-dns: `192.0.2.300` is no name, but a mistyped address.
+        if !name::is_host(host) {
+            return Err(AddressError::Ip(text.to_owned()));
+        }
+        Ok(Self::Name { name: host.to_owned(), port })
+    }
+}
+
+/// Splits `host:port` and `[host]:port`; the port may be empty.
+fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or_else(|| AddressError::Brackets(text.to_owned()))?;
+        let port = match after.strip_prefix(':') {
+            Some(port) => port,
+            None if after.is_empty() => return Err(AddressError::MissingPort(text.to_owned())),
+            None => return Err(AddressError::Brackets(text.to_owned())),
+        };
+        return Ok((host, port));
+    }
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| AddressError::MissingPort(text.to_owned()))?;
+    if host.contains(':') {
+        return Err(AddressError::TooManyColons(text.to_owned()));
+    }
+    if text.contains(['[', ']']) {
+        return Err(AddressError::Brackets(text.to_owned()));
+    }
+    Ok((host, port))
+}
+
+/// Digits only: `+53` is refused although the number parser of the standard library would take it.
+fn parse_port(text: &str) -> Result<u16, AddressError> {
+    let bad = || AddressError::Port(text.to_owned());
+    if !text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad());
+    }
+    match text.parse() {
+        Ok(0) | Err(_) => Err(bad()),
+        Ok(port) => Ok(port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> String {
+        match text.parse::<Nameserver>() {
+            Ok(server) => server.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn stub(text: &str) -> String {
+        match text.parse::<StubServer>() {
+            Ok(StubServer::Address(a)) => format!("address {a}"),
+            Ok(name @ StubServer::Name { .. }) => format!("name {name}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        for (text, expected) in [
+            ("192.0.2.1", "192.0.2.1:53"),
+            ("192.0.2.1:5353", "192.0.2.1:5353"),
+            ("[192.0.2.1]:5353", "192.0.2.1:5353"),
+            ("2001:db8::1", "[2001:db8::1]:53"),
+            ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
+            ("2001:db8::1:5353", "[2001:db8::1:5353]:53"),
+            ("[2001:db8::1]", "address [2001:db8::1]: missing port in address"),
+            ("dns.example", "address dns.example: missing port in address"),
+            ("dns.example:53", "bad IP address: \"dns.example\""),
+            ("", "address : missing port in address"),
+            ("192.0.2.1:", "bad port number: \"\""),
+            ("192.0.2.1:0", "bad port number: \"0\""),
+            ("192.0.2.1:65536", "bad port number: \"65536\""),
+            ("192.0.2.1:+53", "bad port number: \"+53\""),
+            ("192.0.2.1:53\n", "bad port number: \"53\\n\""),
+            ("1:2:x", "address 1:2:x: too many colons in address"),
+            ("fe80::1%eth0", "address fe80::1%eth0: too many colons in address"),
+        ] {
+            assert_eq!(address(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn stub_servers() {
+        for (text, expected) in [
+            ("192.0.2.1", "address 192.0.2.1:53"),
+            ("192.0.2.1:", "address 192.0.2.1:53"),
+            ("[2001:db8::1]:5353", "address [2001:db8::1]:5353"),
+            ("ns.acme.example", "name ns.acme.example:53"),
+            ("ns.acme.example:5353", "name ns.acme.example:5353"),
+            ("NS.acme.example", "bad IP address: \"NS.acme.example\""),
+            ("ns.acme.example.", "bad IP address: \"ns.acme.example.\""),
+            ("192.0.2.300", "bad IP address: \"192.0.2.300\""),
+            ("192.0.2.1:0", "bad port number: \"0\""),
+            ("[2001:db8::1]", "bad IP address: \"[2001:db8::1]\""),
+            ("[ns.acme.example]:53", "name ns.acme.example:53"),
+            ("", "bad IP address: \"\""),
+        ] {
+            assert_eq!(stub(text), expected, "{text:?}");
+        }
+    }
+}

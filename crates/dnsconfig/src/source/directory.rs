@@ -1,0 +1,106 @@
+//! Reading a mounted `ConfigMap`: one file a key, all files of one moment.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::config::Fnv;
+use crate::parse::{MAX_VALUE, RawData};
+
+/// The most files looked at.
+const MAX_FILES: usize = 1024;
+/// How often reading starts again because the kubelet swapped the data meanwhile.
+const MAX_TRIES: usize = 5;
+/// The link that the kubelet swaps when the `ConfigMap` changes.
+const DATA_LINK: &str = "..data";
+
+/// Why a configuration directory could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("configuration directory {path:?} cannot be read: {error}")]
+    Directory { path: PathBuf, error: io::Error },
+    #[error("configuration file {path:?} cannot be read: {error}")]
+    File { path: PathBuf, error: io::Error },
+    #[error("configuration file {path:?} has a name that is not UTF-8")]
+    Name { path: PathBuf },
+    #[error("configuration directory {path:?} holds more than {MAX_FILES} files")]
+    TooManyFiles { path: PathBuf },
+}
+
+/// [`read`] on a thread that may block.
+pub(super) async fn read_off_thread(path: PathBuf) -> Result<RawData, ReadError> {
+    let shown = path.clone();
+    tokio::task::spawn_blocking(move || read(&path))
+        .await
+        .unwrap_or_else(|error| Err(ReadError::Directory { path: shown, error: io::Error::other(error) }))
+}
+
+/// All files of the directory; none if it does not exist.
+pub(super) fn read(path: &Path) -> Result<RawData, ReadError> {
+    let link = path.join(DATA_LINK);
+    let mut result = Ok(RawData::new());
+    for _ in 0..MAX_TRIES {
+        let before = std::fs::read_link(&link).ok();
+        result = read_files(path);
+        if before == std::fs::read_link(&link).ok() {
+            break;
+        }
+    }
+    result
+}
+
+fn read_files(path: &Path) -> Result<RawData, ReadError> {
+    let failed = |error| ReadError::Directory { path: path.to_owned(), error };
+    let mut data = RawData::new();
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(data),
+        entries => entries.map_err(failed)?,
+    };
+    for (count, entry) in entries.enumerate() {
+        if count == MAX_FILES {
+            return Err(ReadError::TooManyFiles { path: path.to_owned() });
+        }
+        let name = entry.map_err(failed)?.file_name();
+        if name.as_bytes().starts_with(b".") {
+            continue;
+        }
+        let file = path.join(&name);
+        let name = name.into_string().map_err(|_| ReadError::Name { path: file.clone() })?;
+        if let Some(value) = read_file(&file).map_err(|error| ReadError::File { path: file, error })? {
+            data.insert(name, value);
+        }
+    }
+    Ok(data)
+}
+
+/// The content, or one octet more than is accepted; nothing for what is no regular file (also not behind a link) or
+/// went away meanwhile.
+fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    // Looked at before it is opened: opening a named pipe would wait for its other end.
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let mut value = Vec::new();
+    File::open(path)?.take(MAX_VALUE as u64 + 1).read_to_end(&mut value)?;
+    Ok(Some(value))
+}
+
+/// A hash of what was read, or of why it could not be.
+pub(super) fn hash(data: &Result<RawData, ReadError>) -> u64 {
+    let mut hash = Fnv::new();
+    match data {
+        Ok(data) => {
+            for (key, value) in data {
+                hash.bytes(key.as_bytes());
+                hash.bytes(&value.len().to_le_bytes());
+                hash.bytes(value);
+            }
+        }
+        Err(error) => hash.bytes(error.to_string().as_bytes()),
+    }
+    hash.0
+}

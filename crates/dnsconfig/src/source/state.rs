@@ -1,0 +1,114 @@
+//! The configuration in force and how it came to be.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tracing::{error, info};
+
+use super::directory::ReadError;
+use crate::config::{Config, Version};
+use crate::error::ConfigError;
+use crate::parse::{RawData, parse};
+
+/// What holds now. The last good configuration stays in force when an edit is refused.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// The configuration in force.
+    pub config: Arc<Config>,
+    /// Its version.
+    pub version: Version,
+    /// When it came into force.
+    pub loaded_at: SystemTime,
+    /// Why the newest data are not in force; none when they are.
+    pub error: Option<Rejection>,
+    /// How many edits came into force since the start.
+    pub edits: u64,
+    /// How many times data were refused since the start.
+    pub rejected: u64,
+    fresh: bool,
+}
+
+/// Data that were refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// One line: what is wrong, with key and value, and what is accepted.
+    pub text: String,
+    /// The `ConfigMap` key, if a value was wrong (none: the data could not be read).
+    pub key: Option<String>,
+    /// The value, cut to 200 characters.
+    pub value: Option<String>,
+    /// When.
+    pub at: SystemTime,
+}
+
+impl State {
+    /// `config` in force since now.
+    pub fn new(config: Config) -> Self {
+        Self {
+            version: config.version(),
+            config: Arc::new(config),
+            loaded_at: SystemTime::now(),
+            error: None,
+            edits: 0,
+            rejected: 0,
+            fresh: true,
+        }
+    }
+
+    /// Whether no data were judged yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Puts data in force, or notes why not.
+    pub(super) fn judge(&mut self, data: Result<RawData, ReadError>, first: bool) {
+        self.fresh = false;
+        match data.map_err(Rejection::from).and_then(|data| parse(&data).map_err(Rejection::from)) {
+            Ok(config) => self.accept(config, first),
+            Err(rejection) => self.reject(rejection),
+        }
+    }
+
+    fn accept(&mut self, config: Config, first: bool) {
+        self.error = None;
+        if *self.config == config {
+            return;
+        }
+        self.version = config.version();
+        self.config = Arc::new(config);
+        self.loaded_at = SystemTime::now();
+        if !first {
+            self.edits += 1;
+        }
+        info!(
+            version = %self.version,
+            stub_domains = self.config.stub_domains.len(),
+            upstream_nameservers = self.config.upstream_nameservers.len(),
+            federations = self.config.federations.len(),
+            "configuration loaded"
+        );
+    }
+
+    fn reject(&mut self, rejection: Rejection) {
+        error!(error = %rejection.text, in_force = %self.version, "configuration refused, the last good one stays in force");
+        self.rejected += 1;
+        self.error = Some(rejection);
+    }
+}
+
+impl From<ConfigError> for Rejection {
+    fn from(error: ConfigError) -> Self {
+        Self {
+            text: error.to_string(),
+            key: Some(error.key().to_owned()),
+            value: Some(error.value().to_owned()),
+            at: SystemTime::now(),
+        }
+    }
+}
+
+impl From<ReadError> for Rejection {
+    fn from(error: ReadError) -> Self {
+        Self { text: error.to_string(), key: None, value: None, at: SystemTime::now() }
+    }
+}

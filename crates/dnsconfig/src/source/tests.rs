@@ -1,0 +1,212 @@
+//! Edits of a mounted `ConfigMap` as a kubelet makes them, and of plain directories.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Instant;
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::*;
+
+/// A period so long that only notifications can explain what a test sees.
+const NEVER: Duration = Duration::from_hours(1);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Writes a generation of the `ConfigMap` and swaps the `..data` link to it, as a kubelet does.
+fn kubelet_swap(dir: &Path, generation: u32, files: &[(&str, &str)]) {
+    let data = dir.join(format!("..gen{generation}"));
+    fs::create_dir(&data).unwrap();
+    for (name, value) in files {
+        fs::write(data.join(name), value).unwrap();
+    }
+    symlink(data.file_name().unwrap(), dir.join("..data_tmp")).unwrap();
+    fs::rename(dir.join("..data_tmp"), dir.join("..data")).unwrap();
+    for (name, _) in files {
+        let link = dir.join(name);
+        if fs::symlink_metadata(&link).is_err() {
+            symlink(Path::new("..data").join(name), link).unwrap();
+        }
+    }
+    // Links of keys that are gone.
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_symlink() && !path.exists() {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+struct Running {
+    state: watch::Receiver<State>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+fn follow(source: Source) -> Running {
+    let follower = source.open();
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let state = follower.subscribe();
+    tasks.spawn(follower.run(stop.clone()));
+    Running { state, stop, tasks }
+}
+
+impl Running {
+    async fn until(&mut self, what: &str, good: impl FnMut(&State) -> bool) -> State {
+        let mut state = self.state.clone();
+        let Ok(seen) = tokio::time::timeout(PATIENCE, state.wait_for(good)).await else {
+            panic!("never saw {what}; the state is {:?}", self.state.borrow());
+        };
+        seen.unwrap().clone()
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        self.tasks.join_next().await.unwrap().unwrap();
+    }
+}
+
+fn directory(path: &Path, period: Duration) -> Source {
+    Source::Directory { path: path.to_owned(), period }
+}
+
+fn upstream(state: &State) -> String {
+    let servers: Vec<String> = state.config.upstream_nameservers.iter().map(ToString::to_string).collect();
+    servers.join(" ")
+}
+
+#[tokio::test]
+async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
+    let dir = TempDir::new().unwrap();
+    kubelet_swap(dir.path(), 1, &[("upstreamNameservers", r#"["192.0.2.1"]"#)]);
+    let mut running = follow(directory(dir.path(), NEVER));
+    assert_eq!(upstream(&running.state.borrow()), "192.0.2.1:53");
+    assert_eq!(running.state.borrow().edits, 0);
+
+    kubelet_swap(dir.path(), 2, &[("upstreamNameservers", r#"["192.0.2.2"]"#)]);
+    let swapped = Instant::now();
+    running.until("the edit", |state| upstream(state) == "192.0.2.2:53").await;
+    println!("in force {:?} after the swap", swapped.elapsed());
+
+    kubelet_swap(dir.path(), 3, &[("upstreamNameservers", "[")]);
+    let state = running.until("the refusal", |state| state.error.is_some()).await;
+    assert_eq!(upstream(&state), "192.0.2.2:53");
+    assert_eq!((state.edits, state.rejected), (1, 1));
+    let error = state.error.unwrap();
+    assert_eq!(error.key.as_deref(), Some("upstreamNameservers"));
+    assert_eq!(error.value.as_deref(), Some("["));
+    assert!(error.text.starts_with("unexpected end of JSON input"), "{}", error.text);
+
+    kubelet_swap(dir.path(), 4, &[("stubDomains", r#"{"acme.example": ["192.0.2.10"]}"#)]);
+    let state = running.until("the mended edit", |state| state.error.is_none()).await;
+    assert_eq!(state.config.stub_domains.len(), 1);
+    assert_eq!(upstream(&state), "");
+    assert_eq!((state.edits, state.rejected), (2, 1));
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_directory_may_be_missing_appear_vanish_and_appear_again() {
+    let parent = TempDir::new().unwrap();
+    let dir = parent.path().join("config");
+    let mut running = follow(directory(&dir, NEVER));
+    assert_eq!(*running.state.borrow().config, Config::default());
+    for round in 0..3 {
+        fs::create_dir(&dir).unwrap();
+        kubelet_swap(&dir, round, &[("federations", "a=b.example")]);
+        running.until("the values", |state| !state.config.federations.is_empty()).await;
+        fs::remove_dir_all(&dir).unwrap();
+        running.until("the defaults", |state| *state.config == Config::default()).await;
+    }
+    assert!(running.state.borrow().error.is_none());
+    running.end().await;
+}
+
+#[tokio::test]
+async fn hidden_files_subdirectories_and_special_files_are_skipped() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join(".hidden"), [0xff]).unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    fs::write(dir.path().join("sub/upstreamNameservers"), "[").unwrap();
+    fs::create_dir(dir.path().join("stubDomains")).unwrap();
+    symlink("/dev/zero", dir.path().join("federations")).unwrap();
+    fs::write(dir.path().join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
+    let state = directory(dir.path(), NEVER).open().subscribe().borrow().clone();
+    assert_eq!(state.error, None);
+    assert_eq!(upstream(&state), "192.0.2.1:53");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_an_error_that_ends() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("config");
+    fs::write(&path, "a file").unwrap();
+    let mut running = follow(directory(&path, Duration::from_millis(100)));
+    let error = running.state.borrow().error.clone().unwrap();
+    assert!(error.text.contains("config\" cannot be read"), "{}", error.text);
+    assert_eq!(error.key, None);
+    fs::remove_file(&path).unwrap();
+    running.until("no error", |state| state.error.is_none()).await;
+    // Reading the same error again and again counted once.
+    assert_eq!(running.state.borrow().rejected, 1);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn the_period_is_a_net_under_notification() {
+    let dir = TempDir::new().unwrap();
+    let real = dir.path().join("real");
+    fs::create_dir(&real).unwrap();
+    fs::write(real.join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
+    let config = dir.path().join("config");
+    fs::create_dir(&config).unwrap();
+    // A change behind a link into another directory raises no event here.
+    symlink(real.join("upstreamNameservers"), config.join("upstreamNameservers")).unwrap();
+    let mut running = follow(directory(&config, Duration::from_millis(100)));
+    running.until("the first value", |state| upstream(state) == "192.0.2.1:53").await;
+    fs::write(real.join("upstreamNameservers"), r#"["192.0.2.2"]"#).unwrap();
+    running.until("the edit", |state| upstream(state) == "192.0.2.2:53").await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_storm_of_edits_ends_with_the_last_one() {
+    let dir = TempDir::new().unwrap();
+    let mut running = follow(directory(dir.path(), NEVER));
+    for generation in 0..200 {
+        let value = format!(r#"["192.0.2.{}"]"#, generation + 1);
+        kubelet_swap(dir.path(), generation, &[("upstreamNameservers", &value)]);
+    }
+    running.until("the last edit", |state| upstream(state) == "192.0.2.200:53").await;
+    assert_eq!(running.state.borrow().rejected, 0);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn data_fed_from_the_api_server() {
+    let (feed, source) = Source::api();
+    let mut running = follow(source);
+    let set = |value: &str| {
+        feed.set(RawData::from([("upstreamNameservers".to_owned(), value.as_bytes().to_vec())]));
+    };
+    set(r#"["192.0.2.1"]"#);
+    running.until("the values", |state| upstream(state) == "192.0.2.1:53").await;
+    set("[nonsense");
+    let state = running.until("the refusal", |state| state.error.is_some()).await;
+    assert_eq!(upstream(&state), "192.0.2.1:53");
+    feed.clear();
+    let state = running.until("the defaults", |state| *state.config == Config::default()).await;
+    assert_eq!(state.error, None);
+    drop(feed);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn fixed_values_stay() {
+    let config = Config { upstream_nameservers: vec!["192.0.2.1".parse().unwrap()], ..Config::default() };
+    let running = follow(Source::Fixed(config.clone()));
+    assert_eq!(*running.state.borrow().config, config);
+    running.end().await;
+}
