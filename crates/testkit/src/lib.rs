@@ -1,1 +1,34 @@
-//! What tests share: a scripted upstream, builders, dig-like text, processes, eventually.
+//! What the tests of all crates share; nothing of it is part of a shipped binary.
+//!
+//! * [`upstream`]: a scripted DNS server on loopback that answers, misbehaves, counts and remembers.
+//! * [`client`], [`query`]: build questions and ask them over UDP, TCP or pipelined TCP.
+//! * [`message`], [`dig`]: read any answer, even a broken one, and show it as text that can be compared.
+//! * [`reply`], [`record`]: write answers from records in presentation format.
+//! * [`objects`]: Kubernetes objects as JSON.
+//! * [`process`], [`ports`]: start one of our binaries, read its log, end it.
+//! * [`eventually`]: wait for a condition without sleeping for a guessed time.
+//!
+//! A broken set-up ends the test at once with a panic that says what is wrong: that is what a test wants.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a test whose set-up fails has to end there, with the reason"
+)]
+
+pub mod client;
+pub mod codes;
+pub mod dig;
+mod eventually;
+pub mod message;
+pub mod name;
+pub mod objects;
+pub mod ports;
+pub mod process;
+pub mod query;
+pub mod record;
+pub mod reply;
+pub mod upstream;
+
+pub use eventually::{Settled, eventually};

@@ -1,0 +1,127 @@
+//! Asking a server: one packet over UDP or TCP, or many over one TCP connection.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+use crate::message::Message;
+use crate::query::Query;
+
+/// How long [`ask`] and [`ask_tcp`] wait: longer than any server of ours may take for an answer.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// Nothing came in time.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// The server closed the connection first.
+    #[error("connection closed without an answer")]
+    Closed,
+    /// Nothing listens there, or the network failed.
+    #[error("cannot ask")]
+    Io(#[from] std::io::Error),
+}
+
+/// Sends `packet` from a socket of its own and returns the first packet that comes back.
+pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(packet).await?;
+    let mut buffer = vec![0; 65_535];
+    let length =
+        timeout(patience, socket.recv(&mut buffer)).await.map_err(|_| AskError::Timeout(patience))??;
+    buffer.truncate(length);
+    Ok(buffer)
+}
+
+/// Sends `packet` over a TCP connection of its own and returns the first message that comes back.
+pub async fn tcp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
+    let exchange = async {
+        let mut connection = TcpConnection::open(server).await?;
+        connection.send(packet).await?;
+        connection.receive(patience).await
+    };
+    timeout(patience, exchange).await.map_err(|_| AskError::Timeout(patience))?
+}
+
+/// Asks over UDP and reads the answer; panics when there is none.
+pub async fn ask(server: SocketAddr, query: &Query) -> Message {
+    read(query, udp(server, &query.wire(), PATIENCE).await)
+}
+
+/// Asks over TCP and reads the answer; panics when there is none.
+pub async fn ask_tcp(server: SocketAddr, query: &Query) -> Message {
+    read(query, tcp(server, &query.wire(), PATIENCE).await)
+}
+
+fn read(query: &Query, answer: Result<Vec<u8>, AskError>) -> Message {
+    let wire = answer.unwrap_or_else(|error| panic!("{query:?}: {error}"));
+    Message::parse(&wire).unwrap_or_else(|error| panic!("{query:?}: malformed answer: {error}"))
+}
+
+/// A TCP connection on which questions can be pipelined.
+#[derive(Debug)]
+pub struct TcpConnection {
+    stream: TcpStream,
+}
+
+impl TcpConnection {
+    /// Connects.
+    pub async fn open(server: SocketAddr) -> Result<Self, AskError> {
+        let stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream })
+    }
+
+    /// Sends one message with its length in front.
+    pub async fn send(&mut self, packet: &[u8]) -> Result<(), AskError> {
+        let mut framed = Vec::with_capacity(packet.len() + 2);
+        let length = u16::try_from(packet.len()).expect("a message below 64 KiB");
+        framed.extend(length.to_be_bytes());
+        framed.extend(packet);
+        self.send_raw(&framed).await
+    }
+
+    /// Sends octets as they are: half a message, a wrong length.
+    pub async fn send_raw(&mut self, octets: &[u8]) -> Result<(), AskError> {
+        self.stream.write_all(octets).await?;
+        Ok(())
+    }
+
+    /// Says that nothing more will be sent, and goes on listening.
+    pub async fn finish_sending(&mut self) -> Result<(), AskError> {
+        self.stream.shutdown().await?;
+        Ok(())
+    }
+
+    /// The next message of the server.
+    pub async fn receive(&mut self, patience: Duration) -> Result<Vec<u8>, AskError> {
+        timeout(patience, self.next_message()).await.map_err(|_| AskError::Timeout(patience))?
+    }
+
+    async fn next_message(&mut self) -> Result<Vec<u8>, AskError> {
+        let mut length = [0; 2];
+        self.read_exact(&mut length).await?;
+        let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+        self.read_exact(&mut message).await?;
+        Ok(message)
+    }
+
+    async fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), AskError> {
+        match self.stream.read_exact(buffer).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_close(error.kind()) => Err(AskError::Closed),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_close(kind: std::io::ErrorKind) -> bool {
+    matches!(kind, std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset)
+}

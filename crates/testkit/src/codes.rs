@@ -1,0 +1,120 @@
+//! Mnemonics of types, classes, opcodes and RCODEs, both ways.
+
+const TYPES: &[(u16, &str)] = &[
+    (1, "A"),
+    (2, "NS"),
+    (5, "CNAME"),
+    (6, "SOA"),
+    (12, "PTR"),
+    (13, "HINFO"),
+    (15, "MX"),
+    (16, "TXT"),
+    (28, "AAAA"),
+    (33, "SRV"),
+    (35, "NAPTR"),
+    (41, "OPT"),
+    (43, "DS"),
+    (46, "RRSIG"),
+    (47, "NSEC"),
+    (48, "DNSKEY"),
+    (52, "TLSA"),
+    (64, "SVCB"),
+    (65, "HTTPS"),
+    (99, "SPF"),
+    (251, "IXFR"),
+    (252, "AXFR"),
+    (255, "ANY"),
+    (257, "CAA"),
+];
+
+const CLASSES: &[(u16, &str)] = &[(1, "IN"), (3, "CH"), (4, "HS"), (254, "NONE"), (255, "ANY")];
+
+const OPCODES: &[(u16, &str)] = &[(0, "QUERY"), (1, "IQUERY"), (2, "STATUS"), (4, "NOTIFY"), (5, "UPDATE")];
+
+const RCODES: &[(u16, &str)] = &[
+    (0, "NOERROR"),
+    (1, "FORMERR"),
+    (2, "SERVFAIL"),
+    (3, "NXDOMAIN"),
+    (4, "NOTIMP"),
+    (5, "REFUSED"),
+    (6, "YXDOMAIN"),
+    (7, "YXRRSET"),
+    (8, "NXRRSET"),
+    (9, "NOTAUTH"),
+    (10, "NOTZONE"),
+    (16, "BADVERS"),
+    (23, "BADCOOKIE"),
+];
+
+fn name_of(table: &[(u16, &str)], prefix: &str, code: u16) -> String {
+    table
+        .iter()
+        .find(|(known, _)| *known == code)
+        .map_or_else(|| format!("{prefix}{code}"), |(_, name)| (*name).to_owned())
+}
+
+fn code_of(table: &[(u16, &str)], prefix: &str, name: &str) -> Option<u16> {
+    table
+        .iter()
+        .find(|(_, known)| *known == name)
+        .map(|(code, _)| *code)
+        .or_else(|| name.strip_prefix(prefix)?.parse().ok())
+}
+
+/// `A`, `SRV`, ...; `TYPE65280` for a type without a name here (RFC 3597).
+pub fn type_name(code: u16) -> String {
+    name_of(TYPES, "TYPE", code)
+}
+
+/// The number of a type written as by [`type_name`].
+pub fn type_code(name: &str) -> Option<u16> {
+    code_of(TYPES, "TYPE", name)
+}
+
+/// `IN`, `CH`, ...; `CLASS0` for a class without a name (RFC 3597).
+pub fn class_name(code: u16) -> String {
+    name_of(CLASSES, "CLASS", code)
+}
+
+/// The number of a class written as by [`class_name`].
+pub fn class_code(name: &str) -> Option<u16> {
+    code_of(CLASSES, "CLASS", name)
+}
+
+/// `QUERY`, `NOTIFY`, ...; `OPCODE3` for one without a name.
+pub fn opcode_name(code: u8) -> String {
+    name_of(OPCODES, "OPCODE", code.into())
+}
+
+/// The number of an opcode written as by [`opcode_name`].
+pub fn opcode_code(name: &str) -> Option<u8> {
+    code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
+}
+
+/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for one without a name. The upper eight bits come from the OPT record.
+pub fn rcode_name(code: u16) -> String {
+    name_of(RCODES, "RCODE", code)
+}
+
+/// The number of an RCODE written as by [`rcode_name`].
+pub fn rcode_code(name: &str) -> Option<u16> {
+    code_of(RCODES, "RCODE", name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_codes_are_written_as_numbers_and_read_back() {
+        for code in [0, 1, 33, 255, 256, 65_280, 65_535] {
+            assert_eq!(type_code(&type_name(code)), Some(code));
+            assert_eq!(class_code(&class_name(code)), Some(code));
+            assert_eq!(rcode_code(&rcode_name(code)), Some(code));
+        }
+        assert_eq!((type_name(65_280).as_str(), class_name(0).as_str()), ("TYPE65280", "CLASS0"));
+        assert_eq!((opcode_code("OPCODE15"), opcode_name(4).as_str()), (Some(15), "NOTIFY"));
+        assert_eq!(type_code("NOSUCH"), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! A message as text in the manner of `dig`, for comparing whole answers and for reading failures.
+
+use std::fmt::Write as _;
+
+use crate::codes;
+use crate::message::{Edns, Message, hex};
+
+/// The message in the order of the wire, TTLs and serials as they are. A broken message is shown as far as it goes.
+pub fn show(wire: &[u8]) -> String {
+    render(wire, |records| records.iter().map(ToString::to_string).collect())
+}
+
+/// The message with each section sorted and SOA serials blanked: equal for equal answers.
+pub fn show_sorted(wire: &[u8]) -> String {
+    render(wire, |records| {
+        let mut lines: Vec<String> = records.iter().map(crate::record::Record::normalised).collect();
+        lines.sort();
+        lines
+    })
+}
+
+fn render(wire: &[u8], lines_of: impl Fn(&[crate::record::Record]) -> Vec<String>) -> String {
+    let (message, defect) = Message::read(wire);
+    let mut text = header(&message);
+    for question in &message.questions {
+        line(&mut text, &format!(";{question}"));
+    }
+    let sections =
+        [("ANSWER", &message.answer), ("AUTHORITY", &message.authority), ("ADDITIONAL", &message.additional)];
+    for (title, records) in sections {
+        if !records.is_empty() {
+            line(&mut text, &format!(";; {title}"));
+        }
+        for record in lines_of(records) {
+            line(&mut text, &record);
+        }
+    }
+    if message.trailing > 0 {
+        line(&mut text, &format!(";; {} octets after the last record", message.trailing));
+    }
+    if let Some(defect) = defect {
+        line(&mut text, &format!(";; malformed at {defect}"));
+    }
+    text
+}
+
+fn header(message: &Message) -> String {
+    let opcode = match message.opcode() {
+        0 => String::new(),
+        other => format!("{} ", codes::opcode_name(other)),
+    };
+    let mut text = format!(";; {opcode}{}, flags: {}\n", message.rcode_name(), message.flags());
+    if let Some(edns) = &message.edns {
+        line(&mut text, &format!(";; {}", opt(edns)));
+    }
+    text
+}
+
+/// `EDNS version 0, udp 1232, do, option 10 0102`.
+pub fn opt(edns: &Edns) -> String {
+    let mut text = format!("EDNS version {}, udp {}", edns.version, edns.udp);
+    if edns.dnssec_ok {
+        text.push_str(", do");
+    }
+    for (code, value) in &edns.options {
+        write!(text, ", option {code} {}", hex(value)).expect("a String takes any text");
+    }
+    text
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::unhex;
+    use crate::query::Query;
+    use crate::reply::Reply;
+
+    #[test]
+    fn an_answer_reads_like_dig() {
+        let query = Query::new("WEB.x.", "SRV").edns(1232).wire();
+        let wire = Reply::to(&query)
+            .answer("WEB.x. 30 IN SRV 10 50 80 b.x.")
+            .answer("WEB.x. 30 IN SRV 10 50 80 a.x.")
+            .authority("x. 60 IN SOA ns.x. root.x. 1760000000 2 3 4 5")
+            .additional("a.x. 30 IN A 10.0.0.1")
+            .edns(4096)
+            .wire();
+        let expected = "\
+;; NOERROR, flags: qr rd ra
+;; EDNS version 0, udp 4096
+;WEB.x. IN SRV
+;; ANSWER
+WEB.x. 30 IN SRV 10 50 80 a.x.
+WEB.x. 30 IN SRV 10 50 80 b.x.
+;; AUTHORITY
+x. 60 IN SOA ns.x. root.x. <serial> 2 3 4 5
+;; ADDITIONAL
+a.x. 30 IN A 10.0.0.1
+";
+        assert_eq!(show_sorted(&wire), expected);
+        assert!(show(&wire).contains("b.x.\nWEB.x. 30 IN SRV 10 50 80 a.x."), "wire order is kept");
+        assert!(show(&wire).contains("1760000000"));
+    }
+
+    #[test]
+    fn broken_messages_are_shown_as_far_as_they_go() {
+        let cases = [
+            ("", ";; NOERROR, flags: \n;; malformed at octet 0: header\n"),
+            ("000081", ";; NOERROR, flags: \n;; malformed at octet 2: header\n"),
+            (
+                "00008182000100000000000001",
+                ";; SERVFAIL, flags: qr rd ra\n;; malformed at octet 12: name of a question\n",
+            ),
+            (
+                "0000818000000000000000000102",
+                ";; NOERROR, flags: qr rd ra\n;; 2 octets after the last record\n",
+            ),
+        ];
+        for (wire, expected) in cases {
+            assert_eq!(show(&unhex(wire).expect("hex")), expected, "{wire}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Reading DNS messages without choking on any: what can be read is read, what is wrong is said.
+
+use std::fmt::Write as _;
+
+use thiserror::Error;
+
+use crate::record::{Record, data_text};
+use crate::{codes, name};
+
+/// Where and why a message cannot be read any further.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("octet {at}: {what}")]
+pub struct Malformed {
+    /// Offset of the part that cannot be read.
+    pub at: usize,
+    /// The part.
+    pub what: &'static str,
+}
+
+/// A question as found in a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Presentation format, case as on the wire.
+    pub name: String,
+    /// Type number.
+    pub rtype: u16,
+    /// Class number.
+    pub class: u16,
+}
+
+impl std::fmt::Display for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.name, codes::class_name(self.class), codes::type_name(self.rtype))
+    }
+}
+
+/// The OPT record (RFC 6891).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edns {
+    /// The sender's UDP payload size.
+    pub udp: u16,
+    /// DNSSEC OK.
+    pub dnssec_ok: bool,
+    /// EDNS version.
+    pub version: u8,
+    /// Options: code and data.
+    pub options: Vec<(u16, Vec<u8>)>,
+}
+
+/// A DNS message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Message ID.
+    pub id: u16,
+    /// The second word of the header: QR, opcode, AA, TC, RD, RA, Z, AD, CD, RCODE.
+    pub bits: u16,
+    /// Upper eight bits of the RCODE, from the OPT record.
+    pub extended_rcode: u8,
+    /// Question section.
+    pub questions: Vec<Question>,
+    /// Answer section.
+    pub answer: Vec<Record>,
+    /// Authority section.
+    pub authority: Vec<Record>,
+    /// Additional section without the OPT record.
+    pub additional: Vec<Record>,
+    /// The OPT record.
+    pub edns: Option<Edns>,
+    /// Octets after the last record.
+    pub trailing: usize,
+    /// Octets of the whole message.
+    pub size: usize,
+}
+
+const FLAGS: &[(u16, &str)] = &[
+    (0x8000, "qr"),
+    (0x0400, "aa"),
+    (0x0200, "tc"),
+    (0x0100, "rd"),
+    (0x0080, "ra"),
+    (0x0040, "z"),
+    (0x0020, "ad"),
+    (0x0010, "cd"),
+];
+
+impl Message {
+    /// Reads a whole message.
+    pub fn parse(wire: &[u8]) -> Result<Self, Malformed> {
+        match Self::read(wire) {
+            (message, None) => Ok(message),
+            (_, Some(malformed)) => Err(malformed),
+        }
+    }
+
+    /// Reads as much of a message as there is, and says what is wrong with the rest.
+    pub fn read(wire: &[u8]) -> (Self, Option<Malformed>) {
+        let mut message = Self { size: wire.len(), ..Self::default() };
+        let mut reader = Reader { wire, at: 0 };
+        let defect = message.fill(&mut reader).err();
+        (message, defect)
+    }
+
+    fn fill(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+        let mut words = [0; 6];
+        for word in &mut words {
+            *word = reader.u16("header")?;
+        }
+        let [id, bits, questions, answers, authorities, additionals] = words;
+        (self.id, self.bits) = (id, bits);
+        for _ in 0..questions {
+            self.questions.push(reader.question()?);
+        }
+        for _ in 0..answers {
+            self.answer.push(reader.record()?.0);
+        }
+        for _ in 0..authorities {
+            self.authority.push(reader.record()?.0);
+        }
+        for _ in 0..additionals {
+            let (record, data) = reader.record()?;
+            if codes::type_code("OPT") == Some(record.rtype) && self.edns.is_none() {
+                self.take_opt(&record, data);
+            } else {
+                self.additional.push(record);
+            }
+        }
+        self.trailing = reader.wire.len() - reader.at;
+        Ok(())
+    }
+
+    fn take_opt(&mut self, record: &Record, mut data: &[u8]) {
+        let [extended, version, high, _] = record.ttl.to_be_bytes();
+        let mut options = Vec::new();
+        while let [c0, c1, l0, l1, rest @ ..] = data {
+            let length = usize::from(u16::from_be_bytes([*l0, *l1]));
+            let (value, behind) = rest.split_at(length.min(rest.len()));
+            options.push((u16::from_be_bytes([*c0, *c1]), value.to_vec()));
+            data = behind;
+        }
+        self.extended_rcode = extended;
+        self.edns = Some(Edns { udp: record.class, dnssec_ok: high & 0x80 != 0, version, options });
+    }
+
+    /// The RCODE with the upper bits of the OPT record.
+    pub fn rcode(&self) -> u16 {
+        u16::from(self.extended_rcode) << 4 | self.bits & 0x000f
+    }
+
+    /// `NOERROR`, `NXDOMAIN`, ...
+    pub fn rcode_name(&self) -> String {
+        codes::rcode_name(self.rcode())
+    }
+
+    /// The opcode.
+    pub fn opcode(&self) -> u8 {
+        u8::try_from(self.bits >> 11 & 0x0f).unwrap_or_default()
+    }
+
+    /// Whether the flag `qr aa tc rd ra z ad cd` is set.
+    #[track_caller]
+    pub fn has(&self, flag: &str) -> bool {
+        let known = FLAGS.iter().find(|(_, name)| *name == flag);
+        let (bit, _) = known.unwrap_or_else(|| panic!("no such header flag: {flag}"));
+        self.bits & bit != 0
+    }
+
+    /// The flags that are set, in the order `qr aa tc rd ra z ad cd`, separated by blanks.
+    pub fn flags(&self) -> String {
+        let set: Vec<&str> =
+            FLAGS.iter().filter(|(bit, _)| self.bits & bit != 0).map(|(_, name)| *name).collect();
+        set.join(" ")
+    }
+
+    /// The data of all answer records of one type, sorted.
+    pub fn answer_data(&self, rtype: &str) -> Vec<String> {
+        let code = codes::type_code(rtype);
+        let mut data: Vec<String> = self
+            .answer
+            .iter()
+            .filter(|record| Some(record.rtype) == code)
+            .map(|record| record.data.clone())
+            .collect();
+        data.sort();
+        data
+    }
+}
+
+struct Reader<'a> {
+    wire: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
+        let octets = self.wire.get(self.at..self.at + 2).and_then(|octets| <[u8; 2]>::try_from(octets).ok());
+        let word = octets.map(u16::from_be_bytes).ok_or(Malformed { at: self.at, what })?;
+        self.at += 2;
+        Ok(word)
+    }
+
+    fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
+        Ok(u32::from(self.u16(what)?) << 16 | u32::from(self.u16(what)?))
+    }
+
+    fn name(&mut self, what: &'static str) -> Result<String, Malformed> {
+        let at = self.at;
+        name::from_wire(self.wire, &mut self.at).ok_or(Malformed { at, what })
+    }
+
+    fn question(&mut self) -> Result<Question, Malformed> {
+        let name = self.name("name of a question")?;
+        Ok(Question { name, rtype: self.u16("type of a question")?, class: self.u16("class of a question")? })
+    }
+
+    fn record(&mut self) -> Result<(Record, &'a [u8]), Malformed> {
+        let name = self.name("name of a record")?;
+        let rtype = self.u16("type of a record")?;
+        let class = self.u16("class of a record")?;
+        let ttl = self.u32("TTL of a record")?;
+        let length = usize::from(self.u16("length of a record")?);
+        let (from, to) = (self.at, self.at + length);
+        let malformed = Malformed { at: from, what: "data of a record" };
+        let raw = self.wire.get(from..to).ok_or(malformed.clone())?;
+        let data = data_text(self.wire, from, to, &codes::type_name(rtype)).ok_or(malformed)?;
+        self.at = to;
+        Ok((Record { name, ttl, class, rtype, data }, raw))
+    }
+}
+
+/// Octets as lower-case hex digits.
+pub fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::with_capacity(octets.len() * 2), |mut text, octet| {
+        write!(text, "{octet:02x}").expect("a String takes any text");
+        text
+    })
+}
+
+/// The octets written as hex digits; `None` when they are not.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}

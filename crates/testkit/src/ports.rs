@@ -1,0 +1,47 @@
+//! Ports for processes that cannot be asked for port 0.
+
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below the range that Linux hands out for outgoing connections, so that no client socket sits on them.
+const FIRST: u32 = 15_000;
+const COUNT: u32 = 16_000;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A port of 127.0.0.1 on which nothing listens, neither over UDP nor over TCP.
+///
+/// Every call in a process gives another port, and processes start at different places of the range.
+pub fn free_port() -> u16 {
+    let start = std::process::id().wrapping_mul(97);
+    for _ in 0..COUNT {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + start.wrapping_add(step) % COUNT;
+        let port = u16::try_from(port).expect("the range lies below 65536");
+        if is_free(port) {
+            return port;
+        }
+    }
+    panic!("no free port between {FIRST} and {}", FIRST + COUNT)
+}
+
+fn is_free(port: u16) -> bool {
+    let address = (Ipv4Addr::LOCALHOST, port);
+    TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_calls_give_two_ports() {
+        assert_ne!(free_port(), free_port());
+    }
+
+    #[test]
+    fn a_taken_port_is_not_given() {
+        let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        assert!(!is_free(taken.local_addr().expect("its address").port()));
+    }
+}

@@ -1,0 +1,132 @@
+//! Building questions, well-formed ones and odd ones.
+
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::message::Edns;
+use crate::{codes, name};
+
+static NEXT_ID: AtomicU16 = AtomicU16::new(1);
+
+/// A question to be sent: class IN, opcode QUERY, RD set and no OPT record unless said otherwise.
+#[derive(Clone, Debug)]
+pub struct Query {
+    id: u16,
+    name: String,
+    rtype: u16,
+    class: u16,
+    opcode: u8,
+    bits: u16,
+    edns: Option<Edns>,
+}
+
+impl Query {
+    /// A question for `name` and `rtype` (`A`, `SRV`, `TYPE65280`), with an ID of its own.
+    #[track_caller]
+    pub fn new(name: &str, rtype: &str) -> Self {
+        let rtype = codes::type_code(rtype).unwrap_or_else(|| panic!("no such type: {rtype}"));
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Self { id, name: name.to_owned(), rtype, class: 1, opcode: 0, bits: 0x0100, edns: None }
+    }
+
+    /// Another message ID.
+    #[must_use]
+    pub fn id(mut self, id: u16) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Another class, such as `CH`.
+    #[track_caller]
+    #[must_use]
+    pub fn class(mut self, class: &str) -> Self {
+        self.class = codes::class_code(class).unwrap_or_else(|| panic!("no such class: {class}"));
+        self
+    }
+
+    /// Another opcode, such as `NOTIFY`.
+    #[track_caller]
+    #[must_use]
+    pub fn opcode(mut self, opcode: &str) -> Self {
+        self.opcode = codes::opcode_code(opcode).unwrap_or_else(|| panic!("no such opcode: {opcode}"));
+        self
+    }
+
+    /// Exactly these of the flags `rd`, `ad` and `cd`, separated by blanks.
+    #[track_caller]
+    #[must_use]
+    pub fn flags(mut self, flags: &str) -> Self {
+        self.bits = flags.split_whitespace().fold(0, |bits, flag| {
+            bits | match flag {
+                "rd" => 0x0100,
+                "ad" => 0x0020,
+                "cd" => 0x0010,
+                other => panic!("not a flag of a query: {other}"),
+            }
+        });
+        self
+    }
+
+    /// An OPT record with this UDP payload size.
+    #[must_use]
+    pub fn edns(self, udp: u16) -> Self {
+        self.opt(Edns { udp, ..Edns::default() })
+    }
+
+    /// Any OPT record.
+    #[must_use]
+    pub fn opt(mut self, edns: Edns) -> Self {
+        self.edns = Some(edns);
+        self
+    }
+
+    /// The packet.
+    #[track_caller]
+    pub fn wire(&self) -> Vec<u8> {
+        let bits = u16::from(self.opcode) << 11 | self.bits;
+        let words = [self.id, bits, 1, 0, 0, u16::from(self.edns.is_some())];
+        let mut wire: Vec<u8> = words.into_iter().flat_map(u16::to_be_bytes).collect();
+        let name = name::to_wire(&self.name);
+        wire.extend(name.unwrap_or_else(|error| panic!("{error}")));
+        wire.extend(self.rtype.to_be_bytes());
+        wire.extend(self.class.to_be_bytes());
+        if let Some(edns) = &self.edns {
+            wire.extend(opt_to_wire(edns, 0));
+        }
+        wire
+    }
+}
+
+/// The wire format of an OPT record; `extended_rcode` holds the upper eight bits of the RCODE.
+pub(crate) fn opt_to_wire(edns: &Edns, extended_rcode: u8) -> Vec<u8> {
+    let mut data = Vec::new();
+    for (code, value) in &edns.options {
+        let length = u16::try_from(value.len()).expect("an option below 64 KiB");
+        data.extend(code.to_be_bytes());
+        data.extend(length.to_be_bytes());
+        data.extend(value);
+    }
+    let high = if edns.dnssec_ok { 0x80 } else { 0 };
+    let mut wire = vec![0, 0, 41];
+    wire.extend(edns.udp.to_be_bytes());
+    wire.extend([extended_rcode, edns.version, high, 0]);
+    wire.extend(u16::try_from(data.len()).expect("options below 64 KiB").to_be_bytes());
+    wire.extend(data);
+    wire
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+
+    #[test]
+    fn every_field_arrives() {
+        let opt =
+            Edns { udp: 4096, dnssec_ok: true, version: 1, options: vec![(10, vec![1, 2]), (3, vec![])] };
+        let query = Query::new("a\\.b.c.", "TYPE65280").id(7).class("CH").opcode("NOTIFY").flags("cd ad");
+        let read = Message::parse(&query.opt(opt.clone()).wire()).expect("a message");
+        assert_eq!((read.id, read.opcode(), read.flags().as_str()), (7, 4, "ad cd"));
+        assert_eq!(read.questions.first().map(ToString::to_string).as_deref(), Some("a\\.b.c. CH TYPE65280"));
+        assert_eq!((read.edns, read.trailing), (Some(opt), 0));
+    }
+}

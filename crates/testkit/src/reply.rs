@@ -1,0 +1,154 @@
+//! Writing answers to a question, correct ones and wrong ones.
+
+use crate::message::{Edns, Message};
+use crate::query::opt_to_wire;
+use crate::{codes, name, record};
+
+/// An answer under construction: NOERROR, with the ID, the question and RD of the query, and RA.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    id: u16,
+    bits: u16,
+    rcode: u16,
+    question: Vec<u8>,
+    sections: [Vec<Vec<u8>>; 3],
+    edns: Option<Edns>,
+}
+
+impl Reply {
+    /// An answer to the packet `query`, of which only the header and the first question are looked at.
+    pub fn to(query: &[u8]) -> Self {
+        let (read, _) = Message::read(query);
+        let question = read.questions.first().map_or_else(Vec::new, |question| {
+            let mut wire = name::to_wire(&question.name).expect("a name that was just read");
+            wire.extend(question.rtype.to_be_bytes());
+            wire.extend(question.class.to_be_bytes());
+            wire
+        });
+        let bits = 0x8080 | read.bits & 0x7910;
+        Self {
+            id: read.id,
+            bits,
+            rcode: 0,
+            question,
+            sections: [Vec::new(), Vec::new(), Vec::new()],
+            edns: None,
+        }
+    }
+
+    /// Adds an answer record in presentation format.
+    #[track_caller]
+    #[must_use]
+    pub fn answer(self, record: &str) -> Self {
+        self.with(0, record)
+    }
+
+    /// Adds a record to the authority section.
+    #[track_caller]
+    #[must_use]
+    pub fn authority(self, record: &str) -> Self {
+        self.with(1, record)
+    }
+
+    /// Adds a record to the additional section.
+    #[track_caller]
+    #[must_use]
+    pub fn additional(self, record: &str) -> Self {
+        self.with(2, record)
+    }
+
+    #[track_caller]
+    fn with(mut self, section: usize, text: &str) -> Self {
+        if let Some(records) = self.sections.get_mut(section) {
+            records.push(record::to_wire(text));
+        }
+        self
+    }
+
+    /// Another RCODE, such as `NXDOMAIN`.
+    #[track_caller]
+    #[must_use]
+    pub fn rcode(mut self, rcode: &str) -> Self {
+        self.rcode = codes::rcode_code(rcode).unwrap_or_else(|| panic!("no such RCODE: {rcode}"));
+        self
+    }
+
+    /// Sets AA.
+    #[must_use]
+    pub fn authoritative(mut self) -> Self {
+        self.bits |= 0x0400;
+        self
+    }
+
+    /// Sets TC.
+    #[must_use]
+    pub fn truncated(mut self) -> Self {
+        self.bits |= 0x0200;
+        self
+    }
+
+    /// Adds an OPT record with this UDP payload size.
+    #[must_use]
+    pub fn edns(mut self, udp: u16) -> Self {
+        self.edns = Some(Edns { udp, ..Edns::default() });
+        self
+    }
+
+    /// Another ID than that of the query.
+    #[must_use]
+    pub fn wrong_id(mut self) -> Self {
+        self.id ^= 0x5555;
+        self
+    }
+
+    /// Another question than that of the query.
+    #[track_caller]
+    #[must_use]
+    pub fn wrong_question(mut self, name: &str, rtype: &str) -> Self {
+        self.question = name::to_wire(name).unwrap_or_else(|error| panic!("{error}"));
+        let rtype = codes::type_code(rtype).unwrap_or_else(|| panic!("no such type: {rtype}"));
+        self.question.extend(rtype.to_be_bytes());
+        self.question.extend([0, 1]);
+        self
+    }
+
+    /// The packet.
+    pub fn wire(&self) -> Vec<u8> {
+        let count = |section: &Vec<Vec<u8>>| u16::try_from(section.len()).expect("fewer than 65536 records");
+        let [answer, authority, additional] = &self.sections;
+        let words = [
+            self.id,
+            self.bits | self.rcode & 0x0f,
+            u16::from(!self.question.is_empty()),
+            count(answer),
+            count(authority),
+            count(additional) + u16::from(self.edns.is_some()),
+        ];
+        let mut wire: Vec<u8> = words.into_iter().flat_map(u16::to_be_bytes).collect();
+        wire.extend(&self.question);
+        wire.extend(self.sections.iter().flatten().flatten());
+        if let Some(edns) = &self.edns {
+            let extended = u8::try_from(self.rcode >> 4).expect("an RCODE of twelve bits");
+            wire.extend(opt_to_wire(edns, extended));
+        }
+        wire
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::Query;
+
+    #[test]
+    fn errors_and_lies() {
+        let query = Query::new("a.b.", "A").id(0x1234).wire();
+        let read = |reply: Reply| Message::parse(&reply.wire()).expect("a message");
+        let refused = read(Reply::to(&query).rcode("BADVERS").edns(512));
+        assert_eq!((refused.rcode_name().as_str(), refused.id), ("BADVERS", 0x1234));
+        let lie = read(Reply::to(&query).wrong_id().wrong_question("c.", "AAAA").truncated().authoritative());
+        assert_ne!(lie.id, 0x1234);
+        assert_eq!(lie.flags(), "qr aa tc rd ra");
+        assert_eq!(lie.questions.first().map(ToString::to_string).as_deref(), Some("c. IN AAAA"));
+    }
+}

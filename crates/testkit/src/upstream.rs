@@ -1,0 +1,181 @@
+//! A scripted DNS server on loopback, over UDP and TCP, for everything that asks another server.
+//!
+//! A handler decides what happens to each packet: an answer (right or wrong), silence, a delay, garbage, a closed
+//! connection. Every packet is remembered.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use testkit::reply::Reply;
+//! use testkit::upstream::{Asked, Reaction, Upstream};
+//!
+//! let upstream = Upstream::start(|asked: &Asked| match asked.name().as_str() {
+//!     "silent.test." => Reaction::silence(),
+//!     name => Reply::to(&asked.packet).answer(&format!("{name} 60 IN A 198.51.100.1")).into(),
+//! })
+//! .await;
+//! # let _ = upstream.addr();
+//! # }
+//! ```
+
+mod reaction;
+mod replay;
+mod serve;
+mod zone;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::task::JoinSet;
+
+use crate::codes;
+use crate::message::Question;
+
+pub use reaction::{Act, Reaction};
+pub use replay::{Exchange, Replay};
+pub use zone::Zone;
+
+/// Packets remembered at most; later ones are only counted.
+const REMEMBERED: usize = 100_000;
+
+/// How a packet arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// One datagram.
+    Udp,
+    /// One message of a TCP connection.
+    Tcp,
+}
+
+/// A packet that arrived at the upstream.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// How it arrived.
+    pub transport: Transport,
+    /// The sender.
+    pub from: SocketAddr,
+    /// The whole packet.
+    pub packet: Vec<u8>,
+    /// Its first question, if it has one.
+    pub question: Option<Question>,
+}
+
+impl Asked {
+    /// The name asked for, case as sent; empty when there is no question.
+    pub fn name(&self) -> String {
+        self.question.as_ref().map_or_else(String::new, |question| question.name.clone())
+    }
+
+    /// The type asked for, such as `AAAA`; empty when there is no question.
+    pub fn rtype(&self) -> String {
+        self.question.as_ref().map_or_else(String::new, |question| codes::type_name(question.rtype))
+    }
+}
+
+/// What decides about each packet.
+pub trait Handler: Fn(&Asked) -> Reaction + Send + Sync + 'static {}
+
+impl<F: Fn(&Asked) -> Reaction + Send + Sync + 'static> Handler for F {}
+
+#[derive(Debug, Default)]
+struct Log {
+    packets: Vec<Asked>,
+    count: usize,
+}
+
+/// What the serving tasks share.
+pub(crate) struct Shared {
+    handler: Box<dyn Fn(&Asked) -> Reaction + Send + Sync>,
+    log: Mutex<Log>,
+}
+
+impl Shared {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn react(&self, asked: Asked) -> Reaction {
+        let reaction = (self.handler)(&asked);
+        let mut log = self.log();
+        log.count += 1;
+        if log.packets.len() < REMEMBERED {
+            log.packets.push(asked);
+        }
+        reaction
+    }
+}
+
+/// A running server; dropping it closes its sockets.
+pub struct Upstream {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    _tasks: JoinSet<()>,
+}
+
+impl Upstream {
+    /// Starts on a free port of 127.0.0.1, the same for UDP and TCP.
+    pub async fn start(handler: impl Handler) -> Self {
+        for _ in 0..100 {
+            let udp = bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await;
+            let addr = udp.local_addr().expect("a bound socket has an address");
+            if let Ok(tcp) = TcpListener::bind(addr).await {
+                return Self::run(udp, Some(tcp), handler);
+            }
+        }
+        panic!("no port is free for both UDP and TCP")
+    }
+
+    /// Starts on an address of the caller's choice.
+    pub async fn start_on(addr: SocketAddr, handler: impl Handler) -> Self {
+        let udp = bind_udp(addr).await;
+        let addr = udp.local_addr().expect("a bound socket has an address");
+        let tcp = TcpListener::bind(addr).await.unwrap_or_else(|error| panic!("TCP {addr}: {error}"));
+        Self::run(udp, Some(tcp), handler)
+    }
+
+    /// Starts a server that refuses TCP connections.
+    pub async fn start_udp_only(handler: impl Handler) -> Self {
+        Self::run(bind_udp((Ipv4Addr::LOCALHOST, 0).into()).await, None, handler)
+    }
+
+    fn run(udp: UdpSocket, tcp: Option<TcpListener>, handler: impl Handler) -> Self {
+        let addr = udp.local_addr().expect("a bound socket has an address");
+        let shared = Arc::new(Shared { handler: Box::new(handler), log: Mutex::default() });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve::udp(udp, Arc::clone(&shared)));
+        if let Some(tcp) = tcp {
+            tasks.spawn(serve::tcp(tcp, Arc::clone(&shared)));
+        }
+        Self { addr, shared, _tasks: tasks }
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// All packets so far, in order of arrival.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.log().packets.clone()
+    }
+
+    /// How many packets arrived.
+    pub fn count(&self) -> usize {
+        self.shared.log().count
+    }
+
+    /// How many packets asked for this name (in any case) and type.
+    pub fn count_of(&self, name: &str, rtype: &str) -> usize {
+        let wanted = |asked: &&Asked| asked.name().eq_ignore_ascii_case(name) && asked.rtype() == rtype;
+        self.shared.log().packets.iter().filter(wanted).count()
+    }
+
+    /// Forgets the packets so far.
+    pub fn forget(&self) {
+        *self.shared.log() = Log::default();
+    }
+}
+
+async fn bind_udp(addr: SocketAddr) -> UdpSocket {
+    UdpSocket::bind(addr).await.unwrap_or_else(|error| panic!("UDP {addr}: {error}"))
+}

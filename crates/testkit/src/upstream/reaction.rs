@@ -1,0 +1,61 @@
+//! What the scripted upstream does about one packet.
+
+use std::time::Duration;
+
+use crate::reply::Reply;
+
+/// One thing the upstream does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Waits before going on.
+    Wait(Duration),
+    /// Sends a packet; over TCP with its length in front.
+    Send(Vec<u8>),
+    /// Sends octets as they are: over TCP without a length in front, over UDP like `Send`.
+    Raw(Vec<u8>),
+    /// Closes the TCP connection; nothing over UDP.
+    Close,
+}
+
+/// What the upstream does about one packet, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reaction {
+    pub(crate) acts: Vec<Act>,
+}
+
+impl Reaction {
+    /// Nothing; a TCP connection stays open.
+    pub fn silence() -> Self {
+        Self::default()
+    }
+
+    /// One packet.
+    pub fn send(packet: impl Into<Vec<u8>>) -> Self {
+        Self::silence().then(Act::Send(packet.into()))
+    }
+
+    /// Closes a TCP connection without an answer.
+    pub fn close() -> Self {
+        Self::silence().then(Act::Close)
+    }
+
+    /// Does one more thing afterwards.
+    #[must_use]
+    pub fn then(mut self, act: Act) -> Self {
+        self.acts.push(act);
+        self
+    }
+
+    /// The same, after a delay.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.acts.insert(0, Act::Wait(delay));
+        self
+    }
+}
+
+impl From<Reply> for Reaction {
+    fn from(reply: Reply) -> Self {
+        Self::send(reply.wire())
+    }
+}

@@ -1,0 +1,102 @@
+//! An upstream that repeats recorded exchanges.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Act, Asked, Reaction, Transport};
+use crate::message::Message;
+
+/// One recorded exchange: what was asked, and every packet that came back (none for silence).
+///
+/// The recorded IDs are zero; a response that starts with `ffff` carried another ID than the query.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// How it was asked.
+    pub transport: Transport,
+    /// `name class type`.
+    pub question: String,
+    /// The packets that came back.
+    pub responses: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    exchange: Exchange,
+    played: bool,
+}
+
+/// Plays exchanges back: the same question is given its recorded responses in order, the last one again and again.
+///
+/// A question over TCP that was recorded over UDP only gets the UDP response unless that says TC, and the other way
+/// round. Questions without an exchange go to the fallback.
+#[derive(Clone)]
+pub struct Replay {
+    script: Arc<Mutex<Vec<Entry>>>,
+    fallback: Arc<dyn Fn(&Asked) -> Reaction + Send + Sync>,
+}
+
+impl Replay {
+    /// A replay without exchanges yet.
+    pub fn new(fallback: impl Fn(&Asked) -> Reaction + Send + Sync + 'static) -> Self {
+        Self { script: Arc::default(), fallback: Arc::new(fallback) }
+    }
+
+    /// Plays these exchanges from now on, and no longer the ones before.
+    pub fn load(&self, exchanges: impl IntoIterator<Item = Exchange>) {
+        let entries = exchanges.into_iter().map(|exchange| Entry { exchange, played: false }).collect();
+        *self.script.lock().unwrap_or_else(PoisonError::into_inner) = entries;
+    }
+
+    /// A handler for [`super::Upstream`].
+    pub fn handler(&self) -> impl Fn(&Asked) -> Reaction + Send + Sync + 'static {
+        let replay = self.clone();
+        move |asked| replay.play(asked).unwrap_or_else(|| (replay.fallback)(asked))
+    }
+
+    fn play(&self, asked: &Asked) -> Option<Reaction> {
+        let question = asked.question.as_ref()?.to_string();
+        let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+        let same_case = script.iter().any(|entry| entry.exchange.question == question);
+        let fits = |entry: &Entry, transport: bool| {
+            let recorded = &entry.exchange.question;
+            let same =
+                if same_case { *recorded == question } else { recorded.eq_ignore_ascii_case(&question) };
+            same && if transport {
+                entry.exchange.transport == asked.transport
+            } else {
+                !entry.is_truncated()
+            }
+        };
+        let candidates = [true, false]
+            .map(|transport| positions(&script, |entry| fits(entry, transport)))
+            .into_iter()
+            .find(|positions| !positions.is_empty())?;
+        let next = candidates.iter().find(|at| script.get(**at).is_some_and(|entry| !entry.played));
+        let entry = script.get_mut(*next.or(candidates.last())?)?;
+        entry.played = true;
+        Some(entry.reaction(&asked.packet))
+    }
+}
+
+fn positions(script: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<usize> {
+    script.iter().enumerate().filter(|(_, entry)| wanted(entry)).map(|(at, _)| at).collect()
+}
+
+impl Entry {
+    fn is_truncated(&self) -> bool {
+        self.exchange.responses.iter().any(|packet| Message::read(packet).0.has("tc"))
+    }
+
+    fn reaction(&self, query: &[u8]) -> Reaction {
+        let packets = self.exchange.responses.iter().map(|packet| with_id_of(query, packet));
+        packets.fold(Reaction::silence(), |reaction, packet| reaction.then(Act::Send(packet)))
+    }
+}
+
+fn with_id_of(query: &[u8], recorded: &[u8]) -> Vec<u8> {
+    let mut packet = recorded.to_vec();
+    let wrong = packet.starts_with(&[0xff, 0xff]);
+    for (octet, asked) in packet.iter_mut().zip(query.iter().take(2)) {
+        *octet = if wrong { !*asked } else { *asked };
+    }
+    packet
+}

@@ -1,0 +1,49 @@
+//! Processes: output, exit status, signals, and the end on drop.
+
+use std::path::Path;
+use std::time::Duration;
+
+use testkit::process::{Process, Program};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn shell(script: &str) -> Process {
+    Program::at(Path::new("/bin/sh")).args(["-c", script]).env("GREETING", "hello").start()
+}
+
+#[tokio::test]
+async fn lines_and_status_are_captured() {
+    let mut process = shell("echo out; echo \"$GREETING, port=1234\" >&2; exit 3");
+    assert_eq!(process.line_with("port=", LONG).await, "hello, port=1234");
+    assert_eq!(process.wait(LONG).await.code(), Some(3));
+    assert_eq!(process.stdout(), ["out"]);
+}
+
+#[tokio::test]
+#[should_panic(expected = "never logged \"ready\"; it logged:\nbroken")]
+async fn an_early_end_is_told_with_the_log() {
+    shell("echo broken >&2").line_with("ready", LONG).await;
+}
+
+#[tokio::test]
+async fn a_signal_arrives() {
+    let mut process = shell("trap 'exit 7' TERM; echo ready >&2; while :; do sleep 0.01; done");
+    process.line_with("ready", LONG).await;
+    assert!(process.exited().is_none());
+    assert_eq!(process.terminate(LONG).await.code(), Some(7));
+}
+
+#[tokio::test]
+async fn dropping_ends_the_process() {
+    let process = shell("exec sleep 1000");
+    let directory = format!("/proc/{}", process.id());
+    assert!(Path::new(&directory).exists());
+    drop(process);
+    assert!(!Path::new(&directory).exists());
+}
+
+#[test]
+#[should_panic(expected = "run `cargo build --workspace --bins` first")]
+fn a_missing_binary_is_told() {
+    testkit::process::binary("no-such-binary");
+}

@@ -1,0 +1,128 @@
+//! The scripted upstream, asked over real sockets with the kit's own client.
+
+use std::time::Duration;
+
+use testkit::client::{self, AskError, TcpConnection};
+use testkit::message::{Message, unhex};
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Act, Asked, Exchange, Reaction, Replay, Transport, Upstream, Zone};
+
+const SHORT: Duration = Duration::from_millis(200);
+const LONG: Duration = Duration::from_secs(10);
+
+fn zone() -> Zone {
+    Zone::new([
+        "www.outside.test. 120 IN A 198.51.100.10",
+        "www.outside.test. 120 IN AAAA 2001:db8::10",
+        "alias.outside.test. 60 IN CNAME www.outside.test.",
+        "loop.outside.test. 60 IN CNAME loop.outside.test.",
+    ])
+}
+
+#[tokio::test]
+async fn a_zone_answers_over_both_transports() {
+    let upstream = Upstream::start(zone().handler()).await;
+    let query = Query::new("Alias.outside.test.", "A");
+    for answer in [client::ask(upstream.addr(), &query).await, client::ask_tcp(upstream.addr(), &query).await]
+    {
+        let shown: Vec<String> = answer.answer.iter().map(ToString::to_string).collect();
+        let expected =
+            ["Alias.outside.test. 60 IN CNAME www.outside.test.", "www.outside.test. 120 IN A 198.51.100.10"];
+        assert_eq!(shown, expected);
+    }
+    assert_eq!(upstream.count_of("alias.outside.test.", "A"), 2);
+    let transports: Vec<Transport> = upstream.asked().iter().map(|asked| asked.transport).collect();
+    assert_eq!(transports, [Transport::Udp, Transport::Tcp]);
+    upstream.forget();
+    assert_eq!(upstream.count(), 0);
+}
+
+#[tokio::test]
+async fn a_zone_tells_nodata_from_nxdomain_and_survives_a_loop() {
+    let upstream = Upstream::start(zone().handler()).await;
+    for (name, rtype, rcode, answers) in [
+        ("www.outside.test.", "MX", "NOERROR", 0),
+        ("nowhere.outside.test.", "A", "NXDOMAIN", 0),
+        ("loop.outside.test.", "A", "NOERROR", 5),
+    ] {
+        let answer = client::ask(upstream.addr(), &Query::new(name, rtype)).await;
+        assert_eq!((answer.rcode_name().as_str(), answer.answer.len()), (rcode, answers), "{name} {rtype}");
+    }
+}
+
+#[tokio::test]
+async fn it_misbehaves_as_told() {
+    let upstream = Upstream::start(|asked: &Asked| match asked.name().as_str() {
+        "silent." => Reaction::silence(),
+        "late." => Reaction::from(Reply::to(&asked.packet)).after(SHORT),
+        "badid." => Reply::to(&asked.packet).wrong_id().into(),
+        "garbage." => Reaction::silence().then(Act::Raw(vec![1, 2, 3])).then(Act::Close),
+        _ => Reaction::close(),
+    })
+    .await;
+    let query = |name| Query::new(name, "A").id(9).wire();
+    let addr = upstream.addr();
+    assert!(matches!(client::udp(addr, &query("silent."), SHORT).await, Err(AskError::Timeout(_))));
+    assert!(matches!(client::tcp(addr, &query("silent."), SHORT).await, Err(AskError::Timeout(_))));
+    let start = std::time::Instant::now();
+    client::udp(addr, &query("late."), LONG).await.expect("a late answer");
+    assert!(start.elapsed() >= SHORT);
+    let lie = client::udp(addr, &query("badid."), LONG).await.expect("an answer");
+    assert_ne!(Message::parse(&lie).expect("a message").id, 9);
+    assert_eq!(client::udp(addr, &query("garbage."), LONG).await.expect("garbage"), [1, 2, 3]);
+    assert!(matches!(client::tcp(addr, &query("garbage."), LONG).await, Err(AskError::Closed)));
+    assert!(matches!(client::tcp(addr, &query("close."), LONG).await, Err(AskError::Closed)));
+}
+
+#[tokio::test]
+async fn it_can_refuse_tcp() {
+    let upstream = Upstream::start_udp_only(zone().handler()).await;
+    let query = Query::new("www.outside.test.", "A");
+    assert_eq!(client::ask(upstream.addr(), &query).await.answer_data("A"), ["198.51.100.10"]);
+    assert!(matches!(client::tcp(upstream.addr(), &query.wire(), LONG).await, Err(AskError::Io(_))));
+}
+
+#[tokio::test]
+async fn pipelined_questions_are_answered_on_one_connection() {
+    let upstream = Upstream::start(zone().handler()).await;
+    let mut connection = TcpConnection::open(upstream.addr()).await.expect("a connection");
+    for id in 1..=20 {
+        connection.send(&Query::new("www.outside.test.", "A").id(id).wire()).await.expect("sent");
+    }
+    connection.finish_sending().await.expect("closed for sending");
+    for id in 1..=20 {
+        let answer = connection.receive(LONG).await.expect("an answer");
+        assert_eq!(Message::parse(&answer).expect("a message").id, id);
+    }
+    assert!(matches!(connection.receive(LONG).await, Err(AskError::Closed)));
+}
+
+fn exchange(transport: Transport, responses: &[&str]) -> Exchange {
+    let responses = responses.iter().filter_map(|text| unhex(text)).collect();
+    Exchange { transport, question: "a.b. IN A".to_owned(), responses }
+}
+
+#[tokio::test]
+async fn a_replay_gives_recorded_responses_in_order_with_fitting_ids() {
+    let replay = Replay::new(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into());
+    let upstream = Upstream::start(replay.handler()).await;
+    let servfail = "000081820000000000000000";
+    let wrong_then_good = ["ffff81800000000000000000", "000081800000000000000000"];
+    replay.load([exchange(Transport::Udp, &[servfail]), exchange(Transport::Udp, &wrong_then_good)]);
+    let ask = async |name: &str| {
+        let wire = client::udp(upstream.addr(), &Query::new(name, "A").id(0x0102).wire(), LONG).await;
+        let message = Message::parse(&wire.expect("an answer")).expect("a message");
+        (message.id, message.rcode_name())
+    };
+    assert_eq!(ask("A.b.").await, (0x0102, "SERVFAIL".to_owned()));
+    assert_eq!(ask("a.b.").await, (0xfefd, "NOERROR".to_owned()), "another ID, as recorded");
+    assert_eq!(ask("a.b.").await, (0xfefd, "NOERROR".to_owned()), "the last one again");
+    assert_eq!(ask("c.b.").await, (0x0102, "REFUSED".to_owned()), "the fallback");
+    replay.load([exchange(Transport::Udp, &[servfail])]);
+    let over_tcp = client::ask_tcp(upstream.addr(), &Query::new("a.b.", "A")).await;
+    assert_eq!(over_tcp.rcode_name(), "SERVFAIL", "recorded over UDP only");
+    replay.load([exchange(Transport::Udp, &["000083800000000000000000"])]);
+    let over_tcp = client::ask_tcp(upstream.addr(), &Query::new("a.b.", "A")).await;
+    assert_eq!(over_tcp.rcode_name(), "REFUSED", "a truncated answer is no answer over TCP");
+}
