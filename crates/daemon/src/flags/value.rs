@@ -1,0 +1,258 @@
+//! Values as Go's `strconv` and `time` packages read and print them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A value that cannot be read. The text is the one Go prints.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ValueError {
+    /// Not a number.
+    #[error("strconv.{function}: parsing {}: invalid syntax", quote(text))]
+    Syntax {
+        /// The Go function whose message this is.
+        function: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// A number that does not fit.
+    #[error("strconv.{function}: parsing {}: value out of range", quote(text))]
+    Range {
+        /// The Go function whose message this is.
+        function: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// Not a truth value.
+    #[error("strconv.ParseBool: parsing {}: invalid syntax", quote(text))]
+    Bool {
+        /// What was given.
+        text: String,
+    },
+    /// Not a duration.
+    #[error("time: {reason} {}", quote(text))]
+    Duration {
+        /// What is wrong with it, up to the quoted text.
+        reason: String,
+        /// What was given.
+        text: String,
+    },
+}
+
+impl ValueError {
+    /// The same in the two words of Go's `flag` package.
+    pub(super) fn in_brief(&self) -> &'static str {
+        match self {
+            Self::Range { .. } => "value out of range",
+            Self::Syntax { .. } | Self::Bool { .. } | Self::Duration { .. } => "parse error",
+        }
+    }
+}
+
+/// Reads an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a leading zero for octal,
+/// and underscores between digits.
+///
+/// # Errors
+///
+/// [`ValueError::Syntax`], or [`ValueError::Range`] for what does not fit into `T`.
+pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
+    let syntax = || ValueError::Syntax { function: "ParseInt", text: text.to_owned() };
+    let range = || ValueError::Range { function: "ParseInt", text: text.to_owned() };
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (radix, digits) = base(digits);
+    let digits = without_underscores(radix, digits).ok_or_else(syntax)?;
+    if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
+        return Err(syntax());
+    }
+    let size = i128::from_str_radix(&digits, radix).map_err(|_| range())?;
+    T::try_from(if negative { -size } else { size }).map_err(|_| range())
+}
+
+/// The base a prefix names.
+fn base(digits: &str) -> (u32, &str) {
+    let lower = digits.get(..2).map(str::to_ascii_lowercase);
+    match (lower.as_deref(), digits.get(2..)) {
+        (Some("0x"), Some(rest)) => (16, rest),
+        (Some("0o"), Some(rest)) => (8, rest),
+        (Some("0b"), Some(rest)) => (2, rest),
+        _ => match digits.strip_prefix('0') {
+            Some(rest) if !rest.is_empty() => (8, rest),
+            _ => (10, digits),
+        },
+    }
+}
+
+/// Digits with single underscores between them taken out; `None` when they are elsewhere.
+fn without_underscores(radix: u32, digits: &str) -> Option<String> {
+    let leads = radix == 10 && digits.starts_with('_');
+    if leads || digits.ends_with('_') || digits.contains("__") {
+        return None;
+    }
+    Some(digits.chars().filter(|digit| *digit != '_').collect())
+}
+
+/// Reads a truth value as Go's `strconv.ParseBool` does.
+///
+/// # Errors
+///
+/// [`ValueError::Bool`].
+pub fn boolean(text: &str) -> Result<bool, ValueError> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(ValueError::Bool { text: text.to_owned() }),
+    }
+}
+
+/// A duration as Go writes it: `1m30s`, `300ms`, `1h`. At most what 64 bits of nanoseconds hold (292 years); flags have
+/// no use for negative ones, so these are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GoDuration(pub Duration);
+
+impl GoDuration {
+    /// A duration of whole seconds.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl From<GoDuration> for Duration {
+    fn from(value: GoDuration) -> Self {
+        value.0
+    }
+}
+
+impl FromStr for GoDuration {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = |reason: &str| ValueError::Duration { reason: reason.to_owned(), text: text.to_owned() };
+        let (negative, mut rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        if rest == "0" {
+            return Ok(Self::default());
+        }
+        if rest.is_empty() {
+            return Err(wrong("invalid duration"));
+        }
+        let mut total: u64 = 0;
+        while !rest.is_empty() {
+            let (number, after) = split(rest, |c| c == '.' || c.is_ascii_digit());
+            if !number.bytes().any(|byte| byte.is_ascii_digit()) {
+                return Err(wrong("invalid duration"));
+            }
+            let (unit, after) = split(after, |c| c != '.' && !c.is_ascii_digit());
+            if unit.is_empty() {
+                return Err(wrong("missing unit in duration"));
+            }
+            let size = nanoseconds(unit)
+                .ok_or_else(|| wrong(&format!("unknown unit {} in duration", quote(unit))))?;
+            total = scaled(number, size)
+                .and_then(|part| total.checked_add(part))
+                .filter(|total| i64::try_from(*total).is_ok())
+                .ok_or_else(|| wrong("invalid duration"))?;
+            rest = after;
+        }
+        if negative && total > 0 {
+            return Err(wrong("negative duration"));
+        }
+        Ok(Self(Duration::from_nanos(total)))
+    }
+}
+
+fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
+}
+
+fn nanoseconds(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+/// A decimal number times a unit; `None` when it is no number or does not fit.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') {
+        return None;
+    }
+    let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
+    let mut total = u128::from(whole).checked_mul(u128::from(unit))?;
+    let mut digit_size = u128::from(unit) * 1_000_000_000;
+    let mut small = 0;
+    for digit in fraction.bytes() {
+        digit_size /= 10;
+        small += u128::from(digit - b'0') * digit_size;
+    }
+    total += small / 1_000_000_000;
+    u64::try_from(total).ok()
+}
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        match nanos {
+            0 => return f.write_str("0s"),
+            1..1_000 => return write!(f, "{nanos}ns"),
+            1_000..1_000_000 => return write!(f, "{}\u{b5}s", decimal(nanos, 1_000)),
+            1_000_000..1_000_000_000 => return write!(f, "{}ms", decimal(nanos, 1_000_000)),
+            _ => {}
+        }
+        let minutes = nanos / 60_000_000_000;
+        if minutes >= 60 {
+            write!(f, "{}h", minutes / 60)?;
+        }
+        if minutes > 0 {
+            write!(f, "{}m", minutes % 60)?;
+        }
+        write!(f, "{}s", decimal(nanos % 60_000_000_000, 1_000_000_000))
+    }
+}
+
+/// `count / unit` without trailing zeros; `unit` is a power of ten.
+fn decimal(count: u128, unit: u128) -> String {
+    let digits = usize::try_from(unit.ilog10()).unwrap_or_default();
+    let fraction = format!("{:0digits$}", count % unit);
+    match fraction.trim_end_matches('0') {
+        "" => (count / unit).to_string(),
+        fraction => format!("{}.{fraction}", count / unit),
+    }
+}
+
+/// Text in double quotes as Go's `strconv.Quote` writes it.
+pub fn quote(text: &str) -> String {
+    use fmt::Write as _;
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_ascii_control() => {
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
+            }
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,215 @@
+//! What was typed, rewritten to words that clap reads without surprises: `--name=value`.
+
+use std::ffi::OsString;
+
+use clap::{Arg, Command};
+
+use super::value::quote;
+use super::{Style, boolean, is_bool};
+use crate::version;
+
+/// A command line after rewriting.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    /// Flags as `--name=value`, in order.
+    pub(super) flags: Vec<OsString>,
+    /// Everything that is not a flag, in order, and everything after `--`.
+    pub(super) rest: Vec<OsString>,
+    /// `--version` was asked for.
+    pub(super) version: Option<Version>,
+}
+
+/// How the version is to be printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// `Kube-DNS 1.2.3`.
+    Plain,
+    /// `"1.2.3"`.
+    Raw,
+}
+
+impl Version {
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Plain => format!("{} {}\n", version::NAME, version::VERSION),
+            Self::Raw => format!("{}\n", quote(version::VERSION)),
+        }
+    }
+}
+
+/// Why reading stopped.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// Help was asked for.
+    Help,
+    /// A mistake, in Go's words.
+    Wrong(String),
+}
+
+/// Rewrites a command line for `command`.
+pub(super) fn read(
+    command: &Command,
+    style: Style,
+    argv: impl IntoIterator<Item = OsString>,
+) -> Result<Words, Stop> {
+    let mut words = Words::default();
+    let mut argv = argv.into_iter();
+    while let Some(word) = argv.next() {
+        if word == "--" {
+            words.rest.extend(argv);
+            break;
+        }
+        match dashes(&word) {
+            None => {
+                words.rest.push(word);
+                if style == Style::Go {
+                    // Go's flag package ends at the first word that is no flag.
+                    words.rest.extend(argv);
+                    break;
+                }
+            }
+            Some(flag) => Typed::new(&word, flag, style)?.resolve(command, &mut argv, &mut words)?,
+        }
+    }
+    Ok(words)
+}
+
+/// How many dashes a flag has; `None` for a word that is no flag.
+fn dashes(word: &OsString) -> Option<usize> {
+    match word.as_encoded_bytes() {
+        [b'-', b'-', _, ..] => Some(2),
+        [b'-', b, ..] if *b != b'-' => Some(1),
+        _ => None,
+    }
+}
+
+/// One flag as it was typed.
+struct Typed<'a> {
+    style: Style,
+    dashes: usize,
+    word: &'a str,
+    name: &'a str,
+    value: Option<&'a str>,
+}
+
+impl<'a> Typed<'a> {
+    fn new(word: &'a OsString, dashes: usize, style: Style) -> Result<Self, Stop> {
+        let bad = || Stop::Wrong(format!("bad flag syntax: {}", word.to_string_lossy()));
+        let word = word.to_str().ok_or_else(bad)?;
+        let text = word.get(dashes..).unwrap_or_default();
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        if name.is_empty() || name.starts_with('-') {
+            return Err(bad());
+        }
+        Ok(Self { style, dashes, word, name, value })
+    }
+
+    fn resolve(
+        &self,
+        command: &Command,
+        argv: &mut impl Iterator<Item = OsString>,
+        words: &mut Words,
+    ) -> Result<(), Stop> {
+        if let Some(arg) = long(command, self.name) {
+            return self.push(arg, self.value, argv, words);
+        }
+        match self.name {
+            "help" => return Err(Stop::Help),
+            "h" if self.dashes == 1 || self.style == Style::Go => return Err(Stop::Help),
+            "version" => {
+                words.version = self.version()?;
+                return Ok(());
+            }
+            _ => {}
+        }
+        match self.short(command) {
+            Some((arg, value)) => self.push(arg, value, argv, words),
+            None => Err(Stop::Wrong(self.unknown())),
+        }
+    }
+
+    /// `-v2`: a flag of one letter with its value behind it.
+    fn short(&self, command: &'a Command) -> Option<(&'a Arg, Option<&'a str>)> {
+        let letter = self.name.chars().next().filter(|_| self.dashes == 1)?;
+        let arg = command.get_arguments().find(|arg| arg.get_short() == Some(letter))?;
+        let value = self.word.get(1 + letter.len_utf8()..).filter(|value| !value.is_empty())?;
+        Some((arg, Some(value.strip_prefix('=').unwrap_or(value))))
+    }
+
+    fn push(
+        &self,
+        arg: &Arg,
+        value: Option<&str>,
+        argv: &mut impl Iterator<Item = OsString>,
+        words: &mut Words,
+    ) -> Result<(), Stop> {
+        let name = arg.get_long().unwrap_or(self.name);
+        let mut flag = OsString::from(format!("--{name}="));
+        match value {
+            Some(value) => flag.push(value),
+            None if is_switch(arg) => flag.push("true"),
+            None => flag.push(argv.next().ok_or_else(|| Stop::Wrong(self.lacks_value()))?),
+        }
+        words.flags.push(flag);
+        Ok(())
+    }
+
+    fn version(&self) -> Result<Option<Version>, Stop> {
+        match self.value {
+            None => Ok(Some(Version::Plain)),
+            Some("raw") => Ok(Some(Version::Raw)),
+            Some(text) => match boolean(text) {
+                Ok(wanted) => Ok(wanted.then_some(Version::Plain)),
+                Err(wrong) => Err(Stop::Wrong(super::error::bad_value(
+                    self.style,
+                    &super::error::Flag { long: Some("version"), short: None },
+                    text,
+                    &wrong,
+                ))),
+            },
+        }
+    }
+
+    fn unknown(&self) -> String {
+        match (self.style, self.dashes) {
+            (Style::Go, _) => format!("flag provided but not defined: -{}", self.name),
+            (Style::Pflag, 1) => {
+                let letter = self.name.chars().next().unwrap_or('-');
+                format!("unknown shorthand flag: {letter:?} in {}", self.word)
+            }
+            (Style::Pflag, _) => format!("unknown flag: --{}", self.name),
+        }
+    }
+
+    fn lacks_value(&self) -> String {
+        match self.style {
+            Style::Go => format!("flag needs an argument: -{}", self.name),
+            Style::Pflag if self.name.chars().count() == 1 => {
+                format!("flag needs an argument: '{0}' in -{0}", self.name)
+            }
+            Style::Pflag => format!("flag needs an argument: --{}", self.name),
+        }
+    }
+}
+
+/// Is this a flag that [`super::go_command`] made to stand for `true` when it stands alone?
+pub(super) fn is_switch(arg: &Arg) -> bool {
+    is_bool(arg) || arg.get_num_args().is_some_and(|range| range.min_values() == 0)
+}
+
+/// The option of that long name, `_` and `-` being equal.
+fn long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    let same = |other: &str| {
+        other.len() == name.len() && other.bytes().zip(name.bytes()).all(|(a, b)| dash(a) == dash(b))
+    };
+    command.get_arguments().find(|arg| {
+        arg.get_long().is_some_and(same) || arg.get_all_aliases().is_some_and(|all| all.into_iter().any(same))
+    })
+}
+
+fn dash(byte: u8) -> u8 {
+    if byte == b'_' { b'-' } else { byte }
+}

@@ -1,0 +1,129 @@
+//! A small HTTP/1.1 server for probes, metrics and status pages: warp filters on a listener with bounds.
+//!
+//! What it bounds: connections (the oldest gives way to a new one, so that idle ones cannot keep a probe out), the size
+//! and the time of a request's head, the time a handler may take, and the life of a connection. Bodies of requests are
+//! never read. Replies look like those of Go's `net/http`, whose headers people's probes and dashboards have seen.
+
+mod connections;
+mod reply;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use warp::Filter;
+
+pub use self::reply::{json, not_found, plain_error, text, with_type};
+
+/// Why a server does not start.
+#[derive(Debug, Error)]
+#[error("cannot listen on {address}: {reason}")]
+pub struct BindError {
+    /// The address that was asked for.
+    pub address: String,
+    /// Why not: the system's words without its error number.
+    pub reason: String,
+}
+
+impl BindError {
+    /// Names the address that could not be listened on. For sockets of any kind.
+    pub fn new(address: &impl ToString, error: &io::Error) -> Self {
+        let text = error.to_string();
+        let reason = text.split(" (os error").next().unwrap_or(&text).to_owned();
+        Self { address: address.to_string(), reason }
+    }
+}
+
+/// What a server allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time; one more closes the oldest.
+    pub connections: usize,
+    /// How long the head of a request may take, and how long a connection may idle.
+    pub head_time: Duration,
+    /// How large the head of a request may be, in bytes; at least 8192.
+    pub head_size: usize,
+    /// How long a handler may take before the client gets 503.
+    pub handler_time: Duration,
+    /// How long a connection may live.
+    pub life: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            head_time: Duration::from_secs(30),
+            head_size: 16 * 1024,
+            handler_time: Duration::from_secs(10),
+            life: Duration::from_mins(10),
+        }
+    }
+}
+
+/// A listener that is bound and does not answer yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    local: SocketAddr,
+    limits: Limits,
+}
+
+impl Server {
+    /// Takes the port. `host` is an IP address or a name the system resolves; port 0 takes any.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`], which names the address.
+    pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let fail = |error: io::Error| BindError::new(&shown, &error);
+        let listener = TcpListener::bind((host, port)).await.map_err(fail)?;
+        let local = listener.local_addr().map_err(fail)?;
+        Ok(Self { listener, local, limits: Limits::default() })
+    }
+
+    /// Other limits than the defaults.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The address that was taken.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Answers with `filter` until `stop`, then lets requests in progress end for up to two seconds. What the filter
+    /// rejects is answered as Go's `net/http` answers it.
+    pub async fn run<F>(self, filter: F, stop: CancellationToken)
+    where
+        F: Filter<Error = warp::Rejection> + Clone + Send + Sync + 'static,
+        F::Extract: warp::Reply + Send,
+        F::Future: Send,
+    {
+        let filter = filter.recover(reply::rejected);
+        connections::serve(self.listener, self.limits, warp::service(filter), stop).await;
+    }
+}
+
+/// Matches one whole path, whatever the method: Go's mux has no other idea of a route.
+pub fn exact_path(
+    path: &str,
+) -> impl Filter<Extract = (), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    let wanted: std::sync::Arc<str> = path.into();
+    warp::path::full()
+        .and_then(move |path: warp::path::FullPath| {
+            let found = path.as_str() == &*wanted;
+            async move { if found { Ok(()) } else { Err(warp::reject::not_found()) } }
+        })
+        .untuple_one()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The accept loop and its bounds.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+use warp::http::{Request, StatusCode};
+use warp::reply::Response;
+
+use super::Limits;
+use super::reply::plain_error;
+
+/// How long requests in progress may take once the server is to stop.
+const FINISHING: Duration = Duration::from_secs(2);
+/// How many headers a request may have.
+const HEADERS: usize = 64;
+
+/// Accepts until `stop`.
+pub(super) async fn serve<S, F>(listener: TcpListener, limits: Limits, service: S, stop: CancellationToken)
+where
+    TowerToHyperService<S>: Service<Request<Incoming>, Response = Response, Error = Infallible, Future = F>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    F: Future<Output = Result<Response, Infallible>> + Send + 'static,
+    S: Clone,
+{
+    let service = TowerToHyperService::new(service);
+    let mut connections = JoinSet::new();
+    let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next() => oldest.retain(|connection| !connection.is_finished()),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    if oldest.len() >= limits.connections.max(1)
+                        && let Some(oldest) = oldest.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                    let task = connection(stream, limits, service.clone(), stop.clone());
+                    oldest.push_back(connections.spawn(task));
+                }
+                Err(error) => pause(&error).await,
+            },
+        }
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(FINISHING, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+/// Out of file descriptors: connections that end will give some back.
+async fn pause(error: &std::io::Error) {
+    tracing::warn!(error = error as &dyn std::error::Error, "cannot accept an HTTP connection");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+async fn connection<S, F>(stream: TcpStream, limits: Limits, service: S, stop: CancellationToken)
+where
+    S: Service<Request<Incoming>, Response = Response, Error = Infallible, Future = F>,
+    F: Future<Output = Result<Response, Infallible>>,
+{
+    let bounded = hyper::service::service_fn(|request| {
+        let reply = service.call(request);
+        async move {
+            Ok::<_, Infallible>(match tokio::time::timeout(limits.handler_time, reply).await {
+                Ok(Ok(reply)) => reply,
+                Err(_) => plain_error(StatusCode::SERVICE_UNAVAILABLE, "took too long\n"),
+            })
+        }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head_time)
+            .max_buf_size(limits.head_size.max(8192))
+            .max_headers(HEADERS)
+            .title_case_headers(true)
+            .serve_connection(TokioIo::new(stream), bounded)
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        () = stop.cancelled() => None,
+        () = tokio::time::sleep(limits.life) => None,
+    };
+    let ended = if let Some(ended) = ended {
+        Ok(ended)
+    } else {
+        connection.as_mut().graceful_shutdown();
+        tokio::time::timeout(FINISHING, connection).await
+    };
+    if let Ok(Err(error)) = ended {
+        tracing::debug!(error = &error as &dyn std::error::Error, "HTTP connection ended early");
+    }
+}

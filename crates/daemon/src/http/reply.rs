@@ -1,0 +1,70 @@
+//! Replies as Go's `net/http` gives them.
+
+use serde::Serialize;
+use warp::http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use warp::http::{Response, StatusCode};
+use warp::reply::Response as WarpResponse;
+
+/// Plain text.
+pub fn text(status: StatusCode, body: impl Into<String>) -> WarpResponse {
+    with_type(status, "text/plain; charset=utf-8", body.into())
+}
+
+/// A body of any other content type.
+pub fn with_type(status: StatusCode, content_type: &'static str, body: String) -> WarpResponse {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// JSON without a line feed at its end, `<`, `>` and `&` escaped as Go's `encoding/json` does.
+pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
+    match serde_json::to_string(value) {
+        Ok(body) => with_type(status, "application/json", escape_html(&body)),
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot write a JSON reply");
+            text(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the reply\n")
+        }
+    }
+}
+
+/// Escapes what a browser might take for markup. In JSON these characters occur inside strings only.
+fn escape_html(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// What Go's `http.NotFound` answers.
+pub fn not_found() -> WarpResponse {
+    plain_error(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// What Go's `http.Error` answers.
+pub fn plain_error(status: StatusCode, body: impl Into<String>) -> WarpResponse {
+    let mut response = text(status, body);
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Turns what no filter took into a reply.
+#[allow(clippy::unused_async, reason = "warp's recover wants a future")]
+pub(super) async fn rejected(rejection: warp::Rejection) -> Result<WarpResponse, std::convert::Infallible> {
+    Ok(if rejection.is_not_found() {
+        not_found()
+    } else if rejection.find::<warp::reject::MethodNotAllowed>().is_some() {
+        plain_error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n")
+    } else {
+        plain_error(StatusCode::BAD_REQUEST, "Bad Request\n")
+    })
+}

@@ -1,0 +1,146 @@
+//! Log lines as klog writes them, on standard error.
+//!
+//! The rest of the project logs through `tracing`; this module decides which events are written and how they look:
+//!
+//! ```text
+//! I1121 01:02:03.000004      17 source.rs:123] configuration in force key="value"
+//! ```
+//!
+//! What `--v` means:
+//!
+//! | written | from |
+//! | --- | --- |
+//! | error, warn, info of our own crates | always |
+//! | debug of our own crates (one watch event) | `--v=4` |
+//! | trace of our own crates (one query) | `--v=6` |
+//! | error, warn of other crates | always |
+//! | info, debug, trace of other crates | `--v=5`, `8`, `10` |
+//!
+//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. A line that repeats quickly is left
+//! out after a burst and counted instead ([`limit`](self#floods)), so a flood costs a counter rather than a disk.
+//!
+//! # Floods
+//!
+//! Every place in the source that logs may write 30 lines at once and one a second after that. What is left out is
+//! counted and told as soon as anything is written again. Debug and trace lines are not limited: who asks for them
+//! wants them all.
+
+mod format;
+mod level;
+mod limit;
+mod sink;
+
+use std::sync::Once;
+
+use tracing_subscriber::layer::SubscriberExt as _;
+
+pub use self::level::{Level, Modules};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// klog lines.
+    #[default]
+    Klog,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The logging flags every binary takes; flatten them into its options.
+///
+/// Apart from `-v`, `--vmodule` and `--log-format` these exist so that manifests written for the Go binaries start:
+/// logs go to standard error, unbuffered, and nowhere else.
+#[derive(Clone, Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are klog's flags, not a state")]
+pub struct LogFlags {
+    /// number for the log level verbosity
+    #[arg(short = 'v', long = "v", value_name = "Level", default_value = "0")]
+    pub v: Level,
+    /// comma-separated list of pattern=N settings for file-filtered logging (only works for the default text log format)
+    #[arg(long, value_name = "moduleSpec", default_value = "")]
+    pub vmodule: Modules,
+    /// how log lines look: klog or json
+    #[arg(long, value_name = "string", value_enum, default_value_t)]
+    pub log_format: Format,
+    /// Maximum number of seconds between log flushes
+    #[arg(long, value_name = "duration", default_value = "5s")]
+    pub log_flush_frequency: crate::flags::GoDuration,
+    /// The flags without effect.
+    #[command(flatten)]
+    pub old: OldLogFlags,
+}
+
+impl Default for LogFlags {
+    fn default() -> Self {
+        Self {
+            v: Level::default(),
+            vmodule: Modules::default(),
+            log_format: Format::default(),
+            log_flush_frequency: crate::flags::GoDuration::from_secs(5),
+            old: OldLogFlags::default(),
+        }
+    }
+}
+
+/// klog's flags that have no effect here: accepted, never looked at.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = crate::flags::OLD_LOGGING)]
+#[allow(clippy::struct_excessive_bools, reason = "these are klog's flags, not a state")]
+pub struct OldLogFlags {
+    /// log to standard error instead of files
+    #[arg(long, action = clap::ArgAction::Set, default_value = "true")]
+    logtostderr: bool,
+    /// log to standard error as well as files (no effect when -logtostderr=true)
+    #[arg(long)]
+    alsologtostderr: bool,
+    /// logs at or above this threshold go to stderr when writing to files and stderr (no effect when -logtostderr=true or -alsologtostderr=true)
+    #[arg(long, value_name = "value", default_value = "2")]
+    stderrthreshold: String,
+    /// If non-empty, write log files in this directory (no effect when -logtostderr=true)
+    #[arg(long = "log_dir", value_name = "string", default_value = "")]
+    log_dir: String,
+    /// If non-empty, use this log file (no effect when -logtostderr=true)
+    #[arg(long = "log_file", value_name = "string", default_value = "")]
+    log_file: String,
+    /// Defines the maximum size a log file can grow to (no effect when -logtostderr=true). Unit is megabytes. If the value is 0, the maximum file size is unlimited.
+    #[arg(long = "log_file_max_size", value_name = "uint", default_value = "1800", value_parser = crate::flags::int::<u64>)]
+    log_file_max_size: u64,
+    /// If true, only write logs to their native severity level (vs also writing to each lower severity level; no effect when -logtostderr=true)
+    #[arg(long = "one_output")]
+    one_output: bool,
+    /// If true, avoid header prefixes in the log messages
+    #[arg(long = "skip_headers")]
+    skip_headers: bool,
+    /// If true, avoid headers when opening log files (no effect when -logtostderr=true)
+    #[arg(long = "skip_log_headers")]
+    skip_log_headers: bool,
+    /// If true, adds the file directory to the header of the log messages
+    #[arg(long = "add_dir_header")]
+    add_dir_header: bool,
+    /// when logging hits line `file:N`, emit a stack trace
+    #[arg(long = "log_backtrace_at", value_name = "value", default_value = "")]
+    log_backtrace_at: String,
+}
+
+/// Starts logging for the whole process and turns panics into one line. Only the first call has an effect.
+pub fn init(flags: &LogFlags) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let layer = sink::Layer::new(flags, std::io::stderr);
+        // Someone else's subscriber being there already is a test's business, not an error.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+        std::panic::set_hook(Box::new(|info| {
+            let place = info.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
+            let why = info
+                .payload()
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| info.payload().downcast_ref::<String>().map(String::as_str))
+                .unwrap_or("unknown reason");
+            tracing::error!(place, why, "a bug: this thread panicked");
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests;

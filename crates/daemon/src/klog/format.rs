@@ -1,0 +1,163 @@
+//! What one line looks like. Pure: a [`Line`] in, text out.
+
+use std::fmt::{self, Write as _};
+
+use chrono::{DateTime, Local};
+use serde_json::{Map, Value};
+use tracing::Level;
+use tracing::field::{Field, Visit};
+
+use super::Format;
+use crate::flags::quote;
+
+/// The most bytes of one value that are written; the rest is cut off and told.
+const LONGEST: usize = 4096;
+
+/// Everything one line tells.
+pub(super) struct Line<'a> {
+    pub(super) time: DateTime<Local>,
+    pub(super) level: Level,
+    pub(super) pid: u32,
+    pub(super) file: &'a str,
+    pub(super) number: u32,
+    pub(super) fields: &'a Fields,
+}
+
+impl Line<'_> {
+    /// The text of the line with its line feed. Nothing in it can begin another line.
+    pub(super) fn render(&self, format: Format) -> String {
+        match format {
+            Format::Klog => self.klog(),
+            Format::Json => self.json(),
+        }
+    }
+
+    fn klog(&self) -> String {
+        let mut text = String::with_capacity(128);
+        let time = self.time.format("%m%d %H:%M:%S%.6f");
+        let _ = write!(text, "{}{time} {:7} {}:{}] ", self.letter(), self.pid, self.file, self.number);
+        for c in self.fields.message.chars() {
+            if c.is_control() {
+                let _ = write!(text, "{}", c.escape_default());
+            } else {
+                text.push(c);
+            }
+        }
+        for (name, value) in &self.fields.others {
+            let _ = match value {
+                Value::String(value) => write!(text, " {name}={}", quote(value)),
+                value => write!(text, " {name}={value}"),
+            };
+        }
+        text.push('\n');
+        text
+    }
+
+    fn json(&self) -> String {
+        let mut object = Map::new();
+        object.insert("ts".into(), self.time.to_rfc3339_opts(chrono::SecondsFormat::Micros, false).into());
+        object.insert("level".into(), self.level.to_string().to_ascii_lowercase().into());
+        object.insert("caller".into(), format!("{}:{}", self.file, self.number).into());
+        object.insert("msg".into(), self.fields.message.as_str().into());
+        for (name, value) in &self.fields.others {
+            // A field may not hide what every line has.
+            let name = if object.contains_key(*name) { format!("{name}_") } else { (*name).to_owned() };
+            object.insert(name, value.clone());
+        }
+        let mut text = Value::Object(object).to_string();
+        text.push('\n');
+        text
+    }
+
+    fn letter(&self) -> char {
+        match self.level {
+            Level::ERROR => 'E',
+            Level::WARN => 'W',
+            Level::INFO | Level::DEBUG | Level::TRACE => 'I',
+        }
+    }
+}
+
+/// The message and the fields of an event.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    pub(super) message: String,
+    pub(super) others: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            ("message", value) => self.message = value.to_string(),
+            (name, value) => self.others.push((name, value)),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, cut(value).into());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        let mut text = Short::default();
+        let _ = write!(text, "{value}");
+        let mut source = value.source();
+        while let Some(cause) = source {
+            let _ = write!(text, ": {cause}");
+            source = cause.source();
+        }
+        self.put(field, text.0.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = Short::default();
+        let _ = write!(text, "{value:?}");
+        self.put(field, text.0.into());
+    }
+}
+
+/// Text that stops growing at [`LONGEST`].
+#[derive(Default)]
+struct Short(String);
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        if self.0.len() < LONGEST {
+            self.0.push_str(more);
+            if self.0.len() > LONGEST {
+                self.0 = cut(&self.0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// At most [`LONGEST`] bytes of a text.
+fn cut(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST);
+    format!("{}... ({} more bytes)", text.get(..end).unwrap_or_default(), text.len() - end)
+}
+
+#[cfg(test)]
+mod tests;

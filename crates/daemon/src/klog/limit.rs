@@ -1,0 +1,104 @@
+//! Repeated lines: a burst, then one a second, the rest counted.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::Metadata;
+use tracing::callsite::Identifier;
+
+/// How many lines one place in the source may write at once.
+const BURST: u32 = 30;
+/// How long it takes to earn one more.
+const EARN: Duration = Duration::from_secs(1);
+/// How often lines that were left out are told, at most.
+const TELL: Duration = Duration::from_secs(1);
+
+/// Counts lines per place in the source. Memory is bounded by the number of places.
+#[derive(Debug, Default)]
+pub(super) struct Limiter {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    places: HashMap<Identifier, Place>,
+    told: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Place {
+    file: &'static str,
+    line: u32,
+    tokens: u32,
+    earned: Instant,
+    left_out: u64,
+}
+
+/// Lines that were left out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    /// The source file that would have written them.
+    pub(super) file: &'static str,
+    /// Its line.
+    pub(super) line: u32,
+    /// How many.
+    pub(super) count: u64,
+}
+
+impl Limiter {
+    /// May this place write a line now? If not, the line is counted.
+    pub(super) fn admit(&self, metadata: &Metadata<'static>, now: Instant) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = state.places.entry(metadata.callsite()).or_insert_with(|| Place {
+            file: metadata.file().unwrap_or_default(),
+            line: metadata.line().unwrap_or_default(),
+            tokens: BURST,
+            earned: now,
+            left_out: 0,
+        });
+        place.earn(now);
+        if place.tokens == 0 {
+            place.left_out += 1;
+            return false;
+        }
+        place.tokens -= 1;
+        true
+    }
+
+    /// What was left out and not told yet; empty most of the time.
+    pub(super) fn left_out(&self, now: Instant) -> Vec<LeftOut> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.told.is_some_and(|told| now.saturating_duration_since(told) < TELL) {
+            return Vec::new();
+        }
+        let found: Vec<LeftOut> = state
+            .places
+            .values_mut()
+            .filter(|place| place.left_out > 0)
+            .map(|place| LeftOut {
+                file: place.file,
+                line: place.line,
+                count: std::mem::take(&mut place.left_out),
+            })
+            .collect();
+        if !found.is_empty() {
+            state.told = Some(now);
+        }
+        found
+    }
+}
+
+impl Place {
+    fn earn(&mut self, now: Instant) {
+        let seconds = now.saturating_duration_since(self.earned).as_secs() / EARN.as_secs();
+        if seconds > 0 {
+            self.earned += EARN * u32::try_from(seconds).unwrap_or(u32::MAX);
+            let more = u32::try_from(seconds).unwrap_or(u32::MAX);
+            self.tokens = self.tokens.saturating_add(more).min(BURST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! `process_*` as the Go client exports them, read from `/proc/self` at every scrape. What the kernel does not tell is
+//! left out.
+
+use std::collections::HashMap;
+use std::fs;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Counter, Gauge, Opts};
+
+/// Clock ticks a second in `/proc`: the kernel's `USER_HZ`, 100 on every platform.
+const TICKS: f64 = 100.0;
+
+const CPU: (&str, &str) = ("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.");
+const MAX_FDS: (&str, &str) = ("process_max_fds", "Maximum number of open file descriptors.");
+const RECEIVED: (&str, &str) =
+    ("process_network_receive_bytes_total", "Number of bytes received by the process over the network.");
+const SENT: (&str, &str) =
+    ("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.");
+const OPEN_FDS: (&str, &str) = ("process_open_fds", "Number of open file descriptors.");
+const RESIDENT: (&str, &str) = ("process_resident_memory_bytes", "Resident memory size in bytes.");
+const STARTED: (&str, &str) =
+    ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
+const THREADS: (&str, &str) = ("process_threads", "Number of OS threads in the process.");
+const VIRTUAL: (&str, &str) = ("process_virtual_memory_bytes", "Virtual memory size in bytes.");
+const VIRTUAL_MAX: (&str, &str) =
+    ("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.");
+
+/// Measures this process.
+#[derive(Debug)]
+pub(super) struct Process {
+    descs: Vec<Desc>,
+}
+
+impl Process {
+    pub(super) fn new() -> prometheus::Result<Self> {
+        let all = [CPU, MAX_FDS, RECEIVED, SENT, OPEN_FDS, RESIDENT, STARTED, THREADS, VIRTUAL, VIRTUAL_MAX];
+        let descs = all
+            .into_iter()
+            .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
+            .collect::<prometheus::Result<_>>()?;
+        Ok(Self { descs })
+    }
+}
+
+impl Collector for Process {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let status = read("/proc/self/status");
+        let stat = Stat::parse(&read("/proc/self/stat"));
+        let limits = read("/proc/self/limits");
+        let netstat = read("/proc/self/net/netstat");
+        let started = stat.zip(boot_time(&read("/proc/stat"))).map(|(stat, boot)| boot + stat.started);
+        [
+            counter(CPU, stat.map(|stat| stat.cpu)),
+            gauge(MAX_FDS, limit(&limits, "Max open files")),
+            counter(RECEIVED, ip_extension(&netstat, "InOctets")),
+            counter(SENT, ip_extension(&netstat, "OutOctets")),
+            gauge(OPEN_FDS, open_fds()),
+            gauge(RESIDENT, kilobytes(&status, "VmRSS:")),
+            gauge(STARTED, started),
+            gauge(THREADS, field(&status, "Threads:")),
+            gauge(VIRTUAL, kilobytes(&status, "VmSize:")),
+            gauge(VIRTUAL_MAX, limit(&limits, "Max address space")),
+        ]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect()
+    }
+}
+
+fn counter((name, help): (&str, &str), value: Option<f64>) -> Option<Vec<MetricFamily>> {
+    let counter = Counter::with_opts(Opts::new(name, help)).ok()?;
+    counter.inc_by(value.filter(|value| *value >= 0.0)?);
+    Some(counter.collect())
+}
+
+fn gauge((name, help): (&str, &str), value: Option<f64>) -> Option<Vec<MetricFamily>> {
+    let gauge = Gauge::with_opts(Opts::new(name, help)).ok()?;
+    gauge.set(value?);
+    Some(gauge.collect())
+}
+
+/// What is read from `/proc/self/stat`, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Stat {
+    /// User and system time.
+    pub(super) cpu: f64,
+    /// From boot to start.
+    pub(super) started: f64,
+}
+
+impl Stat {
+    /// Fields are counted from behind the command, which may hold spaces and parentheses.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (_, fields) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok().map(|ticks| ticks / TICKS);
+        Some(Self { cpu: ticks(11)? + ticks(12)?, started: ticks(19)? })
+    }
+}
+
+fn boot_time(stat: &str) -> Option<f64> {
+    field(stat, "btime ")
+}
+
+fn open_fds() -> Option<f64> {
+    // One of them is the directory being read.
+    let count = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
+    u32::try_from(count).ok().map(f64::from)
+}
+
+/// The number behind a label at the beginning of a line.
+fn field(text: &str, label: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+fn kilobytes(status: &str, label: &str) -> Option<f64> {
+    field(status, label).map(|kilobytes| kilobytes * 1024.0)
+}
+
+/// A soft limit; unlimited is the largest number, as the Go client has it.
+pub(super) fn limit(limits: &str, label: &str) -> Option<f64> {
+    let rest = limits.lines().find_map(|line| line.strip_prefix(label))?;
+    match rest.split_whitespace().next()? {
+        "unlimited" => Some(18_446_744_073_709_551_615.0),
+        number => number.parse().ok(),
+    }
+}
+
+/// A column of the two `IpExt:` lines: names, then numbers.
+pub(super) fn ip_extension(netstat: &str, column: &str) -> Option<f64> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
+    let at = lines.next()?.split_whitespace().position(|name| name == column)?;
+    lines.next()?.split_whitespace().nth(at)?.parse().ok()
+}

@@ -1,0 +1,98 @@
+//! From the command line to the exit code.
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser;
+
+use crate::flags::{self, Style};
+use crate::klog::{self, LogFlags};
+use crate::shutdown::{Shutdown, Signals};
+
+/// The exit status of a start or a run that failed: what a Go program's fatal log line ends with.
+const FAILED: u8 = 255;
+/// How long a program may go on after it was told to stop.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// A binary, as its `main.rs` describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// What it is called in help and error texts.
+    pub name: &'static str,
+    /// The dialect of its command line.
+    pub style: Style,
+    /// Threads of its async runtime.
+    pub worker_threads: usize,
+}
+
+/// What [`main`] asks of a binary's options.
+pub trait Options: Parser {
+    /// The logging flags.
+    fn log(&self) -> &LogFlags;
+
+    /// How long to go on answering after the first signal.
+    fn lameduck(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Reads the command line, starts logging and the runtime, and runs `run` until it returns.
+///
+/// An error becomes one line, `cause: cause`, and a non-zero exit code; back-traces are never printed, whatever the
+/// environment asks for.
+pub fn main<O, F, Fut>(program: Program, run: F) -> ExitCode
+where
+    O: Options,
+    F: FnOnce(O, Shutdown) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    let parsed = match flags::parse_all::<O>(program.name, program.style, std::env::args_os().skip(1)) {
+        Ok(parsed) => parsed,
+        Err(exit) => return exit.print(),
+    };
+    klog::init(parsed.options.log());
+    if !parsed.ignored.is_empty() {
+        tracing::warn!(words = ?parsed.ignored, "these words of the command line are not flags and have no effect");
+    }
+    match drive(program, parsed.options, run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The alternate form is the chain of causes, without a back-trace.
+            tracing::error!("{error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn drive<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>
+where
+    O: Options,
+    F: FnOnce(O, Shutdown) -> Fut,
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(program.worker_threads.max(1))
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(async {
+        let signals = Signals::listen().context("cannot listen for signals")?;
+        let shutdown = Shutdown::default();
+        let lameduck = options.lameduck();
+        tokio::select! {
+            result = run(options, shutdown.clone()) => result,
+            () = signals.drive(&shutdown, lameduck) => anyhow::bail!("stopped by a third signal"),
+            () = overdue(&shutdown) => anyhow::bail!("still running {STOPPING:?} after the stop"),
+        }
+    });
+    // Blocking calls (a file on a dead mount) must not hold up the end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+async fn overdue(shutdown: &Shutdown) {
+    shutdown.stop.cancelled().await;
+    tokio::time::sleep(STOPPING).await;
+}

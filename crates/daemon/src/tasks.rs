@@ -1,0 +1,164 @@
+//! Tasks that are owned, named and waited for.
+//!
+//! ```
+//! # async fn example(stop: tokio_util::sync::CancellationToken) -> Result<(), daemon::tasks::TaskError> {
+//! let mut tasks = daemon::tasks::Tasks::new(stop.clone());
+//! tasks.critical("answer queries", async move { stop.cancelled().await; Ok::<(), std::io::Error>(()) });
+//! tasks.join(std::time::Duration::from_secs(5)).await
+//! # }
+//! ```
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// What a task may fail with.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a set of tasks ended as it should not have.
+#[derive(Debug, Error)]
+pub enum TaskError {
+    /// A critical task returned although nobody had asked it to.
+    #[error("{task} ended although it should go on")]
+    Ended {
+        /// The task's name.
+        task: &'static str,
+    },
+    /// A task failed.
+    #[error("{task}")]
+    Failed {
+        /// The task's name.
+        task: &'static str,
+        /// Why.
+        #[source]
+        source: Cause,
+    },
+    /// A task panicked.
+    #[error("{task} panicked")]
+    Panicked {
+        /// The task's name.
+        task: &'static str,
+    },
+    /// Tasks were still running at the end of the time they were given.
+    #[error("still running after {bound:?}: {}", tasks.join(", "))]
+    Stuck {
+        /// Their names.
+        tasks: Vec<&'static str>,
+        /// The time.
+        bound: Duration,
+    },
+}
+
+/// A set of tasks under one stop token. Dropping it aborts them.
+#[derive(Debug)]
+pub struct Tasks {
+    stop: CancellationToken,
+    set: JoinSet<Result<(), Cause>>,
+    names: BTreeMap<Id, (&'static str, Kind)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Critical,
+    Passing,
+}
+
+impl Tasks {
+    /// An empty set. `stop` is what the tasks watch; the set cancels it when a critical task ends early.
+    pub fn new(stop: CancellationToken) -> Self {
+        Self { stop, set: JoinSet::new(), names: BTreeMap::new() }
+    }
+
+    /// Starts a task that runs until `stop`: its earlier end, or an error at any time, is a failure of the whole.
+    pub fn critical<F, E>(&mut self, name: &'static str, task: F)
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Cause>,
+    {
+        self.start(name, Kind::Critical, async move { task.await.map_err(Into::into) });
+    }
+
+    /// Starts a task whose end means nothing; it is still waited for.
+    pub fn passing<F>(&mut self, name: &'static str, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.start(name, Kind::Passing, async move {
+            task.await;
+            Ok(())
+        });
+    }
+
+    fn start<F>(&mut self, name: &'static str, kind: Kind, task: F)
+    where
+        F: Future<Output = Result<(), Cause>> + Send + 'static,
+    {
+        let handle = self.set.spawn(task);
+        self.names.insert(handle.id(), (name, kind));
+    }
+
+    /// Waits until `stop` fires or a critical task ends, then gives the rest `bound` to end and aborts what is left.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that went wrong. Later ones are logged.
+    pub async fn join(mut self, bound: Duration) -> Result<(), TaskError> {
+        let stop = self.stop.clone();
+        let mut first = None;
+        while !stop.is_cancelled() && !self.set.is_empty() {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                Some(ended) = self.set.join_next_with_id() => {
+                    first = self.judge(ended);
+                    if first.is_some() {
+                        stop.cancel();
+                    }
+                }
+            }
+        }
+        let late = tokio::time::timeout(bound, async {
+            while let Some(ended) = self.set.join_next_with_id().await {
+                let wrong = self.judge(ended);
+                keep_first(&mut first, wrong);
+            }
+        });
+        if late.await.is_err() {
+            let tasks = self.names.values().map(|(name, _)| *name).collect();
+            keep_first(&mut first, Some(TaskError::Stuck { tasks, bound }));
+            self.set.shutdown().await;
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// What the end of a task means.
+    fn judge(&mut self, ended: Result<(Id, Result<(), Cause>), JoinError>) -> Option<TaskError> {
+        let id = match &ended {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let (task, kind) = self.names.remove(&id)?;
+        match ended {
+            Err(error) if error.is_panic() => Some(TaskError::Panicked { task }),
+            Ok((_, Err(source))) => Some(TaskError::Failed { task, source }),
+            Ok((_, Ok(()))) if kind == Kind::Critical && !self.stop.is_cancelled() => {
+                Some(TaskError::Ended { task })
+            }
+            Err(_) | Ok((_, Ok(()))) => None,
+        }
+    }
+}
+
+fn keep_first(first: &mut Option<TaskError>, next: Option<TaskError>) {
+    match (&first, next) {
+        (None, next) => *first = next,
+        (Some(_), Some(next)) => tracing::error!(error = &next as &dyn std::error::Error, "while stopping"),
+        (Some(_), None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;
