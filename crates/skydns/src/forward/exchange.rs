@@ -1,0 +1,127 @@
+//! One question to one upstream.
+
+mod judge;
+mod tcp;
+mod udp;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::time::{Instant, timeout};
+
+use super::message::SERVFAIL;
+use super::metrics::UpstreamMetrics;
+use super::{Limits, Query, Reply, Transport};
+
+/// Why an upstream gave no usable reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Nothing usable came in time.
+    Timeout,
+    /// Nobody listens at its address and port.
+    Refused,
+    /// The network cannot get there, or broke.
+    Unreachable,
+    /// It sent what is no DNS message.
+    Garbage,
+    /// So many datagrams came with a wrong ID or question that somebody seems to be guessing.
+    Flooded,
+    /// It closed the connection before the reply was complete.
+    Closed,
+    /// This machine has no socket left to ask with.
+    NoSocket,
+}
+
+impl Failure {
+    /// The cause in metric labels.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Garbage => "garbage",
+            Self::Flooded => "flooded",
+            Self::Closed => "closed",
+            Self::NoSocket => "no_socket",
+        }
+    }
+
+    /// What an error while talking to the upstream means.
+    fn from_talking(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Self::Closed,
+            io::ErrorKind::TimedOut => Self::Timeout,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Timeout => "no reply in time",
+            Self::Refused => "connection refused",
+            Self::Unreachable => "unreachable",
+            Self::Garbage => "reply is not a DNS message",
+            Self::Flooded => "too many replies to other questions",
+            Self::Closed => "connection closed early",
+            Self::NoSocket => "no socket left",
+        })
+    }
+}
+
+/// One question on its way to one upstream.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange<'a> {
+    pub(super) query: &'a Query,
+    pub(super) upstream: SocketAddr,
+    pub(super) limits: &'a Limits,
+    pub(super) metrics: &'a UpstreamMetrics,
+}
+
+impl Exchange<'_> {
+    /// Asks until there is a usable reply or none is to be had. Takes as long as it takes: the caller sets the bound.
+    ///
+    /// SERVFAIL is not taken at the first word: the reference asks once more, and so do we.
+    pub(super) async fn run(self) -> Result<Reply, Failure> {
+        let asked = Instant::now();
+        self.metrics.request(self.query.transport);
+        let mut reply = self.ask_once().await?;
+        if reply.rcode == SERVFAIL {
+            self.metrics.servfail();
+            reply = self.ask_once().await?;
+        }
+        self.metrics.replied(asked.elapsed());
+        Ok(reply)
+    }
+
+    async fn ask_once(self) -> Result<Reply, Failure> {
+        match self.query.transport {
+            Transport::Udp => self.ask_udp().await,
+            Transport::Tcp => tcp::ask(self).await,
+        }
+    }
+
+    async fn ask_udp(self) -> Result<Reply, Failure> {
+        match udp::ask(self).await {
+            Ok(truncated) if truncated.truncated => {
+                self.metrics.tcp_retry();
+                Ok(self.retry_over_tcp().await.unwrap_or(truncated))
+            }
+            // Whoever guesses IDs over UDP cannot do so over TCP.
+            Err(Failure::Flooded) => self.retry_over_tcp().await.map_err(|_| Failure::Flooded),
+            other => other,
+        }
+    }
+
+    async fn retry_over_tcp(self) -> Result<Reply, Failure> {
+        let result = timeout(self.limits.tcp_retry, tcp::ask(self)).await.unwrap_or(Err(Failure::Timeout));
+        result.inspect_err(|failure| self.metrics.failure(*failure))
+    }
+}

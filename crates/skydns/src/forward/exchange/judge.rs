@@ -1,0 +1,65 @@
+//! Is this the reply to what was asked?
+
+use std::net::SocketAddr;
+
+use crate::forward::message::{Header, Heading, Message, NOERROR, NXDOMAIN, Question};
+use crate::forward::{Query, Reply};
+
+/// What octets from an upstream are.
+pub(super) enum Verdict {
+    /// The reply.
+    Reply(Reply),
+    /// Something else, perhaps forged; the reply may yet come.
+    NotOurs,
+    /// Sent by someone who knows the ID, but no DNS message.
+    Garbage,
+}
+
+/// Holds `bytes` from `upstream` against the query that was sent with `id` (RFC 5452 section 9.1): it must be a
+/// response to an ordinary query, with that ID and that question, and parse to its end.
+pub(super) fn judge(query: &Query, id: u16, upstream: SocketAddr, bytes: &[u8]) -> Verdict {
+    if !bytes.starts_with(&id.to_be_bytes()) {
+        return Verdict::NotOurs;
+    }
+    let Ok(header) = Header::parse(bytes) else { return Verdict::Garbage };
+    if !header.is_response() || header.opcode() != 0 {
+        return Verdict::NotOurs;
+    }
+    let Ok(heading) = Heading::parse(bytes) else { return Verdict::Garbage };
+    match &heading.question {
+        Some(question) if !is_asked(query, question) => Verdict::NotOurs,
+        Some(_) => with_question(query, upstream, bytes, &heading),
+        None => without_question(query, upstream, header),
+    }
+}
+
+fn is_asked(query: &Query, question: &Question) -> bool {
+    question.qtype == query.qtype && question.qclass == query.qclass && question.name.matches(&query.name)
+}
+
+fn with_question(query: &Query, upstream: SocketAddr, bytes: &[u8], heading: &Heading) -> Verdict {
+    let header = heading.header;
+    match Message::parse(bytes) {
+        Ok(message) => {
+            let whole = bytes.get(..message.end()).unwrap_or(bytes).to_vec();
+            Verdict::Reply(reply(header, header.counts[1], whole, upstream))
+        }
+        // Some servers cut in the middle of a record. What counts is that the rest is to be had over TCP.
+        Err(_) if header.is_truncated() => {
+            Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream))
+        }
+        Err(_) => Verdict::Garbage,
+    }
+}
+
+/// Servers that understood nothing may leave the question out of their error.
+fn without_question(query: &Query, upstream: SocketAddr, header: Header) -> Verdict {
+    match header.rcode() {
+        NOERROR | NXDOMAIN => Verdict::NotOurs,
+        _ => Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream)),
+    }
+}
+
+fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: SocketAddr) -> Reply {
+    Reply { message, upstream, rcode: header.rcode(), truncated: header.is_truncated(), answers }
+}

@@ -1,0 +1,163 @@
+//! What forwarding counts.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    core::Collector,
+};
+
+use super::{Failure, Transport};
+
+/// Upstreams with labels of their own; further ones share the label `other`, so that a configuration that keeps
+/// changing does not make the metrics grow without bound.
+const MAX_LABELLED: usize = 64;
+
+const OTHER: &str = "other";
+
+/// Seconds.
+const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
+
+/// The metrics of a [`Forwarder`](super::Forwarder), all under `kubedns_forward_`. Clones count together.
+#[derive(Clone, Debug)]
+pub struct ForwardMetrics {
+    requests: IntCounterVec,
+    durations: HistogramVec,
+    errors: IntCounterVec,
+    tcp_retries: IntCounter,
+    pub(super) in_flight: IntGauge,
+    pub(super) joined: IntCounter,
+    pub(super) overloaded: IntCounter,
+    pub(super) failed: IntCounter,
+    upstreams: Arc<Mutex<HashMap<SocketAddr, Arc<UpstreamMetrics>>>>,
+}
+
+impl ForwardMetrics {
+    /// Makes metrics that start at zero.
+    pub fn new() -> prometheus::Result<Self> {
+        let counter = |name: &str, help: &str| IntCounter::new(format!("kubedns_forward_{name}"), help);
+        Ok(Self {
+            requests: IntCounterVec::new(
+                Opts::new(
+                    "kubedns_forward_requests_total",
+                    "Questions put to an upstream, retries not counted.",
+                ),
+                &["upstream", "transport"],
+            )?,
+            durations: HistogramVec::new(
+                HistogramOpts::new(
+                    "kubedns_forward_request_duration_seconds",
+                    "Time from the first query to an upstream to its usable reply.",
+                )
+                .buckets(BUCKETS.to_vec()),
+                &["upstream"],
+            )?,
+            errors: IntCounterVec::new(
+                Opts::new("kubedns_forward_errors_total", "What went wrong with upstreams, by cause."),
+                &["upstream", "cause"],
+            )?,
+            tcp_retries: counter("tcp_retries_total", "Truncated replies that led to a retry over TCP.")?,
+            in_flight: IntGauge::new(
+                "kubedns_forward_in_flight",
+                "Distinct questions under way to upstreams.",
+            )?,
+            joined: counter("joined_total", "Questions that joined an identical one under way.")?,
+            overloaded: counter(
+                "overloaded_total",
+                "Questions turned down because too many were under way.",
+            )?,
+            failed: counter("failed_total", "Questions to which no upstream gave a usable reply in time.")?,
+            upstreams: Arc::default(),
+        })
+    }
+
+    /// Registers all metrics.
+    pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
+        let collectors: [Box<dyn Collector>; 8] = [
+            Box::new(self.requests.clone()),
+            Box::new(self.durations.clone()),
+            Box::new(self.errors.clone()),
+            Box::new(self.tcp_retries.clone()),
+            Box::new(self.in_flight.clone()),
+            Box::new(self.joined.clone()),
+            Box::new(self.overloaded.clone()),
+            Box::new(self.failed.clone()),
+        ];
+        collectors.into_iter().try_for_each(|collector| registry.register(collector))
+    }
+
+    /// The metrics of one upstream.
+    pub(super) fn upstream(&self, upstream: SocketAddr) -> Arc<UpstreamMetrics> {
+        let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = upstreams.get(&upstream) {
+            return Arc::clone(known);
+        }
+        if upstreams.len() >= MAX_LABELLED {
+            return Arc::new(UpstreamMetrics::new(self, OTHER.into()));
+        }
+        let metrics = Arc::new(UpstreamMetrics::new(self, upstream.to_string()));
+        upstreams.insert(upstream, Arc::clone(&metrics));
+        metrics
+    }
+}
+
+/// The metrics of one upstream, with the labels looked up.
+#[derive(Debug)]
+pub(super) struct UpstreamMetrics {
+    label: String,
+    udp: IntCounter,
+    tcp: IntCounter,
+    duration: Histogram,
+    errors: IntCounterVec,
+    tcp_retries: IntCounter,
+}
+
+impl UpstreamMetrics {
+    fn new(metrics: &ForwardMetrics, label: String) -> Self {
+        let requests =
+            |transport: Transport| metrics.requests.with_label_values(&[&label, transport.as_str()]);
+        Self {
+            udp: requests(Transport::Udp),
+            tcp: requests(Transport::Tcp),
+            duration: metrics.durations.with_label_values(&[&label]),
+            errors: metrics.errors.clone(),
+            tcp_retries: metrics.tcp_retries.clone(),
+            label,
+        }
+    }
+
+    pub(super) fn request(&self, transport: Transport) {
+        match transport {
+            Transport::Udp => self.udp.inc(),
+            Transport::Tcp => self.tcp.inc(),
+        }
+    }
+
+    pub(super) fn replied(&self, after: std::time::Duration) {
+        self.duration.observe(after.as_secs_f64());
+    }
+
+    pub(super) fn failure(&self, failure: Failure) {
+        self.error(failure.label());
+    }
+
+    /// A datagram was ignored because it answers something else.
+    pub(super) fn mismatch(&self) {
+        self.error("mismatch");
+    }
+
+    /// The upstream said SERVFAIL.
+    pub(super) fn servfail(&self) {
+        self.error("servfail");
+    }
+
+    pub(super) fn tcp_retry(&self) {
+        self.tcp_retries.inc();
+    }
+
+    fn error(&self, cause: &str) {
+        self.errors.with_label_values(&[&self.label, cause]).inc();
+    }
+}
