@@ -1,1 +1,25 @@
-//! The whole kube-dns pod on loopback.
+//! The whole kube-dns pod on loopback: an embedded API server, the three real binaries and a real dnsmasq, wired as
+//! in the cluster.
+//!
+//! [`run`] puts it together. For laptops and tests; nothing here runs in a cluster.
+
+pub mod config_map;
+pub mod config_volume;
+pub mod console;
+pub mod guide;
+pub mod launcher;
+pub mod options;
+pub mod pod;
+pub mod ports;
+pub mod programs;
+pub mod status;
+pub mod stop;
+pub mod trace;
+pub mod upstream;
+
+mod cluster;
+mod container;
+mod readiness;
+mod run;
+
+pub use run::run;

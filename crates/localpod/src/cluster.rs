@@ -1,0 +1,116 @@
+//! The cluster that the pod serves: the embedded API server, or a real one behind a kubeconfig.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Service};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+use crate::config_map;
+use crate::pod::Access;
+use crate::upstream::APEX;
+
+/// Enough objects to choose the guide's samples from; the rest of a large cluster is not fetched.
+const SAMPLE: u32 = 500;
+
+/// A way to the API server.
+pub(crate) struct Cluster {
+    /// What kubedns is told.
+    pub(crate) access: Access,
+    /// localpod's own client.
+    pub(crate) client: Client,
+}
+
+/// Services and Endpoints to make the guide from.
+#[derive(Default)]
+pub(crate) struct Samples {
+    pub(crate) services: Vec<Service>,
+    pub(crate) endpoints: Vec<Endpoints>,
+}
+
+impl Cluster {
+    /// The embedded API server.
+    pub(crate) fn embedded(port: u16) -> Result<Self> {
+        let url = format!("http://127.0.0.1:{port}");
+        let config = Config::new(url.parse().context("cannot make the API server's URL")?);
+        Ok(Self { access: Access::MasterUrl(url), client: client(config)? })
+    }
+
+    /// The cluster of a kubeconfig's current context.
+    pub(crate) async fn real(file: &Path) -> Result<Self> {
+        let unusable = || format!("cannot use kubeconfig {}", file.display());
+        let kubeconfig = Kubeconfig::read_from(file).with_context(unusable)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let client = client(config.with_context(unusable)?).with_context(unusable)?;
+        // The containers do not run in our directory's terms: they get the whole path.
+        let file: PathBuf = file.canonicalize().with_context(unusable)?;
+        Ok(Self { access: Access::Kubeconfig(file), client })
+    }
+
+    /// Some Services and Endpoints. What may not be read is left out: the guide is then shorter.
+    pub(crate) async fn samples(&self) -> Samples {
+        let few = ListParams::default().limit(SAMPLE);
+        let services = Api::all(self.client.clone()).list(&few).await;
+        let endpoints = Api::all(self.client.clone()).list(&few).await;
+        Samples {
+            services: services.map(|list| list.items).unwrap_or_default(),
+            endpoints: endpoints.map(|list| list.items).unwrap_or_default(),
+        }
+    }
+
+    /// Points the example's stub domain from the port that its manifest names to the one where the example upstream
+    /// listens now. A `ConfigMap` that is not the example's stays as it is. Returns whether the stub domain leads to
+    /// `port`.
+    pub(crate) async fn point_stub_domain(&self, from: u16, port: u16) -> Result<bool> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), config_map::NAMESPACE);
+        let found = api.get_opt(config_map::NAME).await.context("cannot read the ConfigMap kube-dns")?;
+        let data = found.and_then(|found| found.data).unwrap_or_default();
+        let Some(stub_domains) = data.get("stubDomains") else { return Ok(false) };
+        let Some(pointed) = pointed(stub_domains, from, port) else { return Ok(false) };
+        if pointed != *stub_domains {
+            let patch = Patch::Merge(json!({"data": {"stubDomains": pointed}}));
+            let patched = api.patch(config_map::NAME, &PatchParams::default(), &patch).await;
+            patched.context("cannot change the ConfigMap kube-dns")?;
+        }
+        Ok(true)
+    }
+}
+
+fn client(config: Config) -> Result<Client> {
+    Client::try_from(config).context("cannot make a client")
+}
+
+/// The value of `stubDomains` with the example's server at `port`, if it is the example's: one server, at `from`.
+fn pointed(stub_domains: &str, from: u16, port: u16) -> Option<String> {
+    let mut domains: Value = serde_json::from_str(stub_domains).ok()?;
+    let servers = domains.get_mut(APEX)?;
+    if *servers != json!([format!("127.0.0.1:{from}")]) {
+        return None;
+    }
+    if from == port {
+        return Some(stub_domains.to_owned());
+    }
+    *servers = json!([format!("127.0.0.1:{port}")]);
+    Some(domains.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_examples_stub_domain_is_pointed_elsewhere() {
+        let example = r#"{"acme.example": ["127.0.0.1:5306"], "b.example": ["192.0.2.1"]}"#;
+        let moved = r#"{"acme.example":["127.0.0.1:7006"],"b.example":["192.0.2.1"]}"#;
+        assert_eq!(pointed(example, 5306, 7006).as_deref(), Some(moved));
+        assert_eq!(pointed(example, 5306, 5306).as_deref(), Some(example), "nothing to change");
+        for other in
+            ["", "{}", "[]", r#"{"acme.example": ["192.0.2.1"]}"#, r#"{"acme.example": "127.0.0.1:5306"}"#]
+        {
+            assert_eq!(pointed(other, 5306, 7006), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Follows the `ConfigMap` kube-system/kube-dns and keeps a [`ConfigVolume`] equal to it: the kubelet's part.
+
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+
+use crate::config_volume::{ConfigVolume, Payload};
+use crate::console::Console;
+
+/// The namespace of the `ConfigMap`.
+pub const NAMESPACE: &str = "kube-system";
+/// The name of the `ConfigMap`.
+pub const NAME: &str = "kube-dns";
+
+type States = Pin<Box<dyn Stream<Item = watcher::Result<Option<ConfigMap>>> + Send>>;
+
+/// Follows the `ConfigMap` into a directory.
+pub(crate) struct Follower {
+    states: States,
+    volume: ConfigVolume,
+    console: Console,
+}
+
+impl Follower {
+    /// Begins to watch, and writes the first state, as a kubelet does before it starts the containers. A `ConfigMap`
+    /// that does not exist or cannot be read leaves the directory empty: it is optional.
+    pub(crate) async fn start(client: Client, volume: ConfigVolume, console: Console) -> Self {
+        let api = Api::namespaced(client, NAMESPACE);
+        let states = watcher::watch_object(api, NAME).default_backoff().boxed();
+        let mut follower = Self { states, volume, console };
+        follower.step().await;
+        follower
+    }
+
+    /// Follows until the stream ends, which it does not.
+    pub(crate) async fn run(mut self) {
+        while self.step().await {}
+    }
+
+    /// Takes the next state, or the next error of the watch. `false` at the end.
+    async fn step(&mut self) -> bool {
+        match self.states.next().await {
+            None => return false,
+            Some(Ok(config_map)) => self.write(config_map.as_ref()),
+            Some(Err(error)) => {
+                self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {error}"));
+            }
+        }
+        true
+    }
+
+    fn write(&mut self, config_map: Option<&ConfigMap>) {
+        let payload = config_map.map(payload).unwrap_or_default();
+        let keys = payload.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        match self.volume.write(&payload) {
+            Ok(false) => (),
+            Ok(true) if payload.is_empty() => {
+                self.console.say("ConfigMap kube-dns is gone or empty: no entries mounted");
+            }
+            Ok(true) => self.console.say(&format!("ConfigMap kube-dns mounted: {keys}")),
+            Err(error) => self.console.say(&format!("ConfigMap kube-dns not mounted: {error}")),
+        }
+    }
+}
+
+/// Text and binary entries alike become files.
+fn payload(config_map: &ConfigMap) -> Payload {
+    let text = config_map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
+    let binary = config_map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone()));
+    text.chain(binary).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_binary_entries_become_files() {
+        let config_map = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "kube-dns"},
+            "data": {"stubDomains": "{}"},
+            "binaryData": {"blob": "/wA="},
+        }));
+        let payload = payload(&config_map.unwrap());
+        assert_eq!(payload["stubDomains"], b"{}");
+        assert_eq!(payload["blob"], [0xff, 0]);
+    }
+}

@@ -1,0 +1,209 @@
+//! A `ConfigMap` as a directory, written the way a kubelet writes a `ConfigMap` volume.
+//!
+//! Entries are symbolic links through `..data`, which is itself a link to a directory named after the time; an
+//! update fills a new directory and swaps `..data` by one rename, so that a reader sees the old state or the new
+//! one, never half of each:
+//!
+//! ```text
+//! stubDomains -> ..data/stubDomains
+//! ..data -> ..2026_11_03_10_20_30.x7Gh2k
+//! ..2026_11_03_10_20_30.x7Gh2k/stubDomains
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The contents of a `ConfigMap`: file name to bytes.
+pub type Payload = BTreeMap<String, Vec<u8>>;
+
+/// The link that every entry goes through.
+const DATA_LINK: &str = "..data";
+/// The link's name until it is renamed into place.
+const NEW_DATA_LINK: &str = "..data_tmp";
+
+/// Why a payload could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A key that would leave the directory or hide among the volume's own names.
+    #[error("{0:?} cannot be the name of a file in a ConfigMap volume")]
+    Key(String),
+    /// The file system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A directory that follows a `ConfigMap`.
+pub struct ConfigVolume {
+    root: PathBuf,
+    written: Option<Payload>,
+}
+
+impl ConfigVolume {
+    /// Makes the directory, empty as for an optional `ConfigMap` that does not exist.
+    pub fn create(root: PathBuf) -> Result<Self, WriteError> {
+        at("create", &root, fs::create_dir_all(&root))?;
+        let mut volume = Self { root, written: None };
+        volume.write(&Payload::new())?;
+        Ok(volume)
+    }
+
+    /// Where it is: what the containers mount.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Replaces the contents. Returns whether anything changed; an equal payload touches nothing.
+    pub fn write(&mut self, payload: &Payload) -> Result<bool, WriteError> {
+        if self.written.as_ref() == Some(payload) {
+            return Ok(false);
+        }
+        if let Some(bad) = payload.keys().find(|key| !is_file_name(key)) {
+            return Err(WriteError::Key(bad.clone()));
+        }
+        let old = fs::read_link(self.root.join(DATA_LINK)).ok();
+        let new = self.fill_new_directory(payload)?;
+        self.swap(&new)?;
+        self.link_entries(payload)?;
+        self.unlink_entries_not_in(payload)?;
+        if let Some(old) = old {
+            let old = self.root.join(old);
+            at("remove", &old, fs::remove_dir_all(&old))?;
+        }
+        self.written = Some(payload.clone());
+        Ok(true)
+    }
+
+    /// Writes the files into a fresh directory named after the time; returns its name.
+    fn fill_new_directory(&self, payload: &Payload) -> Result<PathBuf, WriteError> {
+        let stamp = chrono::Utc::now().format("..%Y_%m_%d_%H_%M_%S.").to_string();
+        let made = tempfile::Builder::new().prefix(&stamp).tempdir_in(&self.root);
+        let directory = at("create a directory in", &self.root, made)?.keep();
+        let readable = fs::set_permissions(&directory, fs::Permissions::from_mode(0o755));
+        at("set the mode of", &directory, readable)?;
+        for (key, bytes) in payload {
+            let file = directory.join(key);
+            at("write", &file, fs::write(&file, bytes))?;
+        }
+        Ok(directory.file_name().map_or_else(|| directory.clone(), PathBuf::from))
+    }
+
+    fn swap(&self, new: &Path) -> Result<(), WriteError> {
+        let unborn = self.root.join(NEW_DATA_LINK);
+        at("link", &unborn, symlink(new, &unborn))?;
+        at("rename", &unborn, fs::rename(&unborn, self.root.join(DATA_LINK)))
+    }
+
+    fn link_entries(&self, payload: &Payload) -> Result<(), WriteError> {
+        for key in payload.keys() {
+            let entry = self.root.join(key);
+            if fs::symlink_metadata(&entry).is_err() {
+                at("link", &entry, symlink(Path::new(DATA_LINK).join(key), &entry))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unlink_entries_not_in(&self, payload: &Payload) -> Result<(), WriteError> {
+        let gone = self.written.iter().flat_map(BTreeMap::keys).filter(|key| !payload.contains_key(*key));
+        for key in gone {
+            let entry = self.root.join(key);
+            at("remove", &entry, fs::remove_file(&entry))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the API server accepts as a key, less the names that the volume keeps for itself.
+fn is_file_name(key: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)
+}
+
+fn at<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T, WriteError> {
+    result.map_err(|source| WriteError::Io { action, path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(entries: &[(&str, &str)]) -> Payload {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
+    }
+
+    fn new_volume() -> (tempfile::TempDir, ConfigVolume) {
+        let outer = tempfile::tempdir().unwrap();
+        let volume = ConfigVolume::create(outer.path().join("config")).unwrap();
+        (outer, volume)
+    }
+
+    /// The names a container's process sees that are not the volume's own.
+    fn visible(volume: &ConfigVolume) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(volume.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with(".."))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_absent_config_map_is_an_empty_directory_behind_the_link() {
+        let (_outer, volume) = new_volume();
+        assert_eq!(visible(&volume), Vec::<String>::new());
+        assert!(volume.path().join(DATA_LINK).is_dir());
+    }
+
+    #[test]
+    fn entries_go_through_the_data_link() {
+        let (_outer, mut volume) = new_volume();
+        assert!(volume.write(&payload(&[("stubDomains", "{}")])).unwrap());
+        let entry = volume.path().join("stubDomains");
+        assert_eq!(fs::read_link(&entry).unwrap(), Path::new("..data/stubDomains"));
+        assert_eq!(fs::read_to_string(entry).unwrap(), "{}");
+    }
+
+    #[test]
+    fn an_update_swaps_the_link_and_leaves_one_directory() {
+        let (_outer, mut volume) = new_volume();
+        volume.write(&payload(&[("a", "1"), ("b", "1")])).unwrap();
+        let before = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
+        volume.write(&payload(&[("a", "2"), ("c", "2")])).unwrap();
+        let after = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
+        assert_ne!(before, after);
+        assert!(!volume.path().join(before).exists(), "the old directory is gone");
+        assert_eq!(visible(&volume), ["a", "c"]);
+        assert_eq!(fs::read(volume.path().join("a")).unwrap(), b"2");
+    }
+
+    #[test]
+    fn an_equal_payload_touches_nothing() {
+        let (_outer, mut volume) = new_volume();
+        volume.write(&payload(&[("a", "1")])).unwrap();
+        let before = fs::read_link(volume.path().join(DATA_LINK)).unwrap();
+        assert!(!volume.write(&payload(&[("a", "1")])).unwrap());
+        assert_eq!(fs::read_link(volume.path().join(DATA_LINK)).unwrap(), before);
+    }
+
+    #[test]
+    fn keys_that_are_no_file_names_are_refused() {
+        let (_outer, mut volume) = new_volume();
+        for key in ["", ".", "..", "..data", "../escape", "a/b", "a b", "ä"] {
+            let error = volume.write(&payload(&[(key, "x")])).unwrap_err();
+            assert!(matches!(error, WriteError::Key(_)), "{key:?}: {error}");
+        }
+        assert_eq!(visible(&volume), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,106 @@
+//! What a person sees: whole lines on standard error, each led by the name of who said it.
+//!
+//! The guide printed once the pod is ready goes to standard output instead (see [`Console::guide`]), so that it
+//! can be kept apart from the logs.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Width of the widest name, so that the bars line up.
+const NAME_WIDTH: usize = 9;
+
+/// Where lines go. Cheap to clone; lines of concurrent writers never mix.
+#[derive(Clone)]
+pub struct Console {
+    sink: Arc<Mutex<Box<dyn Write + Send>>>,
+    colour: bool,
+}
+
+impl Console {
+    /// Standard error, coloured when it is a terminal and `NO_COLOR` is not set.
+    pub fn stderr() -> Self {
+        let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self::to(Box::new(io::stderr()), colour)
+    }
+
+    /// Any writer.
+    pub fn to(sink: Box<dyn Write + Send>, colour: bool) -> Self {
+        Self { sink: Arc::new(Mutex::new(sink)), colour }
+    }
+
+    /// One line of localpod's own.
+    pub fn say(&self, text: &str) {
+        self.line("localpod", text);
+    }
+
+    /// One line of `name`'s. A console that went away is no reason to stop the pod, so errors are ignored.
+    pub fn line(&self, name: &str, text: &str) {
+        let line = if self.colour {
+            format!("\x1b[{}m{name:<NAME_WIDTH$} |\x1b[0m {text}\n", colour_of(name))
+        } else {
+            format!("{name:<NAME_WIDTH$} | {text}\n")
+        };
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sink.write_all(line.as_bytes()).and_then(|()| sink.flush());
+    }
+
+    /// Prints the guide on standard output, between the log lines of the others.
+    pub fn guide(&self, text: &str) {
+        let _held = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stdout = io::stdout().lock();
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+}
+
+/// The ANSI colour of a name: fixed, so that a container looks the same in every run.
+fn colour_of(name: &str) -> u8 {
+    match name {
+        "kubedns" => 36,
+        "dnsmasq" => 33,
+        "sidecar" => 35,
+        "apiserver" => 34,
+        _ => 32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer that keeps what it is given.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Kept {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn names_line_up() {
+        let kept = Kept::default();
+        let console = Console::to(Box::new(kept.clone()), false);
+        console.line("kubedns", "one");
+        console.line("apiserver", "two");
+        assert_eq!(kept.text(), "kubedns   | one\napiserver | two\n");
+    }
+
+    #[test]
+    fn only_the_name_is_coloured() {
+        let kept = Kept::default();
+        Console::to(Box::new(kept.clone()), true).line("sidecar", "text");
+        assert_eq!(kept.text(), "\x1b[35msidecar   |\x1b[0m text\n");
+    }
+}

@@ -1,0 +1,161 @@
+//! Keeps one container running, as a kubelet does: starts it, shows its log, starts it again when it ends, and
+//! leaves nothing of it behind.
+
+mod backoff;
+mod log;
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::console::Console;
+use crate::launcher;
+use crate::pod::Container;
+use crate::status::Status;
+use crate::stop::Stop;
+
+use backoff::Backoff;
+
+/// How long the last log lines of an ended process are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Keeps containers running.
+pub(crate) struct Keeper<'a> {
+    /// Where logs go.
+    pub(crate) console: &'a Console,
+    /// Where process ids and restarts are noted.
+    pub(crate) status: &'a Status,
+    /// When to stop, and when to stop asking.
+    pub(crate) stop: &'a Stop,
+    /// Time between SIGTERM and SIGKILL.
+    pub(crate) grace: Duration,
+}
+
+/// A process that cannot be started at all: no restart would change that.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start {name}")]
+pub(crate) struct StartError {
+    name: &'static str,
+    #[source]
+    source: io::Error,
+}
+
+/// A started container. Ends with everything it started when dropped.
+struct Running {
+    child: Child,
+    pid: Pid,
+    since: Instant,
+    logs: JoinSet<()>,
+}
+
+impl Keeper<'_> {
+    /// Keeps `container` running until asked to stop, then ends it.
+    ///
+    /// Must be polled on the main thread: a process gets its parent-death signal when the thread that spawned it ends.
+    pub(crate) async fn keep(&self, container: &Container) -> Result<(), StartError> {
+        let mut backoff = Backoff::default();
+        loop {
+            let mut running = self.start(container)?;
+            let ended = tokio::select! {
+                ended = running.child.wait() => ended,
+                () = self.stop.asked() => {
+                    self.end(container.name, &mut running).await;
+                    running.finish().await;
+                    return Ok(());
+                }
+            };
+            let (restart, delay) = backoff.after(running.since.elapsed());
+            running.finish().await;
+            self.status.ended(container.name);
+            self.say_ended(container.name, &ended, restart, delay);
+            tokio::select! {
+                () = tokio::time::sleep(delay) => (),
+                () = self.stop.asked() => return Ok(()),
+            }
+        }
+    }
+
+    fn start(&self, container: &Container) -> Result<Running, StartError> {
+        let running = self.spawn(container).map_err(|source| StartError { name: container.name, source })?;
+        self.status.started(container.name, running.pid);
+        Ok(running)
+    }
+
+    fn spawn(&self, container: &Container) -> io::Result<Running> {
+        let launcher = std::env::current_exe()?;
+        let command = launcher::command(&launcher, container.on_death, &container.program, &container.args);
+        let mut command = Command::from(command);
+        command.envs(container.env.iter().map(|(name, value)| (name, value)));
+        // A process group of its own: Ctrl-C in the terminal reaches localpod alone, and whatever the container
+        // started can be ended with it.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("the process ended at once"))?;
+        let mut logs = JoinSet::new();
+        if let Some(stdout) = child.stdout.take() {
+            logs.spawn(log::copy(stdout, container.name, self.console.clone()));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            logs.spawn(log::copy(stderr, container.name, self.console.clone()));
+        }
+        Ok(Running { child, pid, since: Instant::now(), logs })
+    }
+
+    /// SIGTERM, then SIGKILL after the grace period or when a person presses Ctrl-C again.
+    async fn end(&self, name: &str, running: &mut Running) {
+        signal(running.pid, Signal::SIGTERM);
+        tokio::select! {
+            _ = running.child.wait() => return,
+            () = tokio::time::sleep(self.grace) => {
+                self.console.say(&format!("{name} did not end within {} s: killed", self.grace.as_secs()));
+            }
+            () = self.stop.forced() => self.console.say(&format!("{name} killed")),
+        }
+        signal(running.pid, Signal::SIGKILL);
+        let _ = running.child.wait().await;
+    }
+
+    fn say_ended(&self, name: &str, ended: &io::Result<ExitStatus>, restart: u32, delay: Duration) {
+        let how = match ended {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        self.console.say(&format!("{name} ended ({how}); restart {restart} in {} s", delay.as_secs()));
+    }
+}
+
+impl Running {
+    /// Ends what the process left behind in its group, and waits for its last log lines.
+    async fn finish(mut self) {
+        self.end_group();
+        let _ = timeout(LAST_WORDS, async { while self.logs.join_next().await.is_some() {} }).await;
+    }
+
+    fn end_group(&self) {
+        // ESRCH: nothing was left behind.
+        let _ = killpg(self.pid, Signal::SIGKILL);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end_group();
+    }
+}
+
+/// Sends a signal to a process that is our child and not yet reaped; one that just ended is no error.
+fn signal(pid: Pid, signal: Signal) {
+    if let Err(error) = kill(pid, signal)
+        && error != Errno::ESRCH
+    {
+        tracing::warn!(%pid, %signal, %error, "cannot signal a container");
+    }
+}

@@ -1,0 +1,54 @@
+//! How long a container that ended waits for its next start.
+
+use std::time::Duration;
+
+/// The wait before the second restart in a row; the first one comes at once.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest wait. A kubelet waits 10 s to 5 min; a person at a laptop would not.
+const LONGEST: Duration = Duration::from_secs(30);
+/// A container that ran this long is healthy again: the next wait starts from the beginning.
+const HEALTHY: Duration = Duration::from_mins(1);
+
+/// Counts restarts.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    restarts: u32,
+    in_a_row: u32,
+}
+
+impl Backoff {
+    /// For a container that ended after `ran`: the number of the coming restart, and how long to wait for it.
+    pub(super) fn after(&mut self, ran: Duration) -> (u32, Duration) {
+        if ran >= HEALTHY {
+            self.in_a_row = 0;
+        }
+        let delay = match self.in_a_row {
+            0 => Duration::ZERO,
+            n => FIRST.saturating_mul(1u32.checked_shl(n - 1).unwrap_or(u32::MAX)).min(LONGEST),
+        };
+        self.restarts = self.restarts.saturating_add(1);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        (self.restarts, delay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<u64> = (0..40).map(|_| backoff.after(Duration::ZERO).1.as_secs()).collect();
+        assert_eq!(waits[..7], [0, 1, 2, 4, 8, 16, 30]);
+        assert!(waits[7..].iter().all(|wait| *wait == 30));
+    }
+
+    #[test]
+    fn a_healthy_run_starts_the_waits_again_but_not_the_count() {
+        let mut backoff = Backoff::default();
+        backoff.after(Duration::ZERO);
+        backoff.after(Duration::ZERO);
+        assert_eq!(backoff.after(Duration::from_secs(61)), (3, Duration::ZERO));
+    }
+}

@@ -1,0 +1,183 @@
+//! What to try once the pod is ready: complete commands, made from what the cluster really has.
+//!
+//! Pure: from objects to text.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::pod::Access;
+use crate::ports::Ports;
+use crate::upstream;
+
+/// Comments stand in one column up to this width of commands.
+const COMMENT_COLUMN: usize = 78;
+
+/// What the guide is made from.
+pub struct Guide<'a> {
+    /// Services to choose samples from.
+    pub services: &'a [Service],
+    /// Endpoints to choose samples from.
+    pub endpoints: &'a [Endpoints],
+    /// The cluster domain, without a final dot.
+    pub domain: &'a str,
+    /// The ports.
+    pub ports: Ports,
+    /// How the API server is reached.
+    pub access: &'a Access,
+    /// Whether the example's stub domain is answered here.
+    pub stub_domain: bool,
+}
+
+impl Guide<'_> {
+    /// The whole text, ending with a newline.
+    pub fn text(&self) -> String {
+        let mut text = "\nThe pod is ready. Try, in another terminal:\n\n".to_owned();
+        for (command, about) in self.dig_lines() {
+            let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # {about}");
+        }
+        text.push('\n');
+        for command in self.http_lines() {
+            let _ = writeln!(text, "  {command}");
+        }
+        text.push('\n');
+        for command in self.kubectl_lines() {
+            let _ = writeln!(text, "  {command}");
+        }
+        text.push_str("\nCtrl-C stops everything.\n\n");
+        text
+    }
+
+    fn dig_lines(&self) -> Vec<(String, &'static str)> {
+        let mut lines = Vec::new();
+        let mut add = |arguments: String, about| {
+            lines.push((format!("dig @127.0.0.1 -p {} {arguments}", self.ports.dns), about));
+        };
+        let domain = self.domain;
+        let svc = |name: &str, namespace: &str| format!("{name}.{namespace}.svc.{domain}");
+        let services = self.services_people_first();
+
+        if let Some((name, namespace, address)) =
+            services.iter().find_map(|service| address(service, IpAddr::is_ipv4))
+        {
+            add(svc(name, namespace), "A: a Service's cluster IP");
+            add(format!("+tcp {}", svc(name, namespace)), "the same over TCP");
+            add(format!("-x {address}"), "PTR: back to the name");
+            add(format!("'{name}.*.svc.{domain}'"), "wildcard: that Service in any namespace");
+        }
+        if let Some((name, namespace, _)) =
+            services.iter().find_map(|service| address(service, IpAddr::is_ipv6))
+        {
+            add(format!("{} AAAA", svc(name, namespace)), "AAAA: a dual-stack Service");
+        }
+        if let Some((port, name, namespace)) = services.iter().find_map(|service| named_port(service)) {
+            add(format!("{port}.{} SRV", svc(name, namespace)), "SRV: a named port");
+        }
+        if let Some((host, name, namespace)) = self.endpoints.iter().find_map(hostname) {
+            add(format!("{host}.{}", svc(name, namespace)), "A: one pod of a StatefulSet");
+            add(svc(name, namespace), "A: all pods of a headless Service");
+        }
+        if let Some((name, namespace)) = services.iter().find_map(|service| external(service)) {
+            add(svc(name, namespace), "CNAME: an ExternalName Service, followed");
+        }
+        if let Some((address, namespace)) = self.endpoints.iter().find_map(pod_address) {
+            add(
+                format!("{}.{namespace}.pod.{domain}", address.replace('.', "-")),
+                "A: a pod's address as a name",
+            );
+        }
+        if self.stub_domain {
+            add(format!("www.{}", upstream::APEX), "through the stub domain in the ConfigMap");
+        }
+        lines
+    }
+
+    fn http_lines(&self) -> Vec<String> {
+        let Ports { sidecar, readiness, kubedns_metrics, .. } = self.ports;
+        let curl = |port, path| format!("curl http://127.0.0.1:{port}{path}");
+        vec![
+            curl(sidecar, "/healthcheck/kubedns"),
+            curl(sidecar, "/healthcheck/dnsmasq"),
+            curl(readiness, "/readiness"),
+            curl(readiness, "/cache"),
+            curl(sidecar, "/metrics"),
+            curl(kubedns_metrics, "/metrics"),
+        ]
+    }
+
+    fn kubectl_lines(&self) -> Vec<String> {
+        let to = match self.access {
+            Access::MasterUrl(url) => format!("--server={url}"),
+            Access::Kubeconfig(file) => format!("--kubeconfig={}", file.display()),
+        };
+        vec![
+            format!("kubectl {to} get services --all-namespaces"),
+            format!("kubectl {to} edit configmap -n kube-system kube-dns"),
+            format!("kubectl {to} create service clusterip hello --tcp=80"),
+        ]
+    }
+
+    /// A person's own Services before those that every cluster has.
+    fn services_people_first(&self) -> Vec<&Service> {
+        let mut services: Vec<&Service> = self.services.iter().collect();
+        services.sort_by_key(|service| {
+            let (name, namespace) = named(&service.metadata);
+            (namespace == "kube-system" || name == "kubernetes", namespace, name)
+        });
+        services
+    }
+}
+
+fn named(metadata: &ObjectMeta) -> (&str, &str) {
+    (metadata.name.as_deref().unwrap_or_default(), metadata.namespace.as_deref().unwrap_or_default())
+}
+
+/// Name, namespace and the first cluster IP of the wanted family.
+fn address(service: &Service, family: fn(&IpAddr) -> bool) -> Option<(&str, &str, IpAddr)> {
+    let (name, namespace) = named(&service.metadata);
+    let spec = service.spec.as_ref()?;
+    let addresses = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
+    let found = addresses.filter_map(|text| text.parse().ok()).find(family)?;
+    Some((name, namespace, found))
+}
+
+/// `_port._proto`, name and namespace of a Service with a cluster IP and a named port.
+fn named_port(service: &Service) -> Option<(String, &str, &str)> {
+    let (name, namespace, _) = address(service, |_| true)?;
+    let ports = service.spec.as_ref()?.ports.as_ref()?;
+    ports.iter().find_map(|port| {
+        let protocol = port.protocol.as_deref().unwrap_or("TCP").to_ascii_lowercase();
+        Some((format!("_{}._{protocol}", port.name.as_ref()?), name, namespace))
+    })
+}
+
+/// Hostname of an address, name and namespace of its Endpoints.
+fn hostname(endpoints: &Endpoints) -> Option<(&str, &str, &str)> {
+    let (name, namespace) = named(&endpoints.metadata);
+    let host = addresses_of(endpoints).find_map(|address| address.hostname.as_deref())?;
+    Some((host, name, namespace))
+}
+
+fn external(service: &Service) -> Option<(&str, &str)> {
+    service.spec.as_ref()?.external_name.as_ref()?;
+    Some(named(&service.metadata))
+}
+
+/// The IPv4 address of a pod behind some Service, and its namespace.
+fn pod_address(endpoints: &Endpoints) -> Option<(&str, &str)> {
+    let (name, namespace) = named(&endpoints.metadata);
+    if name == "kubernetes" {
+        return None;
+    }
+    let found = addresses_of(endpoints).map(|address| address.ip.as_str()).find(|ip| ip.contains('.'))?;
+    Some((found, namespace))
+}
+
+fn addresses_of(endpoints: &Endpoints) -> impl Iterator<Item = &EndpointAddress> {
+    endpoints.subsets.iter().flatten().flat_map(|subset| subset.addresses.iter().flatten())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::ports::DEFAULT_BASE;
+
+/// Runs the whole kube-dns pod on loopback: an embedded API server fed from a directory of manifests, kubedns,
+/// dnsmasq under the nanny, and the sidecar, wired as in the cluster. Ctrl-C stops everything.
+#[derive(Debug, Parser)]
+#[command(name = "localpod", version, max_term_width = 100)]
+pub struct Options {
+    /// Directory of YAML manifests that the embedded API server serves; edits to its files are followed
+    #[arg(long, value_name = "DIR", default_value = "examples/cluster", conflicts_with = "kubecfg_file")]
+    pub manifests: PathBuf,
+
+    /// Run the pod against the real cluster that this kubeconfig leads to, without the embedded API server
+    #[arg(long, value_name = "FILE")]
+    pub kubecfg_file: Option<PathBuf>,
+
+    /// First of the consecutive ports the pod takes on 127.0.0.1 (dnsmasq has the first); 0 takes free ones
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_BASE)]
+    pub port_base: u16,
+
+    /// Cluster domain
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    pub domain: String,
+
+    /// Upstreams for names outside the cluster (ADDRESS:PORT,...) instead of those in /etc/resolv.conf
+    #[arg(long, value_name = "ADDRS", value_delimiter = ',', conflicts_with = "offline")]
+    pub nameservers: Vec<SocketAddr>,
+
+    /// Send names outside the cluster to localpod's own example upstream: nothing leaves this machine
+    #[arg(long)]
+    pub offline: bool,
+
+    /// Directory of the kubedns, nanny and sidecar binaries [default: localpod's own]
+    #[arg(long, value_name = "DIR")]
+    pub bin_dir: Option<PathBuf>,
+
+    /// The dnsmasq executable [default: found in PATH or the usual sbin directories]
+    #[arg(long, value_name = "PATH")]
+    pub dnsmasq: Option<PathBuf>,
+
+    /// Write a JSON file with ports, process ids and restart counts, rewritten whenever they change
+    #[arg(long, value_name = "FILE")]
+    pub status_file: Option<PathBuf>,
+
+    /// Seconds between asking the processes to stop and killing them
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub grace_period: u64,
+
+    /// Verbosity passed to the containers
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 2)]
+    pub v: u8,
+}
+
+/// What a command line that does not lead to a run asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// Print this on standard output and succeed.
+    Print(String),
+    /// Print this one line on standard error and fail.
+    Refuse(String),
+}
+
+impl Options {
+    /// Reads a command line, the program's name included.
+    pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, Instead> {
+        Self::try_parse_from(args).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Print(error.to_string()),
+            _ => Instead::Refuse(one_line(&error.to_string())),
+        })
+    }
+
+    /// The cluster domain without a final dot: both ways of writing it are accepted.
+    pub fn domain(&self) -> &str {
+        self.domain.trim_end_matches('.')
+    }
+
+    /// Where the binaries are: the named directory, or the one that localpod was started from.
+    pub fn bin_dir(&self) -> io::Result<PathBuf> {
+        if let Some(named) = &self.bin_dir {
+            return Ok(named.clone());
+        }
+        let localpod = std::env::current_exe()?;
+        Ok(localpod.parent().map(Path::to_owned).unwrap_or_default())
+    }
+}
+
+/// clap explains itself over several lines; its first paragraph says what is wrong.
+fn one_line(explanation: &str) -> String {
+    let paragraph: Vec<&str> =
+        explanation.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let text = paragraph.join(" ");
+    format!("{} (see --help)", text.trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(args: &[&str]) -> Result<Options, Instead> {
+        Options::read(std::iter::once("localpod").chain(args.iter().copied()).map(OsString::from))
+    }
+
+    #[test]
+    fn defaults_suit_make_run() {
+        let options = read(&[]).unwrap();
+        assert_eq!(options.manifests, PathBuf::from("examples/cluster"));
+        assert_eq!(options.port_base, 5300);
+        assert_eq!(options.v, 2);
+    }
+
+    #[test]
+    fn mistakes_are_refused_with_one_line() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["--no-such-flag"], "unexpected argument '--no-such-flag' found (see --help)"),
+            (
+                &["--port-base", "99999"],
+                "invalid value '99999' for '--port-base <PORT>': 99999 is not in 0..=65535 (see --help)",
+            ),
+            (
+                &["--nameservers", "dns.example"],
+                "invalid value 'dns.example' for '--nameservers <ADDRS>': invalid socket address syntax (see --help)",
+            ),
+            (&["stray"], "unexpected argument 'stray' found (see --help)"),
+        ];
+        for (args, expected) in cases {
+            assert_eq!(read(args).unwrap_err(), Instead::Refuse((*expected).to_owned()), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn manifests_and_a_real_cluster_exclude_each_other() {
+        let refused = read(&["--manifests", "x", "--kubecfg-file", "y"]).unwrap_err();
+        let Instead::Refuse(line) = refused else { panic!("{refused:?}") };
+        assert!(line.contains("cannot be used with") && !line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn help_is_no_mistake() {
+        let Instead::Print(help) = read(&["--help"]).unwrap_err() else { panic!("help is printed") };
+        assert!(help.contains("--port-base"), "{help}");
+    }
+}

@@ -1,0 +1,237 @@
+//! What the pod consists of: the three containers with the flags of the stock manifest, moved to loopback ports.
+//!
+//! Pure: from options to command lines. Where a flag is not in the manifest, the comment says why a laptop needs it.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+
+use crate::ports::Ports;
+use crate::programs::Programs;
+
+/// One container: a program that is kept running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its name in the manifest.
+    pub name: &'static str,
+    /// The executable.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Environment variables on top of localpod's own.
+    pub env: Vec<(&'static str, OsString)>,
+    /// What the kernel sends it if localpod is killed.
+    pub on_death: Signal,
+}
+
+/// How kubedns reaches the API server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// The embedded server at this URL, without credentials.
+    MasterUrl(String),
+    /// A kubeconfig file.
+    Kubeconfig(PathBuf),
+}
+
+/// Everything the command lines are made of.
+#[derive(Debug, Clone)]
+pub struct Wiring<'a> {
+    /// The executables.
+    pub programs: &'a Programs,
+    /// The ports.
+    pub ports: Ports,
+    /// The cluster domain, without a final dot.
+    pub domain: &'a str,
+    /// The `ConfigMap` as a directory.
+    pub config_dir: &'a Path,
+    /// The API server.
+    pub access: Access,
+    /// Upstreams instead of those in /etc/resolv.conf.
+    pub nameservers: &'a [SocketAddr],
+    /// Verbosity.
+    pub verbosity: u8,
+}
+
+impl Wiring<'_> {
+    /// The containers, in the order of the manifest.
+    pub fn containers(&self) -> [Container; 3] {
+        [self.kubedns(), self.dnsmasq(), self.sidecar()]
+    }
+
+    fn kubedns(&self) -> Container {
+        let mut args = vec![
+            format!("--domain={}.", self.domain),
+            format!("--dns-port={}", self.ports.kubedns),
+            format!("--config-dir={}", self.config_dir.display()),
+            format!("--v={}", self.verbosity),
+            // Not in the manifest: a pod has its addresses and ports to itself, a laptop has not.
+            "--dns-bind-address=127.0.0.1".to_owned(),
+            format!("--healthz-port={}", self.ports.readiness),
+            // Not in the manifest: a pod finds the API server through its service account.
+            match &self.access {
+                Access::MasterUrl(url) => format!("--kube-master-url={url}"),
+                Access::Kubeconfig(file) => format!("--kubecfg-file={}", file.display()),
+            },
+        ];
+        if !self.nameservers.is_empty() {
+            let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
+            args.push(format!("--nameservers={}", addresses.join(",")));
+        }
+        Container {
+            name: "kubedns",
+            program: self.programs.kubedns.clone(),
+            args,
+            env: vec![("PROMETHEUS_PORT", self.ports.kubedns_metrics.to_string().into())],
+            on_death: Signal::SIGKILL,
+        }
+    }
+
+    fn dnsmasq(&self) -> Container {
+        let kubedns = format!("127.0.0.1#{}", self.ports.kubedns);
+        let mut args = vec![
+            format!("-v={}", self.verbosity),
+            format!("-configDir={}", self.config_dir.display()),
+            "-restartDnsmasq=true".to_owned(),
+            // Not in the manifest: these have the right defaults in the container.
+            format!("-dnsmasqExec={}", self.programs.dnsmasq.display()),
+            format!("-kubednsServer=127.0.0.1:{}", self.ports.kubedns),
+            "--".to_owned(),
+            "-k".to_owned(),
+            "--cache-size=1000".to_owned(),
+            "--no-negcache".to_owned(),
+            "--dns-loop-detect".to_owned(),
+            "--log-facility=-".to_owned(),
+            format!("--server=/{}/{kubedns}", self.domain),
+            format!("--server=/in-addr.arpa/{kubedns}"),
+            format!("--server=/ip6.arpa/{kubedns}"),
+            // Not in the manifest: loopback only, next to whatever else the machine runs.
+            format!("--port={}", self.ports.dns),
+            "--listen-address=127.0.0.1".to_owned(),
+            "--bind-interfaces".to_owned(),
+            // Not in the manifest: the machine's own dnsmasq configuration and pid file are none of the pod's.
+            "--conf-file=/dev/null".to_owned(),
+            "--pid-file=".to_owned(),
+        ];
+        if !self.nameservers.is_empty() {
+            args.push("--no-resolv".to_owned());
+            args.extend(self.nameservers.iter().map(|at| format!("--server={}#{}", at.ip(), at.port())));
+        }
+        Container {
+            name: "dnsmasq",
+            program: self.programs.nanny.clone(),
+            args,
+            env: Vec::new(),
+            // The nanny ends its dnsmasq on SIGTERM; SIGKILL would leave it behind.
+            on_death: Signal::SIGTERM,
+        }
+    }
+
+    fn sidecar(&self) -> Container {
+        let probe = |label: &str, port: u16| {
+            format!("--probe={label},127.0.0.1:{port},kubernetes.default.svc.{},5,SRV", self.domain)
+        };
+        let args = vec![
+            format!("--v={}", self.verbosity),
+            probe("kubedns", self.ports.kubedns),
+            probe("dnsmasq", self.ports.dns),
+            // Not in the manifest: the ports there are the defaults.
+            format!("--dnsmasq-port={}", self.ports.dns),
+            "--prometheus-addr=127.0.0.1".to_owned(),
+            format!("--prometheus-port={}", self.ports.sidecar),
+        ];
+        Container {
+            name: "sidecar",
+            program: self.programs.sidecar.clone(),
+            args,
+            env: Vec::new(),
+            on_death: Signal::SIGKILL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs() -> Programs {
+        Programs {
+            kubedns: "/bin/kubedns".into(),
+            nanny: "/bin/nanny".into(),
+            sidecar: "/bin/sidecar".into(),
+            dnsmasq: "/usr/sbin/dnsmasq".into(),
+        }
+    }
+
+    fn wiring<'a>(programs: &'a Programs, nameservers: &'a [SocketAddr]) -> Wiring<'a> {
+        Wiring {
+            programs,
+            ports: Ports::block(5300).unwrap(),
+            domain: "cluster.local",
+            config_dir: Path::new("/tmp/config"),
+            access: Access::MasterUrl("http://127.0.0.1:5305".to_owned()),
+            nameservers,
+            verbosity: 2,
+        }
+    }
+
+    #[test]
+    fn the_manifests_flags_come_first_and_in_its_order() {
+        let programs = programs();
+        let [kubedns, dnsmasq, sidecar] = wiring(&programs, &[]).containers();
+        assert_eq!(
+            kubedns.args[..4],
+            ["--domain=cluster.local.", "--dns-port=5301", "--config-dir=/tmp/config", "--v=2"]
+        );
+        assert_eq!(kubedns.env, [("PROMETHEUS_PORT", OsString::from("5303"))]);
+        assert_eq!(dnsmasq.args[..3], ["-v=2", "-configDir=/tmp/config", "-restartDnsmasq=true"]);
+        let to_dnsmasq: Vec<&str> =
+            dnsmasq.args.iter().map(String::as_str).skip_while(|arg| *arg != "--").collect();
+        assert_eq!(
+            to_dnsmasq[..9],
+            [
+                "--",
+                "-k",
+                "--cache-size=1000",
+                "--no-negcache",
+                "--dns-loop-detect",
+                "--log-facility=-",
+                "--server=/cluster.local/127.0.0.1#5301",
+                "--server=/in-addr.arpa/127.0.0.1#5301",
+                "--server=/ip6.arpa/127.0.0.1#5301",
+            ]
+        );
+        assert_eq!(
+            sidecar.args[..3],
+            [
+                "--v=2",
+                "--probe=kubedns,127.0.0.1:5301,kubernetes.default.svc.cluster.local,5,SRV",
+                "--probe=dnsmasq,127.0.0.1:5300,kubernetes.default.svc.cluster.local,5,SRV",
+            ]
+        );
+    }
+
+    #[test]
+    fn upstreams_reach_both_kubedns_and_dnsmasq() {
+        let programs = programs();
+        let nameservers = ["127.0.0.1:5306".parse().unwrap(), "[::1]:53".parse().unwrap()];
+        let [kubedns, dnsmasq, _] = wiring(&programs, &nameservers).containers();
+        assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:5306,[::1]:53".to_owned()));
+        assert!(dnsmasq.args.ends_with(&[
+            "--no-resolv".to_owned(),
+            "--server=127.0.0.1#5306".to_owned(),
+            "--server=::1#53".to_owned()
+        ]));
+    }
+
+    #[test]
+    fn a_kubeconfig_replaces_the_url() {
+        let programs = programs();
+        let mut wiring = wiring(&programs, &[]);
+        wiring.access = Access::Kubeconfig("/home/me/.kube/config".into());
+        let [kubedns, ..] = wiring.containers();
+        assert!(kubedns.args.contains(&"--kubecfg-file=/home/me/.kube/config".to_owned()));
+        assert!(!kubedns.args.iter().any(|arg| arg.starts_with("--kube-master-url")));
+    }
+}

@@ -1,0 +1,151 @@
+//! The ports of the pod on loopback: one block of consecutive numbers.
+//!
+//! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054); a laptop has other
+//! things there, and may not bind 53.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+
+use serde::Serialize;
+
+/// The base that a run without `--port-base` uses. The example's stub domain names the last port of its block.
+pub const DEFAULT_BASE: u16 = 5300;
+
+/// Where free blocks are looked for: below the range from which Linux takes the source ports of connections, so
+/// that a port found free stays free while a container restarts.
+const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
+/// How many blocks are tried before giving up.
+const FREE_ATTEMPTS: usize = 200;
+
+/// Every port of the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Ports {
+    /// dnsmasq: what clients ask (53 in the cluster), UDP and TCP.
+    pub dns: u16,
+    /// kubedns' DNS, UDP and TCP (10053).
+    pub kubedns: u16,
+    /// kubedns' `/readiness` and `/cache` (8081).
+    pub readiness: u16,
+    /// kubedns' `/metrics` (10055).
+    pub kubedns_metrics: u16,
+    /// The sidecar's `/metrics` and `/healthcheck/*` (10054).
+    pub sidecar: u16,
+    /// The embedded API server.
+    pub api: u16,
+    /// The upstream of the example's stub domain, UDP and TCP.
+    pub upstream: u16,
+}
+
+/// Why there are no ports to run on.
+#[derive(Debug, thiserror::Error)]
+pub enum PortsError {
+    /// The block does not end below 65536.
+    #[error("--port-base {0} leaves no room for {len} ports: the highest is {max}", len = Ports::COUNT, max = u16::MAX - Ports::COUNT + 1)]
+    TooHigh(u16),
+    /// Something else listens there.
+    #[error(
+        "port {port} ({purpose}) cannot be used: {source}; choose other ports with --port-base N, or --port-base 0 for free ones"
+    )]
+    Taken {
+        /// The port.
+        port: u16,
+        /// What it is for.
+        purpose: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No block of free ports was found.
+    #[error("no {len} consecutive free ports found between {start} and {end}", len = Ports::COUNT, start = FREE_RANGE.start, end = FREE_RANGE.end)]
+    NoneFree,
+}
+
+impl Ports {
+    /// How many ports a pod takes.
+    pub const COUNT: u16 = 7;
+
+    /// The block that begins at `base`, without looking whether it is free.
+    pub fn block(base: u16) -> Result<Self, PortsError> {
+        if base.checked_add(Self::COUNT - 1).is_none() {
+            return Err(PortsError::TooHigh(base));
+        }
+        Ok(Self {
+            dns: base,
+            kubedns: base + 1,
+            readiness: base + 2,
+            kubedns_metrics: base + 3,
+            sidecar: base + 4,
+            api: base + 5,
+            upstream: base + 6,
+        })
+    }
+
+    /// The block that begins at `base`, all of it free; for `base` 0 any free block.
+    pub fn choose(base: u16) -> Result<Self, PortsError> {
+        if base != 0 {
+            let ports = Self::block(base)?;
+            return ports.check().map(|()| ports);
+        }
+        for _ in 0..FREE_ATTEMPTS {
+            let ports = Self::block(fastrand::u16(FREE_RANGE) / 10 * 10)?;
+            if ports.check().is_ok() {
+                return Ok(ports);
+            }
+        }
+        Err(PortsError::NoneFree)
+    }
+
+    /// Where the example upstream listens.
+    pub fn upstream_addr(self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.upstream).into()
+    }
+
+    /// Tries to bind every port, and lets go of it again.
+    fn check(self) -> Result<(), PortsError> {
+        for (port, purpose) in self.listed() {
+            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
+            let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
+            tcp.and_then(|()| udp()).map_err(|source| PortsError::Taken { port, purpose, source })?;
+        }
+        Ok(())
+    }
+
+    fn listed(self) -> [(u16, &'static str); Self::COUNT as usize] {
+        [
+            (self.dns, "dnsmasq"),
+            (self.kubedns, "kubedns, DNS"),
+            (self.readiness, "kubedns, readiness"),
+            (self.kubedns_metrics, "kubedns, metrics"),
+            (self.sidecar, "sidecar"),
+            (self.api, "embedded API server"),
+            (self.upstream, "upstream of the example's stub domain"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_consecutive() {
+        let ports = Ports::block(DEFAULT_BASE).unwrap();
+        let numbers: Vec<u16> = ports.listed().iter().map(|(port, _)| *port).collect();
+        assert_eq!(numbers, [5300, 5301, 5302, 5303, 5304, 5305, 5306]);
+    }
+
+    #[test]
+    fn a_block_ends_below_65536() {
+        assert_eq!(Ports::block(65_529).unwrap().upstream, u16::MAX);
+        let error = Ports::block(65_530).unwrap_err().to_string();
+        assert_eq!(error, "--port-base 65530 leaves no room for 7 ports: the highest is 65529");
+    }
+
+    #[test]
+    fn a_taken_port_is_named_with_its_purpose() {
+        let free = Ports::choose(0).unwrap();
+        let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, free.kubedns)).unwrap();
+        let error = Ports::choose(free.dns).unwrap_err().to_string();
+        let expected = format!("port {} (kubedns, DNS) cannot be used: Address already in use", free.kubedns);
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Waits until everything answers, and says meanwhile what is still awaited.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::{Message, Query, ResponseCode};
+use hickory_proto::rr::{Name, RecordType};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::{interval, timeout};
+
+use crate::console::Console;
+use crate::ports::Ports;
+
+/// How often each awaited thing is asked.
+const EVERY: Duration = Duration::from_millis(100);
+/// How long one question may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a person is told what is awaited.
+const PROGRESS: Duration = Duration::from_secs(3);
+/// More than any status line.
+const STATUS_LINE: u64 = 64;
+
+/// One thing that must answer.
+enum Check {
+    /// 200 for this path.
+    Http { port: u16, path: &'static str },
+    /// NOERROR for the cluster's own name.
+    Dns { port: u16 },
+}
+
+/// Everything that must answer before the pod counts as ready, with the name a person knows it by.
+fn checks(ports: Ports) -> [(&'static str, Check); 4] {
+    let http = |port, path| Check::Http { port, path };
+    [
+        ("kubedns' first listing of Services and Endpoints", http(ports.readiness, "/readiness")),
+        ("an answer through dnsmasq", Check::Dns { port: ports.dns }),
+        ("the sidecar's probe of kubedns", http(ports.sidecar, "/healthcheck/kubedns")),
+        ("the sidecar's probe of dnsmasq", http(ports.sidecar, "/healthcheck/dnsmasq")),
+    ]
+}
+
+/// Waits for as long as it takes.
+pub(crate) async fn wait(ports: Ports, domain: &str, console: &Console) {
+    let begun = Instant::now();
+    let mut told = begun;
+    let mut ticks = interval(EVERY);
+    let mut awaited = Vec::from(checks(ports));
+    while !awaited.is_empty() {
+        ticks.tick().await;
+        let mut still = Vec::new();
+        for (name, check) in awaited {
+            let answered = timeout(PATIENCE, check.ask(domain)).await;
+            if !matches!(answered, Ok(Ok(true))) {
+                still.push((name, check));
+            }
+        }
+        awaited = still;
+        if !awaited.is_empty() && told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            let names: Vec<&str> = awaited.iter().map(|(name, _)| *name).collect();
+            console.say(&format!("waiting for {} ({} s)", names.join(", "), begun.elapsed().as_secs()));
+        }
+    }
+}
+
+impl Check {
+    async fn ask(&self, domain: &str) -> io::Result<bool> {
+        match *self {
+            Self::Http { port, path } => http_ok(port, path).await,
+            Self::Dns { port } => dns_ok(port, domain).await,
+        }
+    }
+}
+
+/// Whether `GET path` gives status 200. Only the status line is read.
+async fn http_ok(port: u16, path: &str) -> io::Result<bool> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut start = Vec::new();
+    stream.take(STATUS_LINE).read_to_end(&mut start).await?;
+    Ok(String::from_utf8_lossy(&start).split(' ').nth(1) == Some("200"))
+}
+
+/// Whether the name that every cluster has is answered.
+async fn dns_ok(port: u16, domain: &str) -> io::Result<bool> {
+    let name = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")).map_err(io::Error::other)?;
+    let mut question = Message::query();
+    question.metadata.recursion_desired = true;
+    question.add_query(Query::query(name, RecordType::A));
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
+    socket.send(&question.to_vec().map_err(io::Error::other)?).await?;
+    let mut buffer = vec![0; 512];
+    let length = socket.recv(&mut buffer).await?;
+    let answer = buffer.get(..length).map(Message::from_vec);
+    let Some(Ok(answer)) = answer else { return Ok(false) };
+    Ok(answer.metadata.id == question.metadata.id && answer.metadata.response_code == ResponseCode::NoError)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    async fn asked(response: &'static str) -> bool {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
+        };
+        tokio::join!(http_ok(port, "/x"), serve).0.unwrap_or(false)
+    }
+
+    #[tokio::test]
+    async fn only_status_200_is_ready() {
+        assert!(asked("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await);
+        assert!(!asked("HTTP/1.1 503 Service Unavailable\r\n\r\n").await);
+        assert!(!asked("200").await);
+        assert!(!asked("").await);
+    }
+}

@@ -1,0 +1,160 @@
+//! Puts the pod together, runs it until it is asked to stop, and takes it apart again.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::Cluster;
+use crate::config_map::Follower;
+use crate::config_volume::ConfigVolume;
+use crate::console::Console;
+use crate::container::Keeper;
+use crate::guide::Guide;
+use crate::options::Options;
+use crate::pod::{Container, Wiring};
+use crate::ports::{DEFAULT_BASE, Ports};
+use crate::programs::Programs;
+use crate::readiness;
+use crate::status::Status;
+use crate::stop::{self, Stop};
+use crate::upstream::{Upstream, Zone};
+
+/// What runs beside the containers, inside this process. Each of them ends early only by failing.
+type Servers = JoinSet<Result<()>>;
+
+/// Runs the pod until a signal asks it to stop.
+pub fn run(options: &Options, console: &Console) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    // Containers are spawned by this future, so on the main thread: see `launcher`.
+    runtime.block_on(async {
+        let stop = Stop::default();
+        let signals = stop::on_signals(stop.clone()).context("cannot catch signals")?;
+        tokio::select! {
+            ended = pod(options, console, &stop) => ended,
+            () = signals => Ok(()),
+        }
+    })
+}
+
+async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
+    let ports = Ports::choose(options.port_base)?;
+    let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
+
+    let mut servers = Servers::new();
+    let serving = CancellationToken::new();
+    let (cluster, stub_domain) = start_cluster(options, ports, &serving, &mut servers).await?;
+    let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;
+    let config_dir = volume.path().to_owned();
+    let status = Status::create(options.status_file.clone(), ports, &config_dir);
+    let status = status.context("cannot write the status file")?;
+    let follower = Follower::start(cluster.client.clone(), volume, console.clone()).await;
+    servers.spawn(async move {
+        follower.run().await;
+        Err(anyhow!("the watch of the ConfigMap ended"))
+    });
+
+    let nameservers = upstreams(options, ports);
+    let wiring = Wiring {
+        programs: &programs,
+        ports,
+        domain: options.domain(),
+        config_dir: &config_dir,
+        access: cluster.access.clone(),
+        nameservers: &nameservers,
+        verbosity: options.v,
+    };
+    let keeper = Keeper { console, status: &status, stop, grace: Duration::from_secs(options.grace_period) };
+    let announce = announce(options, ports, &cluster, stub_domain, console, &status);
+    let ended = until_stopped(&keeper, &wiring.containers(), announce, &mut servers).await;
+
+    serving.cancel();
+    servers.shutdown().await;
+    console.say("stopped");
+    ended
+}
+
+/// Starts what the pod talks to. Returns also whether the example's stub domain is answered here.
+async fn start_cluster(
+    options: &Options,
+    ports: Ports,
+    serving: &CancellationToken,
+    servers: &mut Servers,
+) -> Result<(Cluster, bool)> {
+    let upstream = Upstream::bind(ports.upstream, Zone::new(options.offline)).await;
+    let upstream = upstream.context("cannot bind the example upstream")?;
+    let token = serving.clone();
+    servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });
+    if let Some(file) = &options.kubecfg_file {
+        return Ok((Cluster::real(file).await?, false));
+    }
+    let cluster = Cluster::embedded(ports.api)?;
+    let manifest_port = Ports::block(DEFAULT_BASE)?.upstream;
+    let stub_domain = cluster.point_stub_domain(manifest_port, ports.upstream).await?;
+    Ok((cluster, stub_domain))
+}
+
+fn upstreams(options: &Options, ports: Ports) -> Vec<SocketAddr> {
+    if options.offline { vec![ports.upstream_addr()] } else { options.nameservers.clone() }
+}
+
+/// Once everything answers, says what to try.
+async fn announce(
+    options: &Options,
+    ports: Ports,
+    cluster: &Cluster,
+    stub_domain: bool,
+    console: &Console,
+    status: &Status,
+) {
+    readiness::wait(ports, options.domain(), console).await;
+    let samples = cluster.samples().await;
+    let guide = Guide {
+        services: &samples.services,
+        endpoints: &samples.endpoints,
+        domain: options.domain(),
+        ports,
+        access: &cluster.access,
+        stub_domain,
+    };
+    console.guide(&guide.text());
+    status.ready();
+}
+
+/// Runs the containers until asked to stop, or until one of our own servers fails.
+async fn until_stopped(
+    keeper: &Keeper<'_>,
+    containers: &[Container; 3],
+    announce: impl Future<Output = ()>,
+    servers: &mut Servers,
+) -> Result<()> {
+    let [kubedns, dnsmasq, sidecar] = containers;
+    let keeping =
+        async { tokio::try_join!(keeper.keep(kubedns), keeper.keep(dnsmasq), keeper.keep(sidecar)) };
+    let announcing = async {
+        announce.await;
+        std::future::pending::<()>().await;
+    };
+    tokio::pin!(keeping);
+    let failure = tokio::select! {
+        kept = &mut keeping => return kept.map(drop).map_err(Into::into),
+        () = announcing => anyhow!("unreachable: nothing follows the announcement"),
+        ended = servers.join_next() => failure_of(ended),
+    };
+    keeper.stop.ask();
+    keeping.await?;
+    Err(failure)
+}
+
+/// Why a server ended that should run as long as the pod.
+fn failure_of(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> anyhow::Error {
+    match ended {
+        Some(Ok(Err(error))) => error,
+        Some(Err(error)) => anyhow!(error).context("one of localpod's own servers failed"),
+        Some(Ok(Ok(()))) | None => anyhow!("one of localpod's own servers ended early"),
+    }
+}

@@ -1,0 +1,114 @@
+//! What runs where, as JSON in a file: for scripts and tests that start the pod.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use crate::ports::Ports;
+
+/// The state of the pod. Cheap to clone.
+#[derive(Clone)]
+pub struct Status {
+    file: Option<PathBuf>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Serialize)]
+struct State {
+    /// Whether everything answered.
+    ready: bool,
+    ports: Ports,
+    /// The directory that the containers see as the `ConfigMap`.
+    config_dir: PathBuf,
+    /// Process id of localpod itself.
+    pid: u32,
+    containers: BTreeMap<&'static str, ContainerState>,
+}
+
+#[derive(Default, Serialize)]
+struct ContainerState {
+    /// `None` while it waits for its restart.
+    pid: Option<i32>,
+    restarts: u32,
+}
+
+impl Status {
+    /// Writes `file` (if any) for the first time, so that a path that cannot be written is found out early.
+    pub fn create(file: Option<PathBuf>, ports: Ports, config_dir: &Path) -> io::Result<Self> {
+        let state = State {
+            ready: false,
+            ports,
+            config_dir: config_dir.to_owned(),
+            pid: std::process::id(),
+            containers: BTreeMap::new(),
+        };
+        let status = Self { file, state: Arc::new(Mutex::new(state)) };
+        status.write()?;
+        Ok(status)
+    }
+
+    /// Everything answered.
+    pub fn ready(&self) {
+        self.change(|state| state.ready = true);
+    }
+
+    /// A container's process runs.
+    pub(crate) fn started(&self, name: &'static str, pid: Pid) {
+        self.change(|state| state.containers.entry(name).or_default().pid = Some(pid.as_raw()));
+    }
+
+    /// A container's process ended and waits for its restart.
+    pub(crate) fn ended(&self, name: &'static str) {
+        self.change(|state| {
+            let container = state.containers.entry(name).or_default();
+            container.pid = None;
+            container.restarts = container.restarts.saturating_add(1);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Err(error) = self.write() {
+            tracing::warn!(%error, "cannot write the status file");
+        }
+    }
+
+    /// Replaces the file by one rename: a reader sees a whole state.
+    fn write(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut json = serde_json::to_vec_pretty(&*state)?;
+        json.push(b'\n');
+        let mut unborn = file.clone().into_os_string();
+        unborn.push(".tmp");
+        fs::write(&unborn, json)?;
+        fs::rename(&unborn, file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_follows_the_state() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("status.json");
+        let status =
+            Status::create(Some(file.clone()), Ports::block(5300).unwrap(), Path::new("/config")).unwrap();
+        let read = || serde_json::from_slice::<serde_json::Value>(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(read()["ready"], false);
+        status.started("kubedns", Pid::from_raw(7));
+        assert_eq!(read()["containers"]["kubedns"]["pid"], 7);
+        status.ended("kubedns");
+        status.ready();
+        assert_eq!(read()["containers"]["kubedns"], serde_json::json!({"pid": null, "restarts": 1}));
+        assert_eq!(read()["ports"]["dns"], 5300);
+        assert_eq!(read()["ready"], true);
+    }
+}

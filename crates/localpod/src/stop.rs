@@ -1,0 +1,76 @@
+//! When to stop: once asked, politely; asked again, at once.
+
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Shared by everything that runs until the pod stops.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    asked: CancellationToken,
+    forced: CancellationToken,
+}
+
+impl Stop {
+    /// Waits until someone asked to stop.
+    pub async fn asked(&self) {
+        self.asked.cancelled().await;
+    }
+
+    /// Waits until someone asked for the second time.
+    pub async fn forced(&self) {
+        self.forced.cancelled().await;
+    }
+
+    /// Asks everything to stop; the second time, at once.
+    pub fn ask(&self) {
+        if self.asked.is_cancelled() {
+            self.forced.cancel();
+        }
+        self.asked.cancel();
+    }
+
+    /// Whether someone asked to stop.
+    pub fn is_asked(&self) -> bool {
+        self.asked.is_cancelled()
+    }
+
+    /// The token that servers run on: cancelled when asked to stop.
+    pub fn token(&self) -> CancellationToken {
+        self.asked.clone()
+    }
+}
+
+/// Turns SIGINT, SIGTERM and SIGHUP (the terminal went away) into [`Stop::ask`]. The signals are caught from the
+/// moment this returns; the future does the rest and never ends.
+pub fn on_signals(stop: Stop) -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => (),
+                _ = terminate.recv() => (),
+                _ = hangup.recv() => (),
+            }
+            stop.ask();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_second_request_is_the_forceful_one() {
+        let stop = Stop::default();
+        stop.ask();
+        stop.asked().await;
+        assert!(!stop.forced.is_cancelled());
+        stop.ask();
+        stop.forced().await;
+    }
+}

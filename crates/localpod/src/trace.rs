@@ -1,0 +1,73 @@
+//! Shows what the embedded API server and the Kubernetes client log, as lines of the [`Console`].
+
+use std::io::{self, Write};
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::console::Console;
+
+/// What is shown unless `RUST_LOG` says otherwise.
+const DEFAULT_FILTER: &str = "warn,apiserver=info,localpod=info";
+
+/// Sends all log events of this process to `console`.
+pub fn to_console(console: Console) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let events = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_writer(Speakers { console });
+    // Fails only where a subscriber is set already, and then events are shown by that one.
+    let _ = events.try_init();
+}
+
+/// Makes one [`Line`] an event.
+struct Speakers {
+    console: Console,
+}
+
+impl<'a> MakeWriter<'a> for Speakers {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line { console: &self.console, name: "localpod", text: Vec::new() }
+    }
+
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> Line<'a> {
+        let name = if event.target().starts_with("apiserver") { "apiserver" } else { "localpod" };
+        let mut text = Vec::new();
+        if *event.level() > Level::INFO {
+            text.extend(format!("{}: ", event.target()).into_bytes());
+        }
+        Line { console: &self.console, name, text }
+    }
+}
+
+/// Collects one event's text; shows it when dropped.
+struct Line<'a> {
+    console: &'a Console,
+    name: &'static str,
+    text: Vec<u8>,
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        if !self.text.is_empty() {
+            self.console.line(self.name, String::from_utf8_lossy(&self.text).trim());
+        }
+    }
+}
