@@ -1,3 +1,6 @@
 //! Kubernetes to records to snapshot to DNS: the kubedns binary.
 
+pub mod connect;
+pub mod metrics;
 pub mod objects;
+pub mod watch;

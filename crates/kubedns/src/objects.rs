@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-pub use parse::{FromApi, MalformedObject, Note, Parsed, key_of, resource_version_of};
+pub use parse::{FromApi, MalformedObject, Note, Parsed, identity_of, key_of, version_of};
 
 /// Namespace and name of an object. Cluster-wide objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -53,11 +53,14 @@ pub enum Kind {
     EndpointSlice,
     /// core/v1 Node.
     Node,
+    /// core/v1 `ConfigMap`; only the one with our configuration.
+    ConfigMap,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Service, Self::Endpoints, Self::EndpointSlice, Self::Node];
+    pub const ALL: [Self; 5] =
+        [Self::Service, Self::Endpoints, Self::EndpointSlice, Self::Node, Self::ConfigMap];
 
     /// The plural of the kind in lower case, as in URLs, RBAC rules and metric labels.
     pub fn plural(self) -> &'static str {
@@ -66,16 +69,15 @@ impl Kind {
             Self::Endpoints => "endpoints",
             Self::EndpointSlice => "endpointslices",
             Self::Node => "nodes",
+            Self::ConfigMap => "configmaps",
         }
     }
 
-    /// The path of the collection on the API server.
-    pub fn path(self) -> &'static str {
+    /// The path of the kind's API group and version on the API server.
+    pub fn api(self) -> &'static str {
         match self {
-            Self::Service => "/api/v1/services",
-            Self::Endpoints => "/api/v1/endpoints",
-            Self::EndpointSlice => "/apis/discovery.k8s.io/v1/endpointslices",
-            Self::Node => "/api/v1/nodes",
+            Self::EndpointSlice => "/apis/discovery.k8s.io/v1",
+            Self::Service | Self::Endpoints | Self::Node | Self::ConfigMap => "/api/v1",
         }
     }
 }
@@ -288,8 +290,8 @@ pub enum Event {
     EndpointSlice(Change<EndpointSlice>),
     /// About nodes; only while federations are configured.
     Node(Change<Node>),
-    /// From here on the endpoints of this source count. It comes right after the `RelistDone` of that source and
-    /// before any later event; what is known from the other source can be forgotten. Until the first one, no
-    /// endpoints have been listed.
+    /// From here on the endpoints of this source count, and what is known from the other one can be forgotten. It
+    /// comes after the first `RelistDone` of that source; changes of both may lie in between. Before the first of
+    /// these, the endpoints are not known.
     EndpointsFrom(EndpointsSource),
 }

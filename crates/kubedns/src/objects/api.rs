@@ -13,12 +13,6 @@ use smol_str::SmolStr;
 #[derive(Debug, Default, Clone)]
 pub(super) struct Text<'a>(Cow<'a, str>);
 
-impl Text<'_> {
-    pub(super) fn into_owned(self) -> String {
-        self.0.into_owned()
-    }
-}
-
 impl Deref for Text<'_> {
     type Target = str;
 
@@ -83,6 +77,7 @@ pub(super) struct Metadata<'a> {
     #[serde(borrow)]
     pub(super) name: Option<Text<'a>>,
     pub(super) namespace: Option<Text<'a>>,
+    pub(super) uid: Option<Text<'a>>,
     pub(super) resource_version: Option<Text<'a>>,
     pub(super) creation_timestamp: Option<Text<'a>>,
     #[serde(default, deserialize_with = "nullable")]

@@ -55,6 +55,8 @@ pub struct Parsed<T> {
     pub object: T,
     /// What was left out.
     pub notes: Vec<Note>,
+    /// Its `metadata.resourceVersion`, empty if it has none.
+    pub version: SmolStr,
 }
 
 /// A slim object that can be made from the JSON of the API.
@@ -77,10 +79,15 @@ pub fn key_of(json: &str) -> Option<ObjectKey> {
 }
 
 /// The resource version of any object, empty if it has none that can be read.
-pub fn resource_version_of(json: &str) -> String {
-    serde_json::from_str::<api::Bare<'_>>(json)
-        .map(|object| object.metadata.resource_version.unwrap_or_default().into_owned())
-        .unwrap_or_default()
+pub fn version_of(json: &str) -> SmolStr {
+    serde_json::from_str::<api::Bare<'_>>(json).map(|object| object.metadata.version()).unwrap_or_default()
+}
+
+/// Key and UID of any object, if both can be read.
+pub fn identity_of(json: &str) -> Option<(ObjectKey, String)> {
+    let object: api::Bare<'_> = serde_json::from_str(json).ok()?;
+    let uid = object.metadata.uid.as_deref()?.to_owned();
+    Some((object.metadata.key_of(Kind::Node).ok()?, uid))
 }
 
 impl FromApi for Service {
@@ -102,7 +109,7 @@ impl FromApi for Service {
                 })
             }),
         };
-        Ok(Parsed { object, notes })
+        Ok(Parsed { object, notes, version: metadata.version() })
     }
 
     fn key(&self) -> &ObjectKey {
@@ -128,7 +135,7 @@ impl FromApi for Endpoints {
             over_capacity: metadata.annotations.over_capacity.is_some(),
             last_change: last_change(&metadata),
         };
-        Ok(Parsed { object, notes })
+        Ok(Parsed { object, notes, version: metadata.version() })
     }
 
     fn key(&self) -> &ObjectKey {
@@ -157,7 +164,7 @@ impl FromApi for EndpointSlice {
             ports: endpoint_ports(slice.ports, &mut notes),
             last_change: last_change(&slice.metadata),
         };
-        Ok(Parsed { object, notes })
+        Ok(Parsed { object, notes, version: slice.metadata.version() })
     }
 
     fn key(&self) -> &ObjectKey {
@@ -180,7 +187,7 @@ impl FromApi for Node {
             zone: label(&labels.zone, &labels.old_zone),
             region: label(&labels.region, &labels.old_region),
         };
-        Ok(Parsed { object, notes: Vec::new() })
+        Ok(Parsed { object, notes: Vec::new(), version: metadata.version() })
     }
 
     fn key(&self) -> &ObjectKey {
@@ -189,6 +196,10 @@ impl FromApi for Node {
 }
 
 impl api::Metadata<'_> {
+    fn version(&self) -> SmolStr {
+        SmolStr::new(self.resource_version.as_deref().unwrap_or_default())
+    }
+
     fn key_of(&self, kind: Kind) -> Result<ObjectKey, MalformedObject> {
         let name = self.name.as_deref().unwrap_or_default();
         let namespace = self.namespace.as_deref().unwrap_or_default();

@@ -149,9 +149,9 @@ fn what_cannot_be_used_at_all_is_refused_with_a_reason() {
 fn name_and_version_are_found_in_objects_that_are_malformed_otherwise() {
     let json = r#"{"metadata":{"name":"a","namespace":"b","resourceVersion":"12"},"spec":{"ports":"x"}}"#;
     assert_eq!(key_of(json), Some(ObjectKey::new("b", "a")));
-    assert_eq!(resource_version_of(json), "12");
+    assert_eq!(version_of(json), "12");
     assert_eq!(key_of("{}"), None);
-    assert_eq!(resource_version_of("nonsense"), "");
+    assert_eq!(version_of("nonsense"), "");
 }
 
 #[test]

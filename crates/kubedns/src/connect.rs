@@ -1,0 +1,254 @@
+//! How the API server is reached: from a kubeconfig file, by a bare URL, or as the pod's service account.
+//!
+//! The precedence is that of kube-dns. A URL alone is used without credentials; a kubeconfig file is used with its
+//! current context, the URL in its place if one is given as well; with neither, the pod's service account is used.
+//! Tokens in files (a service account's, a kubeconfig's `tokenFile`) are read again as they rotate; what is read only
+//! once (certificates, an exec plugin's credentials) is read again by [`Connection::renew`].
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use thiserror::Error;
+use warp::http::Uri;
+
+/// How long a TCP or TLS handshake may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a write may stall.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often credentials may be read anew.
+const RENEWAL: Duration = Duration::from_secs(30);
+
+/// Why there is no client for the API server.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The kubeconfig file cannot be used.
+    #[error("cannot use the kubeconfig {}: {reason}", .path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, in one line.
+        reason: String,
+    },
+    /// The URL is none.
+    #[error("{url:?} is not the URL of an API server")]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// Neither file nor URL, and not in a pod with a service account.
+    #[error(
+        "neither --kubecfg-file nor --kube-master-url is given, and there is no service account: {reason}"
+    )]
+    InCluster {
+        /// What is missing.
+        reason: String,
+    },
+    /// Certificates or credentials cannot be used.
+    #[error("cannot set up the connection to {url}: {reason}")]
+    Client {
+        /// The API server.
+        url: String,
+        /// What is wrong, in one line.
+        reason: String,
+    },
+}
+
+/// Where the API server is and who we are to it.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// `--kubecfg-file`.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--kube-master-url`, environment variables expanded.
+    pub master_url: Option<String>,
+}
+
+impl Access {
+    async fn config(&self) -> Result<Config, ConnectError> {
+        let mut config = match (&self.kubeconfig, &self.master_url) {
+            (Some(path), url) => from_kubeconfig(path, url.as_deref()).await?,
+            (None, Some(url)) => Config::new(parse_url(url)?),
+            (None, None) => from_service_account()?,
+        };
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.write_timeout = Some(WRITE_TIMEOUT);
+        // Reads are timed by the watchers, which know how long silence is fine; they also retry on their own.
+        config.read_timeout = None;
+        config.default_retry = false;
+        Ok(config)
+    }
+}
+
+/// A connection to one API server, shared by all watchers.
+pub struct Connection {
+    access: Access,
+    url: String,
+    client: ArcSwap<Client>,
+    renewed: Mutex<Instant>,
+}
+
+impl Connection {
+    /// Reads the credentials. Does not talk to the API server, which may be down.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], when there is nothing to connect to or nothing to connect with.
+    pub async fn new(access: Access) -> Result<Self, ConnectError> {
+        let (url, client) = client(&access).await?;
+        Ok(Self { access, url, client: ArcSwap::from_pointee(client), renewed: Mutex::new(Instant::now()) })
+    }
+
+    /// The URL of the API server, for logs.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A client as of now.
+    pub fn client(&self) -> Client {
+        Client::clone(&self.client.load())
+    }
+
+    /// Reads certificates and credentials again, unless that was done just now. To be called when the API server
+    /// does not accept ours. What cannot be read leaves the former in use.
+    pub async fn renew(&self) {
+        {
+            let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+            if renewed.elapsed() < RENEWAL {
+                return;
+            }
+            *renewed = Instant::now();
+        }
+        match client(&self.access).await {
+            Ok((_, client)) => self.client.store(client.into()),
+            Err(error) => tracing::warn!(%error, "cannot read the API server's credentials again"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// Expands `$NAME` and `${NAME}` as Go's `os.Expand`, with `lookup` telling the values; an unknown name is empty.
+pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        expanded.push_str(rest.get(..at).unwrap_or_default());
+        rest = rest.get(at + 1..).unwrap_or_default();
+        let (name, after) = variable(rest);
+        match name {
+            Some(name) => expanded.push_str(&lookup(name).unwrap_or_default()),
+            None if after.len() == rest.len() => expanded.push('$'),
+            None => {}
+        }
+        rest = after;
+    }
+    expanded.push_str(rest);
+    expanded
+}
+
+/// The name of the variable at the start of `text` (behind its `$`), and what comes after it. No name and nothing
+/// consumed: the `$` stands for itself; no name and something consumed: bad syntax, which is dropped.
+fn variable(text: &str) -> (Option<&str>, &str) {
+    if let Some(braced) = text.strip_prefix('{') {
+        return match braced.split_once('}') {
+            Some(("", after)) => (None, after),
+            Some((name, after)) => (Some(name), after),
+            None => (None, braced),
+        };
+    }
+    // The shell's special parameters are one character long.
+    let special = text.starts_with(|c: char| "*#$@!?-0123456789".contains(c));
+    let length = if special {
+        1
+    } else {
+        text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(text.len())
+    };
+    let (name, after) = text.split_at(length);
+    ((!name.is_empty()).then_some(name), after)
+}
+
+async fn client(access: &Access) -> Result<(String, Client), ConnectError> {
+    let config = access.config().await?;
+    let url = config.cluster_url.to_string();
+    // An exec plugin is run here, and waited for.
+    let built = tokio::task::spawn_blocking(move || Client::try_from(config)).await;
+    let failed = |reason| ConnectError::Client { url: url.clone(), reason };
+    let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(chain(&error)))?;
+    Ok((url, client))
+}
+
+async fn from_kubeconfig(path: &Path, url: Option<&str>) -> Result<Config, ConnectError> {
+    let unusable = |error: &KubeconfigError| ConnectError::Kubeconfig {
+        path: path.to_owned(),
+        reason: match error {
+            KubeconfigError::ReadConfig(error, _) => error.to_string(),
+            other => chain(other),
+        },
+    };
+    let mut file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
+    if let Some(url) = url {
+        parse_url(url)?;
+        for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+            cluster.server = Some(url.to_owned());
+        }
+    }
+    let names_proxy = names_proxy(&file);
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .map_err(|error| unusable(&error))?;
+    if !names_proxy {
+        // Otherwise it would come from the environment, whatever NO_PROXY says about the API server.
+        config.proxy_url = None;
+    }
+    Ok(config)
+}
+
+/// Does the file itself ask for a proxy?
+fn names_proxy(file: &Kubeconfig) -> bool {
+    file.clusters
+        .iter()
+        .filter_map(|named| named.cluster.as_ref()?.proxy_url.as_deref())
+        .any(|url| !url.is_empty())
+}
+
+fn from_service_account() -> Result<Config, ConnectError> {
+    let missing = |name: &&str| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    if ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].iter().any(missing) {
+        let reason = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned();
+        return Err(ConnectError::InCluster { reason });
+    }
+    Config::incluster_env().map_err(|error| ConnectError::InCluster { reason: chain(&error) })
+}
+
+fn parse_url(url: &str) -> Result<Uri, ConnectError> {
+    url.parse().map_err(|_| ConnectError::Url { url: url.to_owned() })
+}
+
+/// An error and its causes in one line. Causes that an error repeats in its own text are said once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = first_line(&error.to_string());
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = first_line(&error.to_string());
+        if !line.contains(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        cause = error.source();
+    }
+    line
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

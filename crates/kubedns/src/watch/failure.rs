@@ -1,0 +1,207 @@
+//! What can go wrong while the API server is asked, and what follows from it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Why a list or a watch ended before its time.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// There was no response at all.
+    #[error("no response: {0}")]
+    Unreachable(String),
+    /// Our credentials are not accepted (401).
+    #[error("not authenticated: {0}")]
+    Unauthorized(String),
+    /// We may not read this, or there is no such collection (403, 404).
+    #[error("{0}")]
+    Refused(String),
+    /// The version or the position in the list is too old (410).
+    #[error("{0}")]
+    Expired(String),
+    /// Any other error response.
+    #[error("error {code}: {message}")]
+    Server {
+        /// The HTTP status, or the code in the error.
+        code: u16,
+        /// What the API server says about it.
+        message: String,
+    },
+    /// The response broke off.
+    #[error("the response broke off: {0}")]
+    Broken(String),
+    /// Nothing came for this long.
+    #[error("nothing came for {0:?}")]
+    Silent(Duration),
+    /// A watch ended at once, and not for the first time.
+    #[error("the watch ended after {0:?}")]
+    Brief(Duration),
+    /// Not the JSON we asked for.
+    #[error("not an answer of an API server: {0}")]
+    Garbage(String),
+    /// More than we are ready to hold in memory.
+    #[error("a single answer is larger than {0} bytes")]
+    TooLarge(usize),
+    /// The API server does not know the history that we know.
+    #[error("the API server has another history: {0}")]
+    OtherHistory(String),
+}
+
+impl Failure {
+    /// A word for metrics and for telling repeated failures from new ones.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Refused(_) => "refused",
+            Self::Expired(_) => "expired",
+            Self::Server { .. } => "server_error",
+            Self::Broken(_) => "broken",
+            Self::Silent(_) => "silent",
+            Self::Brief(_) => "brief",
+            Self::Garbage(_) => "garbage",
+            Self::TooLarge(_) => "too_large",
+            Self::OtherHistory(_) => "other_history",
+        }
+    }
+
+    /// Every word of [`reason`](Self::reason).
+    pub const REASONS: [&'static str; 11] = [
+        "unreachable",
+        "unauthorized",
+        "refused",
+        "expired",
+        "server_error",
+        "broken",
+        "silent",
+        "brief",
+        "garbage",
+        "too_large",
+        "other_history",
+    ];
+
+    /// Could reading our certificates and credentials again help?
+    pub(super) fn concerns_credentials(&self) -> bool {
+        match self {
+            Self::Unauthorized(_) => true,
+            // These come from deep within TLS and the credential plugins, as text.
+            Self::Unreachable(text) => ["certificate", "auth error"].iter().any(|sign| text.contains(sign)),
+            _ => false,
+        }
+    }
+
+    /// May a watch that ended like this be resumed at its last version? Not when the server was away: it may come
+    /// back with another history, whose versions mean other things.
+    pub(super) fn leaves_history_intact(&self) -> bool {
+        match self {
+            Self::Server { .. } | Self::Broken(_) | Self::Silent(_) | Self::Brief(_) | Self::Garbage(_) => {
+                true
+            }
+            Self::Unreachable(_)
+            | Self::Unauthorized(_)
+            | Self::Refused(_)
+            | Self::Expired(_)
+            | Self::TooLarge(_)
+            | Self::OtherHistory(_) => false,
+        }
+    }
+
+    /// The failure that an error response means. `body` is as much of it as was read.
+    pub(super) fn of_response(code: u16, body: &[u8]) -> Self {
+        let message = serde_json::from_slice::<Status>(body)
+            .ok()
+            .and_then(|status| status.message)
+            .unwrap_or_else(|| excerpt(body));
+        Self::of_code(code, message)
+    }
+
+    /// The failure that the object of a watch event of type ERROR means.
+    pub(super) fn of_event(object: &str) -> Self {
+        let Ok(status) = serde_json::from_str::<Status>(object) else {
+            return Self::Garbage(format!("an error without a status: {}", excerpt(object.as_bytes())));
+        };
+        let message = status.message.unwrap_or_default();
+        match status.reason.as_deref() {
+            Some("Expired" | "Gone") => Self::Expired(message),
+            _ => Self::of_code(status.code.unwrap_or_default(), message),
+        }
+    }
+
+    fn of_code(code: u16, message: String) -> Self {
+        match code {
+            401 => Self::Unauthorized(message),
+            403..=405 => Self::Refused(message),
+            410 => Self::Expired(message),
+            // A version from the future, as after a restore of the API server's database.
+            _ if message.contains("Too large resource version") => Self::OtherHistory(message),
+            _ => Self::Server { code, message },
+        }
+    }
+}
+
+/// The part of a `metav1.Status` that says what is wrong.
+#[derive(Deserialize)]
+struct Status {
+    message: Option<String>,
+    reason: Option<String>,
+    code: Option<u16>,
+}
+
+/// The beginning of what was received, in one line without control characters.
+pub(super) fn excerpt(bytes: &[u8]) -> String {
+    const LENGTH: usize = 120;
+    let text = String::from_utf8_lossy(bytes);
+    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LENGTH).collect();
+    if text.chars().nth(LENGTH).is_some() {
+        line.push_str("...");
+    }
+    line.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_are_told_apart_by_their_code() {
+        let body = br#"{"kind":"Status","message":"says why","code":1}"#;
+        let cases = [
+            (401, "unauthorized", "not authenticated: says why"),
+            (403, "refused", "says why"),
+            (404, "refused", "says why"),
+            (410, "expired", "says why"),
+            (429, "server_error", "error 429: says why"),
+            (500, "server_error", "error 500: says why"),
+        ];
+        for (code, reason, text) in cases {
+            let failure = Failure::of_response(code, body);
+            assert_eq!((failure.reason(), failure.to_string().as_str()), (reason, text));
+        }
+        let failure = Failure::of_response(502, b"<html>\nBad Gateway\n</html>");
+        assert_eq!(failure.to_string(), "error 502: <html> Bad Gateway </html>");
+    }
+
+    #[test]
+    fn errors_within_a_watch_are_told_apart_by_reason_and_code() {
+        let event = |object: &str| Failure::of_event(object).reason();
+        assert_eq!(
+            event(r#"{"reason":"Expired","code":410,"message":"too old resource version"}"#),
+            "expired"
+        );
+        assert_eq!(event(r#"{"reason":"Gone"}"#), "expired");
+        assert_eq!(event(r#"{"code":500,"message":"etcd"}"#), "server_error");
+        assert_eq!(
+            event(r#"{"code":504,"message":"Too large resource version: 9, current: 3"}"#),
+            "other_history"
+        );
+        assert_eq!(event("[1]"), "garbage");
+    }
+
+    #[test]
+    fn an_excerpt_is_one_short_line() {
+        assert_eq!(excerpt(b"a\nb\x1b[31m"), "a b [31m");
+        assert_eq!(excerpt(&[b'x'; 500]).len(), 123);
+        assert_eq!(excerpt(b"\xff\xfe"), "\u{fffd}\u{fffd}");
+    }
+}
