@@ -134,7 +134,11 @@ impl Forwarder {
     ///
     /// The answer or the error comes within [`Limits::budget`]. Dropping the future is safe at any time: others who
     /// wait for the same question get their reply all the same.
-    pub async fn exchange(&self, query: Query, upstreams: Arc<[SocketAddr]>) -> Result<Arc<Reply>, ForwardError> {
+    pub async fn exchange(
+        &self,
+        query: Query,
+        upstreams: Arc<[SocketAddr]>,
+    ) -> Result<Arc<Reply>, ForwardError> {
         if upstreams.is_empty() {
             return Err(ForwardError::NoUpstreams);
         }

@@ -24,6 +24,9 @@ const SILENCES: u32 = 2;
 /// An upstream that answered so recently is known to be alive.
 const ALIVE_FOR: Duration = Duration::from_secs(30);
 
+/// An upstream may be dead over UDP and alive over TCP, or the other way round.
+pub(super) type Peer = (SocketAddr, Transport);
+
 /// How an upstream failed, as far as its health goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Symptom {
@@ -69,7 +72,7 @@ pub(super) struct Order {
 #[derive(Debug)]
 pub(super) struct Health {
     probation: Probation,
-    states: Mutex<HashMap<(SocketAddr, Transport), State>>,
+    states: Mutex<HashMap<Peer, State>>,
 }
 
 impl Health {
@@ -78,8 +81,7 @@ impl Health {
     }
 
     /// The upstreams as configured, each once, those on probation last.
-    pub(super) fn order(&self, upstreams: &[SocketAddr], transport: Transport) -> Order {
-        let now = Instant::now();
+    pub(super) fn order(&self, upstreams: &[SocketAddr], transport: Transport, now: Instant) -> Order {
         let mut states = self.lock();
         let (mut alive, mut dead) = (Vec::with_capacity(upstreams.len()), Vec::new());
         for &upstream in upstreams {
@@ -104,24 +106,16 @@ impl Health {
     }
 
     /// The upstream answered.
-    pub(super) fn answered(&self, upstream: SocketAddr, transport: Transport) {
-        let now = Instant::now();
+    pub(super) fn answered(&self, peer: Peer, now: Instant) {
         let mut states = self.lock();
-        let state = remembered(&mut states, (upstream, transport), now);
+        let state = remembered(&mut states, peer, now);
         *state = State { last_answer: Some(now), ..State::new(now) };
     }
 
     /// The upstream did not answer a question put to it at `asked`.
-    pub(super) fn failed(
-        &self,
-        upstream: SocketAddr,
-        transport: Transport,
-        asked: Instant,
-        symptom: Symptom,
-    ) {
-        let now = Instant::now();
+    pub(super) fn failed(&self, peer: Peer, asked: Instant, now: Instant, symptom: Symptom) {
         let mut states = self.lock();
-        let state = remembered(&mut states, (upstream, transport), now);
+        let state = remembered(&mut states, peer, now);
         if state.last_answer.is_some_and(|answer| answer > asked) {
             return;
         }
@@ -139,36 +133,30 @@ impl Health {
     }
 
     /// A less preferred upstream answered first.
-    pub(super) fn overtaken(&self, upstream: SocketAddr, transport: Transport) {
+    pub(super) fn overtaken(&self, peer: Peer, now: Instant) {
         let mut states = self.lock();
-        remembered(&mut states, (upstream, transport), Instant::now()).overtaken = true;
+        remembered(&mut states, peer, now).overtaken = true;
     }
 
     /// Was it silent the last time it was asked, as far as is known?
-    pub(super) fn is_suspect(&self, upstream: SocketAddr, transport: Transport) -> bool {
-        self.lock()
-            .get(&(upstream, transport))
-            .is_some_and(|state| state.overtaken || state.probation.is_some())
+    pub(super) fn is_suspect(&self, peer: Peer) -> bool {
+        self.lock().get(&peer).is_some_and(|state| state.overtaken || state.probation.is_some())
     }
 
     /// Is it known to be alive, so that waiting for it is worth while?
-    pub(super) fn is_trusted(&self, upstream: SocketAddr, transport: Transport) -> bool {
-        self.lock().get(&(upstream, transport)).is_some_and(|state| {
-            !state.overtaken && state.last_answer.is_some_and(|answer| answer.elapsed() < ALIVE_FOR)
+    pub(super) fn is_trusted(&self, peer: Peer, now: Instant) -> bool {
+        self.lock().get(&peer).is_some_and(|state| {
+            !state.overtaken && state.last_answer.is_some_and(|answer| now.saturating_duration_since(answer) < ALIVE_FOR)
         })
     }
 
     /// No code that holds the lock can panic half way through a change.
-    fn lock(&self) -> MutexGuard<'_, HashMap<(SocketAddr, Transport), State>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, State>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn remembered(
-    states: &mut HashMap<(SocketAddr, Transport), State>,
-    key: (SocketAddr, Transport),
-    now: Instant,
-) -> &mut State {
+fn remembered(states: &mut HashMap<Peer, State>, key: Peer, now: Instant) -> &mut State {
     if states.len() >= MAX_REMEMBERED && !states.contains_key(&key) {
         let stalest = states.iter().min_by_key(|(_, state)| state.last_used).map(|(key, _)| *key);
         stalest.and_then(|stalest| states.remove(&stalest));
@@ -177,3 +165,6 @@ fn remembered(
     state.last_used = now;
     state
 }
+
+#[cfg(test)]
+mod tests;

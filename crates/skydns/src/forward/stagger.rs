@@ -62,7 +62,7 @@ pub(super) struct Stagger {
 
 impl Stagger {
     pub(super) fn new(shared: Arc<Shared>, key: Arc<Key>, deadline: Instant) -> Self {
-        let order = shared.health.order(&key.upstreams, key.query.transport);
+        let order = shared.health.order(&key.upstreams, key.query.transport, Instant::now());
         Self {
             shared,
             key,
@@ -111,7 +111,7 @@ impl Stagger {
     fn start_next(&mut self) {
         let Some(upstream) = self.plan.pop_front() else { return };
         let limits = &self.shared.limits;
-        let suspect = self.shared.health.is_suspect(upstream, self.key.query.transport);
+        let suspect = self.shared.health.is_suspect((upstream, self.key.query.transport));
         let silence = if suspect { limits.hedge_after_suspect } else { limits.hedge_after };
         self.next_turn = Instant::now() + silence;
         let index = self.asked;
@@ -167,8 +167,9 @@ impl Stagger {
     /// a few questions they are listened to further, to learn whether they are slow or dead.
     fn conclude(&mut self, index: usize, reply: Reply) -> Reply {
         let Self { shared, key, pending, .. } = self;
+        let now = Instant::now();
         for late in pending.iter().filter(|pending| pending.index < index) {
-            shared.health.overtaken(late.upstream, key.query.transport);
+            shared.health.overtaken((late.upstream, key.query.transport), now);
         }
         let turns = std::mem::take(&mut self.turns);
         if turns.is_empty() {
@@ -187,7 +188,8 @@ impl Stagger {
 
 /// Is one still pending whose reply could count for more than the one held?
 fn may_be_bettered(shared: &Shared, key: &Key, pending: &[Pending], held: &Held) -> bool {
-    let trusted = |upstream| shared.health.is_trusted(upstream, key.query.transport);
+    let now = Instant::now();
+    let trusted = |upstream| shared.health.is_trusted((upstream, key.query.transport), now);
     let may_be_better = |pending: &Pending| {
         held.reply.rcode == SERVFAIL || pending.index < held.index && trusted(pending.upstream)
     };
@@ -206,13 +208,14 @@ async fn ask(
     let exchange = Exchange { query, upstream, limits: &shared.limits, metrics: &metrics };
     let result = timeout_at(deadline, exchange.run()).await.unwrap_or(Err(Failure::Timeout));
     match &result {
-        Ok(_) => shared.health.answered(upstream, query.transport),
+        Ok(_) => shared.health.answered((upstream, query.transport), Instant::now()),
         Err(failure) => {
             metrics.failure(*failure);
             // Who was asked late had little time to answer.
-            let had_time = asked.elapsed() * 2 >= shared.limits.budget;
+            let now = Instant::now();
+            let had_time = (now - asked) * 2 >= shared.limits.budget;
             if let Some(symptom) = symptom(*failure, had_time) {
-                shared.health.failed(upstream, query.transport, asked, symptom);
+                shared.health.failed((upstream, query.transport), asked, now, symptom);
             }
         }
     }

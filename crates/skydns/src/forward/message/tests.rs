@@ -1,1 +1,255 @@
+use hickory_proto::op::{Message as Hickory, MessageType, OpCode, Query};
+use hickory_proto::rr::rdata::{A, AAAA, CNAME, MX, NAPTR, NULL, SOA, SRV, TXT};
+use hickory_proto::rr::{Name as HickoryName, RData, Record as HickoryRecord, RecordType};
+use proptest::prelude::*;
 
+use super::*;
+
+/// Header with the given counts, question `a.test. A IN` if QDCOUNT is 1, then `rest`.
+fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x12, 0x34, 0x85, 0x80];
+    out.extend(counts.iter().flat_map(|count| count.to_be_bytes()));
+    if counts[0] == 1 {
+        out.extend(b"\x01a\x04test\x00\x00\x01\x00\x01");
+    }
+    out.extend(rest);
+    out
+}
+
+/// Where the records of [`message`] begin when it has a question.
+const RECORDS: usize = 24;
+
+/// One record with the owner `a.test.` (a pointer), a TTL of 60 and class IN.
+fn record(rtype: u16, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(data.len()).unwrap();
+    [&[0xc0, 0x0c][..], &rtype.to_be_bytes(), &[0, 1, 0, 0, 0, 60], &length.to_be_bytes(), data].concat()
+}
+
+#[test]
+fn reads_header_and_question() {
+    let wire = message([1, 0, 0, 0], &[]);
+    let read = Message::parse(&wire).unwrap();
+    let header = read.header();
+    assert_eq!((header.id, header.opcode(), header.rcode()), (0x1234, 0, NOERROR));
+    assert!(header.is_response() && !header.is_truncated());
+    let question = read.question().unwrap();
+    assert_eq!((question.name.to_string().as_str(), question.qtype, question.qclass), ("a.test.", 1, 1));
+    assert_eq!((read.question_end(), read.end()), (RECORDS, RECORDS));
+}
+
+#[test]
+fn reads_records_of_all_sections() {
+    let parts = [record(1, &[192, 0, 2, 1]), record(65280, &[0xff; 3]), record(2, &[0xc0, 0x0e])];
+    let wire = [message([1, 1, 1, 1], &parts.concat()), vec![9, 9]].concat();
+    let read = Message::parse(&wire).unwrap();
+    let seen: Vec<_> = read
+        .records()
+        .map(|record| (record.section, record.rtype, record.class, record.ttl, record.data().to_vec()))
+        .collect();
+    let expected = [
+        (Section::Answer, 1, 1, 60, vec![192, 0, 2, 1]),
+        (Section::Authority, 65280, 1, 60, vec![0xff; 3]),
+        (Section::Additional, 2, 1, 60, vec![0xc0, 0x0e]),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(read.end(), wire.len() - 2, "octets after the last record do not count");
+
+    let first = read.records().next().unwrap();
+    assert_eq!(first.range(), RECORDS..RECORDS + 16);
+    assert_eq!(wire[first.ttl_range()], [0, 0, 0, 60]);
+    assert_eq!(first.owner().unwrap().to_string(), "a.test.");
+    assert_eq!(first.target(), None);
+    let last = read.section(Section::Additional).next().unwrap();
+    assert_eq!(last.target().unwrap().to_string(), "test.");
+}
+
+#[test]
+fn reads_the_extended_rcode() {
+    // BADVERS is 16: 1 in the OPT record, 0 in the header.
+    let opt = b"\x00\x00\x29\x04\xd0\x01\x00\x80\x00\x00\x00";
+    let read_rcode = |wire: &[u8]| Message::parse(wire).unwrap().extended_rcode();
+    assert_eq!(read_rcode(&message([1, 0, 0, 1], opt)), 16);
+    assert_eq!(read_rcode(&message([1, 0, 0, 0], &[])), 0);
+}
+
+#[test]
+fn refuses_what_is_no_message() {
+    let a = record(1, &[192, 0, 2, 1]);
+    let named = |name: &[u8]| message([1, 1, 0, 0], &[name, &a[2..]].concat());
+    let long_label = [&[63][..], &[b'x'; 63]].concat();
+    let long_name = [long_label.repeat(4), vec![0]].concat();
+    let bad_name = MessageError::BadName(RECORDS);
+    let bad_data = |rtype| MessageError::BadData { rtype, at: RECORDS + 12 };
+    let cases: &[(&str, Vec<u8>, MessageError)] = &[
+        ("nothing", vec![], MessageError::Short(0)),
+        ("half a header", vec![0; 11], MessageError::Short(10)),
+        ("two questions", message([2, 0, 0, 0], &[]), MessageError::ManyQuestions(2)),
+        ("question missing", message([1, 0, 0, 0], &[])[..12].to_vec(), MessageError::Short(12)),
+        ("question cut", message([1, 0, 0, 0], &[])[..22].to_vec(), MessageError::Short(22)),
+        ("fewer records than counted", message([1, 2, 0, 0], &a), MessageError::Short(RECORDS + a.len())),
+        ("record cut", message([1, 1, 0, 0], &a[..9]), MessageError::Short(RECORDS + 8)),
+        ("data cut", message([1, 1, 0, 0], &a[..a.len() - 1]), MessageError::Short(RECORDS + 12)),
+        ("pointer to itself", named(&[0xc0, 24]), bad_name),
+        ("pointer forwards", named(&[0xc0, 40]), bad_name),
+        ("pointer into its own name", named(&[1, b'x', 0xc0, 24]), bad_name),
+        ("pointer to a header that holds another", message([1, 0xc00c, 0, 0], &[0xc0, 6]), bad_name),
+        ("label type 01", named(&[0x41, b'x', 0]), bad_name),
+        ("label type 10", named(&[0x81, b'x', 0]), bad_name),
+        ("name of 257 octets", named(&long_name), bad_name),
+        ("A of three octets", message([1, 1, 0, 0], &record(1, &[1, 2, 3])), bad_data(1)),
+        ("AAAA of four octets", message([1, 1, 0, 0], &record(28, &[1, 2, 3, 4])), bad_data(28)),
+        ("CNAME with more behind it", message([1, 1, 0, 0], &record(5, &[0, 0])), bad_data(5)),
+        (
+            "SRV without a target",
+            message([1, 1, 0, 0], &record(33, &[0; 6])),
+            MessageError::Short(RECORDS + 18),
+        ),
+        ("NAPTR with a short text", message([1, 1, 0, 0], &record(35, &[0, 0, 0, 0, 9])), bad_data(35)),
+    ];
+    for (what, wire, error) in cases {
+        assert_eq!(Message::parse(wire).unwrap_err(), *error, "{what}");
+    }
+}
+
+#[test]
+fn a_name_may_not_run_over_the_end_of_its_data() {
+    // The CNAME's name begins in its data and ends in the next record.
+    let parts = [record(5, &[2]), record(1, &[192, 0, 2, 1])].concat();
+    let error = Message::parse(&message([1, 2, 0, 0], &parts)).unwrap_err();
+    assert_eq!(error, MessageError::BadData { rtype: 5, at: RECORDS + 12 });
+}
+
+#[test]
+fn the_longest_name_is_255_octets() {
+    let labels = [[&[63][..], &[b'x'; 63]].concat().repeat(3), [&[61][..], &[b'y'; 61]].concat()].concat();
+    let wire = [&labels[..], &[0]].concat();
+    let (name, end) = expand_name(&wire, 0).unwrap();
+    assert_eq!((name.as_wire().len(), end), (255, 255));
+    assert_eq!(name.labels().map(<[u8]>::len).collect::<Vec<_>>(), [63, 63, 63, 61]);
+    assert!(name.matches(&wire.to_ascii_uppercase()));
+}
+
+#[test]
+fn names_are_shown_in_presentation_format() {
+    let shown = |wire: &[u8]| expand_name(wire, 0).unwrap().0.to_string();
+    assert_eq!(shown(b"\x00"), ".");
+    assert_eq!(shown(b"\x03wWw\x04test\x00"), "wWw.test.");
+    assert_eq!(shown(b"\x05a.b\\c\x02 \xff\x00"), "a\\.b\\\\c.\\032\\255.");
+    assert_eq!(Name::ROOT.to_string(), ".");
+}
+
+#[test]
+fn appending_what_does_not_fit_leaves_no_trace() {
+    // Data whose name expands to more than 64 KiB do not exist, but data of a bad form do; walk them unchecked.
+    let wire = message([1, 1, 0, 0], &record(5, &[0, 0]));
+    let heading = Heading::parse(&wire).unwrap();
+    let bad = Records::new(&wire, &heading).next().unwrap();
+    let mut out = vec![7];
+    assert_eq!(bad.append_to(&mut out, 1), Err(MessageError::BadData { rtype: 5, at: RECORDS + 12 }));
+    assert_eq!(out, [7]);
+}
+
+fn name() -> impl Strategy<Value = HickoryName> {
+    let label = proptest::collection::vec(prop_oneof![b'a'..=b'z', b'A'..=b'Z', b'0'..=b'9'], 1..12);
+    proptest::collection::vec(label, 0..4).prop_map(|labels| {
+        let suffix = [b"Outside".to_vec(), b"test".to_vec()];
+        HickoryName::from_labels(labels.into_iter().chain(suffix)).unwrap()
+    })
+}
+
+fn data() -> impl Strategy<Value = RData> {
+    prop_oneof![
+        any::<[u8; 4]>().prop_map(|a| RData::A(A::from(std::net::Ipv4Addr::from(a)))),
+        any::<[u8; 16]>().prop_map(|a| RData::AAAA(AAAA::from(std::net::Ipv6Addr::from(a)))),
+        name().prop_map(|target| RData::CNAME(CNAME(target))),
+        (any::<u16>(), name()).prop_map(|(preference, name)| RData::MX(MX::new(preference, name))),
+        (name(), name(), any::<u32>())
+            .prop_map(|(mname, rname, serial)| RData::SOA(SOA::new(mname, rname, serial, 1, 2, 3, 4))),
+        (any::<u16>(), name()).prop_map(|(port, target)| RData::SRV(SRV::new(10, 100, port, target))),
+        ("[ -~]{0,40}").prop_map(|text| RData::TXT(TXT::new(vec![text]))),
+        ("[a-z]{0,9}", name()).prop_map(|(text, target)| {
+            let text = text.into_bytes().into_boxed_slice();
+            RData::NAPTR(NAPTR::new(1, 2, text.clone(), text.clone(), text, target))
+        }),
+        proptest::collection::vec(any::<u8>(), 1..40).prop_map(|octets| RData::Unknown {
+            code: RecordType::Unknown(65280),
+            rdata: NULL::with(octets)
+        }),
+    ]
+}
+
+fn records() -> impl Strategy<Value = Vec<HickoryRecord>> {
+    let record =
+        (name(), any::<u32>(), data()).prop_map(|(n, ttl, data)| HickoryRecord::from_rdata(n, ttl, data));
+    proptest::collection::vec(record, 0..6)
+}
+
+fn whole_message() -> impl Strategy<Value = Hickory> {
+    (name(), records(), records(), records()).prop_map(|(name, answers, authorities, additionals)| {
+        let mut message = Hickory::new(1, MessageType::Response, OpCode::Query);
+        message.add_query(Query::query(name, RecordType::A));
+        message.add_answers(answers).add_authorities(authorities).add_additionals(additionals);
+        message
+    })
+}
+
+proptest! {
+    #[test]
+    fn random_octets_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), at in 0_usize..700) {
+        walk_everything(&bytes);
+        let _ = expand_name(&bytes, at);
+    }
+
+    /// Few random octets get past the header, so begin with a good one.
+    #[test]
+    fn random_octets_behind_a_header_never_panic(
+        counts in proptest::array::uniform3(0_u16..4),
+        rest in proptest::collection::vec(prop_oneof![any::<u8>(), 0_u8..4, 0xc0_u8..0xc2], 0..300),
+    ) {
+        walk_everything(&message([1, counts[0], counts[1], counts[2]], &rest));
+    }
+
+    #[test]
+    fn damaged_messages_never_panic(
+        message in whole_message(), damage in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..8),
+        cut in any::<usize>(),
+    ) {
+        let mut wire = message.to_vec().unwrap();
+        for (at, octet) in damage {
+            let at = at % wire.len();
+            wire[at] = octet;
+        }
+        wire.truncate(cut % (wire.len() * 4));
+        walk_everything(&wire);
+    }
+
+    /// What another implementation wrote, compressed, is the same after it has been taken apart and put together
+    /// uncompressed.
+    #[test]
+    fn messages_survive_being_taken_apart(original in whole_message()) {
+        let wire = original.to_vec().unwrap();
+        let read = Message::parse(&wire).unwrap();
+        prop_assert_eq!(read.end(), wire.len());
+        let mut rebuilt = wire[..read.question_end()].to_vec();
+        for record in read.records() {
+            record.append_to(&mut rebuilt, record.ttl).unwrap();
+        }
+        prop_assert_eq!(Hickory::from_vec(&rebuilt).unwrap(), original);
+    }
+}
+
+fn walk_everything(bytes: &[u8]) {
+    let Ok(read) = Message::parse(bytes) else { return };
+    assert!(read.end() <= bytes.len() && read.question_end() <= read.end());
+    let [questions, counts @ ..] = read.header().counts;
+    assert_eq!(usize::from(questions), usize::from(read.question().is_some()));
+    assert_eq!(read.records().count(), counts.into_iter().map(usize::from).sum::<usize>());
+    for record in read.records() {
+        let mut out = Vec::new();
+        // A message that was accepted can be used: every record expands.
+        record.append_to(&mut out, 5).unwrap();
+        assert!(record.owner().unwrap().as_wire().len() <= 255);
+        assert!(record.ttl_range().len() == 4 && record.range().end <= read.end());
+    }
+    let _ = read.extended_rcode();
+}

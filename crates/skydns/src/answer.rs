@@ -1,0 +1,390 @@
+//! The records of an answer, written into its message.
+//!
+//! The common questions (addresses, SRV of a Service, nothing there) are answered without allocating. Aliases take
+//! the longer way through [`chase`], which may ask the engine's caller for names outside.
+
+mod chase;
+mod srv;
+
+use std::net::IpAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use smallvec::SmallVec;
+
+use crate::backend::{Entry, View, is_within};
+use crate::message::{Full, Message, Owner, Section};
+use crate::name::labels;
+use crate::outside::{Outside, OutsideQuestion};
+use crate::query::{Query, class, rtype};
+use crate::record::TTL;
+
+/// TTL of SOA records that accompany a negative answer, and of what came from outside, in seconds.
+const MIN_TTL: u32 = 60;
+/// TTL of the SOA record when it is asked for, in seconds.
+const SOA_TTL: u32 = 3600;
+/// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
+const MAX_DEPTH: usize = 16;
+/// The version of the DNS-based service discovery specification that is served.
+const SPECIFICATION: &str = "1.1.0";
+
+/// What was found under the name of the question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Records {
+    /// The name does not exist.
+    Missing,
+    /// The name exists, but has no record of the type.
+    Empty,
+    /// Records were written.
+    Written,
+    /// The records could not be found out.
+    Failed,
+}
+
+/// The labels of a path, from the zone downwards.
+type Path<'n> = SmallVec<[&'n str; 8]>;
+/// Entries of one question.
+type Entries<'v> = SmallVec<[Entry<'v>; 4]>;
+
+pub(crate) struct Answer<'q, 'b, V> {
+    view: &'q V,
+    query: &'q Query<'q>,
+    outside: &'q Outside,
+    pub(crate) message: Message<'q, 'b>,
+    /// Questions that have to be answered from outside first.
+    pub(crate) needs: Vec<OutsideQuestion>,
+    truncated: bool,
+}
+
+/// Entries and how many there were before a fair choice of those that can fit.
+struct Found<'v> {
+    exists: bool,
+    total: usize,
+    entries: Entries<'v>,
+}
+
+impl<'q, 'b, V: View> Answer<'q, 'b, V> {
+    pub(crate) fn new(view: &'q V, query: &'q Query<'q>, outside: &'q Outside, out: &'b mut Vec<u8>) -> Self {
+        let message = Message::new(query, out);
+        Self { view, query, outside, message, needs: Vec::new(), truncated: false }
+    }
+
+    pub(crate) fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// Writes the answer to a question about a name of the zone.
+    pub(crate) fn authoritative(&mut self) -> Records {
+        let below = self.query.lower().len() - self.view.zone().domain.wire().len();
+        let relative = self.query.lower().get(..below).unwrap_or_default();
+        let path = path(relative);
+        match &path {
+            Some(path) if path.is_empty() => self.apex(),
+            Some(path) => self.below_apex(path),
+            None => Records::Missing,
+        }
+    }
+
+    fn below_apex(&mut self, path: &[&str]) -> Records {
+        if let Some(records) = self.well_known(path) {
+            return records;
+        }
+        let found = match self.query.qtype {
+            rtype::A => self.addresses(path, Families { v4: true, v6: false }),
+            rtype::AAAA => self.addresses(path, Families { v4: false, v6: true }),
+            rtype::SRV => self.services(path),
+            rtype::CNAME => self.alias(path),
+            rtype::NS if !self.view.zone().strict => Records::Empty,
+            _ => self.nothing_of_the_type(path),
+        };
+        // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on it.
+        if found == Records::Missing && self.view.zone().strict && self.view.has_descendants(path) {
+            return Records::Empty;
+        }
+        found
+    }
+
+    /// Names that exist without a Service.
+    fn well_known(&mut self, path: &[&str]) -> Option<Records> {
+        match (path, self.query.qtype) {
+            (["dns-version"], rtype::TXT) => {
+                let text = SPECIFICATION;
+                Some(self.wrote(|m| m.text(Owner::Question, class::IN, TTL, text)))
+            }
+            (["dns-version"], _) => Some(Records::Empty),
+            (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
+                let families =
+                    Families { v4: self.query.qtype == rtype::A, v6: self.query.qtype == rtype::AAAA };
+                Some(match self.addresses(&DNS_SERVICE, families) {
+                    Records::Missing => Records::Empty,
+                    other => other,
+                })
+            }
+            (["dns", "ns"] | ["dns"], _) if self.view.zone().strict => Some(Records::Empty),
+            _ => None,
+        }
+    }
+
+    /// The zone's own name.
+    fn apex(&mut self) -> Records {
+        let strict = self.view.zone().strict;
+        match self.query.qtype {
+            rtype::SOA => {
+                let domain = self.view.zone().domain.clone();
+                self.wrote(|m| m.soa(Section::Answer, domain.wire(), SOA_TTL))
+            }
+            rtype::NS if strict => self.name_server(),
+            _ if strict => Records::Empty,
+            _ => Records::Missing,
+        }
+    }
+
+    /// Writes the zone's NS record, and the addresses of the DNS Service as glue.
+    fn name_server(&mut self) -> Records {
+        let domain = self.view.zone().domain.clone();
+        let mut target = 0;
+        let written = self.wrote(|m| {
+            m.record(Section::Answer, Owner::Question, rtype::NS, TTL, |m| {
+                target = u16::try_from(m.position()).unwrap_or_default();
+                m.name(Owner::Parts(&[b"\x02ns\x03dns", domain.wire()]));
+            })
+        });
+        let mark = self.message.mark();
+        let found = self.collect(&DNS_SERVICE, |_| true);
+        for address in found.entries.iter().flat_map(|entry| entry.record.addresses()) {
+            if self.message.address(Section::Additional, Owner::At(target), address, TTL).is_err() {
+                self.message.rewind(mark);
+                break;
+            }
+        }
+        written
+    }
+
+    /// The last step of what writes into the answer section.
+    fn wrote(&mut self, write: impl FnOnce(&mut Message<'q, 'b>) -> Result<(), Full>) -> Records {
+        self.truncated |= write(&mut self.message).is_err();
+        Records::Written
+    }
+
+    /// Collects the entries of a name. Where there are more than could ever fit, each has the same chance.
+    fn collect(&self, path: &[&str], keep: impl Fn(&Entry<'q>) -> bool) -> Found<'q> {
+        // The smallest record is an address of 16 octets: owner pointer, fixed part, four octets.
+        let room = self.query.limit() / 16 + 1;
+        let mut found = Found { exists: false, total: 0, entries: SmallVec::new() };
+        found.exists = self.view.records(path, false, &mut |entry| {
+            if !keep(&entry) {
+                return;
+            }
+            found.total += 1;
+            if found.entries.len() < room {
+                found.entries.push(entry);
+            } else if let Some(place) = found.entries.get_mut(fastrand::usize(..found.total)) {
+                *place = entry;
+            }
+        });
+        found
+    }
+
+    /// Writes the addresses that a name leads to.
+    fn addresses(&mut self, path: &[&str], families: Families) -> Records {
+        let strict = self.view.zone().strict;
+        let found = self.collect(path, |entry| {
+            // Strictly, only an ExternalName is an alias; an SRV name has no addresses of its own.
+            let alias = match entry.record.host {
+                crate::Host::Name(_) => true,
+                crate::Host::Base | crate::Host::Member => !strict,
+                _ => false,
+            };
+            alias || entry.record.addresses().any(|address| families.include(address))
+        });
+        if !found.exists {
+            return Records::Missing;
+        }
+        let mut addresses: SmallVec<[IpAddr; 8]> = found
+            .entries
+            .iter()
+            .flat_map(|entry| entry.record.addresses())
+            .filter(|ip| families.include(*ip))
+            .collect();
+        let aliases = found.entries.iter().any(|entry| entry.record.is_alias());
+        let chased = if aliases { self.aliases(&found.entries, families) } else { Records::Empty };
+        if chased == Records::Failed && addresses.is_empty() {
+            return Records::Failed;
+        }
+        shuffle(&mut addresses);
+        dedup(&mut addresses);
+        let ttl = found.entries.iter().map(|entry| entry.record.ttl).min().unwrap_or(TTL);
+        for address in &addresses {
+            if self.message.address(Section::Answer, Owner::Question, *address, ttl).is_err() {
+                self.truncated = true;
+                break;
+            }
+        }
+        self.settle_ttls();
+        if addresses.is_empty() { chased } else { Records::Written }
+    }
+
+    /// An answer of several records carries the lowest TTL of them in all, as SkyDNS does.
+    fn settle_ttls(&mut self) {
+        let (lowest, highest) = self.message.answer_ttls();
+        if self.message.count(Section::Answer) > 1 && (lowest != highest || lowest > TTL) {
+            self.message.set_answer_ttls(lowest.min(TTL));
+        }
+    }
+
+    /// Writes the alias that a name is.
+    fn alias(&mut self, path: &[&str]) -> Records {
+        let mut target = None;
+        self.view.records(path, true, &mut |entry| {
+            if let crate::Host::Name(name) = &entry.record.host {
+                target = Some((name.clone(), entry.record.ttl));
+            }
+        });
+        match target {
+            Some((name, ttl)) => self.wrote(|m| m.cname(Owner::Question, name.wire(), ttl)),
+            None => self.nothing_of_the_type(path),
+        }
+    }
+
+    /// Differs from kube-dns: an existing name never answers NXDOMAIN, whatever it is asked for.
+    fn nothing_of_the_type(&mut self, path: &[&str]) -> Records {
+        if self.view.records(path, false, &mut |_| {}) { Records::Empty } else { Records::Missing }
+    }
+
+    /// Writes the SOA of a negative answer (RFC 2308, section 3).
+    pub(crate) fn negative(&mut self) {
+        let domain = self.view.zone().domain.clone();
+        // A SOA that does not fit is left out: the answer is complete without it.
+        let _ = self.message.soa(Section::Authority, domain.wire(), MIN_TTL);
+    }
+
+    /// Writes the names that an address belongs to.
+    pub(crate) fn pointers(&mut self, address: IpAddr) -> Records {
+        let zone = self.view.zone();
+        let mut records = Records::Missing;
+        let (view, message, truncated) = (self.view, &mut self.message, &mut self.truncated);
+        view.reverse_record(address, &mut |pointer| {
+            if pointer.named || zone.strict {
+                records = Records::Written;
+                *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()]).is_err();
+            }
+        });
+        records
+    }
+
+    /// Writes the texts of a CHAOS name.
+    pub(crate) fn chaos(&mut self, texts: &[&str]) {
+        for text in texts {
+            self.truncated |= self.message.text(Owner::Question, class::CH, 0, text).is_err();
+        }
+    }
+
+    /// The part of a name (wire format, lower case) below the zone; `None` for names outside it.
+    fn relative<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
+        let domain = self.view.zone().domain.wire();
+        is_within(name, domain).then(|| name.get(..name.len() - domain.len())).flatten()
+    }
+}
+
+/// Where the DNS Service stands in the tree: its cluster IPs are the zone's name server.
+const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
+
+/// The address families that are asked for.
+#[derive(Debug, Clone, Copy)]
+struct Families {
+    v4: bool,
+    v6: bool,
+}
+
+impl Families {
+    fn include(self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(_) => self.v4,
+            IpAddr::V6(_) => self.v6,
+        }
+    }
+}
+
+/// Labels in wire format as a path from the zone downwards; `None` for what no tree holds.
+fn path(relative: &[u8]) -> Option<Path<'_>> {
+    let mut path = Path::new();
+    for label in labels(relative) {
+        if path.len() == MAX_DEPTH {
+            return None;
+        }
+        path.push(std::str::from_utf8(label).ok()?);
+    }
+    path.reverse();
+    Some(path)
+}
+
+/// Spreads the load: the order of the records of an answer is up to us, and clients take the first.
+fn shuffle<T>(items: &mut [T]) {
+    if items.len() > 1 {
+        fastrand::shuffle(items);
+    }
+}
+
+/// Removes repeated items and keeps the order. Few are compared with each other, many through a set.
+fn dedup<T: Eq + std::hash::Hash + Clone, const N: usize>(items: &mut SmallVec<[T; N]>)
+where
+    [T; N]: smallvec::Array<Item = T>,
+{
+    const FEW: usize = 16;
+    if items.len() <= 1 {
+        return;
+    }
+    if items.len() <= FEW {
+        let mut kept = 0;
+        for at in 0..items.len() {
+            if !items[..kept].contains(&items[at]) {
+                items.swap(kept, at);
+                kept += 1;
+            }
+        }
+        items.truncate(kept);
+    } else {
+        let mut seen = std::collections::HashSet::with_capacity(items.len());
+        items.retain(|item| seen.insert(item.clone()));
+    }
+}
+
+/// The records that we make ourselves.
+impl Message<'_, '_> {
+    fn address(&mut self, section: Section, owner: Owner<'_>, address: IpAddr, ttl: u32) -> Result<(), Full> {
+        match address {
+            IpAddr::V4(ip) => self.record(section, owner, rtype::A, ttl, |m| m.bytes(&ip.octets())),
+            IpAddr::V6(ip) => self.record(section, owner, rtype::AAAA, ttl, |m| m.bytes(&ip.octets())),
+        }
+    }
+
+    fn cname(&mut self, owner: Owner<'_>, target: &[u8], ttl: u32) -> Result<(), Full> {
+        self.record(Section::Answer, owner, rtype::CNAME, ttl, |m| m.name(Owner::Parts(&[target])))
+    }
+
+    fn ptr(&mut self, target: &[&[u8]]) -> Result<(), Full> {
+        self.record(Section::Answer, Owner::Question, rtype::PTR, TTL, |m| m.name(Owner::Parts(target)))
+    }
+
+    fn text(&mut self, owner: Owner<'_>, class: u16, ttl: u32, text: &str) -> Result<(), Full> {
+        self.record_of_class(Section::Answer, owner, (rtype::TXT, class), ttl, |m| {
+            // One character-string; longer texts than it holds are cut.
+            let text = text.as_bytes();
+            let len = u8::try_from(text.len()).unwrap_or(u8::MAX);
+            m.bytes(&[len]);
+            m.bytes(text.get(..usize::from(len)).unwrap_or_default());
+        })
+    }
+
+    /// The SOA of the zone. Its serial is the current hour: it never runs backwards, and secondaries do not exist.
+    fn soa(&mut self, section: Section, domain: &[u8], ttl: u32) -> Result<(), Full> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let serial = u32::try_from(now - now % 3600).unwrap_or(u32::MAX);
+        self.record(section, Owner::Parts(&[domain]), rtype::SOA, ttl, |m| {
+            m.name(Owner::Parts(&[b"\x02ns\x03dns", domain]));
+            m.name(Owner::Parts(&[b"\x0ahostmaster", domain]));
+            for value in [serial, 28_800, 7_200, 604_800, MIN_TTL] {
+                m.bytes(&value.to_be_bytes());
+            }
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! SRV answers (RFC 2782): one record an entry, the addresses of their targets in the additional section.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::{Answer, Records, dedup, path, shuffle};
+use crate::backend::{Entry, View};
+use crate::message::{Full, Owner, Section};
+use crate::name::Name;
+use crate::query::rtype;
+use crate::record::Host;
+
+/// One SRV record to be.
+#[derive(Debug, Clone)]
+struct Service<'v> {
+    entry: Entry<'v>,
+    weight: u16,
+}
+
+/// Two entries make the same record when target and port agree; the weight of the first is kept.
+impl PartialEq for Service<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Service<'_> {}
+
+impl std::hash::Hash for Service<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+impl Service<'_> {
+    fn key(&self) -> (Target<'_>, u16, u16) {
+        (Target::of(&self.entry), self.entry.record.port, self.entry.record.priority)
+    }
+}
+
+/// The target of an SRV record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Target<'e> {
+    /// A label, and labels in wire format below the zone.
+    Member(&'e str, &'e [u8]),
+    /// Labels in wire format below the zone.
+    Base(&'e [u8]),
+    /// A whole name.
+    Name(&'e Name),
+}
+
+impl<'e> Target<'e> {
+    fn of(entry: &'e Entry<'_>) -> Self {
+        match &entry.record.host {
+            Host::Name(name) => Self::Name(name),
+            Host::Base => Self::Base(&entry.record.base),
+            Host::Member | Host::V4(_) | Host::V6(_) | Host::Several(_) => {
+                Self::Member(entry.label, &entry.record.base)
+            }
+        }
+    }
+}
+
+impl<'q, V: View> Answer<'q, '_, V> {
+    /// Writes the SRV records of a name.
+    pub(super) fn services(&mut self, path: &[&str]) -> Records {
+        let found = self.collect(path, stands_in_tree);
+        if !found.exists {
+            return Records::Missing;
+        }
+        let mut services = weighted(found.entries, found.total);
+        shuffle(&mut services);
+        dedup(&mut services);
+        if services.is_empty() {
+            return Records::Empty;
+        }
+        let mut targets: SmallVec<[u16; 4]> = SmallVec::new();
+        for service in &services {
+            match self.service(service) {
+                Ok(target) => targets.push(target),
+                Err(Full) => {
+                    self.truncated = true;
+                    return Records::Written;
+                }
+            }
+        }
+        let mark = self.message.mark();
+        if self.additional(&services, &targets).is_err() {
+            // All or nothing: a part of the addresses would look like all of them.
+            self.message.rewind(mark);
+        }
+        Records::Written
+    }
+
+    /// Writes one SRV record and says at which offset its target stands.
+    fn service(&mut self, service: &Service<'q>) -> Result<u16, Full> {
+        let view = self.view;
+        let record = &service.entry.record;
+        let domain = view.zone().domain.wire();
+        let mut at = 0;
+        self.message.record(Section::Answer, Owner::Question, rtype::SRV, record.ttl, |m| {
+            m.u16(record.priority);
+            m.u16(service.weight);
+            m.u16(record.port);
+            at = m.position();
+            match Target::of(&service.entry) {
+                Target::Name(name) => m.uncompressed(&[name.wire()]),
+                Target::Base(base) => m.uncompressed(&[base, domain]),
+                Target::Member(label, base) => {
+                    let len = u8::try_from(label.len()).unwrap_or_default();
+                    m.uncompressed(&[&[len], label.as_bytes(), base, domain]);
+                }
+            }
+        })?;
+        // Beyond the reach of a pointer the owner is written out; 0 says so.
+        Ok(u16::try_from(at).ok().filter(|at| *at < 0x4000).unwrap_or_default())
+    }
+
+    fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), Full> {
+        let mut seen: SmallVec<[Target<'_>; 8]> = SmallVec::new();
+        for (service, &offset) in services.iter().zip(targets) {
+            let target = Target::of(&service.entry);
+            // A target with several ports is answered once; only few can have been written, so a scan will do.
+            if seen.contains(&target) {
+                continue;
+            }
+            seen.push(target);
+            match target {
+                Target::Name(name) => self.additional_of_name(name)?,
+                Target::Base(base) => self.additional_of_node(None, base, offset)?,
+                Target::Member(label, base) if service.entry.record.is_alias() => {
+                    self.additional_of_node(Some(label), base, offset)?;
+                }
+                Target::Member(label, base) => {
+                    for address in service.entry.record.addresses() {
+                        self.target_address(offset, Some(label), base, address)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the addresses of a node, or of one entry of it.
+    fn additional_of_node<'n>(
+        &mut self,
+        label: Option<&'n str>,
+        base: &'n [u8],
+        offset: u16,
+    ) -> Result<(), Full> {
+        let Some(mut path) = path(base) else { return Ok(()) };
+        path.extend(label);
+        let found = self.collect(&path, |entry| !entry.record.is_alias());
+        for address in found.entries.iter().flat_map(|entry| entry.record.addresses()) {
+            self.target_address(offset, label, base, address)?;
+        }
+        Ok(())
+    }
+
+    fn target_address(
+        &mut self,
+        offset: u16,
+        label: Option<&str>,
+        base: &[u8],
+        address: std::net::IpAddr,
+    ) -> Result<(), Full> {
+        let ttl = crate::record::TTL;
+        if offset != 0 {
+            return self.message.address(Section::Additional, Owner::At(offset), address, ttl);
+        }
+        let len = [label.and_then(|label| u8::try_from(label.len()).ok()).unwrap_or_default()];
+        let domain = self.view.zone().domain.wire();
+        let owner: &[&[u8]] = match label {
+            Some(label) => &[&len, label.as_bytes(), base, domain],
+            None => &[base, domain],
+        };
+        self.message.address(Section::Additional, Owner::Parts(owner), address, ttl)
+    }
+}
+
+/// Gives every entry its share of 100 among those of its priority.
+fn weighted<'v>(entries: super::Entries<'v>, total: usize) -> SmallVec<[Service<'v>; 4]> {
+    let weight = |entry: &Entry<'_>| match entry.record.weight {
+        0 => 100,
+        weight => u64::from(weight),
+    };
+    let collected = entries.len().max(1) as u64;
+    let shares: SmallVec<[(u16, u64); 4]> = entries.iter().fold(SmallVec::new(), |mut shares, entry| {
+        match shares.iter_mut().find(|(priority, _)| *priority == entry.record.priority) {
+            Some((_, sum)) => *sum += weight(entry),
+            None => shares.push((entry.record.priority, weight(entry))),
+        }
+        shares
+    });
+    entries
+        .into_iter()
+        .map(|entry| {
+            let sum = shares
+                .iter()
+                .find(|(priority, _)| *priority == entry.record.priority)
+                .map_or(1, |(_, sum)| *sum);
+            // Where only a choice of the entries was kept, the others count as well.
+            let sum = sum * total as u64 / collected;
+            let weight = u16::try_from(100 * weight(&entry) / sum.max(1)).unwrap_or(u16::MAX);
+            Service { entry, weight }
+        })
+        .collect()
+}
+
+/// Pod names exist, but offer no service: their addresses belong to no node of the tree.
+fn stands_in_tree(entry: &Entry<'_>) -> bool {
+    matches!(entry.record, Cow::Borrowed(_)) || entry.record.is_alias()
+}

@@ -1,0 +1,110 @@
+//! What the engine asks of whoever holds the records: the SkyDNS backend interface, as immutable views.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::name::Name;
+use crate::record::ServiceRecord;
+
+/// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
+pub trait Backend: Send + Sync + 'static {
+    /// The records at one point in time.
+    type View: View;
+    /// What holds a view while it is in use.
+    type Guard: std::ops::Deref<Target = Self::View>;
+
+    /// The current view. Cheap: one atomic load.
+    fn view(&self) -> Self::Guard;
+}
+
+/// The records of one zone at one point in time. All calls are synchronous and allocate nothing for plain names.
+pub trait View: Send + Sync {
+    /// False until the first complete listing is in; cluster names are REFUSED until then.
+    fn has_synced(&self) -> bool;
+
+    /// Visits the entries that `path` leads to and says whether the name exists.
+    ///
+    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`). With
+    /// `exact` the last label has to be an entry's own label and `*` is no wildcard (SkyDNS asks so for CNAME).
+    /// A name can exist without entries: a malformed pod name does.
+    fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> bool;
+
+    /// True when something lies below `path`, or at it (RFC 8020: such a name exists, even without records).
+    fn has_descendants(&self, path: &[&str]) -> bool;
+
+    /// Visits the names that `address` belongs to, the oldest owner first.
+    fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
+
+    /// The zone and how it is to be served.
+    fn zone(&self) -> &Zone;
+}
+
+/// One entry of a node.
+#[derive(Debug, Clone)]
+pub struct Entry<'v> {
+    /// The entry's own label.
+    pub label: &'v str,
+    /// The record; owned where it is made up for the question.
+    pub record: Cow<'v, ServiceRecord>,
+}
+
+/// One owner of an address: what PTR answers are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer {
+    /// When the owner was created, in seconds since 1970: the oldest owner is answered first.
+    pub created: u32,
+    /// Labels below the zone in wire format, without the root.
+    pub name: Arc<[u8]>,
+    /// False for addresses that have no hostname of their own. They get PTRs only with `--strict-dns`.
+    pub named: bool,
+}
+
+/// The zone that is served, and where other names are sent.
+#[derive(Debug, Clone)]
+pub struct Zone {
+    /// The cluster domain, in lower case.
+    pub domain: Name,
+    /// Answer to the letter of the RFCs where kube-dns does not, see docs/differences.md.
+    pub strict: bool,
+    /// Upstream servers for all other names, in order of preference.
+    pub upstreams: Arc<[std::net::SocketAddr]>,
+    /// Domains with servers of their own, in lower case.
+    pub stub_domains: Arc<[(Name, Arc<[std::net::SocketAddr]>)]>,
+}
+
+impl Zone {
+    /// A zone without any upstream.
+    pub fn new(domain: &Name) -> Self {
+        Self {
+            domain: domain.to_lowercase(),
+            strict: false,
+            upstreams: Arc::new([]),
+            stub_domains: Arc::new([]),
+        }
+    }
+
+    /// The servers for a name (wire format, lower case), and whether they are those of a stub domain. The longest
+    /// stub domain that holds the name wins.
+    pub fn servers_for(&self, name: &[u8]) -> (&Arc<[std::net::SocketAddr]>, bool) {
+        self.stub_domains
+            .iter()
+            .filter(|(domain, _)| is_within(name, domain.wire()))
+            .max_by_key(|(domain, _)| domain.wire().len())
+            .map_or((&self.upstreams, false), |(_, servers)| (servers, true))
+    }
+}
+
+/// True when `name` is `domain` or below it. Both in wire format and lower case.
+pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
+    let Some(start) = name.len().checked_sub(domain.len()) else { return false };
+    if !name.ends_with(domain) {
+        return false;
+    }
+    // The match has to begin where a label does.
+    let mut at = 0;
+    while at < start {
+        at += 1 + usize::from(name.get(at).copied().unwrap_or(0));
+    }
+    at == start
+}

@@ -1,0 +1,207 @@
+//! The query engine: a pure, synchronous function from a view and the bytes of a query to the bytes of its answer.
+//!
+//! It decides what a question is (authoritative, reverse, chaos, or one to be forwarded) and which RCODE and flags
+//! the answer carries; [`crate::answer`] writes the records. What is odd here and identical to kube-dns is pinned by
+//! the conformance vectors; what differs is listed in docs/differences.md.
+
+use crate::answer::{Answer, Records};
+use crate::backend::{View, is_within};
+use crate::message::{self, Message, flag};
+use crate::metrics::System;
+use crate::outside::{Outside, OutsideQuestion};
+use crate::query::{Malformed, Query, Transport, class, rcode, rtype};
+use crate::reverse;
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer was appended to the buffer.
+    Reply(Reply),
+    /// The question is not ours: it goes to an upstream as it is. Nothing was written.
+    Forward(System),
+    /// The answer leads outside: the engine has to be asked again with the answers to these. Nothing was written.
+    Ask(Vec<OutsideQuestion>),
+    /// Nothing is to be sent.
+    Ignore,
+}
+
+/// What is counted of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// The part of the server that answered.
+    pub system: System,
+    /// Its RCODE.
+    pub rcode: u16,
+    /// Whether it was cut.
+    pub truncated: bool,
+}
+
+/// What a server says of itself in class CHAOS.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// Answer to `version.bind` and `version.server`.
+    pub version: String,
+}
+
+/// Flags of our own answers, next to those that are copied from the query.
+const AUTHORITATIVE: u16 = flag::AA | flag::RA;
+
+/// Answers `message` from `view`, appending to `out`. `outside` holds what was asked for by an earlier call.
+pub fn answer<V: View>(
+    view: &V,
+    identity: &Identity,
+    message: &[u8],
+    transport: Transport,
+    outside: &Outside,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let query = match Query::parse(message, transport) {
+        Ok(query) => query,
+        Err(Malformed::Ignore) => return Outcome::Ignore,
+        Err(Malformed::Refuse { rcode, question_end }) => {
+            message::refuse(message, question_end, rcode, out);
+            return Outcome::Reply(Reply { system: System::Auth, rcode, truncated: false });
+        }
+    };
+    let start = out.len();
+    let outcome = Engine { view, identity, query: &query, outside }.answer(out);
+    if !matches!(outcome, Outcome::Reply(_)) {
+        out.truncate(start);
+    }
+    outcome
+}
+
+struct Engine<'a, V> {
+    view: &'a V,
+    identity: &'a Identity,
+    query: &'a Query<'a>,
+    outside: &'a Outside,
+}
+
+impl<'a, V: View> Engine<'a, V> {
+    fn answer(&self, out: &mut Vec<u8>) -> Outcome {
+        let zone = self.view.zone();
+        let name = self.query.lower();
+        if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
+            return self.bare(rcode::BADVERS, flag::RD, out);
+        }
+        if self.query.qtype == rtype::ANY {
+            return self.bare(rcode::REFUSED, 0, out);
+        }
+        if self.query.qclass != class::IN {
+            return self.other_class(out);
+        }
+        if is_within(name, zone.domain.wire()) {
+            return if self.view.has_synced() {
+                self.authoritative(out)
+            } else {
+                self.bare(rcode::REFUSED, 0, out)
+            };
+        }
+        if self.query.qtype == rtype::PTR
+            && let Some(address) = reverse::address(name)
+        {
+            return self.reverse(address, out);
+        }
+        self.forward(out)
+    }
+
+    /// An answer without records. `copied` are the flags taken from the query; CD always is one of them.
+    fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Outcome {
+        let flags = self.query.flags() & (copied | flag::CD);
+        Message::new(self.query, out).finish(flags, rcode);
+        reply(System::Auth, rcode, false)
+    }
+
+    fn copied_flags(&self) -> u16 {
+        self.query.flags() & (flag::RD | flag::CD)
+    }
+
+    /// Names with fewer than two labels are not sent out (SkyDNS's ndots rule): a search list would leak them.
+    fn forward(&self, out: &mut Vec<u8>) -> Outcome {
+        let (_, stub) = self.view.zone().servers_for(self.query.lower());
+        let system = if stub { System::Stub } else { System::Recursive };
+        if crate::name::labels(self.query.name).take(2).count() < 2 && !stub {
+            Message::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
+            return reply(system, rcode::SERVFAIL, false);
+        }
+        Outcome::Forward(system)
+    }
+
+    fn other_class(&self, out: &mut Vec<u8>) -> Outcome {
+        let texts = self.chaos_texts();
+        if texts.is_empty() || !self.view.has_synced() {
+            return self.bare(rcode::REFUSED, flag::RD, out);
+        }
+        let mut records = Answer::new(self.view, self.query, self.outside, out);
+        records.chaos(&texts);
+        records.message.finish(self.copied_flags() | AUTHORITATIVE, rcode::NOERROR);
+        reply(System::Auth, rcode::NOERROR, false)
+    }
+
+    /// The texts behind a CHAOS name; none for any other question.
+    fn chaos_texts(&self) -> Vec<&str> {
+        if self.query.qclass != class::CH || self.query.qtype != rtype::TXT {
+            return Vec::new();
+        }
+        let name = self.query.lower();
+        match name {
+            b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => vec![&self.identity.version],
+            b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => vec!["localhost"],
+            _ if name == b"\x07authors\x04bind\x00" || name == self.view.zone().domain.wire() => {
+                vec!["Erik St. Martin", "Brian Ketelsen", "Miek Gieben", "Michael Crosby"]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn reverse(&self, address: std::net::IpAddr, out: &mut Vec<u8>) -> Outcome {
+        if !self.view.has_synced() {
+            // It may be an address of the cluster: nobody else may answer for it.
+            return self.bare(rcode::REFUSED, 0, out);
+        }
+        let mut records = Answer::new(self.view, self.query, self.outside, out);
+        match records.pointers(address) {
+            Records::Missing => self.forward(out),
+            Records::Empty | Records::Written { .. } => {
+                let truncated = records.truncated();
+                let flags = self.copied_flags() | flag::RA | truncation(truncated, self.query);
+                records.message.finish(flags, rcode::NOERROR);
+                reply(System::Reverse, rcode::NOERROR, truncated)
+            }
+            Records::Failed => self.bare(rcode::SERVFAIL, flag::RD, out),
+        }
+    }
+
+    fn authoritative(&self, out: &mut Vec<u8>) -> Outcome {
+        let mut answer = Answer::new(self.view, self.query, self.outside, out);
+        let found = answer.authoritative();
+        let needs = std::mem::take(&mut answer.needs);
+        if !needs.is_empty() {
+            return Outcome::Ask(needs);
+        }
+        let strict = self.view.zone().strict;
+        let (rcode, own) = match found {
+            Records::Written { .. } => (rcode::NOERROR, AUTHORITATIVE),
+            Records::Empty => (rcode::NOERROR, AUTHORITATIVE),
+            Records::Missing => (rcode::NXDOMAIN, if strict { AUTHORITATIVE } else { 0 }),
+            Records::Failed => (rcode::SERVFAIL, flag::RA),
+        };
+        if matches!(found, Records::Empty | Records::Missing) {
+            answer.negative();
+        }
+        let truncated = answer.truncated();
+        let flags = self.copied_flags() | own | truncation(truncated, self.query);
+        answer.message.finish(flags, rcode);
+        reply(System::Auth, rcode, truncated)
+    }
+}
+
+fn reply(system: System, rcode: u16, truncated: bool) -> Outcome {
+    Outcome::Reply(Reply { system, rcode, truncated })
+}
+
+/// TC means "ask again over TCP"; over TCP there is nothing more to ask.
+fn truncation(truncated: bool, query: &Query<'_>) -> u16 {
+    if truncated && query.transport == Transport::Udp { flag::TC } else { 0 }
+}

@@ -1,0 +1,278 @@
+//! What is counted of queries and answers, under the names that SkyDNS gave them.
+//!
+//! Every thread that answers has a [`Shard`] of its own, so that counting costs plain stores on a cache line nobody
+//! else writes. A scrape adds the shards up.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Bucket, Counter, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+
+use crate::engine::Reply;
+use crate::query::rcode;
+
+/// Upper bounds of the duration histogram, in seconds.
+const DURATIONS: [f64; 13] = [0.001, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// Upper bounds of the size histogram, in octets.
+const SIZES: [f64; 21] = [
+    0.0, 512.0, 1024.0, 1500.0, 2048.0, 4096.0, 8192.0, 12288.0, 16384.0, 20480.0, 24576.0, 28672.0, 32768.0,
+    36864.0, 40960.0, 45056.0, 49152.0, 53248.0, 57344.0, 61440.0, 65536.0,
+];
+
+/// The part of the server that a query went through; a label of most metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// Names of the zone, and what was refused.
+    Auth,
+    /// Names outside, forwarded to an upstream.
+    Recursive,
+    /// Reverse names.
+    Reverse,
+    /// Names of a stub domain.
+    Stub,
+}
+
+impl System {
+    const ALL: [Self; 4] = [Self::Auth, Self::Recursive, Self::Reverse, Self::Stub];
+
+    /// The label's value.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Recursive => "recursive",
+            Self::Reverse => "reverse",
+            Self::Stub => "stub",
+        }
+    }
+}
+
+/// Why an answer counts as an error; a label.
+const CAUSES: [&str; 6] = ["nxdomain", "refused", "servfail", "truncated", "formerr", "notimp"];
+
+fn cause(reply: &Reply) -> Option<usize> {
+    if reply.truncated {
+        return Some(3);
+    }
+    match reply.rcode {
+        rcode::NXDOMAIN => Some(0),
+        rcode::REFUSED => Some(1),
+        rcode::SERVFAIL => Some(2),
+        rcode::FORMERR | rcode::BADVERS => Some(4),
+        rcode::NOTIMP => Some(5),
+        _ => None,
+    }
+}
+
+/// The counters of one thread, or of all tasks that have no thread of their own.
+#[derive(Debug, Default)]
+pub struct Shard {
+    systems: [Counters; 4],
+    /// More than one thread writes.
+    shared: bool,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    requests: AtomicU64,
+    errors: [AtomicU64; CAUSES.len()],
+    durations: [AtomicU64; DURATIONS.len() + 1],
+    duration_sum_ns: AtomicU64,
+    sizes: [AtomicU64; SIZES.len() + 1],
+    size_sum: AtomicU64,
+}
+
+impl Shard {
+    /// Adds to a counter. Where there is one writer, plain loads and stores do.
+    fn add(&self, counter: &AtomicU64, value: u64) {
+        if self.shared {
+            counter.fetch_add(value, Relaxed);
+        } else {
+            counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
+        }
+    }
+
+    /// Counts one answered query.
+    pub fn record(&self, reply: &Reply, elapsed: Duration, size: usize) {
+        let Some(counters) = self.systems.get(reply.system as usize) else { return };
+        self.add(&counters.requests, 1);
+        if let Some(error) = cause(reply).and_then(|cause| counters.errors.get(cause)) {
+            self.add(error, 1);
+        }
+        let seconds = elapsed.as_secs_f64();
+        let bucket = DURATIONS.iter().position(|bound| seconds <= *bound).unwrap_or(DURATIONS.len());
+        self.add(&counters.durations[bucket], 1);
+        self.add(&counters.duration_sum_ns, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+        let octets = size as f64;
+        let bucket = SIZES.iter().position(|bound| octets <= *bound).unwrap_or(SIZES.len());
+        self.add(&counters.sizes[bucket], 1);
+        self.add(&counters.size_sum, size as u64);
+    }
+}
+
+/// All shards, and a collector for a registry.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    shards: Arc<Mutex<Vec<Arc<Shard>>>>,
+    prefix: String,
+    descs: Vec<Desc>,
+}
+
+impl Metrics {
+    /// Metrics named `<namespace>_<subsystem>_dns_...`; empty parts are left out.
+    pub fn new(namespace: &str, subsystem: &str) -> Self {
+        let prefix = [namespace, subsystem, "dns"]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("_");
+        let desc = |name: &str, help: &str, labels: &[&str]| {
+            let labels = labels.iter().map(|&label| label.to_owned()).collect();
+            Desc::new(format!("{prefix}_{name}"), help.to_owned(), labels, std::collections::HashMap::new())
+        };
+        let descs = [
+            desc("cachemiss_count_total", HELP_MISSES, &["cache"]),
+            desc("error_count_total", HELP_ERRORS, &["system", "cause"]),
+            desc("request_count_total", HELP_REQUESTS, &["system"]),
+            desc("request_duration_seconds", HELP_DURATIONS, &["system"]),
+            desc("response_size_bytes", HELP_SIZES, &["system"]),
+        ];
+        // A name that Prometheus does not allow leaves a metric undescribed, not the server unstarted.
+        let descs = descs.into_iter().flatten().collect();
+        Self { shards: Arc::default(), prefix, descs }
+    }
+
+    /// Counters for one more thread, which alone may write them.
+    pub fn shard(&self) -> Arc<Shard> {
+        self.add_shard(false)
+    }
+
+    /// Counters that any thread may write.
+    pub fn shared_shard(&self) -> Arc<Shard> {
+        self.add_shard(true)
+    }
+
+    fn add_shard(&self, shared: bool) -> Arc<Shard> {
+        let shard = Arc::new(Shard { shared, ..Shard::default() });
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&shard));
+        shard
+    }
+
+    fn sum(shards: &[Arc<Shard>], system: System, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        shards
+            .iter()
+            .filter_map(|shard| shard.systems.get(system as usize))
+            .map(|c| counter(c).load(Relaxed))
+            .sum()
+    }
+
+    fn family(&self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+        let mut family = MetricFamily::default();
+        family.set_name(format!("{}_{name}", self.prefix));
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(metrics);
+        family
+    }
+}
+
+const HELP_MISSES: &str = "Counter of DNS requests that result in a cache miss.";
+const HELP_ERRORS: &str = "Counter of DNS requests resulting in an error.";
+const HELP_REQUESTS: &str = "Counter of DNS requests made.";
+const HELP_DURATIONS: &str = "Histogram of the time (in seconds) each request took to resolve.";
+const HELP_SIZES: &str = "Size of the returns response in bytes.";
+
+fn labels(pairs: &[(&str, &str)]) -> Vec<LabelPair> {
+    pairs
+        .iter()
+        .map(|(name, value)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value((*value).to_owned());
+            pair
+        })
+        .collect()
+}
+
+fn counter(pairs: &[(&str, &str)], value: u64) -> Metric {
+    let mut counter = Counter::default();
+    counter.set_value(value as f64);
+    let mut metric = Metric::default();
+    metric.set_label(labels(pairs));
+    metric.set_counter(counter);
+    metric
+}
+
+/// A histogram from the counts of its buckets; the last count is that beyond all bounds.
+fn histogram(system: System, bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
+    let mut total = 0;
+    let mut buckets = Vec::with_capacity(bounds.len());
+    for (bound, count) in bounds.iter().zip(counts) {
+        total += count;
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(*bound);
+        bucket.set_cumulative_count(total);
+        buckets.push(bucket);
+    }
+    let mut histogram = Histogram::default();
+    histogram.set_bucket(buckets);
+    histogram.set_sample_count(counts.iter().sum());
+    histogram.set_sample_sum(sum);
+    let mut metric = Metric::default();
+    metric.set_label(labels(&[("system", system.label())]));
+    metric.set_histogram(histogram);
+    metric
+}
+
+impl Collector for Metrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (mut requests, mut errors, mut durations, mut sizes) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut misses = 0;
+        for system in System::ALL {
+            let count = Self::sum(&shards, system, |c| &c.requests);
+            if count == 0 {
+                continue;
+            }
+            requests.push(counter(&[("system", system.label())], count));
+            // SkyDNS looks into its response cache, which kube-dns leaves empty, for what it does not refuse.
+            misses +=
+                if system == System::Auth { count - Self::sum(&shards, system, |c| &c.errors[1]) } else { 0 };
+            for (index, cause) in CAUSES.iter().enumerate() {
+                let count = Self::sum(&shards, system, |c| &c.errors[index]);
+                if count > 0 {
+                    errors.push(counter(&[("system", system.label()), ("cause", cause)], count));
+                }
+            }
+            let counts: Vec<u64> =
+                (0..=DURATIONS.len()).map(|b| Self::sum(&shards, system, |c| &c.durations[b])).collect();
+            let sum = Duration::from_nanos(Self::sum(&shards, system, |c| &c.duration_sum_ns)).as_secs_f64();
+            durations.push(histogram(system, &DURATIONS, &counts, sum));
+            let counts: Vec<u64> =
+                (0..=SIZES.len()).map(|b| Self::sum(&shards, system, |c| &c.sizes[b])).collect();
+            sizes.push(histogram(
+                system,
+                &SIZES,
+                &counts,
+                Self::sum(&shards, system, |c| &c.size_sum) as f64,
+            ));
+        }
+        let miss = counter(&[("cache", "response")], misses);
+        [
+            self.family("cachemiss_count_total", HELP_MISSES, MetricType::COUNTER, vec![miss]),
+            self.family("error_count_total", HELP_ERRORS, MetricType::COUNTER, errors),
+            self.family("request_count_total", HELP_REQUESTS, MetricType::COUNTER, requests),
+            self.family("request_duration_seconds", HELP_DURATIONS, MetricType::HISTOGRAM, durations),
+            self.family("response_size_bytes", HELP_SIZES, MetricType::HISTOGRAM, sizes),
+        ]
+        .into_iter()
+        .filter(|family| !family.get_metric().is_empty())
+        .collect()
+    }
+}

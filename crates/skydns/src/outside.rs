@@ -1,0 +1,67 @@
+//! What the engine knows of names outside the zone while it answers one query.
+
+use smallvec::SmallVec;
+
+use crate::name::Name;
+
+/// A question that only an upstream can answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutsideQuestion {
+    /// The name, as the alias that led there has it.
+    pub name: Name,
+    /// A or AAAA.
+    pub qtype: u16,
+}
+
+/// A record of an upstream's answer, names uncompressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutsideRecord {
+    /// Owner name.
+    pub owner: Name,
+    /// Record type: CNAME, A or AAAA.
+    pub rtype: u16,
+    /// RDATA, uncompressed.
+    pub rdata: SmallVec<[u8; 16]>,
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutsideAnswer {
+    /// The aliases and addresses that the name leads to; none when it does not exist or has none of the type.
+    Records(Vec<OutsideRecord>),
+    /// No usable answer.
+    Failed,
+}
+
+/// Answers from outside, collected for one query.
+#[derive(Debug, Default)]
+pub struct Outside {
+    answers: Vec<(OutsideQuestion, OutsideAnswer)>,
+}
+
+impl Outside {
+    /// Nothing is known yet.
+    pub const fn none() -> Self {
+        Self { answers: Vec::new() }
+    }
+
+    /// What is known of a question.
+    pub fn get(&self, question: &OutsideQuestion) -> Option<&OutsideAnswer> {
+        self.answers.iter().find(|(known, _)| known == question).map(|(_, answer)| answer)
+    }
+
+    /// Remembers an answer.
+    pub fn insert(&mut self, question: OutsideQuestion, answer: OutsideAnswer) {
+        self.answers.push((question, answer));
+    }
+
+    /// The number of answers collected.
+    pub fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// True when nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+}

@@ -1,0 +1,229 @@
+//! Answering what the engine cannot answer alone: forwarded questions, and names outside that an answer leads to.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
+
+use crate::backend::{Backend, View};
+use crate::engine::{self, Identity, Outcome, Reply};
+use crate::forward::message::Message as Upstream;
+use crate::forward::{self, Forwarder};
+use crate::message::{Message, flag};
+use crate::metrics::{Shard, System};
+use crate::name::Name;
+use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use crate::query::{Query, Transport, class, rcode, rtype};
+use crate::udp::Job;
+
+mod fit;
+
+/// Queries over UDP that may wait for upstreams at a time. Each holds its message and a task: some 2 KiB.
+const MAX_WAITING: usize = 16_384;
+/// Rounds of questions that one answer may need.
+const MAX_ROUNDS: usize = 3;
+/// An answer is given up for SERVFAIL after this: clients ask again after two seconds or more.
+const BUDGET: Duration = Duration::from_millis(1950);
+
+/// Answers queries from a backend and, where that is not enough, through upstreams. One serves all transports.
+pub struct Resolver<B> {
+    backend: Arc<B>,
+    identity: Identity,
+    forwarder: Arc<Forwarder>,
+    /// Counts what was answered by async tasks, whichever thread they ran on.
+    shard: Arc<Shard>,
+    waiting: Arc<Semaphore>,
+    tasks: TaskTracker,
+    runtime: Handle,
+}
+
+impl<B: Backend> Resolver<B> {
+    /// A resolver whose tasks run on `runtime`. `shard` must be a shared one.
+    pub fn new(
+        backend: Arc<B>,
+        identity: Identity,
+        forwarder: Arc<Forwarder>,
+        shard: Arc<Shard>,
+        runtime: Handle,
+    ) -> Self {
+        let waiting = Arc::new(Semaphore::new(MAX_WAITING));
+        Self { backend, identity, forwarder, shard, waiting, tasks: TaskTracker::new(), runtime }
+    }
+
+    /// Answers at once, if that can be done; see [`engine::answer`].
+    pub fn answer(&self, message: &[u8], transport: Transport, out: &mut Vec<u8>) -> Outcome {
+        static NOTHING: Outside = Outside::none();
+        engine::answer(&*self.backend.view(), &self.identity, message, transport, &NOTHING, out)
+    }
+
+    /// Answers, waiting for upstreams where `outcome` asks for it. `None`: nothing is to be sent.
+    pub async fn resolve(&self, message: &[u8], transport: Transport, outcome: Outcome) -> Option<Vec<u8>> {
+        let started = Instant::now();
+        let mut out = Vec::new();
+        let reply = match outcome {
+            Outcome::Reply(_) | Outcome::Ignore => return None,
+            Outcome::Forward(system) => self.forward(message, transport, system, &mut out).await?,
+            Outcome::Ask(questions) => self.ask(message, transport, questions, &mut out).await?,
+        };
+        self.shard.record(&reply, started.elapsed(), out.len());
+        Some(out)
+    }
+
+    /// Counts an answer that was given at once by an async task.
+    pub(crate) fn record(&self, reply: &Reply, elapsed: Duration, size: usize) {
+        self.shard.record(reply, elapsed, size);
+    }
+
+    /// Resolves in a task of its own and sends the answer to `job`. True when too many are waiting already.
+    pub(crate) fn resolve_later(
+        self: &Arc<Self>,
+        message: &[u8],
+        transport: Transport,
+        outcome: Outcome,
+        job: Job,
+    ) -> bool {
+        let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else { return true };
+        let (this, message): (_, Box<[u8]>) = (Arc::clone(self), message.into());
+        let task = async move {
+            let _permit: OwnedSemaphorePermit = permit;
+            if let Some(answer) = this.resolve(&message, transport, outcome).await {
+                job.send(&answer);
+            }
+        };
+        self.tasks.spawn_on(task, &self.runtime);
+        false
+    }
+
+    /// SERVFAIL for a query that there is no room for.
+    pub(crate) fn overloaded(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        servfail(message, transport, System::Recursive, out)
+    }
+
+    /// Queries that wait for upstreams now.
+    pub fn waiting(&self) -> usize {
+        MAX_WAITING - self.waiting.available_permits()
+    }
+
+    /// Waits for the tasks that answer UDP queries.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn forward(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        system: System,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        let query = Query::parse(message, transport).ok()?;
+        let servers = Arc::clone(self.backend.view().zone().servers_for(query.lower()).0);
+        match self.forwarder.exchange(forwarded(&query), servers).await {
+            Ok(upstream) => {
+                let truncated = fit::reply(&upstream.message, &query, out);
+                Some(Reply { system, rcode: u16::from(upstream.rcode), truncated })
+            }
+            Err(_) => servfail(message, transport, system, out),
+        }
+    }
+
+    async fn ask(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        mut questions: Vec<OutsideQuestion>,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        let deadline = tokio::time::Instant::now() + BUDGET;
+        let mut outside = Outside::none();
+        for _ in 0..MAX_ROUNDS {
+            questions.dedup();
+            let asked = questions.iter().map(|question| self.look_up(question, deadline));
+            for (question, answer) in questions.iter().zip(join_all(asked).await) {
+                outside.insert(question.clone(), answer);
+            }
+            match engine::answer(&*self.backend.view(), &self.identity, message, transport, &outside, out) {
+                Outcome::Reply(reply) => return Some(reply),
+                Outcome::Ask(more) => questions = more,
+                Outcome::Forward(_) | Outcome::Ignore => return None,
+            }
+        }
+        servfail(message, transport, System::Auth, out)
+    }
+
+    async fn look_up(&self, question: &OutsideQuestion, deadline: tokio::time::Instant) -> OutsideAnswer {
+        let lower = question.name.to_lowercase();
+        let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
+        let query = forward::Query {
+            name: question.name.wire().into(),
+            qtype: question.qtype,
+            qclass: class::IN,
+            recursion_desired: true,
+            checking_disabled: false,
+            authentic_data: false,
+            edns: None,
+            transport: forward::Transport::Udp,
+        };
+        match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers)).await {
+            Ok(Ok(reply)) => outside_answer(&reply.message, u16::from(reply.rcode)),
+            Ok(Err(_)) | Err(_) => OutsideAnswer::Failed,
+        }
+    }
+}
+
+/// The query as it goes to an upstream.
+fn forwarded(query: &Query<'_>) -> forward::Query {
+    let flags = query.flags();
+    forward::Query {
+        name: query.name.into(),
+        qtype: query.qtype,
+        qclass: query.qclass,
+        recursion_desired: flags & flag::RD != 0,
+        checking_disabled: flags & flag::CD != 0,
+        authentic_data: flags & flag::AD != 0,
+        edns: query.edns.as_ref().map(|edns| forward::EdnsRequest {
+            udp_size: edns.udp_size,
+            do_bit: edns.dnssec_ok,
+            options: edns.options.into(),
+        }),
+        transport: match query.transport {
+            Transport::Udp => forward::Transport::Udp,
+            Transport::Tcp => forward::Transport::Tcp,
+        },
+    }
+}
+
+fn servfail(message: &[u8], transport: Transport, system: System, out: &mut Vec<u8>) -> Option<Reply> {
+    let query = Query::parse(message, transport).ok()?;
+    let flags = query.flags() & (flag::RD | flag::CD);
+    Message::new(&query, out).finish(flags | flag::RA, rcode::SERVFAIL);
+    Some(Reply { system, rcode: rcode::SERVFAIL, truncated: false })
+}
+
+/// The aliases and addresses of an upstream's answer.
+fn outside_answer(message: &[u8], code: u16) -> OutsideAnswer {
+    if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
+        return OutsideAnswer::Failed;
+    }
+    let Ok(message) = Upstream::parse(message) else { return OutsideAnswer::Failed };
+    let mut records = Vec::new();
+    for record in message.section(forward::message::Section::Answer) {
+        if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME) || record.class != class::IN {
+            continue;
+        }
+        let mut rdata = Vec::new();
+        let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else { continue };
+        let Some(owner) = Name::from_wire(owner.as_wire()) else { continue };
+        records.push(OutsideRecord { owner, rtype: record.rtype, rdata: rdata.into() });
+    }
+    OutsideAnswer::Records(records)
+}

@@ -1,0 +1,81 @@
+//! Passing an upstream's message on: as it is where it fits the client, cut at a record where it does not.
+
+use std::ops::Range;
+
+use crate::forward::message::{Message, Record, Section};
+use crate::message::flag;
+use crate::query::{HEADER, Query, Transport, rtype};
+
+/// Appends the upstream's `message` to `out` as the answer to `query`. True when records had to be left out.
+pub(super) fn reply(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let truncated = match Message::parse(message) {
+        Ok(parsed) if parsed.end() > query.limit() => cut(message, &parsed, query, out),
+        Ok(parsed) => {
+            out.extend_from_slice(message.get(..parsed.end()).unwrap_or(message));
+            parsed.header().is_truncated()
+        }
+        // A truncated message need not parse to its end; what is there is passed on with TC.
+        Err(_) => header_only(query, out),
+    };
+    // The ID is the client's, and so is the question's case.
+    for (at, bytes) in [(0, query.message.get(..2)), (HEADER, Some(query.name))] {
+        let Some(bytes) = bytes else { continue };
+        if let Some(place) = out.get_mut(start + at..start + at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+    truncated
+}
+
+/// What is kept of a message: a leading part of its records, and its OPT.
+struct Kept {
+    end: usize,
+    counts: [u16; 2],
+    truncated: bool,
+}
+
+fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8>) -> bool {
+    let opt =
+        parsed.section(Section::Additional).find(|record| record.rtype == rtype::OPT).map(|opt| opt.range());
+    let room = query.limit().saturating_sub(opt.as_ref().map_or(0, Range::len));
+    let kept = choose(parsed, room);
+    let start = out.len();
+    out.extend_from_slice(message.get(..kept.end).unwrap_or_default());
+    out.extend_from_slice(opt.clone().and_then(|opt| message.get(opt)).unwrap_or_default());
+    let tc = if kept.truncated && query.transport == Transport::Udp { flag::TC } else { 0 };
+    let counts = [kept.counts[0], kept.counts[1], u16::from(opt.is_some())];
+    for (at, value) in [(2, parsed.header().flags | tc), (6, counts[0]), (8, counts[1]), (10, counts[2])] {
+        if let Some(place) = out.get_mut(start + at..start + at + 2) {
+            place.copy_from_slice(&value.to_be_bytes());
+        }
+    }
+    kept.truncated
+}
+
+/// Additional records go first, then the authority, then answers from the end. Records only point backwards, so
+/// that a leading part of a message stands on its own.
+fn choose(parsed: &Message<'_>, room: usize) -> Kept {
+    let answers: Vec<Record<'_>> = parsed.section(Section::Answer).collect();
+    let authority: Vec<Record<'_>> = parsed.section(Section::Authority).collect();
+    let end =
+        |records: &[Record<'_>], otherwise: usize| records.last().map_or(otherwise, |last| last.range().end);
+    let answers_end = end(&answers, parsed.question_end());
+    let authority_end = end(&authority, answers_end);
+    let count = |records: &[Record<'_>]| u16::try_from(records.len()).unwrap_or(u16::MAX);
+    if authority_end <= room {
+        return Kept { end: authority_end, counts: [count(&answers), count(&authority)], truncated: false };
+    }
+    let fitting = answers.iter().take_while(|record| record.range().end <= room).count();
+    let kept = answers.get(..fitting).unwrap_or_default();
+    // A negative answer without its SOA is not complete either.
+    let truncated = fitting < answers.len() || answers.is_empty();
+    Kept { end: end(kept, parsed.question_end()), counts: [count(kept), 0], truncated }
+}
+
+/// An empty answer with TC: the client has to ask over TCP.
+fn header_only(query: &Query<'_>, out: &mut Vec<u8>) -> bool {
+    let flags = query.flags() & (flag::RD | flag::CD) | flag::RA | flag::TC;
+    crate::message::Message::new(query, out).finish(flags, 0);
+    true
+}

@@ -1,0 +1,74 @@
+//! Names of the reverse trees: `in-addr.arpa` (RFC 1035, section 3.5) and `ip6.arpa` (RFC 3596, section 2.5).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::name::labels;
+
+/// The address that a name (wire format, lower case) stands for, if it is the whole reverse name of one.
+pub(crate) fn address(name: &[u8]) -> Option<IpAddr> {
+    v4(name).map(IpAddr::V4).or_else(|| v6(name).map(IpAddr::V6))
+}
+
+fn v4(name: &[u8]) -> Option<Ipv4Addr> {
+    if !name.ends_with(b"\x07in-addr\x04arpa\x00") {
+        return None;
+    }
+    let mut labels = labels(name);
+    let mut octets = [0; 4];
+    for octet in octets.iter_mut().rev() {
+        *octet = decimal(labels.next()?)?;
+    }
+    (labels.next()? == b"in-addr" && labels.count() == 1).then_some(octets.into())
+}
+
+/// An octet in decimal, as it is written in the tree: without leading zeros.
+fn decimal(label: &[u8]) -> Option<u8> {
+    match label {
+        [b'0'] => Some(0),
+        [b'1'..=b'9', ..] => std::str::from_utf8(label).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn v6(name: &[u8]) -> Option<Ipv6Addr> {
+    // 32 labels of one hex digit each, then ip6.arpa.
+    let (digits, rest) = name.split_at_checked(64)?;
+    if rest != b"\x03ip6\x04arpa\x00" {
+        return None;
+    }
+    let mut address = 0_u128;
+    for label in digits.chunks_exact(2).rev() {
+        let &[1, digit] = label else { return None };
+        address = address << 4 | u128::from(char::from(digit).to_digit(16)?);
+    }
+    Some(address.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+
+    #[test]
+    fn reverse_names() {
+        let read = |text: &str| address(Name::parse(text).unwrap().wire()).map(|ip| ip.to_string());
+        assert_eq!(read("1.13.96.10.in-addr.arpa").as_deref(), Some("10.96.13.1"));
+        assert_eq!(read("0.0.0.0.in-addr.arpa").as_deref(), Some("0.0.0.0"));
+        let v6 = "1.3.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa";
+        assert_eq!(read(v6).as_deref(), Some("fd00:10:96::131"));
+        for odd in [
+            "13.96.10.in-addr.arpa",
+            "1.1.13.96.10.in-addr.arpa",
+            "01.13.96.10.in-addr.arpa",
+            "256.13.96.10.in-addr.arpa",
+            "+1.13.96.10.in-addr.arpa",
+            "1.13.96.10.in-addr.arpa.cluster.local",
+            "in-addr.arpa",
+            "1.ip6.arpa",
+            &v6.replace("1.3.1", "g.3.1"),
+            &format!("0.{v6}"),
+        ] {
+            assert_eq!(read(odd), None, "{odd}");
+        }
+    }
+}

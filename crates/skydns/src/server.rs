@@ -1,0 +1,106 @@
+//! The whole server: sockets bound together, threads and tasks run and stopped together.
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::backend::Backend;
+use crate::engine::Identity;
+use crate::forward::Forwarder;
+use crate::metrics::Metrics;
+use crate::resolve::Resolver;
+use crate::tcp;
+use crate::udp::{self, UdpSocket};
+
+/// Attempts to find a port that is free for both UDP and TCP when none is given.
+const PORT_ATTEMPTS: usize = 32;
+
+/// What a server needs besides its records.
+pub struct Config {
+    /// Address for UDP and TCP. Port 0 chooses a free one.
+    pub address: SocketAddr,
+    /// UDP sockets, each with a thread of its own.
+    pub udp_sockets: NonZeroUsize,
+    /// What the server says of itself.
+    pub identity: Identity,
+    /// Asks the upstreams.
+    pub forwarder: Arc<Forwarder>,
+    /// Counts queries.
+    pub metrics: Metrics,
+}
+
+/// A server whose sockets are bound.
+pub struct Server<B: Backend> {
+    sockets: Vec<Arc<UdpSocket>>,
+    listener: std::net::TcpListener,
+    resolver: Arc<Resolver<B>>,
+    metrics: Metrics,
+    address: SocketAddr,
+}
+
+impl<B: Backend> Server<B> {
+    /// Binds UDP and TCP sockets. Must be called within the runtime that will resolve.
+    pub fn bind(config: Config, backend: Arc<B>) -> io::Result<Self> {
+        let (listener, sockets) = bind(config.address, config.udp_sockets.get())?;
+        let address = sockets.first().map_or(config.address, |socket| socket.local_addr());
+        let shard = config.metrics.shared_shard();
+        let resolver = Resolver::new(backend, config.identity, config.forwarder, shard, Handle::current());
+        Ok(Self { sockets, listener, resolver: Arc::new(resolver), metrics: config.metrics, address })
+    }
+
+    /// The bound address; the same for UDP and TCP.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers queries until the token is cancelled, then those that are waiting for upstreams.
+    pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::with_capacity(self.sockets.len());
+        for (index, socket) in self.sockets.into_iter().enumerate() {
+            let worker = udp::Worker {
+                socket,
+                resolver: Arc::clone(&self.resolver),
+                shard: self.metrics.shard(),
+                stop: Arc::clone(&stopped),
+            };
+            threads
+                .push(std::thread::Builder::new().name(format!("udp-{index}")).spawn(move || worker.run())?);
+        }
+        tcp::Server { listener, resolver: Arc::clone(&self.resolver) }.run(stop).await;
+        stopped.store(true, Ordering::Relaxed);
+        let joined =
+            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+        self.resolver.drain().await;
+        match joined.await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(io::Error::other("a UDP thread panicked")),
+        }
+    }
+}
+
+type Bound = (std::net::TcpListener, Vec<Arc<UdpSocket>>);
+
+fn bind(address: SocketAddr, udp_sockets: usize) -> io::Result<Bound> {
+    let mut attempt = 0;
+    loop {
+        // TCP first: it is the one that notices another server on the port.
+        let listener = tcp::bind(address)?;
+        match udp::bind_all(listener.local_addr()?, udp_sockets) {
+            Ok(sockets) => return Ok((listener, sockets)),
+            Err(error) => {
+                attempt += 1;
+                if address.port() != 0 || error.kind() != io::ErrorKind::AddrInUse || attempt == PORT_ATTEMPTS
+                {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! DNS over TCP (RFC 7766): pipelined queries, answers as they get ready, every wait and queue bounded.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::backend::Backend;
+use crate::engine::Outcome;
+use crate::query::Transport;
+use crate::resolve::Resolver;
+
+/// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
+pub const MAX_CONNECTIONS: usize = 4096;
+/// Queries of one connection that wait for upstreams at a time; more are not read until one is answered.
+const MAX_IN_FLIGHT: usize = 64;
+/// A connection without a query for so long is closed (RFC 7766, section 6.2.3: a few seconds).
+const IDLE: Duration = Duration::from_secs(10);
+/// The same while more than half of all connections are taken.
+const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
+/// A query that has begun, or an answer that is being taken, may last so long.
+const STALLED: Duration = Duration::from_secs(4);
+/// The pause after `accept` failed, for want of file descriptors mostly.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What is read at once.
+const READ: usize = 2048;
+
+/// A listener and what it serves.
+pub(crate) struct Server<B: Backend> {
+    pub(crate) listener: TcpListener,
+    pub(crate) resolver: Arc<Resolver<B>>,
+}
+
+impl<B: Backend> Server<B> {
+    /// Serves until the token is cancelled, then lets queries in flight be answered.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                accepted = accept(&self.listener, &slots) => {
+                    let Some((stream, slot)) = accepted else { continue };
+                    let busy = slots.available_permits() < MAX_CONNECTIONS / 2;
+                    let connection = Connection {
+                        stream,
+                        resolver: Arc::clone(&self.resolver),
+                        idle: if busy { IDLE_WHEN_BUSY } else { IDLE },
+                    };
+                    let stop = stop.clone();
+                    connections.spawn(async move {
+                        let _slot = slot;
+                        // A client that goes away or stalls concerns nobody else.
+                        let _ = connection.run(stop).await;
+                    });
+                }
+            }
+        }
+        drop(self.listener);
+        while connections.join_next().await.is_some() {}
+    }
+}
+
+/// The next connection, once there is a slot for it.
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, slot)),
+        Err(error) => {
+            tracing::debug!(%error, "cannot accept a connection");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+struct Connection<B> {
+    stream: TcpStream,
+    resolver: Arc<Resolver<B>>,
+    idle: Duration,
+}
+
+impl<B: Backend> Connection<B> {
+    async fn run(mut self, stop: CancellationToken) -> io::Result<()> {
+        self.stream.set_nodelay(true)?;
+        let mut frames = Frames::default();
+        let mut in_flight: JoinSet<Option<Vec<u8>>> = JoinSet::new();
+        let mut open = true;
+        while open || !in_flight.is_empty() {
+            let wait = if frames.is_empty() { self.idle } else { STALLED };
+            tokio::select! {
+                Some(answer) = in_flight.join_next(), if !in_flight.is_empty() => {
+                    if let Ok(Some(answer)) = answer {
+                        self.send(&framed(&answer)).await?;
+                    }
+                }
+                read = tokio::time::timeout(wait, self.stream.read_buf(&mut frames.buffer)),
+                    if open && in_flight.len() < MAX_IN_FLIGHT =>
+                {
+                    match read {
+                        Ok(read) => open = read? > 0,
+                        // Waiting for our own answer is not idling.
+                        Err(_) if frames.is_empty() && !in_flight.is_empty() => {}
+                        Err(_) => open = false,
+                    }
+                }
+                () = stop.cancelled(), if open => open = false,
+            }
+            self.answer(&mut frames, &mut in_flight).await?;
+        }
+        Ok(())
+    }
+
+    /// Answers the complete queries among what was read.
+    async fn answer(
+        &mut self,
+        frames: &mut Frames,
+        in_flight: &mut JoinSet<Option<Vec<u8>>>,
+    ) -> io::Result<()> {
+        let mut answers = Vec::new();
+        while in_flight.len() < MAX_IN_FLIGHT
+            && let Some(query) = frames.next_frame()
+        {
+            let started = Instant::now();
+            let start = answers.len();
+            answers.extend_from_slice(&[0, 0]);
+            match self.resolver.answer(&query, Transport::Tcp, &mut answers) {
+                Outcome::Reply(reply) => {
+                    let size = answers.len() - start - 2;
+                    prefix(&mut answers, start);
+                    self.resolver.record(&reply, started.elapsed(), size);
+                }
+                Outcome::Ignore => answers.truncate(start),
+                outcome => {
+                    answers.truncate(start);
+                    let resolver = Arc::clone(&self.resolver);
+                    in_flight.spawn(async move { resolver.resolve(&query, Transport::Tcp, outcome).await });
+                }
+            }
+            if answers.len() > READ {
+                self.send(&answers).await?;
+                answers.clear();
+            }
+        }
+        self.send(&answers).await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        tokio::time::timeout(STALLED, self.stream.write_all(bytes)).await?
+    }
+}
+
+/// Received octets, cut into length-prefixed messages (RFC 1035, section 4.2.2).
+#[derive(Default)]
+struct Frames {
+    buffer: Vec<u8>,
+}
+
+impl Frames {
+    fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The next whole message. At most one message and what follows it in one read is ever kept.
+    fn next_frame(&mut self) -> Option<Vec<u8>> {
+        let (&[high, low], rest) = self.buffer.split_first_chunk()?;
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        let message = rest.get(..len)?.to_vec();
+        self.buffer.drain(..2 + len);
+        Some(message)
+    }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    let mut framed = Vec::with_capacity(message.len() + 2);
+    framed.extend_from_slice(&[0, 0]);
+    framed.extend_from_slice(message);
+    prefix(&mut framed, 0);
+    framed
+}
+
+/// Sets the length prefix of the message that begins at `start` and ends the buffer.
+fn prefix(buffer: &mut [u8], start: usize) {
+    let len = u16::try_from(buffer.len().saturating_sub(start + 2)).unwrap_or(u16::MAX);
+    if let Some(place) = buffer.get_mut(start..start + 2) {
+        place.copy_from_slice(&len.to_be_bytes());
+    }
+}
+
+/// Binds the listener. Unlike the UDP sockets it does not share its port, so that a second server on the same
+/// address is noticed.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    // Connections of a predecessor that linger must not keep us from starting.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,167 @@
+//! DNS over UDP: one thread a socket, datagrams received and sent in batches, answers written in place.
+//!
+//! The threads are not part of the async runtime: most queries are answered within a microsecond or two, and a
+//! blocking receive is the cheapest way to wait for the next one. What has to wait for an upstream is handed to
+//! [`crate::resolve`] and sent from there.
+
+mod socket;
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use nix::sys::socket::{MultiHeaders, SockaddrStorage};
+
+use socket::Peer;
+pub use socket::UdpSocket;
+
+use crate::backend::Backend;
+use crate::engine::Outcome;
+use crate::metrics::Shard;
+use crate::query::Transport;
+use crate::resolve::Resolver;
+
+/// Datagrams that are received, answered and sent at once.
+const BATCH: usize = 32;
+/// Room for a query. Larger ones are cut off and so answered with FORMERR.
+const MAX_QUERY: usize = 4096;
+/// Octets that the buffer of answers keeps between batches.
+const KEPT: usize = 256 * 1024;
+
+/// One receiving thread.
+pub(crate) struct Worker<B: Backend> {
+    pub(crate) socket: Arc<UdpSocket>,
+    pub(crate) resolver: Arc<Resolver<B>>,
+    pub(crate) shard: Arc<Shard>,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// An answer in the buffer, waiting to be sent.
+#[derive(Clone, Copy)]
+struct Pending {
+    start: usize,
+    end: usize,
+    peer: Peer,
+}
+
+/// A received datagram.
+#[derive(Clone, Copy)]
+struct Received {
+    len: usize,
+    peer: Peer,
+}
+
+impl<B: Backend> Worker<B> {
+    /// Serves until `stop` is set; it is looked at whenever the socket has been quiet for a moment.
+    pub(crate) fn run(self) {
+        let mut buffers = vec![[0_u8; MAX_QUERY]; BATCH];
+        let mut receiving = self.socket.headers(BATCH);
+        let mut sending = self.socket.headers(BATCH);
+        let mut answers = Vec::with_capacity(KEPT);
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut received = [None; BATCH];
+            let Some(count) = self.receive(&mut receiving, &mut buffers, &mut received) else { continue };
+            let mut pending = [None; BATCH];
+            let mut now = Instant::now();
+            answers.clear();
+            for ((datagram, buffer), pending) in received.iter().flatten().zip(&buffers).zip(&mut pending) {
+                *pending = self.answer(buffer, *datagram, &mut answers, &mut now);
+            }
+            self.send(&mut sending, &answers, pending.get(..count).unwrap_or_default());
+            answers.shrink_to(KEPT);
+        }
+    }
+
+    /// Waits for datagrams; `None` when none came in time.
+    fn receive(
+        &self,
+        headers: &mut MultiHeaders<SockaddrStorage>,
+        buffers: &mut [[u8; MAX_QUERY]],
+        received: &mut [Option<Received>; BATCH],
+    ) -> Option<usize> {
+        let mut slices: [_; BATCH] = {
+            let mut buffers = buffers.iter_mut();
+            std::array::from_fn(|_| {
+                [IoSliceMut::new(buffers.next().map_or(&mut [][..], |buffer| &mut buffer[..]))]
+            })
+        };
+        let mut count = 0;
+        for (message, received) in self.socket.receive(headers, &mut slices)?.zip(received) {
+            count += 1;
+            *received = Some(Received { len: message.bytes, peer: self.socket.peer_of(&message)? });
+        }
+        Some(count)
+    }
+
+    /// Answers one datagram into `answers`, or hands it over to be answered later.
+    fn answer(
+        &self,
+        buffer: &[u8; MAX_QUERY],
+        datagram: Received,
+        answers: &mut Vec<u8>,
+        now: &mut Instant,
+    ) -> Option<Pending> {
+        let message = buffer.get(..datagram.len)?;
+        let start = answers.len();
+        let reply = match self.resolver.answer(message, Transport::Udp, answers) {
+            Outcome::Reply(reply) => reply,
+            Outcome::Ignore => return None,
+            outcome => {
+                let job = Job { socket: Arc::clone(&self.socket), peer: datagram.peer };
+                let refused = self.resolver.resolve_later(message, Transport::Udp, outcome, job);
+                refused.then(|| self.resolver.overloaded(message, Transport::Udp, answers)).flatten()?
+            }
+        };
+        let end = answers.len();
+        let before = std::mem::replace(now, Instant::now());
+        self.shard.record(&reply, now.duration_since(before), end - start);
+        Some(Pending { start, end, peer: datagram.peer })
+    }
+
+    /// Sends a batch. Replies that leave from the same local address go out in one system call.
+    fn send(&self, headers: &mut MultiHeaders<SockaddrStorage>, answers: &[u8], pending: &[Option<Pending>]) {
+        let mut slices = [[IoSlice::new(&[])]; BATCH];
+        let mut peers = [None; BATCH];
+        let mut local = None;
+        let mut count = 0;
+        for pending in pending.iter().flatten() {
+            if count > 0 && local != Some(pending.peer.local) {
+                self.socket.send_batch(headers, &slices[..count], &peers[..count], local);
+                count = 0;
+            }
+            local = Some(pending.peer.local);
+            slices[count] = [IoSlice::new(answers.get(pending.start..pending.end).unwrap_or_default())];
+            peers[count] = Some(pending.peer.remote);
+            count += 1;
+        }
+        if count > 0 {
+            self.socket.send_batch(headers, &slices[..count], &peers[..count], local);
+        }
+    }
+}
+
+/// Where a later answer goes.
+pub(crate) struct Job {
+    socket: Arc<UdpSocket>,
+    peer: Peer,
+}
+
+impl Job {
+    /// Sends the answer. A full send buffer drops it, as the network might.
+    pub(crate) fn send(&self, answer: &[u8]) {
+        self.socket.send(answer, &self.peer);
+    }
+}
+
+/// Opens `count` sockets on one address. Port 0 is chosen by the first.
+pub(crate) fn bind_all(address: SocketAddr, count: usize) -> std::io::Result<Vec<Arc<UdpSocket>>> {
+    let first = UdpSocket::bind(address)?;
+    let address = first.local_addr();
+    let mut sockets = vec![Arc::new(first)];
+    for _ in 1..count {
+        sockets.push(Arc::new(UdpSocket::bind(address)?));
+    }
+    Ok(sockets)
+}

@@ -1,0 +1,185 @@
+//! A UDP socket with batches and with replies that leave from the address the query was sent to.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc::{in_addr, in_pktinfo, in6_pktinfo};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, MultiResults, RecvMsg, SockaddrStorage,
+    recvmmsg, sendmmsg, sendmsg, setsockopt, sockopt,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// What we ask of the kernel for queries that wait: two seconds' worth of a busy server.
+const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
+/// A waiting thread looks this often whether it is to stop.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// A bound socket, shared between its thread and the tasks that answer later.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: Socket,
+    local: SocketAddr,
+    /// Bound to all addresses: each datagram tells which one it was sent to.
+    wildcard: bool,
+}
+
+/// The local address that a datagram was sent to, where the socket has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalAddress {
+    /// The socket's only one.
+    Bound,
+    /// This one.
+    V4(in_addr_bits),
+    /// This one, and the interface for link-local ones.
+    V6([u8; 16], u32),
+}
+
+/// An IPv4 address in network order, as the kernel gives and takes it.
+#[allow(non_camel_case_types, reason = "named like the C type whose bits it holds")]
+type in_addr_bits = u32;
+
+/// Who asked, and through which of our addresses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) remote: SockaddrStorage,
+    pub(crate) local: LocalAddress,
+}
+
+impl UdpSocket {
+    /// Binds a socket that shares its port with others of this process.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+        socket.set_reuse_port(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        raise_receive_buffer(&socket);
+        let wildcard = address.ip().is_unspecified();
+        if wildcard && address.is_ipv4() {
+            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
+        } else if wildcard {
+            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+        }
+        socket.set_read_timeout(Some(QUIET))?;
+        socket.bind(&address.into())?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(address);
+        Ok(Self { socket, local, wildcard })
+    }
+
+    /// The bound address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Octets that the kernel keeps for datagrams nobody has received yet.
+    pub fn receive_buffer(&self) -> usize {
+        self.socket.recv_buffer_size().unwrap_or(0)
+    }
+
+    /// Headers for batches of `count` datagrams.
+    pub(crate) fn headers(&self, count: usize) -> MultiHeaders<SockaddrStorage> {
+        let control = match (self.wildcard, self.local.ip()) {
+            (false, _) => None,
+            (true, IpAddr::V4(_)) => Some(nix::cmsg_space!(in_pktinfo)),
+            (true, IpAddr::V6(_)) => Some(nix::cmsg_space!(in6_pktinfo)),
+        };
+        MultiHeaders::preallocate(count, control)
+    }
+
+    /// Waits for at least one datagram; `None` when none came for a moment, or an error is to be passed over (an
+    /// ICMP error of an earlier answer, for one).
+    pub(crate) fn receive<'a, const N: usize>(
+        &self,
+        headers: &'a mut MultiHeaders<SockaddrStorage>,
+        slices: &'a mut [[IoSliceMut<'a>; 1]; N],
+    ) -> Option<MultiResults<'a, SockaddrStorage>> {
+        recvmmsg(self.socket.as_raw_fd(), headers, slices, MsgFlags::MSG_WAITFORONE, None).ok()
+    }
+
+    /// Who sent a datagram, and to which of our addresses.
+    pub(crate) fn peer_of(&self, message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Peer> {
+        let remote = message.address?;
+        if !self.wildcard {
+            return Some(Peer { remote, local: LocalAddress::Bound });
+        }
+        let local = message.cmsgs().ok()?.find_map(|control| match control {
+            ControlMessageOwned::Ipv4PacketInfo(info) => Some(LocalAddress::V4(info.ipi_addr.s_addr)),
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                Some(LocalAddress::V6(info.ipi6_addr.s6_addr, info.ipi6_ifindex))
+            }
+            _ => None,
+        });
+        Some(Peer { remote, local: local.unwrap_or(LocalAddress::Bound) })
+    }
+
+    /// Sends a batch that leaves from one local address. Datagrams that the kernel refuses are dropped: one bad
+    /// destination must not hold up the rest.
+    pub(crate) fn send_batch(
+        &self,
+        headers: &mut MultiHeaders<SockaddrStorage>,
+        slices: &[[IoSlice<'_>; 1]],
+        peers: &[Option<SockaddrStorage>],
+        local: Option<LocalAddress>,
+    ) {
+        let mut sent = 0;
+        while let (Some(slices), Some(peers)) = (slices.get(sent..), peers.get(sent..)) {
+            if slices.is_empty() {
+                return;
+            }
+            let result = with_control(local.unwrap_or(LocalAddress::Bound), |control| {
+                sendmmsg(self.socket.as_raw_fd(), headers, slices, peers, control, MsgFlags::empty())
+                    .map(Iterator::count)
+            });
+            match result {
+                Ok(count) => sent += count.max(1),
+                Err(Errno::EINTR) => {}
+                Err(_) => sent += 1,
+            }
+        }
+    }
+
+    /// Sends one datagram without waiting.
+    pub(crate) fn send(&self, message: &[u8], peer: &Peer) {
+        let slices = [IoSlice::new(message)];
+        // A datagram that cannot be sent is lost like any other; the client asks again.
+        let _ = with_control(peer.local, |control| {
+            sendmsg(self.socket.as_raw_fd(), &slices, control, MsgFlags::MSG_DONTWAIT, Some(&peer.remote))
+        });
+    }
+}
+
+/// Calls `send` with the control message that sets the source address.
+fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>]) -> R) -> R {
+    match local {
+        LocalAddress::Bound => send(&[]),
+        LocalAddress::V4(address) => {
+            let info = in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: in_addr { s_addr: address },
+                ipi_addr: in_addr { s_addr: 0 },
+            };
+            send(&[ControlMessage::Ipv4PacketInfo(&info)])
+        }
+        LocalAddress::V6(address, interface) => {
+            // Only link-local addresses need their interface; naming it for others would override the routes.
+            let link_local = address[0] == 0xfe && address[1] & 0xc0 == 0x80;
+            let info = in6_pktinfo {
+                ipi6_addr: nix::libc::in6_addr { s6_addr: address },
+                ipi6_ifindex: if link_local { interface } else { 0 },
+            };
+            send(&[ControlMessage::Ipv6PacketInfo(&info)])
+        }
+    }
+}
+
+/// Asks for a large receive buffer: beyond the system's limit where we may, else up to it.
+fn raise_receive_buffer(socket: &Socket) {
+    if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+        // The default stays in force if even that is refused.
+        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    }
+}
