@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Args, Parser};
 
 use crate::ports::DEFAULT_BASE;
 
@@ -58,6 +58,30 @@ pub struct Options {
     /// Verbosity passed to the containers
     #[arg(short, long, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
+
+    /// What else the containers are told.
+    #[command(flatten)]
+    pub extra: ExtraArgs,
+}
+
+/// Arguments for the containers on top of the manifest's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct ExtraArgs {
+    /// A further argument for kubedns, such as --kubedns-arg=--v=4 (repeatable)
+    #[arg(id = "kubedns-arg", long, value_name = "ARG")]
+    pub kubedns: Vec<String>,
+
+    /// A further argument for the nanny (repeatable)
+    #[arg(id = "nanny-arg", long, value_name = "ARG")]
+    pub nanny: Vec<String>,
+
+    /// A further argument for dnsmasq itself, such as --dnsmasq-arg=--log-queries (repeatable)
+    #[arg(id = "dnsmasq-arg", long, value_name = "ARG")]
+    pub dnsmasq: Vec<String>,
+
+    /// A further argument for the sidecar (repeatable)
+    #[arg(id = "sidecar-arg", long, value_name = "ARG")]
+    pub sidecar: Vec<String>,
 }
 
 /// What a command line that does not lead to a run asks for.
@@ -141,6 +165,14 @@ mod tests {
         let refused = read(&["--manifests", "x", "--kubecfg-file", "y"]).unwrap_err();
         let Instead::Refuse(line) = refused else { panic!("{refused:?}") };
         assert!(line.contains("cannot be used with") && !line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn further_arguments_may_look_like_flags() {
+        let options =
+            read(&["--kubedns-arg=--v=4", "--dnsmasq-arg=--log-queries", "--kubedns-arg=-x"]).unwrap();
+        assert_eq!(options.extra.kubedns, ["--v=4", "-x"]);
+        assert_eq!(options.extra.dnsmasq, ["--log-queries"]);
     }
 
     #[test]

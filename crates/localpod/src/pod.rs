@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
+use crate::options::ExtraArgs;
 use crate::ports::Ports;
 use crate::programs::Programs;
 
@@ -52,6 +53,8 @@ pub struct Wiring<'a> {
     pub nameservers: &'a [SocketAddr],
     /// Verbosity.
     pub verbosity: u8,
+    /// Further arguments, each container's after its others, so that they win.
+    pub extra: &'a ExtraArgs,
 }
 
 impl Wiring<'_> {
@@ -79,6 +82,7 @@ impl Wiring<'_> {
             let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
             args.push(format!("--nameservers={}", addresses.join(",")));
         }
+        args.extend_from_slice(&self.extra.kubedns);
         Container {
             name: "kubedns",
             program: self.programs.kubedns.clone(),
@@ -89,15 +93,32 @@ impl Wiring<'_> {
     }
 
     fn dnsmasq(&self) -> Container {
-        let kubedns = format!("127.0.0.1#{}", self.ports.kubedns);
+        let kubedns_address = format!("127.0.0.1:{}", self.ports.kubedns);
         let mut args = vec![
             format!("-v={}", self.verbosity),
             format!("-configDir={}", self.config_dir.display()),
             "-restartDnsmasq=true".to_owned(),
             // Not in the manifest: these have the right defaults in the container.
             format!("-dnsmasqExec={}", self.programs.dnsmasq.display()),
-            format!("-kubednsServer=127.0.0.1:{}", self.ports.kubedns),
-            "--".to_owned(),
+            format!("-kubednsServer={kubedns_address}"),
+        ];
+        args.extend_from_slice(&self.extra.nanny);
+        args.push("--".to_owned());
+        args.extend(self.dnsmasq_args());
+        Container {
+            name: "dnsmasq",
+            program: self.programs.nanny.clone(),
+            args,
+            env: Vec::new(),
+            // The nanny ends its dnsmasq on SIGTERM; SIGKILL would leave it behind.
+            on_death: Signal::SIGTERM,
+        }
+    }
+
+    /// What the nanny hands on.
+    fn dnsmasq_args(&self) -> Vec<String> {
+        let kubedns = format!("127.0.0.1#{}", self.ports.kubedns);
+        let mut args = vec![
             "-k".to_owned(),
             "--cache-size=1000".to_owned(),
             "--no-negcache".to_owned(),
@@ -118,21 +139,15 @@ impl Wiring<'_> {
             args.push("--no-resolv".to_owned());
             args.extend(self.nameservers.iter().map(|at| format!("--server={}#{}", at.ip(), at.port())));
         }
-        Container {
-            name: "dnsmasq",
-            program: self.programs.nanny.clone(),
-            args,
-            env: Vec::new(),
-            // The nanny ends its dnsmasq on SIGTERM; SIGKILL would leave it behind.
-            on_death: Signal::SIGTERM,
-        }
+        args.extend_from_slice(&self.extra.dnsmasq);
+        args
     }
 
     fn sidecar(&self) -> Container {
         let probe = |label: &str, port: u16| {
             format!("--probe={label},127.0.0.1:{port},kubernetes.default.svc.{},5,SRV", self.domain)
         };
-        let args = vec![
+        let mut args = vec![
             format!("--v={}", self.verbosity),
             probe("kubedns", self.ports.kubedns),
             probe("dnsmasq", self.ports.dns),
@@ -141,6 +156,7 @@ impl Wiring<'_> {
             "--prometheus-addr=127.0.0.1".to_owned(),
             format!("--prometheus-port={}", self.ports.sidecar),
         ];
+        args.extend_from_slice(&self.extra.sidecar);
         Container {
             name: "sidecar",
             program: self.programs.sidecar.clone(),
@@ -164,6 +180,9 @@ mod tests {
         }
     }
 
+    static NO_EXTRA: ExtraArgs =
+        ExtraArgs { kubedns: Vec::new(), nanny: Vec::new(), dnsmasq: Vec::new(), sidecar: Vec::new() };
+
     fn wiring<'a>(programs: &'a Programs, nameservers: &'a [SocketAddr]) -> Wiring<'a> {
         Wiring {
             programs,
@@ -173,7 +192,19 @@ mod tests {
             access: Access::MasterUrl("http://127.0.0.1:5305".to_owned()),
             nameservers,
             verbosity: 2,
+            extra: &NO_EXTRA,
         }
+    }
+
+    #[test]
+    fn further_arguments_come_last_on_their_side() {
+        let programs = programs();
+        let extra =
+            ExtraArgs { nanny: vec!["-n".to_owned()], dnsmasq: vec!["-d".to_owned()], ..NO_EXTRA.clone() };
+        let [_, dnsmasq, _] = Wiring { extra: &extra, ..wiring(&programs, &[]) }.containers();
+        let separator = dnsmasq.args.iter().position(|arg| arg == "--").unwrap();
+        assert_eq!(dnsmasq.args[separator - 1], "-n");
+        assert_eq!(dnsmasq.args.last().unwrap(), "-d");
     }
 
     #[test]

@@ -67,6 +67,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         access: cluster.access.clone(),
         nameservers: &nameservers,
         verbosity: options.v,
+        extra: &options.extra,
     };
     let keeper = Keeper { console, status: &status, stop, grace: Duration::from_secs(options.grace_period) };
     let announce = announce(options, ports, &cluster, stub_domain, console, &status);
