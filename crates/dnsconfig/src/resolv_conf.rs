@@ -1,4 +1,4 @@
-//! The upstream servers a resolv.conf(5) file names. Its other keywords mean nothing to a forwarder.
+//! What a resolv.conf(5) file says: the upstream servers of a forwarder, and how names are completed.
 
 use std::net::IpAddr;
 
@@ -8,28 +8,70 @@ use crate::server::Nameserver;
 pub const MAX_FILE: usize = 64 << 10;
 /// The most servers taken from one file.
 pub const MAX_NAMESERVERS: usize = 32;
+/// The most search domains taken from one file.
+pub const MAX_SEARCH: usize = 32;
+/// The most dots `options ndots` can ask for.
+const MAX_NDOTS: usize = 15;
 
-/// The `nameserver` lines of `text` in their order, without repetitions; lines that are no address are left out.
-///
-/// A scope (`fe80::1%eth0`) is not supported: such a server is left out.
-pub fn parse(text: &str) -> Vec<Nameserver> {
-    let mut servers: Vec<Nameserver> = Vec::new();
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        if words.next() != Some("nameserver") {
-            continue;
+/// A resolv.conf file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvConf {
+    /// The `nameserver` lines in their order, without repetitions; lines that are no address are left out. A scope
+    /// (`fe80::1%eth0`) is not supported: such a server is left out.
+    pub nameservers: Vec<Nameserver>,
+    /// The last `search` or `domain` line, without dots at the ends.
+    pub search: Vec<String>,
+    /// From how many dots on a name is tried as it stands first.
+    pub ndots: usize,
+}
+
+impl Default for ResolvConf {
+    fn default() -> Self {
+        Self { nameservers: Vec::new(), search: Vec::new(), ndots: 1 }
+    }
+}
+
+impl ResolvConf {
+    /// Reads the text of a file. Lines that make no sense are overlooked, as resolvers do.
+    pub fn parse(text: &str) -> Self {
+        let mut file = Self::default();
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            match words.next() {
+                Some("nameserver") => file.add_nameserver(words.next()),
+                Some("search") => file.set_search(words.take(MAX_SEARCH)),
+                Some("domain") => file.set_search(words.take(1)),
+                Some("options") => words.for_each(|option| file.add_option(option)),
+                _ => {}
+            }
         }
-        let Some(Ok(ip)) = words.next().map(str::parse::<IpAddr>) else {
-            continue;
+        file
+    }
+
+    fn add_nameserver(&mut self, word: Option<&str>) {
+        let Some(Ok(ip)) = word.map(str::parse::<IpAddr>) else {
+            return;
         };
-        if !servers.contains(&ip.into()) {
-            servers.push(ip.into());
-        }
-        if servers.len() == MAX_NAMESERVERS {
-            break;
+        if self.nameservers.len() < MAX_NAMESERVERS && !self.nameservers.contains(&ip.into()) {
+            self.nameservers.push(ip.into());
         }
     }
-    servers
+
+    fn set_search<'a>(&mut self, domains: impl Iterator<Item = &'a str>) {
+        let domains = domains.map(|domain| domain.trim_end_matches('.').to_owned());
+        self.search = domains.filter(|domain| !domain.is_empty()).collect();
+    }
+
+    fn add_option(&mut self, option: &str) {
+        if let Some(Ok(ndots)) = option.strip_prefix("ndots:").map(str::parse::<usize>) {
+            self.ndots = ndots.min(MAX_NDOTS);
+        }
+    }
+}
+
+/// The upstream servers alone.
+pub fn parse(text: &str) -> Vec<Nameserver> {
+    ResolvConf::parse(text).nameservers
 }
 
 #[cfg(test)]
@@ -44,6 +86,15 @@ mod tests {
         let servers: Vec<String> = parse(text).iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.3:53"]);
         assert_eq!(parse(""), []);
+    }
+
+    #[test]
+    fn how_names_are_completed() {
+        let file =
+            ResolvConf::parse("domain a.example\nsearch b.example. c.example .\noptions timeout:1 ndots:5\n");
+        assert_eq!((file.search.join(" ").as_str(), file.ndots), ("b.example c.example", 5));
+        assert_eq!(ResolvConf::parse("options ndots:x ndots:99").ndots, 15);
+        assert_eq!(ResolvConf::parse("").ndots, 1);
     }
 
     #[test]
