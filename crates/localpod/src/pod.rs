@@ -151,7 +151,9 @@ impl Wiring<'_> {
             format!("--v={}", self.verbosity),
             probe("kubedns", self.ports.kubedns),
             probe("dnsmasq", self.ports.dns),
-            // Not in the manifest: the ports there are the defaults.
+            // Not in the manifest: the addresses and ports there are the defaults.
+            format!("--kubedns-addr=127.0.0.1:{}", self.ports.kubedns),
+            format!("--kubedns-metrics=http://127.0.0.1:{}/metrics", self.ports.kubedns_metrics),
             format!("--dnsmasq-port={}", self.ports.dns),
             "--prometheus-addr=127.0.0.1".to_owned(),
             format!("--prometheus-port={}", self.ports.sidecar),

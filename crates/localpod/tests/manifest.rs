@@ -1,0 +1,74 @@
+//! localpod runs the containers with the flags of the manifest: every one of them, moved to other ports.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Container as ManifestContainer;
+use localpod::options::ExtraArgs;
+use localpod::pod::{Access, Wiring};
+use localpod::ports::Ports;
+use localpod::programs::Programs;
+
+/// The ports of the manifest, arranged so that nothing needs to be moved.
+fn manifest_ports() -> Ports {
+    Ports {
+        dns: 53,
+        kubedns: 10053,
+        readiness: 8081,
+        kubedns_metrics: 10055,
+        sidecar: 10054,
+        api: 6443,
+        upstream: 0,
+    }
+}
+
+fn manifest_containers() -> BTreeMap<String, ManifestContainer> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base/deployment.yaml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let deployment: Deployment = serde_norway::from_str(&text).unwrap();
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    pod.containers.into_iter().map(|container| (container.name.clone(), container)).collect()
+}
+
+#[test]
+fn every_flag_and_variable_of_the_manifest_is_passed() {
+    let programs = Programs {
+        kubedns: PathBuf::from("/kube-dns"),
+        nanny: PathBuf::from("/dnsmasq-nanny"),
+        sidecar: PathBuf::from("/sidecar"),
+        dnsmasq: PathBuf::from("/usr/sbin/dnsmasq"),
+    };
+    let wiring = Wiring {
+        programs: &programs,
+        ports: manifest_ports(),
+        domain: "cluster.local",
+        config_dir: Path::new("/config"),
+        access: Access::MasterUrl("http://127.0.0.1:6443".to_owned()),
+        nameservers: &[],
+        verbosity: 2,
+        extra: &ExtraArgs::default(),
+    };
+    let manifest = manifest_containers();
+    assert_eq!(manifest.len(), 3);
+    for container in wiring.containers() {
+        let expected = &manifest[container.name];
+        let mut passed = container.args.iter();
+        for flag in expected.args.as_ref().unwrap() {
+            // Each volume mount is the one directory here.
+            let flag =
+                flag.replace("/kube-dns-config", "/config").replace("/etc/k8s/dns/dnsmasq-nanny", "/config");
+            assert!(passed.any(|arg| *arg == flag), "{}: {flag} is missing or out of order", container.name);
+        }
+        for variable in expected.env.iter().flatten() {
+            let value = OsString::from(variable.value.clone().unwrap());
+            assert!(
+                container.env.iter().any(|(name, given)| *name == variable.name && *given == value),
+                "{}: {} is not set to {value:?}",
+                container.name,
+                variable.name
+            );
+        }
+    }
+}
