@@ -3,4 +3,8 @@
 pub mod connect;
 pub mod metrics;
 pub mod objects;
+pub mod options;
 pub mod watch;
+pub mod index;
+pub mod records;
+pub mod snapshot;

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use crate::backend::{Entry, View, is_within};
+use crate::backend::{Entry, Lookup, View, is_within};
 use crate::message::{Full, Message, Owner, Section};
 use crate::name::labels;
 use crate::outside::{Outside, OutsideQuestion};
@@ -38,6 +38,8 @@ pub(crate) enum Records {
     Written,
     /// The records could not be found out.
     Failed,
+    /// The backend could not tell the records.
+    Unknown,
 }
 
 /// The labels of a path, from the zone downwards.
@@ -57,7 +59,7 @@ pub(crate) struct Answer<'q, 'b, V> {
 
 /// Entries and how many there were before a fair choice of those that can fit.
 struct Found<'v> {
-    exists: bool,
+    lookup: Lookup,
     total: usize,
     entries: Entries<'v>,
 }
@@ -169,8 +171,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     fn collect(&self, path: &[&str], keep: impl Fn(&Entry<'q>) -> bool) -> Found<'q> {
         // The smallest record is an address of 16 octets: owner pointer, fixed part, four octets.
         let room = self.query.limit() / 16 + 1;
-        let mut found = Found { exists: false, total: 0, entries: SmallVec::new() };
-        found.exists = self.view.records(path, false, &mut |entry| {
+        let mut found = Found { lookup: Lookup::Missing, total: 0, entries: SmallVec::new() };
+        found.lookup = self.view.records(path, false, &mut |entry| {
             if !keep(&entry) {
                 return;
             }
@@ -196,8 +198,11 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             };
             alias || entry.record.addresses().any(|address| families.include(address))
         });
-        if !found.exists {
-            return Records::Missing;
+        match found.lookup {
+            Lookup::Missing => return Records::Missing,
+            // kube-dns shows this failure to SRV questions only.
+            Lookup::Unknown => return Records::Empty,
+            Lookup::Exists => {}
         }
         let mut addresses: SmallVec<[IpAddr; 8]> = found
             .entries
@@ -247,7 +252,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Differs from kube-dns: an existing name never answers NXDOMAIN, whatever it is asked for.
     fn nothing_of_the_type(&mut self, path: &[&str]) -> Records {
-        if self.view.records(path, false, &mut |_| {}) { Records::Empty } else { Records::Missing }
+        match self.view.records(path, false, &mut |_| {}) {
+            Lookup::Missing => Records::Missing,
+            Lookup::Exists | Lookup::Unknown => Records::Empty,
+        }
     }
 
     /// Writes the SOA of a negative answer (RFC 2308, section 3).

@@ -23,12 +23,11 @@ pub trait View: Send + Sync {
     /// False until the first complete listing is in; cluster names are REFUSED until then.
     fn has_synced(&self) -> bool;
 
-    /// Visits the entries that `path` leads to and says whether the name exists.
+    /// Visits the entries that `path` leads to and says what is known of the name.
     ///
     /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`). With
     /// `exact` the last label has to be an entry's own label and `*` is no wildcard (SkyDNS asks so for CNAME).
-    /// A name can exist without entries: a malformed pod name does.
-    fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> bool;
+    fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup;
 
     /// True when something lies below `path`, or at it (RFC 8020: such a name exists, even without records).
     fn has_descendants(&self, path: &[&str]) -> bool;
@@ -40,6 +39,17 @@ pub trait View: Send + Sync {
     fn zone(&self) -> &Zone;
 }
 
+/// What is known of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// It does not exist.
+    Missing,
+    /// It exists, with or without entries: a malformed pod name has none.
+    Exists,
+    /// What it stands for cannot be told: a federated name needs the zone and region of a node.
+    Unknown,
+}
+
 /// One entry of a node.
 #[derive(Debug, Clone)]
 pub struct Entry<'v> {
@@ -47,6 +57,28 @@ pub struct Entry<'v> {
     pub label: &'v str,
     /// The record; owned where it is made up for the question.
     pub record: Cow<'v, ServiceRecord>,
+}
+
+impl<V: View> View for Arc<V> {
+    fn has_synced(&self) -> bool {
+        (**self).has_synced()
+    }
+
+    fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
+        (**self).records(path, exact, visit)
+    }
+
+    fn has_descendants(&self, path: &[&str]) -> bool {
+        (**self).has_descendants(path)
+    }
+
+    fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer)) {
+        (**self).reverse_record(address, visit);
+    }
+
+    fn zone(&self) -> &Zone {
+        (**self).zone()
+    }
 }
 
 /// One owner of an address: what PTR answers are made of.

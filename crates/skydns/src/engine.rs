@@ -163,13 +163,13 @@ impl<'a, V: View> Engine<'a, V> {
         let mut records = Answer::new(self.view, self.query, self.outside, out);
         match records.pointers(address) {
             Records::Missing => self.forward(out),
-            Records::Empty | Records::Written { .. } => {
+            Records::Empty | Records::Written => {
                 let truncated = records.truncated();
                 let flags = self.copied_flags() | flag::RA | truncation(truncated, self.query);
                 records.message.finish(flags, rcode::NOERROR);
                 reply(System::Reverse, rcode::NOERROR, truncated)
             }
-            Records::Failed => self.bare(rcode::SERVFAIL, flag::RD, out),
+            Records::Failed | Records::Unknown => self.bare(rcode::SERVFAIL, flag::RD, out),
         }
     }
 
@@ -182,10 +182,10 @@ impl<'a, V: View> Engine<'a, V> {
         }
         let strict = self.view.zone().strict;
         let (rcode, own) = match found {
-            Records::Written { .. } => (rcode::NOERROR, AUTHORITATIVE),
-            Records::Empty => (rcode::NOERROR, AUTHORITATIVE),
+            Records::Written | Records::Empty => (rcode::NOERROR, AUTHORITATIVE),
             Records::Missing => (rcode::NXDOMAIN, if strict { AUTHORITATIVE } else { 0 }),
             Records::Failed => (rcode::SERVFAIL, flag::RA),
+            Records::Unknown => (rcode::SERVFAIL, if strict { flag::RA } else { 0 }),
         };
         if matches!(found, Records::Empty | Records::Missing) {
             answer.negative();

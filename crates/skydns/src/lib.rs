@@ -20,6 +20,6 @@ pub mod server;
 pub mod tcp;
 pub mod udp;
 
-pub use backend::{Backend, Entry, Pointer, View, Zone};
+pub use backend::{Backend, Entry, Lookup, Pointer, View, Zone};
 pub use name::Name;
 pub use record::{Host, ServiceRecord};

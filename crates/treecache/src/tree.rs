@@ -44,6 +44,11 @@ impl<V: Clone> Node<V> {
         self.entries.get(label)
     }
 
+    /// The entry under `label`, with the label as it is stored.
+    pub fn entry_of(&self, label: &str) -> Option<(&SmolStr, &V)> {
+        self.entries.get_key_value(label)
+    }
+
     /// All children.
     pub fn children(&self) -> impl Iterator<Item = (&SmolStr, &Self)> {
         self.children.iter()

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::{Answer, Records, dedup, path, shuffle};
-use crate::backend::{Entry, View};
+use crate::backend::{Entry, Lookup, View};
 use crate::message::{Full, Owner, Section};
 use crate::name::Name;
 use crate::query::rtype;
@@ -66,8 +66,10 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes the SRV records of a name.
     pub(super) fn services(&mut self, path: &[&str]) -> Records {
         let found = self.collect(path, stands_in_tree);
-        if !found.exists {
-            return Records::Missing;
+        match found.lookup {
+            Lookup::Missing => return Records::Missing,
+            Lookup::Unknown => return Records::Unknown,
+            Lookup::Exists => {}
         }
         let mut services = weighted(found.entries, found.total);
         shuffle(&mut services);

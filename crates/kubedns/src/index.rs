@@ -1,0 +1,328 @@
+//! The one writer: takes what the watchers see, keeps the objects, and publishes the records made of them.
+
+mod store;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skydns::Pointer;
+use smol_str::SmolStr;
+
+use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey};
+use crate::records::{self, ServiceRecords};
+use crate::snapshot::{Federation, Place, Published, Snapshot};
+use store::Store;
+
+/// Objects and the records made of them. Events go in through [`Index::apply`]; nothing is visible to queries until
+/// [`Index::publish`].
+///
+/// The records only depend on the objects, not on the order they came in.
+pub struct Index {
+    store: Store,
+    nodes: BTreeMap<SmolStr, Node>,
+    listed_nodes: BTreeMap<SmolStr, Node>,
+    source: Option<EndpointsSource>,
+    services_listed: bool,
+    snapshot: Snapshot,
+    changed: bool,
+    published: Arc<Published>,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Services.
+    pub services: usize,
+    /// Endpoints objects.
+    pub endpoints: usize,
+    /// Endpoint slices.
+    pub slices: usize,
+    /// Addresses of endpoints, ready or not.
+    pub addresses: usize,
+    /// Endpoints objects that the control plane has cut at 1000 addresses.
+    pub over_capacity: usize,
+}
+
+impl Index {
+    /// An index without objects that publishes to `published`.
+    pub fn new(published: Arc<Published>) -> Self {
+        Self {
+            store: Store::default(),
+            nodes: BTreeMap::new(),
+            listed_nodes: BTreeMap::new(),
+            source: None,
+            services_listed: false,
+            snapshot: (*published.get()).clone(),
+            changed: false,
+            published,
+        }
+    }
+
+    /// Takes one event.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Service(Change::RelistDone) => {
+                for key in self.store.services.finish() {
+                    self.update(&key, |store, key| store.remove_service(key));
+                }
+                self.services_listed = true;
+                self.check_sync();
+            }
+            Event::Service(Change::RelistStarted) => self.store.start_list_of_services(),
+            Event::Service(Change::Apply(service)) => {
+                self.store.services.settle(&service.key);
+                if self.store.service(&service.key) != Some(&service) {
+                    self.update(&service.key.clone(), |store, _| store.set_service(service));
+                }
+            }
+            Event::Service(Change::Deleted(key)) => {
+                self.store.services.settle(&key);
+                self.update(&key, |store, key| store.remove_service(key));
+            }
+            Event::Endpoints(change) => self.apply_endpoints(change),
+            Event::EndpointSlice(change) => self.apply_slice(change),
+            Event::Node(change) => self.apply_node(change),
+            Event::EndpointsFrom(source) => self.use_source(source),
+        }
+    }
+
+    fn apply_endpoints(&mut self, change: Change<crate::objects::Endpoints>) {
+        match change {
+            Change::RelistStarted => self.store.start_list_of_endpoints(),
+            Change::RelistDone => {
+                for key in self.store.endpoints.finish() {
+                    self.update(&key, |store, key| store.remove_endpoints(key));
+                }
+            }
+            Change::Apply(endpoints) => {
+                self.store.endpoints.settle(&endpoints.key);
+                if self.store.endpoints_of(&endpoints.key) != Some(&endpoints) {
+                    self.update(&endpoints.key.clone(), |store, _| store.set_endpoints(endpoints));
+                }
+            }
+            Change::Deleted(key) => {
+                self.store.endpoints.settle(&key);
+                self.update(&key, |store, key| store.remove_endpoints(key));
+            }
+        }
+    }
+
+    fn apply_slice(&mut self, change: Change<crate::objects::EndpointSlice>) {
+        match change {
+            Change::RelistStarted => self.store.start_list_of_slices(),
+            Change::RelistDone => {
+                for key in self.store.slices.finish() {
+                    self.remove_slice(&key);
+                }
+            }
+            Change::Apply(slice) => {
+                self.store.slices.settle(&slice.key);
+                if self.store.slice(&slice.key) == Some(&slice) {
+                    return;
+                }
+                let service = ObjectKey::new(slice.key.namespace.clone(), slice.service.clone());
+                // A slice can change hands: its label is mutable.
+                if self.store.service_of_slice(&slice.key).is_some_and(|owner| *owner != service) {
+                    self.remove_slice(&slice.key);
+                }
+                self.update(&service, |store, _| store.set_slice(slice));
+            }
+            Change::Deleted(key) => {
+                self.store.slices.settle(&key);
+                self.remove_slice(&key);
+            }
+        }
+    }
+
+    fn remove_slice(&mut self, key: &ObjectKey) {
+        if let Some(service) = self.store.service_of_slice(key).cloned() {
+            self.update(&service, |store, _| store.remove_slice(key));
+        }
+    }
+
+    fn apply_node(&mut self, change: Change<Node>) {
+        match change {
+            Change::RelistStarted => self.listed_nodes.clear(),
+            Change::RelistDone => self.nodes = std::mem::take(&mut self.listed_nodes),
+            Change::Apply(node) => {
+                self.listed_nodes.insert(node.key.name.clone(), node.clone());
+                self.nodes.insert(node.key.name.clone(), node);
+            }
+            Change::Deleted(key) => {
+                self.nodes.remove(&key.name);
+            }
+        }
+        if let Some(federation) = &self.snapshot.federation {
+            let domains = federation.domains.clone();
+            self.set_federations(domains);
+        }
+    }
+
+    /// Changes the objects of one Service and brings its records up to date.
+    fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
+        let old = self.pointers(key);
+        change(&mut self.store, key);
+        let new = self.build(key);
+        self.replace_pointers(&old, &new.pointers);
+        let path = records::path(key);
+        self.snapshot.tree.set_node(&path, new.node);
+        let [svc, namespace, name] = path;
+        match new.entry {
+            Some(entry) => {
+                self.snapshot.tree.set_entry(&[svc, namespace], name.into(), entry);
+            }
+            None => {
+                self.snapshot.tree.remove_entry(&[svc, namespace], name);
+            }
+        }
+        self.note_backing(key);
+        self.changed = true;
+    }
+
+    fn build(&self, key: &ObjectKey) -> ServiceRecords {
+        match self.store.service(key) {
+            Some(service) => records::build(service, self.store.backing(key, self.source)),
+            None => ServiceRecords::default(),
+        }
+    }
+
+    fn pointers(&self, key: &ObjectKey) -> Vec<(std::net::IpAddr, Pointer)> {
+        self.build(key).pointers
+    }
+
+    /// Every owner of an address counts for itself: one that leaves takes only its own record away.
+    fn replace_pointers(&mut self, old: &[(std::net::IpAddr, Pointer)], new: &[(std::net::IpAddr, Pointer)]) {
+        let reverse = &mut self.snapshot.reverse;
+        for (ip, pointer) in old.iter().filter(|gone| !new.contains(gone)) {
+            let owners: Vec<Pointer> = reverse
+                .get(ip)
+                .into_iter()
+                .flat_map(|o| o.iter())
+                .filter(|o| *o != pointer)
+                .cloned()
+                .collect();
+            if owners.is_empty() {
+                reverse.remove(ip);
+            } else {
+                reverse.insert(*ip, owners.into());
+            }
+        }
+        for (ip, pointer) in new.iter().filter(|added| !old.contains(added)) {
+            let mut owners: Vec<Pointer> = reverse.get(ip).map(|owners| owners.to_vec()).unwrap_or_default();
+            owners.push(pointer.clone());
+            owners.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+            owners.dedup();
+            reverse.insert(*ip, owners.into());
+        }
+    }
+
+    fn note_backing(&mut self, key: &ObjectKey) {
+        if self.snapshot.federation.is_none() {
+            return;
+        }
+        let backed =
+            self.store.service(key).is_some() && self.store.backing(key, self.source).has_ready_addresses();
+        if backed {
+            self.snapshot.backed.insert(key.clone(), ());
+        } else {
+            self.snapshot.backed.remove(key);
+        }
+    }
+
+    fn use_source(&mut self, source: EndpointsSource) {
+        if self.source == Some(source) {
+            return;
+        }
+        let keys = self.store.keys();
+        for key in &keys {
+            self.rebuild_with(key, source);
+        }
+        self.source = Some(source);
+        self.store.forget_other_than(source);
+        self.changed = true;
+        self.check_sync();
+    }
+
+    /// Rebuilds one Service as if `source` were in use already.
+    fn rebuild_with(&mut self, key: &ObjectKey, source: EndpointsSource) {
+        let before = self.source;
+        let old = self.pointers(key);
+        self.source = Some(source);
+        let new = self.build(key);
+        self.replace_pointers(&old, &new.pointers);
+        self.snapshot.tree.set_node(&records::path(key), new.node);
+        self.note_backing(key);
+        self.source = before;
+    }
+
+    fn check_sync(&mut self) {
+        if !self.snapshot.synced && self.services_listed && self.source.is_some() {
+            self.snapshot.synced = true;
+            self.changed = true;
+        }
+    }
+
+    /// Replaces the zone's upstreams and stub domains.
+    pub fn set_zone(&mut self, zone: skydns::Zone) {
+        self.snapshot.zone = zone;
+        self.changed = true;
+    }
+
+    /// Replaces the federations: name to domain.
+    pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
+        let place = self
+            .nodes
+            .values()
+            .find_map(|node| Some(Place { zone: node.zone.clone()?, region: node.region.clone()? }));
+        let federation = (!domains.is_empty()).then(|| Arc::new(Federation { domains, place }));
+        if self.snapshot.federation == federation {
+            return;
+        }
+        let had_any = self.snapshot.federation.is_some();
+        self.snapshot.federation = federation;
+        if had_any != self.snapshot.federation.is_some() {
+            self.snapshot.backed = treecache::Map::default();
+            for key in self.store.keys() {
+                self.note_backing(&key);
+            }
+        }
+        self.changed = true;
+    }
+
+    /// Serves what is there as if it had been listed: the objects of a snapshot file, until the first lists replace
+    /// them.
+    pub fn serve_stale(&mut self, source: EndpointsSource) {
+        self.use_source(source);
+        self.snapshot.synced = true;
+        self.changed = true;
+    }
+
+    /// Makes all changes visible to queries. False when there were none.
+    pub fn publish(&mut self) -> bool {
+        if !std::mem::take(&mut self.changed) {
+            return false;
+        }
+        self.published.set(self.snapshot.clone());
+        true
+    }
+
+    /// True once both first lists are in (or a snapshot file is served).
+    pub fn has_synced(&self) -> bool {
+        self.snapshot.synced
+    }
+
+    /// True once both first lists from the API server are in.
+    pub fn has_listed(&self) -> bool {
+        self.services_listed && self.source.is_some_and(|source| self.store.has_listed(source))
+    }
+
+    /// How much there is, by walking all objects.
+    pub fn counts(&self) -> Counts {
+        self.store.counts()
+    }
+
+    /// The objects, for a snapshot file.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}

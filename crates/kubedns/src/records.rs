@@ -1,0 +1,253 @@
+//! From objects to records: pure functions, one Service at a time.
+//!
+//! The records follow kube-dns: a ClusterIP Service has an entry for each cluster IP and SRV entries for its named
+//! ports; a headless one has an entry for each address of its endpoints, under the address's hostname or a hash; an
+//! ExternalName Service is an entry of its namespace's node.
+
+mod label;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use skydns::{Host, Name, Pointer, ServiceRecord, name};
+use smol_str::SmolStr;
+use treecache::Node;
+
+use crate::objects::{
+    Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind,
+};
+
+/// What stands under one label: one record, or several that differ in their ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Records {
+    /// The usual case.
+    One(ServiceRecord),
+    /// Several.
+    Several(Arc<[ServiceRecord]>),
+}
+
+impl Records {
+    fn new(mut records: Vec<ServiceRecord>) -> Option<Self> {
+        match records.len() {
+            0 => None,
+            1 => records.pop().map(Self::One),
+            _ => Some(Self::Several(records.into())),
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, ServiceRecord> {
+        match self {
+            Self::One(record) => std::slice::from_ref(record).iter(),
+            Self::Several(records) => records.iter(),
+        }
+    }
+}
+
+/// The records of one Service.
+#[derive(Debug, Default)]
+pub struct ServiceRecords {
+    /// What stands at the Service's node; empty for none.
+    pub node: Node<Records>,
+    /// The entry in the namespace's node.
+    pub entry: Option<Records>,
+    /// The reverse records.
+    pub pointers: Vec<(IpAddr, Pointer)>,
+}
+
+/// What is known of the endpoints of a Service, whichever objects it came from.
+#[derive(Debug, Clone, Copy)]
+pub enum Backing<'o> {
+    /// Nothing.
+    None,
+    /// An Endpoints object.
+    Endpoints(&'o Endpoints),
+    /// Slices.
+    Slices(&'o [EndpointSlice]),
+}
+
+/// Addresses that share ports.
+struct Group<'o> {
+    addresses: Vec<Member<'o>>,
+    ports: &'o [EndpointPort],
+}
+
+struct Member<'o> {
+    ip: IpAddr,
+    hostname: Option<&'o SmolStr>,
+}
+
+impl Backing<'_> {
+    /// True when there is an address that traffic is sent to.
+    pub fn has_ready_addresses(self) -> bool {
+        self.groups(false).iter().any(|group| !group.addresses.is_empty())
+    }
+
+    fn groups(&self, publish_not_ready: bool) -> Vec<Group<'_>> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Endpoints(endpoints) => endpoints
+                .subsets
+                .iter()
+                .map(|subset| {
+                    let not_ready: &[Address] = if publish_not_ready { &subset.not_ready } else { &[] };
+                    let addresses = subset.ready.iter().chain(not_ready);
+                    let member = |address: &'_ Address| Member { ip: address.ip, hostname: None };
+                    let addresses = addresses
+                        .map(|address| Member { hostname: address.hostname.as_ref(), ..member(address) })
+                        .collect();
+                    Group { addresses, ports: &subset.ports }
+                })
+                .collect(),
+            Self::Slices(slices) => {
+                slices.iter().map(|slice| Group::of_slice(slice, publish_not_ready)).collect()
+            }
+        }
+    }
+}
+
+impl<'o> Group<'o> {
+    fn of_slice(slice: &'o EndpointSlice, publish_not_ready: bool) -> Self {
+        // An unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
+        let published = slice.endpoints.iter().filter(|e| publish_not_ready || e.ready != Some(false));
+        let addresses = published
+            .flat_map(|endpoint| {
+                endpoint.addresses.iter().map(|ip| Member { ip: *ip, hostname: endpoint.hostname.as_ref() })
+            })
+            .collect();
+        Group { addresses, ports: &slice.ports }
+    }
+}
+
+/// Builds the records of `service`, whose endpoints are `backing`.
+pub fn build(service: &Service, backing: Backing<'_>) -> ServiceRecords {
+    match &service.kind {
+        ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
+        // kube-dns treats a Service without an address yet like a headless one.
+        ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing),
+        ServiceKind::ExternalName(target) => external_name(service, target),
+    }
+}
+
+/// The path of a Service's node.
+pub fn path(key: &ObjectKey) -> [&str; 3] {
+    ["svc", &key.namespace, &key.name]
+}
+
+/// The name of a Service's node below the zone, in wire format.
+fn base(key: &ObjectKey) -> Option<Arc<[u8]>> {
+    name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().map(Into::into)
+}
+
+/// The node's labels of a port: `_tcp`, `_http`. Ports without a name have no SRV records.
+fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
+    if name.is_empty() || protocol.as_str().is_empty() {
+        return None;
+    }
+    let label = |text: &str| smol_str::format_smolstr!("_{}", text.to_ascii_lowercase());
+    Some([label(protocol.as_str()), label(name)])
+}
+
+fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
+    let mut records = ServiceRecords::default();
+    let Some(base) = base(&service.key) else { return records };
+    let mut entries: BTreeMap<SmolStr, Vec<IpAddr>> = BTreeMap::new();
+    for ip in addresses {
+        entries.entry(label::of_address(*ip)).or_default().push(*ip);
+        let pointer = Pointer { created: service.created, name: Arc::clone(&base), named: true };
+        records.pointers.push((*ip, pointer));
+    }
+    for (label, addresses) in entries {
+        for port in &service.ports {
+            let Some([protocol, name]) = port_path(&port.protocol, &port.name) else { continue };
+            let record = ServiceRecord::new(Host::Base, Arc::clone(&base)).with_port(port.port);
+            let node = records.node.child_mut(&protocol).child_mut(&name);
+            node.set_entry(label.clone(), Records::One(record));
+        }
+        let record = ServiceRecord::for_addresses(&addresses, Arc::clone(&base));
+        records.node.set_entry(label, Records::One(record));
+    }
+    records
+}
+
+/// What the addresses of one label add up to.
+#[derive(Default)]
+struct Labelled {
+    addresses: Vec<IpAddr>,
+    ports: Vec<([SmolStr; 2], u16)>,
+}
+
+fn headless(service: &Service, backing: Backing<'_>) -> ServiceRecords {
+    let mut records = ServiceRecords::default();
+    let Some(base) = base(&service.key) else { return records };
+    let mut labels: BTreeMap<SmolStr, Labelled> = BTreeMap::new();
+    for group in backing.groups(service.publish_not_ready) {
+        let ports: Vec<_> = group
+            .ports
+            .iter()
+            .filter_map(|port| Some((port_path(&port.protocol, &port.name)?, port.port)))
+            .collect();
+        for member in &group.addresses {
+            let label = match member.hostname {
+                Some(hostname) => hostname.clone(),
+                None => label::of_address(member.ip),
+            };
+            let Some(pointer) = member_pointer(service, &label, &base, member.hostname.is_some()) else {
+                continue;
+            };
+            records.pointers.push((member.ip, pointer));
+            let labelled = labels.entry(label).or_default();
+            labelled.addresses.push(member.ip);
+            labelled.ports.extend(ports.iter().cloned());
+        }
+    }
+    for (label, labelled) in labels {
+        add_labelled(&mut records.node, &label, labelled, &base);
+    }
+    records.pointers.sort_by(|(a, p), (b, q)| (a, &p.name).cmp(&(b, &q.name)));
+    records.pointers.dedup();
+    records
+}
+
+/// The reverse record of a member; `None` when its label cannot stand in a name.
+fn member_pointer(service: &Service, label: &SmolStr, base: &Arc<[u8]>, named: bool) -> Option<Pointer> {
+    let mut wire = name::relative(label).ok()?;
+    wire.extend_from_slice(base);
+    Some(Pointer { created: service.created, name: wire.into(), named })
+}
+
+fn add_labelled(node: &mut Node<Records>, label: &SmolStr, labelled: Labelled, base: &Arc<[u8]>) {
+    let Labelled { mut addresses, mut ports } = labelled;
+    addresses.sort_unstable();
+    addresses.dedup();
+    node.set_entry(label.clone(), Records::One(ServiceRecord::for_addresses(&addresses, Arc::clone(base))));
+    ports.sort_unstable();
+    ports.dedup();
+    for same_name in ports.chunk_by(|a, b| a.0 == b.0) {
+        let Some(([protocol, name], _)) = same_name.first() else { continue };
+        let record = |port: u16| ServiceRecord::new(Host::Member, Arc::clone(base)).with_port(port);
+        if let Some(records) = Records::new(same_name.iter().map(|(_, port)| record(*port)).collect()) {
+            node.child_mut(protocol).child_mut(name).set_entry(label.clone(), records);
+        }
+    }
+}
+
+fn external_name(service: &Service, target: &str) -> ServiceRecords {
+    let mut records = ServiceRecords::default();
+    let Ok(base) = name::relative(&format!("{}.svc", service.key.namespace)) else { return records };
+    // An address in the place of a name is answered as one.
+    let host = match target.parse() {
+        Ok(IpAddr::V4(ip)) => Host::V4(ip),
+        Ok(IpAddr::V6(ip)) => Host::V6(ip),
+        Err(_) => match Name::parse(target) {
+            Ok(name) if name.label_count() > 0 => Host::Name(name),
+            Ok(_) | Err(_) => {
+                tracing::warn!(service = %service.key, externalName = target, "externalName is not a domain name");
+                return records;
+            }
+        },
+    };
+    records.entry = Some(Records::One(ServiceRecord::new(host, base.into())));
+    records
+}

@@ -1,0 +1,39 @@
+//! Addresses in pod names: `1-2-3-4.namespace.pod.zone`.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The address that the label stands for: IPv4 with dashes for dots, IPv6 with dashes for colons or as it is.
+///
+/// An IPv4-mapped IPv6 address is the IPv4 address it stands for.
+pub(super) fn address(label: &str) -> Option<IpAddr> {
+    let ip = match label.replace('-', ".").parse() {
+        Ok(v4) => IpAddr::V4(v4),
+        Err(_) => IpAddr::V6(label.replace('-', ":").parse::<Ipv6Addr>().ok()?),
+    };
+    Some(ip.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels() {
+        let read = |label: &str| address(label).map(|ip| ip.to_string());
+        for (label, ip) in [
+            ("1-2-3-4", "1.2.3.4"),
+            ("255-255-255-255", "255.255.255.255"),
+            ("fd00--1", "fd00::1"),
+            ("fd00::1", "fd00::1"),
+            ("2001-db8-0-0-0-0-0-1", "2001:db8::1"),
+            ("--1", "::1"),
+        ] {
+            assert_eq!(read(label).as_deref(), Some(ip), "{label}");
+        }
+        for label in
+            ["", "300-1-1-1", "1-2-3", "1-2-3-4-5", "a-b-c-d", "01-2-3-4", "-1-2-3-4", "1-2-3-4-", "1_2_3_4"]
+        {
+            assert_eq!(read(label), None, "{label}");
+        }
+    }
+}
