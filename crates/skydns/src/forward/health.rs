@@ -146,7 +146,8 @@ impl Health {
     /// Is it known to be alive, so that waiting for it is worth while?
     pub(super) fn is_trusted(&self, peer: Peer, now: Instant) -> bool {
         self.lock().get(&peer).is_some_and(|state| {
-            !state.overtaken && state.last_answer.is_some_and(|answer| now.saturating_duration_since(answer) < ALIVE_FOR)
+            !state.overtaken
+                && state.last_answer.is_some_and(|answer| now.saturating_duration_since(answer) < ALIVE_FOR)
         })
     }
 

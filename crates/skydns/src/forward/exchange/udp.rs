@@ -1,9 +1,11 @@
 //! Asking over UDP.
 
 use std::cell::RefCell;
-use std::io;
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
 
@@ -72,18 +74,15 @@ async fn send(socket: &UdpSocket, query: &[u8]) -> Result<(), Failure> {
     socket.send(query).await.map(drop).map_err(|error| Failure::from_talking(&error))
 }
 
-/// Waits for a datagram and has it judged.
+/// Waits for a datagram, or an ICMP error, and has it judged.
 async fn receive(socket: &UdpSocket, judge: impl Fn(&[u8]) -> Verdict) -> Result<Verdict, Failure> {
-    loop {
-        socket.readable().await.map_err(|error| Failure::from_talking(&error))?;
-        let received: io::Result<Verdict> = BUFFER.with_borrow_mut(|buffer| {
-            let length = socket.try_recv(buffer)?;
+    // An ICMP error makes a UDP socket not readable but erroneous: it must be waited for by name.
+    let interest = Interest::READABLE.add(Interest::ERROR);
+    let receive = || {
+        BUFFER.with_borrow_mut(|buffer| {
+            let length = (&*SockRef::from(socket)).read(buffer)?;
             Ok(judge(buffer.get(..length).unwrap_or_default()))
-        });
-        match received {
-            Ok(verdict) => return Ok(verdict),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(Failure::from_talking(&error)),
-        }
-    }
+        })
+    };
+    socket.async_io(interest, receive).await.map_err(|error| Failure::from_talking(&error))
 }

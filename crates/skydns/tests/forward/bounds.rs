@@ -1,0 +1,211 @@
+//! What is under way is bounded, and goes on without those who went away.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use futures::future::join_all;
+use skydns::forward::{Limits, Query};
+use testkit::eventually;
+use testkit::upstream::{Asked, Upstream};
+use tokio::sync::Semaphore;
+
+use crate::support::{PATIENCE, Subject, a, a_over_tcp, is, says, silent, told};
+
+const OVERLOADED: &str = "too many questions in flight";
+
+/// An upstream that answers when it is let.
+async fn held_back() -> (Upstream, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = Arc::clone(&gate);
+    let upstream = Upstream::start(move |asked: &Asked| match opened.available_permits() {
+        0 => testkit::upstream::Reaction::silence(),
+        _ => says(1)(asked),
+    })
+    .await;
+    (upstream, gate)
+}
+
+/// Quick to send again, so that who was not answered at first is answered when the gate opens.
+fn insistent() -> Limits {
+    Limits { resend_after: Duration::from_millis(700), ..Limits::default() }
+}
+
+#[tokio::test]
+async fn identical_questions_are_asked_once() {
+    let (upstream, gate) = held_back().await;
+    let subject = Subject::new(insistent());
+    let upstreams = [upstream.addr()];
+    let asking = join_all((0..50).map(|_| subject.ask(a("x.test."), &upstreams)));
+    let opening = async {
+        eventually(PATIENCE, || async {
+            is(subject.metric("joined_total", &[]), 49) && upstream.count() > 0
+        })
+        .await;
+        gate.add_permits(1);
+    };
+    let (replies, ()) = tokio::join!(asking, opening);
+    assert!(replies.iter().all(|reply| told(reply) == "NOERROR 192.0.2.1"));
+    let senders: HashSet<_> = upstream.asked().iter().map(|asked| asked.from).collect();
+    assert_eq!(senders.len(), 1);
+    assert!(is(subject.metric("in_flight", &[]), 0));
+    // Replies are not kept.
+    subject.ask(a("x.test."), &upstreams).await.unwrap();
+    assert!(is(subject.metric("requests_total", &[]), 2));
+}
+
+#[tokio::test]
+async fn different_questions_are_asked_apart() {
+    let first = Upstream::start(silent).await;
+    let second = Upstream::start(silent).await;
+    let subject = Subject::new(Limits::default());
+    let edns = |udp_size| skydns::forward::EdnsRequest { udp_size, do_bit: false, options: [].into() };
+    let queries = [
+        a("x.test."),
+        a("X.test."),
+        a_over_tcp("x.test."),
+        Query { qtype: 28, ..a("x.test.") },
+        Query { qclass: 3, ..a("x.test.") },
+        Query { recursion_desired: false, ..a("x.test.") },
+        Query { checking_disabled: true, ..a("x.test.") },
+        Query { authentic_data: true, ..a("x.test.") },
+        Query { edns: Some(edns(512)), ..a("x.test.") },
+        Query { edns: Some(edns(1232)), ..a("x.test.") },
+    ];
+    let count = queries.len();
+    let (here, there) = ([first.addr()], [second.addr()]);
+    let asking = join_all(queries.map(|query| subject.ask(query, &here)));
+    let elsewhere = subject.ask(a("x.test."), &there);
+    let seen = eventually(PATIENCE, || async {
+        is(subject.metric("in_flight", &[]), count + 1) && is(subject.metric("joined_total", &[]), 0)
+    });
+    tokio::select! {
+        _ = asking => panic!("nobody answers"),
+        _ = elsewhere => panic!("nobody answers"),
+        () = seen => {}
+    }
+}
+
+#[tokio::test]
+async fn joining_is_bounded() {
+    let upstream = Upstream::start(silent).await;
+    let subject =
+        Subject::new(Limits { max_joined: 10, budget: Duration::from_millis(300), ..Limits::default() });
+    let upstreams = [upstream.addr()];
+    let outcomes = join_all((0..30).map(|_| subject.ask_a("x.test.", &upstreams))).await;
+    let turned_down = outcomes.iter().filter(|outcome| *outcome == OVERLOADED).count();
+    assert_eq!(turned_down, 30 - 10 - 1);
+    assert!(is(subject.metric("overloaded_total", &[]), turned_down));
+    // The places are free again.
+    let outcomes = join_all((0..11).map(|_| subject.ask_a("y.test.", &upstreams))).await;
+    assert!(outcomes.iter().all(|outcome| outcome == "failed: Timeout"), "{outcomes:?}");
+}
+
+/// 10,000 questions hang on a dead upstream: they cost no more sockets than allowed, are turned down at once beyond
+/// that, and do not shut out those who ask somebody else.
+#[tokio::test]
+async fn a_dead_upstream_holds_no_more_than_its_share() {
+    const QUESTIONS: usize = 10_000;
+    const SHARE: usize = 200;
+    let (dead, good) = (Upstream::start(silent).await, Upstream::start(says(1)).await);
+    let limits = Limits { max_in_flight: 300, max_in_flight_per_route: SHARE, ..Limits::default() };
+    let subject = Subject::new(limits);
+    let upstreams = [dead.addr()];
+
+    let started = Instant::now();
+    let mut hanging = Vec::new();
+    let mut turned_down = 0;
+    for n in 0..QUESTIONS {
+        let mut asking = Box::pin(subject.ask(a(&format!("n{n}.test.")), &upstreams));
+        match asking.as_mut().now_or_never() {
+            Some(outcome) => {
+                assert_eq!(told(&outcome), OVERLOADED);
+                turned_down += 1;
+            }
+            None => hanging.push(asking),
+        }
+    }
+    // None of them had the time to end, unless asking 10,000 times took a whole budget.
+    if started.elapsed() < Duration::from_secs(1) {
+        assert_eq!((hanging.len(), turned_down), (SHARE, QUESTIONS - SHARE));
+    }
+    for n in 0..50 {
+        let asked = Instant::now();
+        assert_eq!(subject.ask_a(&format!("n{n}.test."), &[good.addr()]).await, "NOERROR 192.0.2.1");
+        assert!(asked.elapsed() < Duration::from_secs(1));
+    }
+    for outcome in join_all(hanging).await {
+        assert_eq!(told(&outcome), "failed: Timeout");
+    }
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let sockets: HashSet<_> = dead.asked().iter().map(|asked| asked.from).collect();
+    assert!(sockets.len() <= QUESTIONS - turned_down, "{} sockets", sockets.len());
+    assert!(is(subject.metric("in_flight", &[]), 0));
+    assert_ne!(subject.ask_a("after.test.", &upstreams).await, OVERLOADED, "there is room again");
+}
+
+#[tokio::test]
+async fn the_whole_number_is_bounded_too() {
+    let upstreams = [Upstream::start(silent).await, Upstream::start(silent).await];
+    let subject = Subject::new(Limits { max_in_flight: 3, max_in_flight_per_route: 2, ..Limits::default() });
+    let mut hanging = Vec::new();
+    for (n, (route, overloaded)) in
+        [(0, false), (0, false), (0, true), (1, false), (1, true)].into_iter().enumerate()
+    {
+        let upstream = [upstreams[route].addr()];
+        let subject = subject.clone();
+        let mut asking = Box::pin(async move { subject.ask_a(&format!("n{n}.test."), &upstream).await });
+        let outcome = asking.as_mut().now_or_never();
+        assert_eq!(outcome.as_deref(), overloaded.then_some(OVERLOADED), "question {n}");
+        if outcome.is_none() {
+            hanging.push(asking);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_joined_gets_the_reply_when_the_first_asker_goes_away() {
+    let (upstream, gate) = held_back().await;
+    let subject = Subject::new(insistent());
+    let upstreams = [upstream.addr()];
+    let mut first = Box::pin(subject.ask(a("x.test."), &upstreams));
+    assert!(first.as_mut().now_or_never().is_none());
+    let mut second = Box::pin(subject.ask(a("x.test."), &upstreams));
+    assert!(second.as_mut().now_or_never().is_none());
+    eventually(PATIENCE, || async { upstream.count() > 0 }).await;
+    drop(first);
+    gate.add_permits(1);
+    assert_eq!(told(&second.await), "NOERROR 192.0.2.1");
+    assert!(is(subject.metric("requests_total", &[]), 1));
+}
+
+#[tokio::test]
+async fn nothing_is_left_when_all_askers_go_away() {
+    let upstream = Upstream::start(silent).await;
+    let subject = Subject::new(Limits { budget: Duration::from_millis(200), ..Limits::default() });
+    let upstreams = [upstream.addr()];
+    for n in 0..20 {
+        assert!(subject.ask(a(&format!("n{n}.test.")), &upstreams).now_or_never().is_none());
+    }
+    assert!(is(subject.metric("in_flight", &[]), 20));
+    eventually(PATIENCE, || async { is(subject.metric("in_flight", &[]), 0) }).await;
+}
+
+#[tokio::test]
+async fn shutting_down_ends_all_questions() {
+    let upstream = Upstream::start(silent).await;
+    let subject = Subject::new(Limits::default());
+    let upstreams = [upstream.addr()];
+    let asking = join_all((0..10).map(|n| subject.ask_a(["x.test.", "y.test."][n % 2], &upstreams)));
+    let started = Instant::now();
+    let stopping = async {
+        eventually(PATIENCE, || async { upstream.count() > 0 }).await;
+        subject.forwarder.shutdown().await;
+    };
+    let (outcomes, ()) = tokio::join!(asking, stopping);
+    assert_eq!(outcomes, ["shutting down"; 10]);
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(is(subject.metric("in_flight", &[]), 0));
+    assert_eq!(subject.ask_a("late.test.", &upstreams).await, "shutting down");
+}

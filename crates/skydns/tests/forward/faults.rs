@@ -1,0 +1,230 @@
+//! Whatever one upstream does, there is a reply or an error in time.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use skydns::forward::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
+
+use crate::support::{Subject, a, a_over_tcp, address, is, nobody, says, short, told};
+
+/// How an upstream misbehaves.
+struct Fault {
+    what: &'static str,
+    handler: fn(&Asked) -> Reaction,
+    /// What asking it alone over UDP comes to.
+    udp: &'static str,
+    /// What asking it alone over TCP comes to.
+    tcp: &'static str,
+    /// What asking it over UDP with a good one behind it comes to.
+    with_second: &'static str,
+}
+
+const SECOND: &str = "NOERROR 192.0.2.99";
+
+const fn fault(
+    what: &'static str,
+    handler: fn(&Asked) -> Reaction,
+    [udp, tcp, with_second]: [&'static str; 3],
+) -> Fault {
+    Fault { what, handler, udp, tcp, with_second }
+}
+
+fn over_udp(asked: &Asked, udp: impl Into<Reaction>, tcp: impl Into<Reaction>) -> Reaction {
+    if asked.transport == Transport::Udp { udp.into() } else { tcp.into() }
+}
+
+fn truncated(asked: &Asked) -> Reply {
+    address(asked, 5).truncated()
+}
+
+/// A reply whose header counts five answers more than there are.
+fn garbage(asked: &Asked) -> Vec<u8> {
+    let mut packet = Reply::to(&asked.packet).wire();
+    packet[7] = 5;
+    [packet, vec![0xff; 9]].concat()
+}
+
+fn truncated_within_a_record(asked: &Asked) -> Vec<u8> {
+    let whole = truncated(asked).wire();
+    whole[..whole.len() - 3].to_vec()
+}
+
+fn slowly(octets: Vec<u8>) -> Reaction {
+    octets.into_iter().fold(Reaction::silence(), |reaction, octet| {
+        reaction.then(Act::Wait(Duration::from_millis(100))).then(Act::Raw(vec![octet]))
+    })
+}
+
+fn framed(packet: Vec<u8>) -> Vec<u8> {
+    [u16::try_from(packet.len()).unwrap().to_be_bytes().to_vec(), packet].concat()
+}
+
+const TIMEOUT: &str = "failed: Timeout";
+const TWICE_GARBAGE: &str = "failed: Garbage Garbage";
+const TWICE_CLOSED: &str = "failed: Closed Closed";
+
+const FAULTS: &[Fault] = &[
+    fault("silence", |_| Reaction::silence(), [TIMEOUT, TIMEOUT, SECOND]),
+    fault("wrong ID", |asked| address(asked, 1).wrong_id().into(), [TIMEOUT, TWICE_GARBAGE, SECOND]),
+    fault(
+        "wrong ID, then right",
+        |asked| Reaction::from(address(asked, 1).wrong_id()).then(Act::Send(address(asked, 2).wire())),
+        ["NOERROR 192.0.2.2", TWICE_GARBAGE, "NOERROR 192.0.2.2"],
+    ),
+    fault(
+        "wrong name",
+        |asked| address(asked, 1).wrong_question("other.test.", "A").into(),
+        [TIMEOUT, TWICE_GARBAGE, SECOND],
+    ),
+    fault(
+        "wrong type",
+        |asked| address(asked, 1).wrong_question(&asked.name(), "AAAA").into(),
+        [TIMEOUT, TWICE_GARBAGE, SECOND],
+    ),
+    fault(
+        "the query sent back",
+        |asked| Reaction::send(asked.packet.clone()),
+        [TIMEOUT, TWICE_GARBAGE, SECOND],
+    ),
+    fault(
+        "another opcode",
+        |asked| {
+            let mut packet = address(asked, 1).wire();
+            packet[2] |= 0x28;
+            Reaction::send(packet)
+        },
+        [TIMEOUT, TWICE_GARBAGE, SECOND],
+    ),
+    fault(
+        "success without the question",
+        |asked| Reaction::send([&asked.packet[..2], &[0x81, 0x80], &[0; 8]].concat()),
+        [TIMEOUT, TWICE_GARBAGE, SECOND],
+    ),
+    fault("records missing", |asked| Reaction::send(garbage(asked)), [TWICE_GARBAGE, TWICE_GARBAGE, SECOND]),
+    fault("three octets", |asked| Reaction::send(&asked.packet[..3]), [TWICE_GARBAGE, TWICE_GARBAGE, SECOND]),
+    fault("nothing but a packet", |_| Reaction::send(vec![]), [TIMEOUT, TWICE_GARBAGE, SECOND]),
+    fault(
+        "truncated, whole over TCP",
+        |asked| over_udp(asked, truncated(asked), address(asked, 2)),
+        ["NOERROR 192.0.2.2", "NOERROR 192.0.2.2", "NOERROR 192.0.2.2"],
+    ),
+    fault(
+        "truncated, without records",
+        |asked| over_udp(asked, Reply::to(&asked.packet).truncated(), address(asked, 2)),
+        ["NOERROR 192.0.2.2", "NOERROR 192.0.2.2", "NOERROR 192.0.2.2"],
+    ),
+    fault(
+        "truncated for ever",
+        |asked| truncated(asked).into(),
+        ["NOERROR tc 192.0.2.5", "NOERROR tc 192.0.2.5", "NOERROR tc 192.0.2.5"],
+    ),
+    fault(
+        "truncated, TCP closed early",
+        |asked| over_udp(asked, truncated(asked), Reaction::close()),
+        ["NOERROR tc 192.0.2.5", TWICE_CLOSED, "NOERROR tc 192.0.2.5"],
+    ),
+    fault(
+        "truncated within a record, whole over TCP",
+        |asked| over_udp(asked, Reaction::send(truncated_within_a_record(asked)), address(asked, 2)),
+        ["NOERROR 192.0.2.2", "NOERROR 192.0.2.2", "NOERROR 192.0.2.2"],
+    ),
+    fault(
+        "truncated within a record, TCP closed early",
+        |asked| over_udp(asked, Reaction::send(truncated_within_a_record(asked)), Reaction::close()),
+        ["NOERROR tc", TWICE_CLOSED, "NOERROR tc"],
+    ),
+    fault(
+        "TCP closed in the middle",
+        |asked| {
+            let packet = framed(address(asked, 1).wire());
+            Reaction::silence().then(Act::Raw(packet[..20].to_vec())).then(Act::Close)
+        },
+        [TIMEOUT, TWICE_CLOSED, SECOND],
+    ),
+    fault(
+        "TCP stalls behind the length of a large message",
+        |asked| over_udp(asked, Reaction::silence(), Reaction::silence().then(Act::Raw(vec![0xff, 0xff]))),
+        [TIMEOUT, TIMEOUT, SECOND],
+    ),
+    fault(
+        "TCP message of no octets",
+        |asked| over_udp(asked, Reaction::silence(), Reaction::silence().then(Act::Raw(vec![0, 0]))),
+        [TIMEOUT, TWICE_GARBAGE, SECOND],
+    ),
+    fault(
+        "TCP octet by octet",
+        |asked| over_udp(asked, Reaction::silence(), slowly(framed(address(asked, 1).wire()))),
+        [TIMEOUT, TIMEOUT, SECOND],
+    ),
+];
+
+async fn check(what: &str, query: Query, upstreams: &[SocketAddr], expected: &str) {
+    let limits = short();
+    let subject = Subject::new(limits.clone());
+    let asked = Instant::now();
+    let outcome = told(&subject.ask(query, upstreams).await);
+    assert_eq!(outcome, expected, "{what}");
+    // Much longer would be a wait without a bound; little longer is a busy machine.
+    assert!(asked.elapsed() < limits.budget + Duration::from_secs(1), "{what} took {:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn alone_over_udp() {
+    join_all(FAULTS.iter().map(async |fault| {
+        let upstream = Upstream::start(fault.handler).await;
+        check(fault.what, a("x.test."), &[upstream.addr()], fault.udp).await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn alone_over_tcp() {
+    join_all(FAULTS.iter().map(async |fault| {
+        let upstream = Upstream::start(fault.handler).await;
+        check(fault.what, a_over_tcp("x.test."), &[upstream.addr()], fault.tcp).await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn with_a_good_one_behind_it() {
+    let good = Upstream::start(says(99)).await;
+    join_all(FAULTS.iter().map(async |fault| {
+        let upstream = Upstream::start(fault.handler).await;
+        check(fault.what, a("x.test."), &[upstream.addr(), good.addr()], fault.with_second).await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    check("UDP", a("x.test."), &[nobody()], "failed: Refused Refused").await;
+    check("TCP", a_over_tcp("x.test."), &[nobody()], "failed: Refused Refused").await;
+}
+
+#[tokio::test]
+async fn truncated_and_no_tcp_at_all() {
+    let upstream = Upstream::start_udp_only(|asked: &Asked| truncated(asked).into()).await;
+    check("TCP refused", a("x.test."), &[upstream.addr()], "NOERROR tc 192.0.2.5").await;
+}
+
+/// With the limits of production, three silent upstreams cost less than the two seconds that clients wait.
+#[tokio::test]
+async fn an_error_comes_within_two_seconds() {
+    let silent = |_: &Asked| Reaction::silence();
+    let upstreams =
+        [Upstream::start(silent).await, Upstream::start(silent).await, Upstream::start(silent).await];
+    let addresses: Vec<_> = upstreams.iter().map(Upstream::addr).collect();
+    let subject = Subject::new(skydns::forward::Limits::default());
+    let asked = Instant::now();
+    for outcome in [subject.ask(a("x.test."), &addresses), subject.ask(a_over_tcp("x.test."), &addresses)] {
+        let asked = Instant::now();
+        assert_eq!(told(&outcome.await), "failed: Timeout Timeout Timeout");
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    }
+    assert!(asked.elapsed() > Duration::from_secs(3), "the budget was used");
+    assert!(is(subject.metric("failed_total", &[]), 2));
+}

@@ -1,0 +1,225 @@
+//! What is asked of upstreams, and which of their replies count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use skydns::forward::{EdnsRequest, Limits, Query, Transport};
+use testkit::reply::Reply;
+use testkit::upstream::{Reaction, Upstream};
+
+use crate::support::{Subject, a, a_over_tcp, address, is, nobody, question, refuses, says, told};
+
+fn edns(udp_size: u16, do_bit: bool, options: &[u8]) -> EdnsRequest {
+    EdnsRequest { udp_size, do_bit, options: options.into() }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().concat()
+}
+
+/// The packets are what the reference sent for the same questions, with the ID zeroed.
+#[tokio::test]
+async fn queries_are_those_of_the_reference() {
+    const QUESTION: &str = "03777777076f75747369646504746573740000010001";
+    let www = || a("www.outside.test.");
+    let options = [0, 8, 0, 7, 0, 1, 0x18, 0, 0x0a, 0, 0, 0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    let many = vec![0; 4097];
+    let cases: &[(&str, Query, String)] = &[
+        ("plain", www(), format!("000001000001000000000000{QUESTION}")),
+        ("no RD", Query { recursion_desired: false, ..www() }, format!("000000000001000000000000{QUESTION}")),
+        ("CD", Query { checking_disabled: true, ..www() }, format!("000001100001000000000000{QUESTION}")),
+        ("AD", Query { authentic_data: true, ..www() }, format!("000001200001000000000000{QUESTION}")),
+        (
+            "class HS",
+            Query { qclass: 4, ..www() },
+            format!("000001000001000000000000{}4", &QUESTION[..QUESTION.len() - 1]),
+        ),
+        (
+            "EDNS of 1232 octets",
+            Query { edns: Some(edns(1232, false, &[])), ..www() },
+            format!("000001000001000000000001{QUESTION}00002904d0000000000000"),
+        ),
+        (
+            "EDNS of 100 octets",
+            Query { edns: Some(edns(100, false, &[])), ..www() },
+            format!("000001000001000000000001{QUESTION}0000290064000000000000"),
+        ),
+        (
+            "DO",
+            Query { edns: Some(edns(4096, true, &[])), ..www() },
+            format!("000001000001000000000001{QUESTION}0000291000000080000000"),
+        ),
+        (
+            "options",
+            Query { edns: Some(edns(4096, false, &options)), ..www() },
+            format!("000001000001000000000001{QUESTION}0000291000000000000017{}", hex(&options)),
+        ),
+        (
+            "too many options",
+            Query { edns: Some(edns(4096, false, &many)), ..www() },
+            format!("000001000001000000000001{QUESTION}0000291000000000000000"),
+        ),
+        (
+            "case kept",
+            a("wWw.oUtSiDe.tEsT."),
+            "00000100000100000000000003775777076f55745369446504744573540000010001".to_owned(),
+        ),
+    ];
+    let upstream = Upstream::start(says(1)).await;
+    let subject = Subject::new(Limits::default());
+    for (what, query, expected) in cases {
+        upstream.forget();
+        subject.ask(query.clone(), &[upstream.addr()]).await.unwrap();
+        let asked = upstream.asked();
+        assert_eq!(asked.len(), 1, "{what}");
+        assert_eq!(format!("0000{}", &hex(&asked[0].packet)[4..]), *expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn the_clients_transport_is_kept() {
+    let upstream = Upstream::start(says(1)).await;
+    let subject = Subject::new(Limits::default());
+    for (query, transport) in [(a("x.test."), "Udp"), (a_over_tcp("x.test."), "Tcp")] {
+        upstream.forget();
+        assert_eq!(told(&subject.ask(query, &[upstream.addr()]).await), "NOERROR 192.0.2.1");
+        let seen: Vec<_> = upstream.asked().iter().map(|asked| format!("{:?}", asked.transport)).collect();
+        assert_eq!(seen, [transport]);
+    }
+    for transport in ["udp", "tcp"] {
+        assert!(is(subject.metric("requests_total", &[("transport", transport)]), 1));
+    }
+}
+
+#[tokio::test]
+async fn the_whole_reply_is_handed_on() {
+    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
+        Reply::to(&asked.packet)
+            .authoritative()
+            .answer("x.test. 120 IN CNAME y.test.")
+            .answer("y.test. 5 IN TXT \"hello world\" \"second\"")
+            .authority("test. 60 IN NS ns.test.")
+            .additional("ns.test. 60 IN AAAA 2001:db8::1")
+            .edns(1232)
+            .into()
+    })
+    .await;
+    let subject = Subject::new(Limits::default());
+    let reply = subject.ask(question("x.test.", 16, Transport::Udp), &[upstream.addr()]).await.unwrap();
+    assert_eq!((reply.upstream, reply.rcode, reply.answers, reply.truncated), (upstream.addr(), 0, 2, false));
+    let sent = Reply::to(&upstream.asked()[0].packet)
+        .authoritative()
+        .answer("x.test. 120 IN CNAME y.test.")
+        .answer("y.test. 5 IN TXT \"hello world\" \"second\"")
+        .authority("test. 60 IN NS ns.test.")
+        .additional("ns.test. 60 IN AAAA 2001:db8::1")
+        .edns(1232)
+        .wire();
+    assert_eq!(reply.message, sent);
+}
+
+/// Whatever a reachable upstream says is the answer: the next one is not asked.
+#[tokio::test]
+async fn an_rcode_does_not_lead_to_the_next_upstream() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for rcode in ["NXDOMAIN", "REFUSED", "FORMERR", "NOTIMP"] {
+            let (first, second) = (Upstream::start(refuses(rcode)).await, Upstream::start(says(2)).await);
+            let subject = Subject::new(Limits::default());
+            let query = question("x.test.", 1, transport);
+            assert_eq!(told(&subject.ask(query, &[first.addr(), second.addr()]).await), rcode);
+            assert_eq!((first.count(), second.count()), (1, 0), "{rcode} over {transport:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_servfail_the_same_upstream_is_asked_once_more() {
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let query = || question("x.test.", 1, transport);
+        let (first, second) = (Upstream::start(refuses("SERVFAIL")).await, Upstream::start(says(2)).await);
+        let subject = Subject::new(Limits::default());
+        assert_eq!(told(&subject.ask(query(), &[first.addr(), second.addr()]).await), "SERVFAIL");
+        assert_eq!((first.count(), second.count()), (2, 0), "what it says then is the answer");
+
+        let flaky = AtomicUsize::new(0);
+        let flaky = Upstream::start(move |asked: &testkit::upstream::Asked| {
+            let first = flaky.fetch_add(1, Ordering::Relaxed) == 0;
+            if first { refuses("SERVFAIL")(asked) } else { says(1)(asked) }
+        })
+        .await;
+        assert_eq!(told(&subject.ask(query(), &[flaky.addr(), second.addr()]).await), "NOERROR 192.0.2.1");
+        assert_eq!((flaky.count(), second.count()), (2, 0));
+        assert!(is(subject.errors("servfail"), 2));
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_be_reached_is_passed_over() {
+    let upstream = Upstream::start(says(3)).await;
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let subject = Subject::new(Limits::default());
+        let upstreams = [nobody(), nobody(), upstream.addr()];
+        let reply = subject.ask(question("x.test.", 1, transport), &upstreams).await;
+        assert_eq!(told(&reply), "NOERROR 192.0.2.3");
+        assert!(is(subject.errors("refused"), 2));
+    }
+}
+
+#[tokio::test]
+async fn no_upstreams_is_an_error_at_once() {
+    let subject = Subject::new(Limits::default());
+    assert_eq!(subject.ask_a("x.test.", &[]).await, "no upstream servers");
+}
+
+/// Upstreams may spell the name their own way.
+#[tokio::test]
+async fn the_case_of_the_question_does_not_matter() {
+    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
+        Reaction::from(address(asked, 1).wrong_question(&asked.name().to_ascii_uppercase(), "A"))
+    })
+    .await;
+    let subject = Subject::new(Limits::default());
+    let reply = subject.ask(a("upper.Test."), &[upstream.addr()]).await.unwrap();
+    assert_eq!(told(&Ok(Arc::clone(&reply))), "NOERROR 192.0.2.1");
+    let message = skydns::forward::message::Message::parse(&reply.message).unwrap();
+    assert_eq!(message.question().unwrap().name.to_string(), "UPPER.TEST.");
+}
+
+/// Servers that do not understand a query may send an error without its question.
+#[tokio::test]
+async fn an_error_without_the_question_counts() {
+    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
+        let header = [&asked.packet[..2], &[0x81, 0x81], &[0; 8]].concat();
+        Reaction::send(header)
+    })
+    .await;
+    let subject = Subject::new(Limits::default());
+    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "FORMERR");
+}
+
+#[tokio::test]
+async fn octets_after_the_message_are_cut_off() {
+    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
+        Reaction::send([address(asked, 1).wire(), vec![0xff; 5]].concat())
+    })
+    .await;
+    let subject = Subject::new(Limits::default());
+    let reply = subject.ask(a("x.test."), &[upstream.addr()]).await.unwrap();
+    assert_eq!(testkit::message::Message::parse(&reply.message).unwrap().trailing, 0);
+}
+
+/// No 512 octets: what an upstream sends is taken.
+#[tokio::test]
+async fn large_replies_are_whole() {
+    for (transport, records) in [(Transport::Udp, 60), (Transport::Udp, 1400), (Transport::Tcp, 1400)] {
+        let upstream = Upstream::start(move |asked: &testkit::upstream::Asked| {
+            let records =
+                (0..records).map(|n| format!("{} 60 IN A 198.51.{}.{}", asked.name(), n / 250, n % 250));
+            records.fold(Reply::to(&asked.packet), |reply, record| reply.answer(&record)).into()
+        })
+        .await;
+        let subject = Subject::new(Limits::default());
+        let reply = subject.ask(question("big.test.", 1, transport), &[upstream.addr()]).await.unwrap();
+        assert_eq!(usize::from(reply.answers), records);
+    }
+}

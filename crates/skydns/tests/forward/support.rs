@@ -1,0 +1,178 @@
+//! A forwarder with its metrics, and questions for it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::Registry;
+use skydns::forward::{ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply, Transport};
+use testkit::message::Message;
+use testkit::name;
+use testkit::reply;
+use testkit::upstream::{Asked, Reaction};
+
+/// For things that must happen, on a machine that is busy with something else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A forwarder under test.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub(crate) forwarder: Arc<Forwarder>,
+    registry: Registry,
+}
+
+impl Subject {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let (metrics, registry) = (ForwardMetrics::new().unwrap(), Registry::new());
+        metrics.register(&registry).unwrap();
+        Self { forwarder: Arc::new(Forwarder::new(limits, metrics)), registry }
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        query: Query,
+        upstreams: &[SocketAddr],
+    ) -> Result<Arc<Reply>, ForwardError> {
+        self.forwarder.exchange(query, upstreams.into()).await
+    }
+
+    /// Asks for an address over UDP and gives what [`told`] makes of the reply.
+    pub(crate) async fn ask_a(&self, name: &str, upstreams: &[SocketAddr]) -> String {
+        told(&self.ask(a(name), upstreams).await)
+    }
+
+    /// The value of a metric (for a histogram, how many values it saw), summed over all label sets that contain
+    /// `labels`.
+    pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let families = self.registry.gather();
+        let family = families.iter().find(|family| family.name() == format!("kubedns_forward_{name}"));
+        let metrics = family.map(prometheus::proto::MetricFamily::get_metric).unwrap_or_default();
+        let has = |metric: &prometheus::proto::Metric, (name, value): (&str, &str)| {
+            metric.get_label().iter().any(|label| label.name() == name && label.value() == value)
+        };
+        let wanted = metrics.iter().filter(|metric| labels.iter().all(|label| has(metric, *label)));
+        wanted
+            .map(|metric| {
+                let histogram = u32::try_from(metric.get_histogram().get_sample_count()).unwrap();
+                metric.get_counter().get_value() + metric.get_gauge().get_value() + f64::from(histogram)
+            })
+            .sum()
+    }
+
+    /// How often things went wrong with upstreams for this cause.
+    pub(crate) fn errors(&self, cause: &str) -> f64 {
+        self.metric("errors_total", &[("cause", cause)])
+    }
+}
+
+/// Is a metric this number?
+pub(crate) fn is(value: f64, expected: usize) -> bool {
+    (value - f64::from(u32::try_from(expected).unwrap())).abs() < 0.1
+}
+
+/// The defaults with a shorter budget, for upstreams that are expected to fail.
+pub(crate) fn short() -> Limits {
+    let ms = Duration::from_millis;
+    Limits {
+        budget: ms(500),
+        resend_after: ms(150),
+        tcp_retry: ms(200),
+        retry_pause: ms(20),
+        ..Limits::default()
+    }
+}
+
+/// A question as an ordinary stub resolver asks it.
+pub(crate) fn question(name: &str, qtype: u16, transport: Transport) -> Query {
+    Query {
+        name: name::to_wire(name).unwrap().into(),
+        qtype,
+        qclass: 1,
+        recursion_desired: true,
+        checking_disabled: false,
+        authentic_data: false,
+        edns: None,
+        transport,
+    }
+}
+
+pub(crate) fn a(name: &str) -> Query {
+    question(name, 1, Transport::Udp)
+}
+
+pub(crate) fn a_over_tcp(name: &str) -> Query {
+    question(name, 1, Transport::Tcp)
+}
+
+/// RCODE, `tc` if set, and the addresses; or the error.
+pub(crate) fn told(outcome: &Result<Arc<Reply>, ForwardError>) -> String {
+    match outcome {
+        Ok(reply) => {
+            let message = Message::parse(&reply.message).unwrap();
+            assert_eq!(message.has("tc"), reply.truncated);
+            assert_eq!(message.answer.len(), usize::from(reply.answers));
+            let tc = message.has("tc").then(|| "tc".to_owned());
+            [message.rcode_name()]
+                .into_iter()
+                .chain(tc)
+                .chain(message.answer_data("A"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
+        Err(ForwardError::AllFailed(failures)) => {
+            let failures = failures.iter().map(|(_, failure)| format!("{failure:?}"));
+            format!("failed: {}", failures.collect::<Vec<_>>().join(" "))
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A right reply with the address 192.0.2.`n`.
+pub(crate) fn address(asked: &Asked, n: u8) -> reply::Reply {
+    reply::Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.{n}", asked.name()))
+}
+
+/// A handler that replies 192.0.2.`n` to everything.
+pub(crate) fn says(n: u8) -> impl Fn(&Asked) -> Reaction + Send + Sync + 'static {
+    move |asked| address(asked, n).into()
+}
+
+/// A handler that replies `rcode` to everything.
+pub(crate) fn refuses(rcode: &'static str) -> impl Fn(&Asked) -> Reaction + Send + Sync + 'static {
+    move |asked| reply::Reply::to(&asked.packet).rcode(rcode).into()
+}
+
+pub(crate) fn silent(_: &Asked) -> Reaction {
+    Reaction::silence()
+}
+
+/// An address where nobody listens.
+pub(crate) fn nobody() -> SocketAddr {
+    ([127, 0, 0, 1], testkit::ports::free_port()).into()
+}
+
+/// The names are an interface, and a misspelt one would read as zero in the tests.
+#[tokio::test]
+async fn metrics_have_their_names() {
+    let subject = Subject::new(short());
+    // Those with labels show once they count.
+    let good = testkit::upstream::Upstream::start(says(1)).await;
+    assert_eq!(subject.ask_a("x.test.", &[nobody(), good.addr()]).await, "NOERROR 192.0.2.1");
+    let families = subject.registry.gather();
+    let names: Vec<_> =
+        families.iter().filter_map(|family| family.name().strip_prefix("kubedns_forward_")).collect();
+    let expected = [
+        "errors_total",
+        "failed_total",
+        "in_flight",
+        "joined_total",
+        "overloaded_total",
+        "request_duration_seconds",
+        "requests_total",
+        "tcp_retries_total",
+    ];
+    assert_eq!(names, expected);
+    for (name, count) in [("requests_total", 2), ("request_duration_seconds", 1), ("errors_total", 1)] {
+        assert!(is(subject.metric(name, &[]), count), "{name}");
+    }
+}
