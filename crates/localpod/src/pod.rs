@@ -27,6 +27,9 @@ pub struct Container {
     pub on_death: Signal,
 }
 
+/// Not in the manifest: nobody's queries are drained here, and Ctrl-C is to be quick.
+const NO_LAMEDUCK: &str = "--lameduck=0s";
+
 /// How kubedns reaches the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -72,6 +75,7 @@ impl Wiring<'_> {
             // Not in the manifest: a pod has its addresses and ports to itself, a laptop has not.
             "--dns-bind-address=127.0.0.1".to_owned(),
             format!("--healthz-port={}", self.ports.readiness),
+            NO_LAMEDUCK.to_owned(),
             // Not in the manifest: a pod finds the API server through its service account.
             match &self.access {
                 Access::MasterUrl(url) => format!("--kube-master-url={url}"),
@@ -98,9 +102,11 @@ impl Wiring<'_> {
             format!("-v={}", self.verbosity),
             format!("-configDir={}", self.config_dir.display()),
             "-restartDnsmasq=true".to_owned(),
-            // Not in the manifest: these have the right defaults in the container.
+            // Not in the manifest: these have the right defaults in the pod.
             format!("-dnsmasqExec={}", self.programs.dnsmasq.display()),
             format!("-kubednsServer={kubedns_address}"),
+            format!("-statusAddr=127.0.0.1:{}", self.ports.nanny),
+            NO_LAMEDUCK.to_owned(),
         ];
         args.extend_from_slice(&self.extra.nanny);
         args.push("--".to_owned());

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use serde::Serialize;
 
-/// The base that a run without `--port-base` uses. The example's stub domain names the last port of its block.
+/// The base that a run without `--port-base` uses. The example's stub domain names a port of its block.
 pub const DEFAULT_BASE: u16 = 5300;
 
 /// Where free blocks are looked for: below the range from which Linux takes the source ports of connections, so
@@ -34,6 +34,8 @@ pub struct Ports {
     pub api: u16,
     /// The upstream of the example's stub domain, UDP and TCP.
     pub upstream: u16,
+    /// The nanny's status and metrics (10056).
+    pub nanny: u16,
 }
 
 /// Why there are no ports to run on.
@@ -61,7 +63,7 @@ pub enum PortsError {
 
 impl Ports {
     /// How many ports a pod takes.
-    pub const COUNT: u16 = 7;
+    pub const COUNT: u16 = 8;
 
     /// The block that begins at `base`, without looking whether it is free.
     pub fn block(base: u16) -> Result<Self, PortsError> {
@@ -76,6 +78,7 @@ impl Ports {
             sidecar: base + 4,
             api: base + 5,
             upstream: base + 6,
+            nanny: base + 7,
         })
     }
 
@@ -118,6 +121,7 @@ impl Ports {
             (self.sidecar, "sidecar"),
             (self.api, "embedded API server"),
             (self.upstream, "upstream of the example's stub domain"),
+            (self.nanny, "nanny"),
         ]
     }
 }
@@ -130,14 +134,14 @@ mod tests {
     fn a_block_is_consecutive() {
         let ports = Ports::block(DEFAULT_BASE).unwrap();
         let numbers: Vec<u16> = ports.listed().iter().map(|(port, _)| *port).collect();
-        assert_eq!(numbers, [5300, 5301, 5302, 5303, 5304, 5305, 5306]);
+        assert_eq!(numbers, [5300, 5301, 5302, 5303, 5304, 5305, 5306, 5307]);
     }
 
     #[test]
     fn a_block_ends_below_65536() {
-        assert_eq!(Ports::block(65_529).unwrap().upstream, u16::MAX);
-        let error = Ports::block(65_530).unwrap_err().to_string();
-        assert_eq!(error, "--port-base 65530 leaves no room for 7 ports: the highest is 65529");
+        assert_eq!(Ports::block(65_528).unwrap().nanny, u16::MAX);
+        let error = Ports::block(65_529).unwrap_err().to_string();
+        assert_eq!(error, "--port-base 65529 leaves no room for 8 ports: the highest is 65528");
     }
 
     #[test]

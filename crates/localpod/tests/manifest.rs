@@ -1,5 +1,7 @@
 //! localpod runs the containers with the flags of the manifest: every one of them, moved to other ports.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ fn manifest_ports() -> Ports {
         sidecar: 10054,
         api: 6443,
         upstream: 0,
+        nanny: 10056,
     }
 }
 
