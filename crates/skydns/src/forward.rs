@@ -53,7 +53,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 pub use exchange::Failure;
-pub use limits::Limits;
+pub use limits::{Limits, Probation};
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;
 pub use query::{EdnsRequest, Query, Reply, Transport};
