@@ -1,3 +1,7 @@
-//! The `apiserver` binary.
+//! The `apiserver` binary: an embedded Kubernetes API server for laptops and tests.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    apiserver::cli::main(std::env::args_os())
+}

@@ -1,0 +1,60 @@
+//! Reading request bodies, as JSON or YAML.
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt as _};
+use serde_json::Value;
+use warp::Buf;
+use warp::http::HeaderMap;
+
+use crate::status::Status;
+
+/// Reads a whole body of at most `limit` octets.
+pub(super) async fn read<B: Buf>(
+    body: impl Stream<Item = Result<B, warp::Error>>,
+    limit: usize,
+) -> Result<Bytes, Status> {
+    let mut whole = BytesMut::new();
+    let mut body = std::pin::pin!(body);
+    while let Some(part) = body.next().await {
+        let mut part = part.map_err(|error| Status::bad_request(format!("cannot read the body: {error}")))?;
+        if whole.len() + part.remaining() > limit {
+            let message = format!("Request entity too large: limit is {limit}");
+            return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
+        }
+        while part.has_remaining() {
+            let chunk = part.chunk();
+            whole.extend_from_slice(chunk);
+            let read = chunk.len();
+            part.advance(read);
+        }
+    }
+    Ok(whole.freeze())
+}
+
+/// The media type of a body, without parameters.
+pub(super) fn media_type(headers: &HeaderMap) -> &str {
+    let value = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// An object sent as JSON (or YAML).
+pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
+    let unreadable =
+        |error: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"));
+    match media_type(headers) {
+        "" | "application/json" => {
+            serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))
+        }
+        "application/yaml" => serde_norway::from_slice(body).map_err(|error| unreadable(error.to_string())),
+        _ => Err(unsupported(&["application/json", "application/yaml"])),
+    }
+}
+
+/// 415, naming what is supported.
+pub(super) fn unsupported(accepted: &[&str]) -> Status {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        accepted.join(", ")
+    );
+    Status::failure(415, Some("UnsupportedMediaType"), message)
+}

@@ -1,0 +1,80 @@
+//! The query string of a request.
+
+use crate::status::Status;
+
+/// Parameters in the order given; the first of a name counts.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+impl Query {
+    /// Reads a raw query string; never fails, as a real server does not.
+    pub(crate) fn parse(raw: &str) -> Self {
+        let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
+        Self { pairs }
+    }
+
+    /// A parameter, empty when missing.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// A flag: given without value, or with one that Go takes for true.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        let given = self.pairs.iter().find(|(key, _)| key == name);
+        given.is_some_and(|(_, value)| {
+            !matches!(value.as_str(), "0" | "f" | "F" | "false" | "FALSE" | "False")
+        })
+    }
+
+    /// A flag that may be absent.
+    pub(crate) fn optional_flag(&self, name: &str) -> Option<bool> {
+        self.pairs.iter().any(|(key, _)| key == name).then(|| self.flag(name))
+    }
+
+    /// A number that is not negative, if given.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                Status::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
+            }),
+        }
+    }
+
+    /// A resource version, if given.
+    pub(crate) fn version(&self, name: &str) -> Result<Option<u64>, Status> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| bad_version(name, text)),
+        }
+    }
+}
+
+fn bad_version(name: &str, text: &str) -> Status {
+    let message =
+        format!("{name}: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
+    Status::failure(500, None, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters() {
+        let query = Query::parse("watch=1&labelSelector=a%3Db%2Cc&empty&off=false&limit=5&resourceVersion=x");
+        assert_eq!(query.text("labelSelector"), "a=b,c");
+        assert_eq!(query.text("missing"), "");
+        assert!(query.flag("watch") && query.flag("empty") && !query.flag("off") && !query.flag("missing"));
+        assert_eq!(query.optional_flag("off"), Some(false));
+        assert_eq!(query.number("limit"), Ok(Some(5)));
+        let error = query.version("resourceVersion").unwrap_err();
+        assert_eq!((error.code(), error.reason()), (500, None));
+        assert_eq!(
+            error.message(),
+            "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax"
+        );
+    }
+}

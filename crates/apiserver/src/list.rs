@@ -1,0 +1,191 @@
+//! Lists: which objects, at which version, in which pages, and their JSON text.
+
+mod encode;
+mod token;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(crate) use self::encode::Chunks;
+use self::token::Token;
+use crate::http::Query;
+use crate::kinds::Resource;
+use crate::object::Object;
+use crate::selector::Selection;
+use crate::status::Status;
+use crate::store::{Listing, Objects, Store};
+
+/// Parameters of a list.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct ListQuery {
+    limit: usize,
+    continue_token: String,
+    version: Option<u64>,
+    exact: bool,
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) resource: Resource,
+    pub(crate) version: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+    pub(crate) objects: Objects,
+    pub(crate) range: Range<usize>,
+}
+
+const TOO_OLD_LIST: &str = "The resourceVersion for the provided list is too old.";
+const TOO_OLD_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. \
+    You can start a new list without the continue parameter, or use the continue token in this response to retrieve the \
+    remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
+    created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+impl ListQuery {
+    /// Reads and checks the parameters.
+    pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
+        let version = query.version("resourceVersion")?;
+        let continue_token = query.text("continue").to_owned();
+        let rule = query.text("resourceVersionMatch");
+        let limit = query.number("limit")?.unwrap_or(0);
+        if query.optional_flag("sendInitialEvents").is_some() {
+            return Err(invalid_options(
+                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",
+            ));
+        }
+        if !rule.is_empty() {
+            if !continue_token.is_empty() {
+                return Err(invalid_options(
+                    "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
+                ));
+            }
+            if version.is_none() {
+                return Err(invalid_options(
+                    "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
+            }
+        }
+        let exact = match rule {
+            // Without a rule, a limit asks for that very version.
+            "" => limit > 0 && version.is_some_and(|version| version > 0),
+            "NotOlderThan" => false,
+            "Exact" if version == Some(0) => {
+                return Err(invalid_options(
+                    "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ));
+            }
+            "Exact" => true,
+            other => {
+                return Err(invalid_options(&format!(
+                    "resourceVersionMatch: Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\", \"\""
+                )));
+            }
+        };
+        if !continue_token.is_empty() && version.is_some_and(|version| version > 0) {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        // Version 0 is whatever is at hand, and that comes whole.
+        let limit = if version == Some(0) { 0 } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        Ok(Self { limit, continue_token, version, exact })
+    }
+}
+
+/// 422 about the parameters of a list or watch.
+pub(crate) fn invalid_options(what: &str) -> Status {
+    let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {what}");
+    let details = serde_json::json!({ "group": "meta.k8s.io", "kind": "ListOptions" });
+    Status::failure(422, Some("Invalid"), message).with_details(details)
+}
+
+/// The page asked for.
+pub(crate) fn page(
+    store: &Store,
+    resource: Resource,
+    selection: &Selection,
+    query: &ListQuery,
+) -> Result<Page, Status> {
+    let (listing, start) = if query.continue_token.is_empty() {
+        (first(store, resource, query)?, String::new())
+    } else {
+        next(store, resource, query)?
+    };
+    let chosen = choose(&listing, selection);
+    let from = chosen.partition_point(|object| object.key() < start.as_str());
+    let left = chosen.len() - from;
+    let taken = if query.limit == 0 { left } else { left.min(query.limit) };
+    let range = from..from + taken;
+    let more = left - taken;
+    let last = chosen.get(range.end.wrapping_sub(1)).filter(|_| more > 0);
+    let continue_token = last.map(|last| Token::after(listing.version, last.key()).encode());
+    if continue_token.is_some() {
+        store.keep(resource, &listing);
+    }
+    Ok(Page {
+        resource,
+        version: listing.version,
+        remaining: (more > 0 && !selection.has_selectors()).then_some(more),
+        continue_token,
+        objects: chosen,
+        range,
+    })
+}
+
+fn first(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing, Status> {
+    let listing = store.list(resource);
+    match query.version {
+        Some(version) if version > listing.version => {
+            Err(Status::too_large_version(version, listing.version))
+        }
+        Some(version) if query.exact => {
+            store.list_at(resource, version).map_err(|_| Status::expired(TOO_OLD_LIST))
+        }
+        _ => Ok(listing),
+    }
+}
+
+fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing, String), Status> {
+    let token = Token::decode(&query.continue_token)?;
+    let Some(version) = token.version() else { return Ok((store.list(resource), token.start().to_owned())) };
+    match store.list_at(resource, version) {
+        Ok(listing) => Ok((listing, token.start().to_owned())),
+        Err(_) => Err(Status::expired(TOO_OLD_CONTINUE).with_continue(token.inconsistent().encode())),
+    }
+}
+
+fn choose(listing: &Listing, selection: &Selection) -> Objects {
+    if selection.is_everything() {
+        return Arc::clone(&listing.objects);
+    }
+    let mut within: &[Arc<Object>] = &listing.objects;
+    if !selection.namespace.is_empty() {
+        let start = format!("{}/", selection.namespace);
+        let from = within.partition_point(|object| object.key() < start.as_str());
+        within = within.get(from..).unwrap_or_default();
+        let to = within.partition_point(|object| object.key().starts_with(&start));
+        within = within.get(..to).unwrap_or_default();
+    }
+    within.iter().filter(|object| selection.matches(object)).cloned().collect()
+}
+
+impl Page {
+    /// A page of these objects.
+    pub(crate) fn of(resource: Resource, version: u64, objects: Vec<Arc<Object>>) -> Self {
+        let range = 0..objects.len();
+        Self { resource, version, continue_token: None, remaining: None, objects: objects.into(), range }
+    }
+
+    /// Its objects.
+    pub(crate) fn objects(&self) -> &[Arc<Object>] {
+        self.objects.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Its JSON text, made as it is read.
+    pub(crate) fn into_chunks(self) -> Chunks {
+        Chunks::new(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

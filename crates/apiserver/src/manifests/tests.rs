@@ -1,0 +1,110 @@
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+use crate::store::Store;
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    manifests: Manifests,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::new(Store::default(), &crate::Options::default().service_ranges);
+        registry.bootstrap();
+        let manifests = Manifests::new(registry, directory.path().to_owned());
+        Self { directory, manifests }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.directory.path().join(name), text).unwrap();
+    }
+
+    fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Value> {
+        self.manifests.registry.store.get(resource, namespace, name).map(|object| object.value())
+    }
+}
+
+fn service(name: &str, spec: &str) -> String {
+    format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: apps}}\nspec: {spec}\n")
+}
+
+#[test]
+fn objects_follow_the_files() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
+    fixture.write("b.yml", &service("db", "{clusterIP: 10.96.1.1, ports: [{port: 1}]}"));
+    fixture.write("notes.txt", "not a manifest");
+    fixture.write(".hidden.yaml", "also: not");
+    assert_eq!(fixture.manifests.load().unwrap(), 2);
+    let web = fixture.get(Resource::Services, "apps", "web").unwrap();
+    assert_eq!(web["spec"]["clusterIP"], "10.96.1.2", "who chooses comes first: {web}");
+    assert!(fixture.get(Resource::Namespaces, "", "apps").is_some());
+
+    let version = fixture.manifests.registry.store.version();
+    fixture.manifests.load().unwrap();
+    assert_eq!(fixture.manifests.registry.store.version(), version, "nothing changed, nothing is written");
+
+    fixture.write("a.yaml", &service("web", "{ports: [{port: 81}]}"));
+    fs::remove_file(fixture.directory.path().join("b.yml")).unwrap();
+    fixture.manifests.load().unwrap();
+    let again = fixture.get(Resource::Services, "apps", "web").unwrap();
+    assert_eq!(again["spec"]["ports"][0]["port"], 81);
+    assert_eq!(again["spec"]["clusterIP"], web["spec"]["clusterIP"]);
+    assert_eq!(again["metadata"]["uid"], web["metadata"]["uid"]);
+    assert!(fixture.get(Resource::Services, "apps", "db").is_none());
+}
+
+#[test]
+fn a_broken_file_keeps_its_last_good_state() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
+    fixture.manifests.load().unwrap();
+    fixture.write("a.yaml", "kind: [");
+    fixture.write("b.yaml", &service("db", "{ports: [{port: 1}]}"));
+    assert_eq!(fixture.manifests.load().unwrap(), 2);
+    assert!(fixture.get(Resource::Services, "apps", "web").is_some());
+    fixture.write("a.yaml", &service("other", "{ports: [{port: 80}]}"));
+    fixture.manifests.load().unwrap();
+    assert!(fixture.get(Resource::Services, "apps", "web").is_none());
+    assert!(fixture.get(Resource::Services, "apps", "other").is_some());
+}
+
+#[test]
+fn a_refused_object_leaves_the_others_alone_and_is_tried_again() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &service("taken", "{clusterIP: 10.96.0.1, ports: [{port: 80}]}"));
+    fixture.write("b.yaml", &service("web", "{ports: [{port: 80}]}"));
+    assert_eq!(fixture.manifests.load().unwrap(), 1);
+    let kubernetes = Place::new(Resource::Services, "default", "kubernetes");
+    fixture.manifests.registry.delete(&kubernetes, &Deletion::default()).unwrap();
+    assert_eq!(fixture.manifests.load().unwrap(), 2);
+}
+
+#[test]
+fn edits_by_others_stay_until_the_file_changes() {
+    let mut fixture = Fixture::new();
+    fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
+    fixture.manifests.load().unwrap();
+    let place = Place::new(Resource::Services, "apps", "web");
+    let edit = |mut value: Value| {
+        value["spec"]["ports"][0]["port"] = json!(99);
+        Ok(value)
+    };
+    fixture.manifests.registry.update(&place, crate::registry::Part::Main, false, edit).unwrap();
+    fixture.manifests.load().unwrap();
+    assert_eq!(fixture.get(Resource::Services, "apps", "web").unwrap()["spec"]["ports"][0]["port"], 99);
+}
+
+#[test]
+fn a_missing_directory_is_an_error() {
+    let mut fixture = Fixture::new();
+    fixture.manifests.directory = "/nonexistent/manifests".into();
+    assert_eq!(
+        fixture.manifests.load().unwrap_err().to_string(),
+        "cannot read the manifests in /nonexistent/manifests"
+    );
+}

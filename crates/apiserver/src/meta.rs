@@ -1,0 +1,263 @@
+//! What every object gets from the server: a name, a uid, a time of creation, a generation.
+
+use chrono::{SecondsFormat, Utc};
+use rand::RngExt as _;
+use serde_json::{Map, Value, json};
+
+use crate::kinds::{Kind, Resource};
+use crate::object::text;
+use crate::status::{FieldError, Status};
+
+/// Letters of generated names: none that make words or are mistaken for each other.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Fills in the metadata of an object about to be created in `namespace`.
+pub(crate) fn prepare_create(kind: &Kind, namespace: &str, value: &mut Value) -> Result<(), Status> {
+    check_type(kind, value)?;
+    let generation = keeps_generation(kind.resource);
+    let meta = metadata(value)?;
+    check_namespace(kind, namespace, meta)?;
+    if text(meta, "name").is_empty() {
+        let prefix = text(meta, "generateName").to_owned();
+        if prefix.is_empty() {
+            let error = FieldError::required("metadata.name", "name or generateName is required");
+            return Err(Status::invalid(kind, "", &[error]));
+        }
+        meta.insert("name".to_owned(), json!(generate_name(&prefix)));
+    }
+    if !text(meta, "resourceVersion").is_empty() {
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    meta.insert("uid".to_owned(), json!(uid()));
+    meta.insert("creationTimestamp".to_owned(), json!(now()));
+    for set_by_server in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        meta.remove(set_by_server);
+    }
+    if generation {
+        meta.insert("generation".to_owned(), json!(1));
+    }
+    tidy(meta);
+    Ok(())
+}
+
+/// Fills in the metadata of an object about to replace `before`; the part a client may not change stays.
+pub(crate) fn prepare_update(
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    value: &mut Value,
+    before: &Value,
+) -> Result<(), Status> {
+    check_type(kind, value)?;
+    let meta = metadata(value)?;
+    check_namespace(kind, namespace, meta)?;
+    match text(meta, "name") {
+        "" => drop(meta.insert("name".to_owned(), json!(name))),
+        given if given != name => {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        _ => {}
+    }
+    let empty = Map::new();
+    let old = before.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    check_preconditions(kind, name, text(meta, "uid"), text(meta, "resourceVersion"), old)?;
+    for kept in
+        ["uid", "creationTimestamp", "generation", "deletionTimestamp", "resourceVersion", "generateName"]
+    {
+        match old.get(kept) {
+            Some(value) => meta.insert(kept.to_owned(), value.clone()),
+            None => meta.remove(kept),
+        };
+    }
+    tidy(meta);
+    if keeps_generation(kind.resource) && content(value) != content(before) {
+        let generation = before["metadata"]["generation"].as_u64().unwrap_or(0) + 1;
+        metadata(value)?.insert("generation".to_owned(), json!(generation));
+    }
+    Ok(())
+}
+
+/// Refuses a write whose writer had another object, or another version of it, in mind.
+pub(crate) fn check_preconditions(
+    kind: &Kind,
+    name: &str,
+    uid: &str,
+    version: &str,
+    old: &Map<String, Value>,
+) -> Result<(), Status> {
+    let old_uid = text(old, "uid");
+    if !uid.is_empty() && uid != old_uid {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}");
+        return Err(Status::conflict(kind, name, &why));
+    }
+    if !version.is_empty() && version != "0" && version != text(old, "resourceVersion") {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        return Err(Status::conflict(kind, name, why));
+    }
+    Ok(())
+}
+
+/// `metadata`, made if it is missing.
+pub(crate) fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Status> {
+    let unreadable = || Status::bad_request("the object provided is unrecognized: metadata is not an object");
+    let map = value.as_object_mut().ok_or_else(unreadable)?;
+    map.entry("metadata").or_insert_with(|| json!({})).as_object_mut().ok_or_else(unreadable)
+}
+
+/// A random (version 4) UUID.
+pub(crate) fn uid() -> String {
+    let mut bytes: [u8; 16] = rand::rng().random();
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    let mut text = String::with_capacity(36);
+    for (index, letter) in hex.chars().enumerate() {
+        if matches!(index, 8 | 12 | 16 | 20) {
+            text.push('-');
+        }
+        text.push(letter);
+    }
+    text
+}
+
+/// The time, as in `creationTimestamp`.
+pub(crate) fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+fn generate_name(prefix: &str) -> String {
+    let mut rng = rand::rng();
+    let letter = |_| char::from(LETTERS.get(rng.random_range(0..LETTERS.len())).copied().unwrap_or(b'x'));
+    // Names may have 63 octets, of which five are random.
+    let kept: String = prefix.chars().take(58).collect();
+    kept + &(0..5).map(letter).collect::<String>()
+}
+
+fn keeps_generation(resource: Resource) -> bool {
+    matches!(resource, Resource::EndpointSlices | Resource::Pods)
+}
+
+/// Everything of an object except its metadata and status.
+fn content(value: &Value) -> Option<Vec<(&String, &Value)>> {
+    let apart = ["metadata", "status", "kind", "apiVersion"];
+    Some(value.as_object()?.iter().filter(|(field, _)| !apart.contains(&field.as_str())).collect())
+}
+
+fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
+    let Some(map) = value.as_object() else {
+        return Err(Status::bad_request("the object provided is unrecognized: it is not a JSON object"));
+    };
+    let (api_version, name) = (text(map, "apiVersion"), text(map, "kind"));
+    if !name.is_empty() && name != kind.kind {
+        return Err(Status::bad_request(format!(
+            "{name} in version \"{api_version}\" cannot be handled as a {}: the kinds differ",
+            kind.kind
+        )));
+    }
+    if !api_version.is_empty() && api_version != kind.api_version() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            kind.api_version()
+        )));
+    }
+    Ok(())
+}
+
+fn check_namespace(kind: &Kind, namespace: &str, meta: &mut Map<String, Value>) -> Result<(), Status> {
+    if !kind.namespaced {
+        meta.remove("namespace");
+        return Ok(());
+    }
+    let given = text(meta, "namespace");
+    if !given.is_empty() && given != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    meta.insert("namespace".to_owned(), json!(namespace));
+    Ok(())
+}
+
+/// Drops what a real server never sends: empty maps and nulls.
+fn tidy(meta: &mut Map<String, Value>) {
+    meta.retain(|_, value| match value {
+        Value::Null => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service() -> &'static Kind {
+        Resource::Services.kind()
+    }
+
+    #[test]
+    fn uids_are_version_4() {
+        let uid = uid();
+        assert_eq!(uid.len(), 36);
+        assert_eq!(uid.as_bytes()[14], b'4');
+        assert!(matches!(uid.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{uid}");
+    }
+
+    #[test]
+    fn names_are_generated() {
+        let mut value = json!({ "metadata": { "generateName": "web-", "labels": {} } });
+        prepare_create(service(), "apps", &mut value).unwrap();
+        let name = value["metadata"]["name"].as_str().unwrap();
+        assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+        assert_eq!(value["metadata"]["namespace"], "apps");
+        assert!(value["metadata"].get("labels").is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let cases = [
+            (json!({}), 422, "name or generateName is required"),
+            (json!({ "kind": "Node", "metadata": { "name": "a" } }), 400, "cannot be handled as a Service"),
+            (
+                json!({ "apiVersion": "v2", "metadata": { "name": "a" } }),
+                400,
+                "does not match the expected API version",
+            ),
+            (
+                json!({ "metadata": { "name": "a", "namespace": "b" } }),
+                400,
+                "namespace of the provided object",
+            ),
+            (
+                json!({ "metadata": { "name": "a", "resourceVersion": "7" } }),
+                400,
+                "resourceVersion should not be set",
+            ),
+            (json!({ "metadata": 5 }), 400, "metadata is not an object"),
+            (json!("text"), 400, "not a JSON object"),
+        ];
+        for (mut value, code, message) in cases {
+            let error = prepare_create(service(), "apps", &mut value).unwrap_err();
+            assert_eq!(error.code(), code, "{error}");
+            assert!(error.message().contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_update_keeps_what_the_server_set() {
+        let before = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t" } });
+        let mut after = json!({ "metadata": { "uid": "u", "resourceVersion": "7", "labels": { "x": "y" } } });
+        prepare_update(service(), "apps", "a", &mut after, &before).unwrap();
+        assert_eq!(after["metadata"]["creationTimestamp"], "t");
+        assert_eq!(after["metadata"]["name"], "a");
+        for stale in [json!({ "resourceVersion": "6" }), json!({ "uid": "v" })] {
+            let mut after = json!({ "metadata": stale });
+            let error = prepare_update(service(), "apps", "a", &mut after, &before).unwrap_err();
+            assert_eq!((error.code(), error.reason()), (409, Some("Conflict")));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A stored object: its JSON text, kept so that lists and watches never serialise it again, and the few fields that
+//! selectors and allocation look at. The text is parsed again only where somebody writes.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::kinds::Resource;
+
+/// One object at one version. Never changes; a write makes a new one.
+#[derive(Debug)]
+pub struct Object {
+    resource: Resource,
+    key: Box<str>,
+    name_at: usize,
+    uid: Box<str>,
+    version: u64,
+    labels: Box<[(Box<str>, Box<str>)]>,
+    claims: Claims,
+    item: Bytes,
+}
+
+/// Addresses and node ports a Service holds.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Claims {
+    /// Cluster IPs.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Node ports, the health check's included.
+    pub(crate) node_ports: Vec<u16>,
+}
+
+/// Why a value cannot be stored as an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectError {
+    /// Not a JSON object.
+    #[error("not an object")]
+    NotAnObject,
+    /// `apiVersion` and `kind` name nothing this server stores.
+    #[error("no resource for kind {kind:?} in version {api_version:?}")]
+    UnknownKind {
+        /// `apiVersion` as given.
+        api_version: String,
+        /// `kind` as given.
+        kind: String,
+    },
+    /// No `metadata.name`.
+    #[error("metadata.name is missing")]
+    NoName,
+    /// No `metadata.namespace` although the kind lives in namespaces.
+    #[error("metadata.namespace is missing")]
+    NoNamespace,
+    /// A watch event without a known `type`.
+    #[error("unknown event type {0:?}")]
+    UnknownEvent(String),
+}
+
+impl Object {
+    /// Makes the object of `resource` out of `value`, whose `metadata.resourceVersion` becomes `version`; nothing
+    /// else changes (`kind` and `apiVersion` are those of the resource whether given or not).
+    pub(crate) fn new(resource: Resource, mut value: Value, version: u64) -> Result<Self, ObjectError> {
+        let map = value.as_object_mut().ok_or(ObjectError::NotAnObject)?;
+        map.remove("kind");
+        map.remove("apiVersion");
+        let meta = map.get_mut("metadata").and_then(Value::as_object_mut).ok_or(ObjectError::NoName)?;
+        meta.insert("resourceVersion".to_owned(), json!(version.to_string()));
+        let (key, name_at) = key_of_meta(resource, meta)?;
+        let uid = text(meta, "uid").into();
+        let labels = labels(meta);
+        let claims = if resource == Resource::Services { claims(map) } else { Claims::default() };
+        let item = Bytes::from(serde_json::to_vec(&value).map_err(|_| ObjectError::NotAnObject)?);
+        Ok(Self { resource, key: key.into(), name_at, uid, version, labels, claims, item })
+    }
+
+    /// The same object at another version.
+    pub(crate) fn at_version(&self, version: u64) -> Result<Self, ObjectError> {
+        Self::new(self.resource, self.value(), version)
+    }
+
+    /// Its resource.
+    pub fn resource(&self) -> Resource {
+        self.resource
+    }
+
+    /// Where it is among those of its resource: `namespace/name`, or `name` without namespace. Lists are in the order of
+    /// its octets, as on a real server.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.key.get(self.name_at..).unwrap_or_default()
+    }
+
+    /// `metadata.namespace`, empty when there is none.
+    pub fn namespace(&self) -> &str {
+        self.key.get(..self.name_at.saturating_sub(1)).unwrap_or_default()
+    }
+
+    /// `metadata.uid`, empty when it has none.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// `metadata.resourceVersion`.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value)
+    }
+
+    /// Addresses and ports it holds, if it is a Service.
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// The JSON text without `kind` and `apiVersion`, as in a list of a real server.
+    pub fn item(&self) -> &Bytes {
+        &self.item
+    }
+
+    /// What follows `{"kind":..,"apiVersion":..,` in its whole JSON text.
+    pub(crate) fn tail(&self) -> &[u8] {
+        self.item.get(1..).unwrap_or_default()
+    }
+
+    /// The whole JSON text.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut text = head(self.resource).into_bytes();
+        text.extend_from_slice(self.tail());
+        text
+    }
+
+    /// The object as a value, with `kind` and `apiVersion`.
+    pub fn value(&self) -> Value {
+        let mut value: Value = serde_json::from_slice(&self.item).unwrap_or_default();
+        if let Some(map) = value.as_object_mut() {
+            map.insert("kind".to_owned(), json!(self.resource.kind().kind));
+            map.insert("apiVersion".to_owned(), json!(self.resource.kind().api_version()));
+        }
+        value
+    }
+}
+
+/// How the JSON text of an object of `resource` begins.
+pub(crate) fn head(resource: Resource) -> String {
+    let kind = resource.kind();
+    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
+}
+
+/// The resource that `value`'s `apiVersion` and `kind` name.
+pub(crate) fn resource_of(value: &Value) -> Result<Resource, ObjectError> {
+    let map = value.as_object().ok_or(ObjectError::NotAnObject)?;
+    let api_version = text(map, "apiVersion");
+    let kind = text(map, "kind");
+    Resource::from_object(api_version, kind).ok_or_else(|| ObjectError::UnknownKind {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+    })
+}
+
+/// The key of an object of `resource`.
+pub(crate) fn key(resource: Resource, namespace: &str, name: &str) -> String {
+    if resource.kind().namespaced { format!("{namespace}/{name}") } else { name.to_owned() }
+}
+
+/// The key `value` would have.
+pub(crate) fn key_of(resource: Resource, value: &Value) -> Result<String, ObjectError> {
+    let meta = value.get("metadata").and_then(Value::as_object).ok_or(ObjectError::NoName)?;
+    key_of_meta(resource, meta).map(|(key, _)| key)
+}
+
+fn key_of_meta(resource: Resource, meta: &Map<String, Value>) -> Result<(String, usize), ObjectError> {
+    let name = text(meta, "name");
+    if name.is_empty() {
+        return Err(ObjectError::NoName);
+    }
+    if !resource.kind().namespaced {
+        return Ok((name.to_owned(), 0));
+    }
+    let namespace = text(meta, "namespace");
+    if namespace.is_empty() {
+        return Err(ObjectError::NoNamespace);
+    }
+    Ok((key(resource, namespace, name), namespace.len() + 1))
+}
+
+/// A text field of a map, empty when missing.
+pub(crate) fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
+    map.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn labels(meta: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
+    let Some(labels) = meta.get("labels").and_then(Value::as_object) else { return Box::default() };
+    labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect()
+}
+
+fn claims(service: &Map<String, Value>) -> Claims {
+    let Some(spec) = service.get("spec").and_then(Value::as_object) else { return Claims::default() };
+    let listed = spec.get("clusterIPs").and_then(Value::as_array).into_iter().flatten();
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in listed.chain(spec.get("clusterIP")).filter_map(|ip| ip.as_str()?.parse().ok()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();
+    let node_ports = ports
+        .filter_map(|port| port.get("nodePort"))
+        .chain(spec.get("healthCheckNodePort"))
+        .filter_map(|port| u16::try_from(port.as_u64()?).ok())
+        .filter(|port| *port != 0)
+        .collect();
+    Claims { addresses, node_ports }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_everything_but_the_version() {
+        let given = json!({
+            "kind": "Service", "apiVersion": "v1",
+            "metadata": { "name": "web", "namespace": "apps", "uid": "u", "resourceVersion": "7", "odd": [1, {}] },
+            "spec": "anything",
+        });
+        let object = Object::new(Resource::Services, given.clone(), 42).unwrap();
+        assert_eq!((object.namespace(), object.name(), object.uid()), ("apps", "web", "u"));
+        let mut expected = given;
+        expected["metadata"]["resourceVersion"] = json!("42");
+        assert_eq!(object.value(), expected);
+        assert_eq!(serde_json::from_slice::<Value>(&object.to_json()).unwrap(), expected);
+        assert!(object.to_json().starts_with(br#"{"kind":"Service","apiVersion":"v1","metadata""#));
+    }
+
+    #[test]
+    fn wants_a_name_and_a_namespace() {
+        let cases = [
+            (json!([]), ObjectError::NotAnObject),
+            (json!({}), ObjectError::NoName),
+            (json!({ "metadata": { "namespace": "apps" } }), ObjectError::NoName),
+            (json!({ "metadata": { "name": "web" } }), ObjectError::NoNamespace),
+        ];
+        for (value, error) in cases {
+            assert_eq!(Object::new(Resource::Services, value, 1).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn a_service_claims_its_addresses_and_ports() {
+        let service = json!({
+            "metadata": { "name": "web", "namespace": "apps" },
+            "spec": { "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd00::7", "None"],
+                      "ports": [{ "nodePort": 30001 }, { "port": 80 }], "healthCheckNodePort": 30002 },
+        });
+        let object = Object::new(Resource::Services, service, 1).unwrap();
+        let addresses: Vec<String> = object.claims().addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.96.0.7", "fd00::7"]);
+        assert_eq!(object.claims().node_ports, [30001, 30002]);
+    }
+}

@@ -1,0 +1,194 @@
+//! The server: an address, an accept loop with a bound, and connections that end with it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::faults::Faults;
+use crate::http::{Api, routes};
+use crate::manifests::Manifests;
+use crate::registry::Registry;
+use crate::settings::Options;
+use crate::store::Store;
+
+/// Connections waiting to be accepted.
+const BACKLOG: u32 = 1024;
+/// How long a stopping server waits for responses under way.
+const DRAIN: Duration = Duration::from_secs(2);
+/// How long accepting pauses when it fails, for want of file descriptors for example.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An embedded Kubernetes API server.
+///
+/// Bind it, ask where it is, run it:
+///
+/// ```no_run
+/// # async fn example() -> Result<(), apiserver::ServeError> {
+/// use apiserver::{ApiServer, Options};
+/// use tokio_util::sync::CancellationToken;
+///
+/// let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), Options::default())?;
+/// let url = format!("http://{}", server.local_addr());
+/// let (store, faults) = (server.store(), server.faults());
+/// server.run(CancellationToken::new()).await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct ApiServer {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    registry: Registry,
+    faults: Faults,
+    options: Options,
+}
+
+/// Why a server cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The ranges of cluster IPs are not one or two of different families.
+    #[error("service ranges: one, or one IPv4 and one IPv6, but not {0}")]
+    Ranges(String),
+}
+
+impl ApiServer {
+    /// Listens on `address` (port 0: any free one). Nothing is answered before [`ApiServer::run`], but clients can
+    /// connect.
+    pub fn bind(address: SocketAddr, options: Options) -> Result<Self, ServeError> {
+        let store = Store::new(options.history);
+        Self::bind_with_store(address, options, store)
+    }
+
+    /// Like [`ApiServer::bind`], with a store that is there already: a server started again, or one of several.
+    pub fn bind_with_store(address: SocketAddr, options: Options, store: Store) -> Result<Self, ServeError> {
+        check_ranges(&options)?;
+        let listener = listen(address).map_err(|source| ServeError::Bind { address, source })?;
+        let local_addr = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
+        let registry = Registry::new(store.clone(), &options.service_ranges);
+        if options.bootstrap {
+            registry.bootstrap();
+        }
+        let faults = Faults::new(store);
+        Ok(Self { listener, local_addr, registry, faults, options })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Its objects, to read and write directly.
+    pub fn store(&self) -> Store {
+        self.registry.store.clone()
+    }
+
+    /// A handle to make things go wrong.
+    pub fn faults(&self) -> Faults {
+        self.faults.clone()
+    }
+
+    /// Manifests in a directory that become objects of this server.
+    pub fn manifests(&self, directory: impl Into<PathBuf>) -> Manifests {
+        Manifests::new(self.registry.clone(), directory.into())
+    }
+
+    /// Serves until `stop` is cancelled; watches end then, and other responses get a moment to finish.
+    pub async fn run(self, stop: CancellationToken) {
+        let connections = Arc::new(Semaphore::new(self.options.max_connections));
+        let slots = Arc::new(Semaphore::new(self.options.max_requests));
+        let api = Arc::new(Api {
+            registry: self.registry,
+            faults: self.faults,
+            options: self.options,
+            stop: stop.clone(),
+            slots,
+        });
+        let mut tasks = JoinSet::new();
+        while let Some(stream) = accept(&self.listener, &stop).await {
+            let Some(Ok(permit)) = stop.run_until_cancelled(Arc::clone(&connections).acquire_owned()).await
+            else {
+                break;
+            };
+            let (api, stop) = (Arc::clone(&api), stop.clone());
+            tasks.spawn(async move {
+                connection(api, stream, stop).await;
+                drop(permit);
+            });
+            while tasks.try_join_next().is_some() {}
+        }
+        drop(self.listener);
+        let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
+        if drained.is_err() {
+            tasks.shutdown().await;
+        }
+    }
+}
+
+/// Serves one connection until it closes, or until `stop`: then the response under way is finished and no more begun.
+async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
+    let service = TowerToHyperService::new(warp::service(routes(api)));
+    let builder = Builder::new(TokioExecutor::new()).http1_only();
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = error.to_string(), "connection ended early");
+    }
+}
+
+/// The next connection; `None` when the server stops.
+async fn accept(listener: &TcpListener, stop: &CancellationToken) -> Option<TcpStream> {
+    loop {
+        match stop.run_until_cancelled(listener.accept()).await? {
+            Ok((stream, _)) => return Some(stream),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await?;
+            }
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    // Watch events are small and must not wait; accepted connections inherit this.
+    socket.set_nodelay(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn check_ranges(options: &Options) -> Result<(), ServeError> {
+    let legal = match options.service_ranges.as_slice() {
+        [_] => true,
+        [one, other] => one.network().is_ipv4() != other.network().is_ipv4(),
+        _ => false,
+    };
+    if legal {
+        return Ok(());
+    }
+    let given: Vec<String> = options.service_ranges.iter().map(ToString::to_string).collect();
+    Err(ServeError::Ranges(format!("[{}]", given.join(", "))))
+}

@@ -1,0 +1,185 @@
+use serde_json::json;
+
+use super::*;
+use crate::kinds::Resource;
+use crate::object::Object;
+
+fn dual() -> Vec<IpNet> {
+    crate::Options::default().service_ranges
+}
+
+fn take(ledger: &mut Ledger, spec: &Value) {
+    let value = json!({ "metadata": { "name": "other", "namespace": "n" }, "spec": spec });
+    ledger.take(Object::new(Resource::Services, value, 1).unwrap().claims());
+}
+
+fn created(spec: Value) -> Value {
+    let mut service = json!({ "spec": spec });
+    complete(&mut service, None, &dual(), &mut Ledger::default()).unwrap();
+    service["spec"].clone()
+}
+
+fn refused(spec: Value, before: Option<Value>, ranges: &[IpNet], ledger: &mut Ledger) -> String {
+    let before = before.map(|spec| json!({ "spec": spec }));
+    match complete(&mut json!({ "spec": spec }), before.as_ref(), ranges, ledger) {
+        Err(Refusal::Fields(errors)) => {
+            crate::status::Status::invalid(Resource::Services.kind(), "x", &errors).message().to_owned()
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn updated(before: &Value, spec: Value) -> Value {
+    let mut ledger = Ledger::default();
+    take(&mut ledger, before);
+    let mut service = json!({ "spec": spec });
+    complete(&mut service, Some(&json!({ "spec": before })), &dual(), &mut ledger).unwrap();
+    service["spec"].clone()
+}
+
+#[test]
+fn a_plain_service_is_completed_like_on_a_real_server() {
+    assert_eq!(
+        created(json!({ "ports": [{ "name": "http", "port": 80 }], "selector": { "app": "web" } })),
+        json!({
+            "ports": [{ "name": "http", "protocol": "TCP", "port": 80, "targetPort": 80 }],
+            "selector": { "app": "web" },
+            "clusterIP": "10.96.1.1", "clusterIPs": ["10.96.1.1"],
+            "type": "ClusterIP", "sessionAffinity": "None",
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster",
+        })
+    );
+}
+
+#[test]
+fn headless_services_have_families_but_no_addresses() {
+    let without_selector = created(json!({ "clusterIP": "None", "ports": [{ "port": 5432 }] }));
+    assert_eq!(without_selector["clusterIPs"], json!(["None"]));
+    assert_eq!(without_selector["ipFamilies"], json!(["IPv4", "IPv6"]));
+    assert_eq!(without_selector["ipFamilyPolicy"], "RequireDualStack");
+    let with_selector = created(json!({ "clusterIP": "None", "selector": { "a": "b" } }));
+    assert_eq!(with_selector["ipFamilies"], json!(["IPv4"]));
+    assert_eq!(with_selector["ipFamilyPolicy"], "SingleStack");
+}
+
+#[test]
+fn an_external_name_has_no_addresses() {
+    assert_eq!(
+        created(json!({ "type": "ExternalName", "externalName": "www.outside.test" })),
+        json!({ "type": "ExternalName", "externalName": "www.outside.test", "sessionAffinity": "None" })
+    );
+}
+
+#[test]
+fn families_decide_the_addresses() {
+    let cases = [
+        (json!({ "ipFamilyPolicy": "PreferDualStack" }), json!(["10.96.1.1", "fd00:10:96::101"])),
+        (
+            json!({ "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"] }),
+            json!(["fd00:10:96::101", "10.96.1.1"]),
+        ),
+        (json!({ "ipFamilies": ["IPv6"] }), json!(["fd00:10:96::101"])),
+        (json!({ "clusterIP": "fd00:10:96::7" }), json!(["fd00:10:96::7"])),
+        (
+            json!({ "clusterIP": "10.96.0.7", "ipFamilyPolicy": "PreferDualStack" }),
+            json!(["10.96.0.7", "fd00:10:96::101"]),
+        ),
+    ];
+    for (mut spec, addresses) in cases {
+        spec["ports"] = json!([{ "port": 80 }]);
+        let spec = created(spec);
+        assert_eq!(spec["clusterIPs"], addresses);
+        assert_eq!(spec["clusterIP"], addresses[0]);
+    }
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let ports = json!([{ "port": 80 }]);
+    let single = &dual()[..1];
+    let mut ledger = Ledger::default();
+    take(&mut ledger, &json!({ "clusterIP": "10.96.0.1" }));
+    let cases = [
+        (
+            json!({ "clusterIP": "10.96.0.1" }),
+            "spec.clusterIPs: Invalid value: [\"10.96.0.1\"]: failed to allocate IP 10.96.0.1: provided IP is already allocated",
+        ),
+        (json!({ "clusterIP": "10.1.0.1" }), "The range of valid IPs is 10.96.0.0/16"),
+        (
+            json!({ "ipFamilyPolicy": "RequireDualStack" }),
+            "this cluster is not configured for dual-stack services",
+        ),
+        (
+            json!({ "ipFamilies": ["IPv6"] }),
+            "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster",
+        ),
+        (json!({ "ipFamilies": ["IPv4", "IPv6"] }), "when multiple IP families are specified"),
+        (
+            json!({ "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9", "fd00::9"] }),
+            "when multiple cluster IPs are specified",
+        ),
+    ];
+    for (mut spec, message) in cases {
+        spec["ports"] = ports.clone();
+        let text = refused(spec, None, single, &mut ledger);
+        assert!(text.contains(message), "{text}");
+    }
+}
+
+#[test]
+fn an_update_keeps_what_was_allocated() {
+    let before = created(
+        json!({ "type": "NodePort", "ports": [{ "port": 80, "name": "http" }, { "port": 53, "protocol": "UDP", "name": "dns" }] }),
+    );
+    let after = updated(&before, json!({ "type": "NodePort", "ports": [{ "port": 80, "name": "http" }] }));
+    assert_eq!(after["clusterIP"], before["clusterIP"]);
+    assert_eq!(after["ports"][0]["nodePort"], before["ports"][0]["nodePort"]);
+}
+
+#[test]
+fn a_change_of_type_releases_what_the_new_one_does_not_have() {
+    let before = created(json!({ "type": "NodePort", "ports": [{ "port": 80 }] }));
+    let mut plain = before.clone();
+    plain["type"] = json!("ClusterIP");
+    let plain = updated(&before, plain);
+    assert!(plain["ports"][0].get("nodePort").is_none(), "{plain}");
+    assert!(plain.get("externalTrafficPolicy").is_none(), "{plain}");
+    let mut external = before.clone();
+    external["type"] = json!("ExternalName");
+    external["externalName"] = json!("www.outside.test");
+    let external = updated(&before, external);
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+        assert!(external.get(field).is_none(), "{field}: {external}");
+    }
+    let mut back = external.clone();
+    back["type"] = json!("ClusterIP");
+    let back = updated(&external, back);
+    assert!(back["clusterIP"].as_str().is_some_and(|ip| ip.starts_with("10.96.")), "{back}");
+    assert!(back.get("externalName").is_none(), "{back}");
+}
+
+#[test]
+fn the_cluster_ip_may_not_change() {
+    let before = created(json!({ "ports": [{ "port": 80 }] }));
+    let after = json!({ "clusterIP": "10.96.0.77", "ports": [{ "port": 80 }] });
+    let text = refused(after, Some(before), &dual(), &mut Ledger::default());
+    assert!(
+        text.contains("spec.clusterIPs[0]: Invalid value: [\"10.96.0.77\"]: may not change once set"),
+        "{text}"
+    );
+}
+
+#[test]
+fn dual_stack_can_be_taken_up_and_given_up() {
+    let before = created(json!({ "ports": [{ "port": 80 }] }));
+    let mut dual = before.clone();
+    dual["ipFamilyPolicy"] = json!("PreferDualStack");
+    let dual = updated(&before, dual);
+    assert_eq!(dual["clusterIPs"], json!(["10.96.1.1", "fd00:10:96::101"]));
+    let mut single = dual.clone();
+    single["ipFamilyPolicy"] = json!("SingleStack");
+    let single = updated(&dual, single);
+    assert_eq!(single["clusterIPs"], json!(["10.96.1.1"]));
+    assert_eq!(single["ipFamilies"], json!(["IPv4"]));
+}

@@ -1,0 +1,83 @@
+use serde_json::json;
+
+use super::*;
+
+fn service(namespace: &str, name: &str) -> Value {
+    json!({ "kind": "Service", "apiVersion": "v1", "metadata": { "name": name, "namespace": namespace } })
+}
+
+fn names(listing: &Listing) -> Vec<String> {
+    listing.objects.iter().map(|object| object.key().to_owned()).collect()
+}
+
+#[test]
+fn one_counter_for_all_resources() {
+    let store = Store::default();
+    let first = store.set(service("a", "x")).unwrap();
+    let node = json!({ "kind": "Node", "apiVersion": "v1", "metadata": { "name": "n" } });
+    assert_eq!(store.set(node).unwrap(), first + 1);
+    assert_eq!(store.delete(Resource::Services, "a", "x"), Some(first + 2));
+    assert_eq!(store.delete(Resource::Services, "a", "x"), None);
+    assert_eq!(store.version(), first + 2);
+}
+
+#[test]
+fn lists_are_in_the_order_of_a_real_server() {
+    let store = Store::default();
+    store.load([service("a", "x"), service("a-b", "x"), service("a", "b")]).unwrap();
+    // '-' sorts before '/'
+    assert_eq!(names(&store.list(Resource::Services)), ["a-b/x", "a/b", "a/x"]);
+}
+
+#[test]
+fn recorded_events_are_replayed_as_given() {
+    let store = Store::default();
+    let mut object = service("a", "x");
+    object["spec"] = json!({ "clusterIP": "10.96.0.9" });
+    let added = store.apply_event(&json!({ "type": "ADDED", "object": object })).unwrap();
+    object["spec"]["clusterIP"] = json!("None");
+    store.apply_event(&json!({ "type": "DELETED", "object": object })).unwrap();
+    let Batch::Events(events) = store.after(Resource::Services, added - 1, 10) else {
+        panic!("no events");
+    };
+    let seen: Vec<(Change, Value)> =
+        events.iter().map(|event| (event.change, event.object.value()["spec"].clone())).collect();
+    assert_eq!(
+        seen,
+        [
+            (Change::Added, json!({ "clusterIP": "10.96.0.9" })),
+            (Change::Deleted, json!({ "clusterIP": "None" })),
+        ]
+    );
+    let again = store.apply_event(&json!({ "type": "DELETED", "object": object })).unwrap();
+    assert_eq!(again, store.version(), "nothing left to delete");
+    assert!(store.apply_event(&json!({ "type": "BOOKMARK", "object": object })).is_err());
+}
+
+#[test]
+fn expiry_makes_everything_handed_out_too_old() {
+    let store = Store::default();
+    store.set(service("a", "x")).unwrap();
+    let before = store.version();
+    store.expire();
+    assert!(store.can_watch(Resource::Services, before).is_err());
+    assert!(store.can_watch(Resource::Services, store.version()).is_ok());
+    store.expire_watches();
+    let before = store.version() - 1;
+    assert!(store.can_watch(Resource::Endpoints, before).is_err());
+    assert!(store.list_at(Resource::Endpoints, before).is_ok());
+}
+
+#[test]
+fn a_fresh_space_of_versions_starts_low() {
+    let store = Store::default();
+    for _ in 0..50 {
+        store.set(service("a", "x")).unwrap();
+    }
+    store.set(service("a", "y")).unwrap();
+    store.renumber();
+    let listing = store.list(Resource::Services);
+    assert_eq!(names(&listing), ["a/x", "a/y"]);
+    assert_eq!(listing.version, 3);
+    assert!(listing.objects.iter().all(|object| object.version() <= 3));
+}

@@ -1,0 +1,113 @@
+//! Watches: what a client asks for, and the stream of events it gets.
+//!
+//! A watch has no queue of its own. It remembers the last version it has seen and reads on in the history of the
+//! resource whenever that changes; when the history has moved past it, it is cut off with a 410 like any slow watcher.
+
+mod encode;
+mod stream;
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use tokio::sync::watch::Receiver;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::stream::stream;
+use crate::faults::Signals;
+use crate::http::Query;
+use crate::kinds::Resource;
+use crate::list::invalid_options;
+use crate::selector::Selection;
+use crate::status::Status;
+use crate::store::Store;
+
+/// Parameters of a watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WatchQuery {
+    /// Where to start: after this version, or with all objects there are.
+    pub(crate) start: Start,
+    /// Whether bookmarks are sent.
+    pub(crate) bookmarks: bool,
+    /// When it ends by itself.
+    pub(crate) timeout: Duration,
+}
+
+/// Where a watch starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With all objects there are now.
+    Everything,
+    /// With all objects there are now, and a bookmark that says when they are through.
+    InitialEvents,
+    /// With what happens after a version.
+    After(u64),
+}
+
+/// A watch about to begin.
+pub(crate) struct Watch {
+    pub(crate) store: Store,
+    pub(crate) resource: Resource,
+    pub(crate) selection: Selection,
+    pub(crate) query: WatchQuery,
+    /// Whether the client wants tables.
+    pub(crate) table: bool,
+    pub(crate) bookmark_period: Duration,
+    pub(crate) stop: CancellationToken,
+    pub(crate) signals: Receiver<Signals>,
+}
+
+impl WatchQuery {
+    /// Reads and checks the parameters; `default_timeout` to twice that is how long a watch lasts otherwise.
+    pub(crate) fn parse(query: &Query, default_timeout: Duration) -> Result<Self, Status> {
+        let version = query.version("resourceVersion")?;
+        let bookmarks = query.flag("allowWatchBookmarks");
+        let rule = query.text("resourceVersionMatch");
+        let initial = query.optional_flag("sendInitialEvents");
+        if initial.is_some() && rule != "NotOlderThan" {
+            return Err(invalid_options(
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
+        }
+        if initial.is_none() && !rule.is_empty() {
+            return Err(invalid_options(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
+        }
+        let start = match (initial, version) {
+            (Some(true), _) => Start::InitialEvents,
+            (_, None | Some(0)) => Start::Everything,
+            (_, Some(version)) => Start::After(version),
+        };
+        let timeout = match query.number("timeoutSeconds")? {
+            Some(seconds) if seconds > 0 => Duration::from_secs(seconds.min(24 * 3600)),
+            _ => default_timeout.mul_f64(rand::rng().random_range(1.0..2.0)),
+        };
+        Ok(Self { start, bookmarks, timeout })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(query: &str) -> Result<WatchQuery, u16> {
+        WatchQuery::parse(&Query::parse(query), Duration::from_secs(1800)).map_err(|status| status.code())
+    }
+
+    #[test]
+    fn parameters() {
+        let start = |query: &str| parse(query).map(|query| query.start);
+        assert_eq!(start(""), Ok(Start::Everything));
+        assert_eq!(start("resourceVersion=0"), Ok(Start::Everything));
+        assert_eq!(start("resourceVersion=7"), Ok(Start::After(7)));
+        assert_eq!(start("resourceVersion=x"), Err(500));
+        let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        assert_eq!(start(initial), Ok(Start::InitialEvents));
+        assert_eq!(start("sendInitialEvents=true"), Err(422));
+        assert_eq!(start("resourceVersionMatch=NotOlderThan"), Err(422));
+        assert_eq!(parse("timeoutSeconds=3").unwrap().timeout, Duration::from_secs(3));
+        assert_eq!(parse("timeoutSeconds=x"), Err(400));
+        let default = parse("").unwrap().timeout.as_secs();
+        assert!((1800..=3600).contains(&default), "{default}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The stream of a watch: what is sent next, and what it waits for.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Start, Watch, encode};
+use crate::status::Status;
+use crate::store::{Batch, Objects};
+
+/// Events read at a time.
+const BATCH: usize = 256;
+/// Octets sent at a time, about.
+const CHUNK: usize = 64 * 1024;
+/// How long before its end a watch gets a last bookmark, as on a real server.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// The lines of a watch until it ends. The permit is held as long.
+pub(crate) fn stream(
+    watch: Watch,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Bytes, io::Error>> + Send + Sync + 'static {
+    let session = Session::new(watch, permit);
+    futures::stream::unfold(session, |mut session| async move {
+        let chunk = session.next().await?;
+        Some((chunk, session))
+    })
+}
+
+struct Session {
+    watch: Watch,
+    _permit: OwnedSemaphorePermit,
+    changed: Receiver<u64>,
+    /// The generation of watches it belongs to.
+    generation: u64,
+    phase: Phase,
+    /// The last version seen.
+    cursor: u64,
+    /// The version of the last bookmark.
+    bookmarked: u64,
+    next_bookmark: Option<Instant>,
+    deadline: Instant,
+}
+
+enum Phase {
+    Opening,
+    Initial { objects: Objects, next: usize },
+    Live,
+    Over,
+}
+
+impl Session {
+    fn new(watch: Watch, permit: OwnedSemaphorePermit) -> Self {
+        let now = Instant::now();
+        let deadline = now + watch.query.timeout;
+        let generation = watch.signals.borrow().dropped;
+        let changed = watch.store.subscribe(watch.resource);
+        let mut session = Self {
+            changed,
+            generation,
+            phase: Phase::Opening,
+            cursor: 0,
+            bookmarked: 0,
+            next_bookmark: None,
+            deadline,
+            watch,
+            _permit: permit,
+        };
+        session.schedule_bookmark(now);
+        session
+    }
+
+    /// The next chunk; `None` when the watch is over.
+    async fn next(&mut self) -> Option<Result<Bytes, io::Error>> {
+        loop {
+            let signals = *self.watch.signals.borrow_and_update();
+            if signals.dropped != self.generation {
+                let cut = || Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the watch was cut"));
+                return if signals.abort && !matches!(self.phase, Phase::Over) {
+                    self.phase = Phase::Over;
+                    Some(cut())
+                } else {
+                    None
+                };
+            }
+            let paused = signals.held || signals.frozen;
+            if !paused {
+                self.changed.borrow_and_update();
+                if matches!(self.phase, Phase::Over) {
+                    return None;
+                }
+                if let Some(chunk) = self.step() {
+                    return Some(Ok(chunk));
+                }
+                if Instant::now() >= self.deadline {
+                    return None;
+                }
+            }
+            self.wait(paused).await?;
+        }
+    }
+
+    /// Waits until something may have changed; `None` when the server stops.
+    async fn wait(&mut self, paused: bool) -> Option<()> {
+        let wake = self.next_bookmark.map_or(self.deadline, |bookmark| bookmark.min(self.deadline));
+        tokio::select! {
+            () = self.watch.stop.cancelled() => return None,
+            changed = self.watch.signals.changed() => changed.ok()?,
+            changed = self.changed.changed(), if !paused => changed.ok()?,
+            () = sleep_until(wake), if !paused => {}
+        }
+        Some(())
+    }
+
+    /// What there is to send now.
+    fn step(&mut self) -> Option<Bytes> {
+        loop {
+            match &mut self.phase {
+                Phase::Over => return None,
+                Phase::Opening => {
+                    if let Err(last) = self.open() {
+                        return Some(last);
+                    }
+                }
+                Phase::Initial { .. } => {
+                    let chunk = self.initial();
+                    if !chunk.is_empty() {
+                        return Some(chunk);
+                    }
+                }
+                Phase::Live => return self.live(),
+            }
+        }
+    }
+
+    fn open(&mut self) -> Result<(), Bytes> {
+        let (store, resource) = (&self.watch.store, self.watch.resource);
+        match self.watch.query.start {
+            Start::Everything | Start::InitialEvents => {
+                let listing = store.list(resource);
+                self.cursor = listing.version;
+                self.phase = Phase::Initial { objects: listing.objects, next: 0 };
+            }
+            Start::After(version) => {
+                if let Err(too_old) = store.can_watch(resource, version) {
+                    let message = format!("too old resource version: {version} ({})", too_old.current);
+                    self.phase = Phase::Over;
+                    return Err(encode::error(&Status::expired(message)));
+                }
+                self.cursor = version;
+                self.phase = Phase::Live;
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects that were there at the start; goes live after the last.
+    fn initial(&mut self) -> Bytes {
+        let mut chunk = BytesMut::new();
+        if let Phase::Initial { objects, next } = &mut self.phase {
+            while let Some(object) = objects.get(*next) {
+                if chunk.len() > CHUNK {
+                    return chunk.freeze();
+                }
+                if self.watch.selection.matches(object) {
+                    chunk.extend_from_slice(&encode::initial(&self.watch, object));
+                }
+                *next += 1;
+            }
+        }
+        self.phase = Phase::Live;
+        if self.watch.query.start == Start::InitialEvents && self.watch.query.bookmarks {
+            chunk.extend_from_slice(&encode::bookmark(self.watch.resource, self.cursor, true));
+            self.bookmarked = self.cursor;
+        }
+        chunk.freeze()
+    }
+
+    /// Events since the last one seen, or a bookmark when one is due.
+    fn live(&mut self) -> Option<Bytes> {
+        loop {
+            match self.watch.store.after(self.watch.resource, self.cursor, BATCH) {
+                Batch::Lagged => {
+                    self.phase = Phase::Over;
+                    let message =
+                        format!("too old resource version: {} ({})", self.cursor, self.watch.store.version());
+                    return Some(encode::error(&Status::expired(message)));
+                }
+                Batch::UpToDate(version) => return self.bookmark(version),
+                Batch::Events(events) => {
+                    let mut chunk = BytesMut::new();
+                    for event in events {
+                        if chunk.len() > CHUNK {
+                            break;
+                        }
+                        self.cursor = event.object.version();
+                        if let Some(line) = encode::event(&self.watch, &event) {
+                            chunk.extend_from_slice(&line);
+                        }
+                    }
+                    if !chunk.is_empty() {
+                        return Some(chunk.freeze());
+                    }
+                }
+            }
+        }
+    }
+
+    fn bookmark(&mut self, version: u64) -> Option<Bytes> {
+        let now = Instant::now();
+        if self.next_bookmark.is_none_or(|due| due > now) {
+            return None;
+        }
+        self.schedule_bookmark(now);
+        // A watch from a version of the future has seen nothing yet.
+        if version < self.cursor || version <= self.bookmarked {
+            return None;
+        }
+        self.cursor = version;
+        self.bookmarked = version;
+        Some(encode::bookmark(self.watch.resource, version, false))
+    }
+
+    /// After the period, or shortly before the end.
+    fn schedule_bookmark(&mut self, now: Instant) {
+        let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
+        self.next_bookmark = last
+            .filter(|_| self.watch.query.bookmarks)
+            .map(|last| last.min(now + self.watch.bookmark_period));
+    }
+}
