@@ -25,7 +25,7 @@ use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, Event, FromApi};
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// `--endpoints-source`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Choice {
     /// Slices where possible, Endpoints otherwise.
     #[default]
@@ -33,6 +33,7 @@ pub enum Choice {
     /// Endpoints only.
     Endpoints,
     /// Slices only.
+    #[value(name = "endpointslices")]
     EndpointSlices,
 }
 

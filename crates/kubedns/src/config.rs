@@ -1,0 +1,211 @@
+//! The configuration in force: from a directory, a `ConfigMap` or the flags, with the upstreams that follow from it.
+//!
+//! What a `ConfigMap` may say and what becomes of a bad one is the business of [`dnsconfig`]; here it is decided where
+//! it comes from and what holds where it says nothing: `--nameservers`, and else resolv.conf, which is followed too.
+
+mod configmap;
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dnsconfig::path_watch::PathWatch;
+use dnsconfig::{Follower, Nameserver, Source, State, StubServer, Version, nameservers, resolv_conf};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::metrics::{ConfigMetrics, Metrics, unix_seconds};
+use crate::options::{ConfigFrom, Options};
+use configmap::ConfigMapFeed;
+
+/// What the configuration means for the DNS server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The version of the configuration it was made from.
+    pub version: Version,
+    /// Federation name to domain.
+    pub federations: BTreeMap<String, String>,
+    /// Servers for outside names, the preferred first.
+    pub upstreams: Vec<SocketAddr>,
+    /// Domains with servers of their own. Servers given by name are left out: only dnsmasq's nanny looks those up.
+    pub stub_domains: Vec<(String, Vec<SocketAddr>)>,
+}
+
+/// The configuration, loaded once and ready to be followed.
+pub struct Configuration {
+    follower: Follower,
+    state: watch::Receiver<State>,
+    from_api: Option<ConfigMapFeed>,
+    upstreams: Upstreams,
+    settings: watch::Sender<Arc<Settings>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Configuration {
+    /// Loads what can be loaded at once. A `ConfigMap` arrives later: see [`run`](Self::run).
+    pub fn open(
+        options: &Options,
+        from: ConfigFrom,
+        connection: &Arc<crate::connect::Connection>,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        let (source, from_api) = source(options, from, connection, metrics);
+        let follower = source.open();
+        let state = follower.subscribe();
+        let upstreams = Upstreams::open(options);
+        let settings = settings(&state.borrow(), &upstreams);
+        note(&metrics.config, &state.borrow());
+        let settings = watch::Sender::new(Arc::new(settings));
+        Self { follower, state, from_api, upstreams, settings, metrics: Arc::clone(metrics) }
+    }
+
+    /// The settings now, and whenever they change.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Settings>> {
+        self.settings.subscribe()
+    }
+
+    /// The state of the configuration itself, with what was refused.
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    /// Follows the configuration and resolv.conf until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { follower, mut state, from_api, mut upstreams, settings: publish, metrics } = self;
+        let mut resolv_conf = PathWatch::new(&upstreams.resolv_conf, upstreams.period);
+        let follow = async {
+            loop {
+                tokio::select! {
+                    changed = state.changed() => if changed.is_err() {
+                        return;
+                    },
+                    () = resolv_conf.changed() => upstreams.read(),
+                }
+                let new = settings(&state.borrow_and_update(), &upstreams);
+                note(&metrics.config, &state.borrow());
+                publish.send_if_modified(|old| {
+                    let changed = **old != new;
+                    if changed {
+                        *old = Arc::new(new);
+                    }
+                    changed
+                });
+            }
+        };
+        let feed = async {
+            match from_api {
+                Some(feed) => feed.run(stop.clone()).await,
+                None => stop.cancelled().await,
+            }
+        };
+        tokio::join!(follower.run(stop.clone()), feed, stop.run_until_cancelled(follow));
+    }
+}
+
+fn source(
+    options: &Options,
+    from: ConfigFrom,
+    connection: &Arc<crate::connect::Connection>,
+    metrics: &Arc<Metrics>,
+) -> (Source, Option<ConfigMapFeed>) {
+    match from {
+        ConfigFrom::Directory(path, period) => {
+            tracing::info!(path = %path.display(), ?period, "configuration comes from a directory");
+            (Source::Directory { path, period }, None)
+        }
+        ConfigFrom::ConfigMap(namespace, name) => {
+            tracing::info!(namespace, name, "configuration comes from a ConfigMap");
+            let (feed, source) = Source::api();
+            (source, Some(ConfigMapFeed::new(&namespace, &name, feed, connection, metrics)))
+        }
+        ConfigFrom::Flags => {
+            tracing::info!("configuration comes from the flags alone");
+            let federations = options.federations.0.clone();
+            (Source::Fixed(dnsconfig::Config { federations, ..dnsconfig::Config::default() }), None)
+        }
+    }
+}
+
+fn settings(state: &State, upstreams: &Upstreams) -> Settings {
+    let config = &state.config;
+    Settings {
+        version: state.version,
+        federations: config.federations.clone(),
+        upstreams: upstreams.choose(&config.upstream_nameservers),
+        stub_domains: config
+            .stub_domains
+            .iter()
+            .map(|(domain, servers)| (domain.clone(), servers.iter().filter_map(address).collect()))
+            .collect(),
+    }
+}
+
+fn address(server: &StubServer) -> Option<SocketAddr> {
+    match server {
+        StubServer::Address(address) => Some(address.socket_addr()),
+        StubServer::Name { .. } => None,
+    }
+}
+
+fn note(metrics: &ConfigMetrics, state: &State) {
+    metrics.current.set(state.error.is_none().into());
+    metrics.loaded.set(unix_seconds(state.loaded_at));
+    metrics.rejected.inc_by(state.rejected.saturating_sub(metrics.rejected.get()));
+    metrics.info.reset();
+    metrics.info.with_label_values(&[&state.version.to_string()]).set(1);
+}
+
+/// Where outside names are asked for, when the configuration does not say.
+#[derive(Debug)]
+struct Upstreams {
+    from_flag: Vec<Nameserver>,
+    resolv_conf: PathBuf,
+    from_resolv_conf: Vec<Nameserver>,
+    period: Duration,
+}
+
+impl Upstreams {
+    fn open(options: &Options) -> Self {
+        let flag = nameservers::parse(&options.nameservers);
+        for error in &flag.bad {
+            tracing::error!(%error, "this server of --nameservers is not used");
+        }
+        let mut upstreams = Self {
+            from_flag: flag.good,
+            resolv_conf: options.resolv_conf.clone(),
+            from_resolv_conf: Vec::new(),
+            period: options.config_period.into(),
+        };
+        upstreams.read();
+        upstreams
+    }
+
+    /// Reads resolv.conf. One that cannot be read leaves what was read before.
+    fn read(&mut self) {
+        match read_start(&self.resolv_conf) {
+            Ok(text) => self.from_resolv_conf = resolv_conf::parse(&text),
+            Err(error) => {
+                tracing::debug!(path = %self.resolv_conf.display(), %error, "cannot read the system's resolver configuration");
+            }
+        }
+    }
+
+    fn choose(&self, configured: &[Nameserver]) -> Vec<SocketAddr> {
+        let chosen = [configured, &self.from_flag, &self.from_resolv_conf];
+        let chosen = chosen.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default();
+        chosen.iter().map(|server| server.socket_addr()).collect()
+    }
+}
+
+/// As much of a file as a resolver configuration may have.
+fn read_start(path: &Path) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(resolv_conf::MAX_FILE as u64).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests;

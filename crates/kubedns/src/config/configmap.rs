@@ -1,0 +1,149 @@
+//! The one `ConfigMap` that holds our configuration, as the API server shows it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dnsconfig::{ApiFeed, RawData};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::connect::Connection;
+use crate::metrics::Metrics;
+use crate::objects::{Change, FromApi, Kind, MalformedObject, ObjectKey, Parsed, key_of, version_of};
+use crate::watch::{Collection, Feed, Pace, Received};
+
+/// How many changes may wait to be looked at.
+const QUEUE: usize = 16;
+
+/// A `ConfigMap`, reduced to its texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ConfigMap {
+    key: ObjectKey,
+    data: RawData,
+}
+
+#[derive(Deserialize)]
+struct Api {
+    data: Option<BTreeMap<String, String>>,
+}
+
+impl FromApi for ConfigMap {
+    const KIND: Kind = Kind::ConfigMap;
+
+    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
+        let api: Api = serde_json::from_str(json)?;
+        let key = key_of(json).ok_or(MalformedObject::NoName)?;
+        let data = api.data.unwrap_or_default();
+        let data = data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect();
+        Ok(Parsed { object: Self { key, data }, notes: Vec::new(), version: version_of(json) })
+    }
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+}
+
+/// Watches the `ConfigMap` and hands its data on.
+pub(super) struct ConfigMapFeed {
+    feed: Feed<ConfigMap, Change<ConfigMap>>,
+    changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
+    key: ObjectKey,
+    to: ApiFeed,
+}
+
+impl ConfigMapFeed {
+    pub(super) fn new(
+        namespace: &str,
+        name: &str,
+        to: ApiFeed,
+        connection: &Arc<Connection>,
+        metrics: &Metrics,
+    ) -> Self {
+        let (sink, changes) = mpsc::channel(QUEUE);
+        let feed = Feed::new(
+            Arc::clone(connection),
+            Collection::one(Kind::ConfigMap, namespace, name),
+            Pace::default(),
+            metrics.feed(Kind::ConfigMap),
+            sink,
+            |change| change,
+        );
+        // The stock role does not allow it: then the defaults hold, and one line says so.
+        Self { feed: feed.optional(), changes, key: ObjectKey::new(namespace, name), to }
+    }
+
+    pub(super) async fn run(self, stop: CancellationToken) {
+        tokio::join!(self.feed.run(stop), hand_on(self.changes, &self.key, &self.to));
+    }
+}
+
+/// Hands on what concerns `key` and nothing else. Ends with the feed.
+// Differs from kube-dns: it takes any ConfigMap of the namespace for its own.
+async fn hand_on(mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>, key: &ObjectKey, to: &ApiFeed) {
+    let mut listed = false;
+    while let Some(Received { event, .. }) = changes.recv().await {
+        match event {
+            Change::RelistStarted => listed = false,
+            Change::Apply(map) if map.key == *key => {
+                listed = true;
+                to.set(map.data);
+            }
+            Change::RelistDone if !listed => to.clear(),
+            Change::Deleted(deleted) if deleted == *key => to.clear(),
+            Change::RelistDone | Change::Apply(_) | Change::Deleted(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use dnsconfig::Source;
+
+    use super::*;
+
+    fn map(name: &str, upstreams: &str) -> Change<ConfigMap> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"kube-system"}},"data":{{"upstreamNameservers":"{upstreams}"}}}}"#
+        );
+        Change::Apply(ConfigMap::from_api(&json).unwrap().object)
+    }
+
+    #[tokio::test]
+    async fn only_the_named_map_counts() {
+        let (feed, source) = Source::api();
+        let (sink, changes) = mpsc::channel(QUEUE);
+        let (follower, stop) = (source.open(), CancellationToken::new());
+        let mut state = follower.subscribe();
+        let key = ObjectKey::new("kube-system", "kube-dns");
+        let other = ObjectKey::new("kube-system", "other");
+        let test = async {
+            let upstreams = |state: &dnsconfig::State| state.config.upstream_nameservers.len();
+            let first = [Change::RelistStarted, map("kube-dns", "[\\\"192.0.2.1\\\"]"), Change::RelistDone];
+            for event in first {
+                sink.send(Received { event, at: Instant::now() }).await.unwrap();
+            }
+            state.wait_for(|state| upstreams(state) == 1).await.unwrap();
+            let next = [
+                Change::Deleted(other),
+                map("other", "[]"),
+                map("kube-dns", "[\\\"192.0.2.1\\\",\\\"192.0.2.2\\\"]"),
+            ];
+            for event in next {
+                sink.send(Received { event, at: Instant::now() }).await.unwrap();
+            }
+            let two = state.wait_for(|state| upstreams(state) != 1).await.unwrap();
+            assert_eq!(upstreams(&two), 2);
+            drop(two);
+            for event in [Change::RelistStarted, Change::RelistDone] {
+                sink.send(Received { event, at: Instant::now() }).await.unwrap();
+            }
+            state.wait_for(|state| upstreams(state) == 0).await.unwrap();
+            stop.cancel();
+            drop(sink);
+        };
+        tokio::join!(follower.run(stop.clone()), hand_on(changes, &key, &feed), test);
+    }
+}

@@ -1,0 +1,99 @@
+use std::ffi::OsString;
+
+use daemon::flags::Style;
+
+use super::*;
+use crate::connect::{Access, Connection};
+
+async fn open(flags: &[&str], from: fn(&Options) -> ConfigFrom) -> Configuration {
+    let options: Options =
+        daemon::flags::parse("kube-dns", Style::Pflag, flags.iter().map(OsString::from)).unwrap();
+    let access = Access { kubeconfig: None, master_url: Some("http://127.0.0.1:1".to_owned()) };
+    let connection = Arc::new(Connection::new(access).await.unwrap());
+    let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
+    let from = from(&options);
+    Configuration::open(&options, from, &connection, &metrics)
+}
+
+fn from_options(options: &Options) -> ConfigFrom {
+    options.config_from().unwrap()
+}
+
+/// Writes a file at once, so that nobody reads half of it.
+fn write(path: &Path, text: &str) {
+    let hidden = path.with_file_name(".new");
+    std::fs::write(&hidden, text).unwrap();
+    std::fs::rename(&hidden, path).unwrap();
+}
+
+fn upstreams(settings: &watch::Receiver<Arc<Settings>>) -> Vec<String> {
+    settings.borrow().upstreams.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn the_flags_alone_give_federations_and_nameservers() {
+    let flags = ["--federations=fed=fed.example", "--nameservers=192.0.2.1,nonsense,[2001:db8::1]:5353"];
+    let settings = open(&flags, from_options).await.subscribe();
+    assert_eq!(upstreams(&settings), ["192.0.2.1:53", "[2001:db8::1]:5353"]);
+    assert_eq!(settings.borrow().federations.get("fed").map(String::as_str), Some("fed.example"));
+}
+
+#[tokio::test]
+async fn upstreams_come_from_the_configuration_then_the_flag_then_resolv_conf() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, resolv_conf) = (directory.path().join("config"), directory.path().join("resolv.conf"));
+    std::fs::create_dir(&config).unwrap();
+    std::fs::write(&resolv_conf, "nameserver 192.0.2.3\noptions ndots:5\n").unwrap();
+    let flags = [
+        format!("--config-dir={}", config.display()),
+        format!("--resolv-conf={}", resolv_conf.display()),
+        "--config-period=100ms".to_owned(),
+    ];
+    let words: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let opened = open(&words, from_options).await;
+    let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
+    assert_eq!(upstreams(&settings), ["192.0.2.3:53"]);
+    let with_flag =
+        open(&[&words[..], &["--nameservers=192.0.2.2"]].concat(), from_options).await.subscribe();
+    assert_eq!(upstreams(&with_flag), ["192.0.2.2:53"]);
+    let edits = async {
+        write(&config.join("upstreamNameservers"), r#"["192.0.2.1"]"#);
+        settings.wait_for(|now| now.upstreams == ["192.0.2.1:53".parse().unwrap()]).await.unwrap();
+        write(&config.join("stubDomains"), r#"{"a.test":["192.0.2.7:54","ns.a.test"]}"#);
+        settings.wait_for(|now| now.stub_domains.len() == 1).await.unwrap();
+        let stub = settings.borrow().stub_domains.clone();
+        assert_eq!(stub, [("a.test".to_owned(), vec!["192.0.2.7:54".parse().unwrap()])]);
+        std::fs::remove_file(config.join("upstreamNameservers")).unwrap();
+        settings.wait_for(|now| now.upstreams == ["192.0.2.3:53".parse().unwrap()]).await.unwrap();
+        std::fs::write(&resolv_conf, "nameserver 192.0.2.4\n").unwrap();
+        settings.wait_for(|now| now.upstreams == ["192.0.2.4:53".parse().unwrap()]).await.unwrap();
+        stop.cancel();
+    };
+    tokio::join!(opened.run(stop.clone()), edits);
+}
+
+#[tokio::test]
+async fn a_refused_configuration_shows_in_the_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("upstreamNameservers"), "nonsense").unwrap();
+    let flags = [format!("--config-dir={}", directory.path().display()), "--config-period=100ms".to_owned()];
+    let opened = open(&flags.each_ref().map(String::as_str), from_options).await;
+    let (metrics, stop) = (Arc::clone(&opened.metrics), CancellationToken::new());
+    assert_eq!((metrics.config.current.get(), metrics.config.rejected.get()), (0, 1));
+    let (mut settings, mut state) = (opened.subscribe(), opened.state());
+    let edit = async {
+        write(&directory.path().join("upstreamNameservers"), r#"["192.0.2.1"]"#);
+        settings.wait_for(|now| now.upstreams == ["192.0.2.1:53".parse().unwrap()]).await.unwrap();
+        assert_eq!((metrics.config.current.get(), metrics.config.rejected.get()), (1, 1));
+        assert!(state.borrow_and_update().error.is_none());
+        stop.cancel();
+    };
+    tokio::join!(opened.run(stop.clone()), edit);
+}
+
+#[test]
+fn resolv_conf_is_read_up_to_its_limit() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![b'x'; resolv_conf::MAX_FILE * 2]).unwrap();
+    assert_eq!(read_start(file.path()).unwrap().len(), resolv_conf::MAX_FILE);
+}

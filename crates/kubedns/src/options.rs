@@ -1,0 +1,284 @@
+//! The command line and the environment: those of kube-dns, and what is new.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use daemon::flags::{GoDuration, int};
+use daemon::klog::LogFlags;
+use dnsconfig::federation::{self, FederationError};
+use dnsconfig::name::{LABEL_RULE, is_label};
+use thiserror::Error;
+
+use crate::connect::{Access, expand};
+use crate::watch::endpoints::Choice;
+
+/// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
+#[derive(Clone, Debug, clap::Parser)]
+pub struct Options {
+    /// domain under which to create names
+    #[arg(long, value_name = "string", default_value = "cluster.local.")]
+    pub domain: Domain,
+    /// List of ip:port, separated by commas of nameservers to forward queries to. If set, overrides upstream servers taken from the nameserver option in /etc/resolv.conf. Example: 8.8.8.8:53,8.8.4.4 (default port is 53)
+    #[arg(long, value_name = "string", default_value = "")]
+    pub nameservers: String,
+    /// Location of kubecfg file for access to kubernetes master service; --kube-master-url overrides the URL part of this; if this is not provided, defaults to service account tokens
+    #[arg(long, value_name = "string", default_value = "")]
+    pub kubecfg_file: String,
+    /// URL to reach kubernetes master. Env variables in this flag will be expanded.
+    #[arg(long, verbatim_doc_comment, value_name = "string")]
+    pub kube_master_url: Option<MasterUrl>,
+    /// port on which to serve a kube-dns HTTP readiness probe.
+    #[arg(long, verbatim_doc_comment, value_name = "int", default_value = "8081", value_parser = int::<u16>)]
+    pub healthz_port: u16,
+    /// address on which to serve DNS requests.
+    #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "0.0.0.0")]
+    pub dns_bind_address: String,
+    /// port on which to serve DNS requests.
+    #[arg(long, verbatim_doc_comment, value_name = "int", default_value = "53", value_parser = int::<u16>)]
+    pub dns_port: u16,
+    /// a comma separated list of the federation names and their corresponding domain names to which this cluster belongs
+    #[arg(long, value_name = "string", default_value = "", hide = true)]
+    pub federations: Federations,
+    /// namespace for the config-map
+    #[arg(long, value_name = "string", default_value = "kube-system")]
+    pub config_map_namespace: String,
+    /// config-map name. If empty, then the config-map will not used. Cannot be used in conjunction with federations or config-dir flag. config-map contains dynamically adjustable configuration.
+    #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
+    pub config_map: String,
+    /// directory to read config values from. Cannot be used in conjunction with federations or config-map flag.
+    #[arg(long, verbatim_doc_comment, value_name = "string", default_value = "")]
+    pub config_dir: String,
+    /// period at which to check for updates in config-dir.
+    #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "10s")]
+    pub config_period: GoDuration,
+    /// Timeout for initial resource sync.
+    #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "1m0s")]
+    pub initial_sync_timeout: GoDuration,
+    /// specifies whether to enable profiling
+    #[arg(long)]
+    pub profiling: bool,
+    /// where the endpoints of services are taken from: auto (endpointslices where they can be read), endpoints or endpointslices
+    #[arg(long, value_name = "string", value_enum, default_value_t)]
+    pub endpoints_source: Choice,
+    /// directory to keep the last records in, to serve them after a restart until the API server can be reached
+    #[arg(long, value_name = "string", default_value = "")]
+    pub snapshot_dir: String,
+    /// answer as the RFCs ask for where kube-dns does not
+    #[arg(long)]
+    pub strict_dns: bool,
+    /// how long to go on answering after SIGTERM, no longer ready
+    #[arg(long, value_name = "duration", default_value = "5s")]
+    pub lameduck: GoDuration,
+    /// file to take upstream servers from when neither nameservers nor the configuration name any
+    #[arg(long, value_name = "string", default_value = "/etc/resolv.conf")]
+    pub resolv_conf: PathBuf,
+    /// Logging.
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+impl daemon::Options for Options {
+    fn log(&self) -> &LogFlags {
+        &self.log
+    }
+
+    fn lameduck(&self) -> Duration {
+        self.lameduck.into()
+    }
+}
+
+/// Flags that exclude each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("cannot use both --config-map and --config-dir: the configuration comes from one place")]
+pub struct BothConfigs;
+
+/// Where the configuration comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigFrom {
+    /// A directory, read again after this time at the latest.
+    Directory(PathBuf, Duration),
+    /// A `ConfigMap`: namespace and name.
+    ConfigMap(String, String),
+    /// The flags alone.
+    Flags,
+}
+
+impl Options {
+    /// Where the API server is.
+    pub fn access(&self) -> Access {
+        Access {
+            kubeconfig: given(&self.kubecfg_file).map(PathBuf::from),
+            master_url: self.kube_master_url.as_ref().map(|url| url.0.clone()),
+        }
+    }
+
+    /// Where the configuration comes from.
+    ///
+    /// # Errors
+    ///
+    /// When two places are given.
+    pub fn config_from(&self) -> Result<ConfigFrom, BothConfigs> {
+        match (given(&self.config_dir), given(&self.config_map)) {
+            (Some(_), Some(_)) => Err(BothConfigs),
+            (Some(path), None) => Ok(ConfigFrom::Directory(path.into(), self.config_period.into())),
+            (None, Some(name)) => {
+                Ok(ConfigFrom::ConfigMap(self.config_map_namespace.clone(), name.to_owned()))
+            }
+            (None, None) => Ok(ConfigFrom::Flags),
+        }
+    }
+
+    /// Where snapshots are kept, if they are.
+    pub fn snapshot_dir(&self) -> Option<PathBuf> {
+        given(&self.snapshot_dir).map(PathBuf::from)
+    }
+}
+
+/// An empty flag is one that was not given.
+fn given(flag: &str) -> Option<&str> {
+    (!flag.is_empty()).then_some(flag)
+}
+
+/// The cluster domain: labels in lower case, with a dot at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain(String);
+
+impl Domain {
+    /// The domain with a dot at its end.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A label of the domain that is none; worded as kube-dns and the API server word it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum DomainError {
+    /// It holds other characters, or none.
+    #[error("Not a valid DNS label. [{LABEL_RULE}]")]
+    Label,
+    /// A label of more than 63 characters.
+    #[error("Not a valid DNS label. [must be no more than 63 characters]")]
+    LongLabel,
+    /// All labels are good, but there is no room for names below the domain.
+    #[error("must be no more than 180 characters, to leave room for the names of services")]
+    Long,
+}
+
+impl FromStr for Domain {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<Self, DomainError> {
+        let name = text.strip_suffix('.').unwrap_or(text);
+        for label in name.split('.') {
+            if label.len() > dnsconfig::name::MAX_LABEL {
+                return Err(DomainError::LongLabel);
+            }
+            if !is_label(label) {
+                return Err(DomainError::Label);
+            }
+        }
+        if name.len() > 180 {
+            return Err(DomainError::Long);
+        }
+        Ok(Self(format!("{name}.")))
+    }
+}
+
+/// `--kube-master-url`, environment variables expanded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MasterUrl(String);
+
+/// Not a URL with a scheme and a host; worded as kube-dns words it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("invalid kube-master-url specified")]
+pub struct MasterUrlError;
+
+impl FromStr for MasterUrl {
+    type Err = MasterUrlError;
+
+    fn from_str(text: &str) -> Result<Self, MasterUrlError> {
+        let expanded = expand(text, |name| std::env::var(name).ok());
+        let url: warp::http::Uri = expanded.parse().map_err(|_| MasterUrlError)?;
+        let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+        let has_host = url.host().is_some_and(|host| !host.is_empty());
+        if is_http && has_host { Ok(Self(expanded)) } else { Err(MasterUrlError) }
+    }
+}
+
+/// `--federations`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Federations(pub BTreeMap<String, String>);
+
+impl FromStr for Federations {
+    type Err = FederationError;
+
+    fn from_str(text: &str) -> Result<Self, FederationError> {
+        federation::parse(text).map(Self)
+    }
+}
+
+/// Where metrics are served and how those of the DNS server are called: the `PROMETHEUS_*` variables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposition {
+    /// `PROMETHEUS_PORT`; none: not at all.
+    pub port: Option<u16>,
+    /// `PROMETHEUS_PATH`.
+    pub path: String,
+    /// `PROMETHEUS_NAMESPACE`.
+    pub namespace: String,
+    /// `PROMETHEUS_SUBSYSTEM`.
+    pub subsystem: String,
+}
+
+/// A variable that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExpositionError {
+    /// Not a port.
+    #[error("PROMETHEUS_PORT is {0:?} and not a port number")]
+    Port(String),
+    /// Not a name that a metric can begin with.
+    #[error("{0} is {1:?}; letters, digits and underscores are accepted, the first one no digit")]
+    Name(&'static str, String),
+}
+
+impl Exposition {
+    /// Reads the variables through `lookup`.
+    ///
+    /// # Errors
+    ///
+    /// When one of them makes no sense.
+    pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ExpositionError> {
+        let value = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let port = value("PROMETHEUS_PORT")
+            .map(|text| text.parse().map_err(|_| ExpositionError::Port(text)))
+            .transpose()?;
+        let name = |variable: &'static str| {
+            let name = value(variable).unwrap_or_else(|| "skydns".to_owned());
+            if is_metric_name(&name) { Ok(name) } else { Err(ExpositionError::Name(variable, name)) }
+        };
+        let path = value("PROMETHEUS_PATH").unwrap_or_else(|| "/metrics".to_owned());
+        Ok(Self {
+            port,
+            path: if path.starts_with('/') { path } else { format!("/{path}") },
+            namespace: name("PROMETHEUS_NAMESPACE")?,
+            subsystem: name("PROMETHEUS_SUBSYSTEM")?,
+        })
+    }
+}
+
+fn is_metric_name(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests;

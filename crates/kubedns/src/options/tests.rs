@@ -1,0 +1,119 @@
+use daemon::flags::{Exit, Style, parse};
+
+use super::*;
+
+fn options(words: &[&str]) -> Result<Options, Exit> {
+    parse("kube-dns", Style::Pflag, words.iter().map(std::ffi::OsString::from))
+}
+
+#[test]
+fn without_flags_the_defaults_of_kube_dns_hold() {
+    let options = options(&[]).unwrap();
+    assert_eq!(options.domain.as_str(), "cluster.local.");
+    assert_eq!((options.dns_port, options.healthz_port), (53, 8081));
+    assert_eq!(options.dns_bind_address, "0.0.0.0");
+    assert_eq!(options.initial_sync_timeout, GoDuration::from_secs(60));
+    assert_eq!(options.config_period, GoDuration::from_secs(10));
+    assert_eq!(options.config_from(), Ok(ConfigFrom::Flags));
+    assert_eq!(options.snapshot_dir(), None);
+    assert_eq!(options.endpoints_source, Choice::Auto);
+    assert!(options.access().kubeconfig.is_none() && options.access().master_url.is_none());
+}
+
+#[test]
+fn the_command_lines_of_known_manifests_are_understood() {
+    let lines: [&[&str]; 5] = [
+        &["--domain=cluster.local.", "--dns-port=10053", "--config-dir=/kube-dns-config", "--v=2"],
+        &["--domain=cluster.local", "--dns-port=10053", "--config-map=kube-dns", "--v=2", "-logtostderr"],
+        &[
+            "--domain=cluster.local.",
+            "--dns-port=10053",
+            "--federations=fed=fed.example",
+            "--logtostderr=true",
+        ],
+        &["-domain=cluster.local.", "-dns_port", "10053", "--kube-master-url=http://127.0.0.1:8080"],
+        &[
+            "--kubecfg-file=/etc/k",
+            "--nameservers=8.8.8.8:53,8.8.4.4",
+            "--initial-sync-timeout=2m",
+            "--profiling",
+        ],
+    ];
+    for line in lines {
+        let options = options(line).unwrap_or_else(|exit| panic!("{line:?}: {}", exit.stderr));
+        assert_eq!(options.domain.as_str(), "cluster.local.", "{line:?}");
+    }
+}
+
+#[test]
+fn help_is_that_of_kube_dns_with_the_new_flags_between() {
+    let ours = options(&["--help"]).unwrap_err();
+    assert_eq!(ours.status, 0);
+    let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let ours: Vec<String> = ours.stderr.lines().map(squeeze).collect();
+    let captured = include_str!("../../testdata/kube-dns-help.txt");
+    for line in captured.lines().filter(|line| !line.starts_with("$ ") && !line.starts_with("---")) {
+        assert!(ours.contains(&squeeze(line)), "{line}");
+    }
+    let old = captured.lines().filter(|line| line.trim_start().starts_with('-')).count() - 2;
+    let new: Vec<&String> = ours
+        .iter()
+        .filter(|line| line.starts_with("--") && !captured.contains(line.split(' ').next().unwrap()))
+        .collect();
+    assert_eq!(ours.len(), 1 + old + new.len(), "{new:#?}");
+}
+
+#[test]
+fn a_domain_is_labels_with_a_dot_at_the_end() {
+    assert_eq!("a".parse(), Ok(Domain("a.".to_owned())));
+    assert_eq!("a.b-c.d.".parse(), Ok(Domain("a.b-c.d.".to_owned())));
+    assert_eq!("a..".parse::<Domain>(), Err(DomainError::Label));
+    assert_eq!("a".repeat(64).parse::<Domain>(), Err(DomainError::LongLabel));
+    assert_eq!(["a".repeat(60).as_str(); 3].join(".").parse::<Domain>(), Err(DomainError::Long));
+}
+
+#[test]
+fn the_url_of_the_api_server_has_a_scheme_and_a_host() {
+    for good in ["http://127.0.0.1:8080", "https://[fd00::1]:6443/", "https://api.example/prefix"] {
+        assert_eq!(good.parse(), Ok(MasterUrl(good.to_owned())));
+    }
+    for bad in ["", "nohost", "http://", "//host", "ftp://host", "http://:80", "http://a b"] {
+        assert_eq!(bad.parse::<MasterUrl>(), Err(MasterUrlError), "{bad}");
+    }
+}
+
+#[test]
+fn the_configuration_comes_from_one_place() {
+    let from = |words: &[&str]| options(words).unwrap().config_from();
+    let directory = ConfigFrom::Directory("/c".into(), Duration::from_secs(3));
+    assert_eq!(from(&["--config-dir=/c", "--config-period=3s"]), Ok(directory));
+    let map = ConfigFrom::ConfigMap("kube-system".to_owned(), "kube-dns".to_owned());
+    assert_eq!(from(&["--config-map=kube-dns", "--config-dir="]), Ok(map));
+    assert_eq!(from(&["--config-map=kube-dns", "--config-dir=/c"]), Err(BothConfigs));
+}
+
+#[test]
+fn the_environment_says_where_metrics_are() {
+    let read = |variables: &[(&str, &str)]| {
+        Exposition::from_env(|name| {
+            let found = variables.iter().find(|(variable, _)| *variable == name)?;
+            Some(found.1.to_owned())
+        })
+    };
+    let nothing = read(&[]).unwrap();
+    assert_eq!((nothing.port, nothing.path.as_str()), (None, "/metrics"));
+    assert_eq!((nothing.namespace.as_str(), nothing.subsystem.as_str()), ("skydns", "skydns"));
+    let all = read(&[
+        ("PROMETHEUS_PORT", "10055"),
+        ("PROMETHEUS_PATH", "custom"),
+        ("PROMETHEUS_NAMESPACE", "nsx"),
+        ("PROMETHEUS_SUBSYSTEM", "subx"),
+    ]);
+    let all = all.unwrap();
+    assert_eq!((all.port, all.path.as_str()), (Some(10055), "/custom"));
+    assert_eq!((all.namespace.as_str(), all.subsystem.as_str()), ("nsx", "subx"));
+    let error = read(&[("PROMETHEUS_PORT", "http")]).unwrap_err();
+    assert_eq!(error.to_string(), "PROMETHEUS_PORT is \"http\" and not a port number");
+    assert!(read(&[("PROMETHEUS_NAMESPACE", "1a")]).is_err());
+    assert!(read(&[("PROMETHEUS_SUBSYSTEM", "a-b")]).is_err());
+}

@@ -1,0 +1,157 @@
+//! What the status port tells: `/readiness` and `/cache`.
+//!
+//! The port listens from the start. Until the first lists are in, `/readiness` answers 503; to a kubelet that is the
+//! same as the reference's, where the port does not listen before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use serde::Serialize as _;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use tokio_util::sync::CancellationToken;
+use warp::Filter;
+use warp::http::StatusCode;
+use warp::reply::Response;
+
+use crate::snapshot::Published;
+
+/// How far the first lists are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Not in yet.
+    Waiting,
+    /// Not in yet; records of an earlier run are served.
+    Stale,
+    /// Not in within `--initial-sync-timeout`; records of an earlier run are served, which is better than nothing.
+    StaleOverdue,
+    /// In.
+    Synced,
+}
+
+/// What the status port knows. Shared with whoever knows how far things are.
+#[derive(Debug, Clone)]
+pub struct Status {
+    published: Arc<Published>,
+    progress: Arc<AtomicU8>,
+    draining: CancellationToken,
+}
+
+impl Status {
+    /// The status of records not there yet; once `draining` is cancelled nothing is ready any more.
+    pub fn new(published: Arc<Published>, draining: CancellationToken) -> Self {
+        let status = Self { published, progress: Arc::default(), draining };
+        status.set(Progress::Waiting);
+        status
+    }
+
+    /// Notes how far things are.
+    pub fn set(&self, progress: Progress) {
+        self.progress.store(progress as u8, Ordering::Release);
+    }
+
+    /// How far things are.
+    pub fn progress(&self) -> Progress {
+        let stored = self.progress.load(Ordering::Acquire);
+        [Progress::Waiting, Progress::Stale, Progress::StaleOverdue, Progress::Synced]
+            .into_iter()
+            .find(|progress| *progress as u8 == stored)
+            .unwrap_or(Progress::Waiting)
+    }
+
+    /// Why we are not ready, if so.
+    pub fn unready(&self) -> Option<&'static str> {
+        if self.draining.is_cancelled() {
+            return Some("shutting down");
+        }
+        match self.progress() {
+            Progress::Waiting => Some("waiting for the first lists of the API server"),
+            Progress::Stale => Some("serving the records of an earlier run, waiting for the API server"),
+            Progress::StaleOverdue | Progress::Synced => None,
+        }
+    }
+
+    /// The routes of the status port.
+    pub fn routes(
+        &self,
+    ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+        let (readiness, cache) = (self.clone(), self.clone());
+        let readiness = daemon::http::exact_path("/readiness").map(move || readiness.readiness());
+        let cache = daemon::http::exact_path("/cache").map(move || cache.cache());
+        readiness.or(cache).unify()
+    }
+
+    fn readiness(&self) -> Response {
+        match self.unready() {
+            None => daemon::http::text(StatusCode::OK, "ok\n"),
+            Some(why) => {
+                daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n"))
+            }
+        }
+    }
+
+    /// The records as kube-dns dumps them: JSON, indented by tabs, as plain text.
+    fn cache(&self) -> Response {
+        let mut text = Vec::new();
+        let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
+        match self.published.get().dump().serialize(&mut writer) {
+            Ok(()) => daemon::http::text(StatusCode::OK, String::from_utf8_lossy(&text)),
+            Err(error) => {
+                tracing::error!(%error, "cannot write the records down");
+                daemon::http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the records\n")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skydns::{Name, Zone};
+
+    use super::*;
+    use crate::snapshot::Snapshot;
+
+    fn status() -> (Status, CancellationToken) {
+        let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
+        let draining = CancellationToken::new();
+        (Status::new(Arc::new(Published::new(Snapshot::new(zone))), draining.clone()), draining)
+    }
+
+    async fn get(status: &Status, path: &str) -> (u16, String, String) {
+        let response = warp::test::request().path(path).reply(&status.routes()).await;
+        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let body = String::from_utf8(response.body().to_vec()).unwrap();
+        (response.status().as_u16(), kind.unwrap_or_default(), body)
+    }
+
+    #[tokio::test]
+    async fn readiness_follows_progress_and_ends_with_draining() {
+        let (status, draining) = status();
+        let plain = "text/plain; charset=utf-8";
+        let cases = [
+            (Progress::Waiting, 503, "not ready: waiting for the first lists of the API server\n"),
+            (
+                Progress::Stale,
+                503,
+                "not ready: serving the records of an earlier run, waiting for the API server\n",
+            ),
+            (Progress::StaleOverdue, 200, "ok\n"),
+            (Progress::Synced, 200, "ok\n"),
+        ];
+        for (progress, code, body) in cases {
+            status.set(progress);
+            assert_eq!(get(&status, "/readiness").await, (code, plain.to_owned(), body.to_owned()));
+        }
+        draining.cancel();
+        assert_eq!(get(&status, "/readiness").await.0, 503);
+        assert_eq!(get(&status, "/readiness/").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn the_cache_is_json_as_text_indented_by_tabs() {
+        let (status, _draining) = status();
+        let (code, kind, body) = get(&status, "/cache").await;
+        assert_eq!((code, kind.as_str()), (200, "text/plain; charset=utf-8"));
+        assert!(body.starts_with("{\n\t\"ChildNodes\": {\n\t\t\"local\": {\n"), "{body}");
+        assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok());
+    }
+}
