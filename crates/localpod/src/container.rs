@@ -128,7 +128,8 @@ impl Keeper<'_> {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        self.console.say(&format!("{name} ended ({how}); restart {restart} in {} s", delay.as_secs()));
+        let when = if delay.is_zero() { "now".to_owned() } else { format!("in {} s", delay.as_secs()) };
+        self.console.say(&format!("{name} ended ({how}); restart {restart} {when}"));
     }
 }
 

@@ -19,6 +19,7 @@ pub mod upstream;
 
 mod cluster;
 mod container;
+mod embedded;
 mod readiness;
 mod run;
 

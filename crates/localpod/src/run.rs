@@ -12,6 +12,7 @@ use crate::config_map::Follower;
 use crate::config_volume::ConfigVolume;
 use crate::console::Console;
 use crate::container::Keeper;
+use crate::embedded::Embedded;
 use crate::guide::Guide;
 use crate::options::Options;
 use crate::pod::{Container, Wiring};
@@ -47,7 +48,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
 
     let mut servers = Servers::new();
     let serving = CancellationToken::new();
-    let (cluster, stub_domain) = start_cluster(options, ports, &serving, &mut servers).await?;
+    let (cluster, stub_domain) = start_cluster(options, ports, console, &serving, &mut servers).await?;
     let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;
     let config_dir = volume.path().to_owned();
     let status = Status::create(options.status_file.clone(), ports, &config_dir);
@@ -83,6 +84,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
 async fn start_cluster(
     options: &Options,
     ports: Ports,
+    console: &Console,
     serving: &CancellationToken,
     servers: &mut Servers,
 ) -> Result<(Cluster, bool)> {
@@ -91,8 +93,16 @@ async fn start_cluster(
     let token = serving.clone();
     servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });
     if let Some(file) = &options.kubecfg_file {
+        console.say(&format!("serving the cluster of {}", file.display()));
         return Ok((Cluster::real(file).await?, false));
     }
+    let embedded = Embedded::bind(ports.api, &options.manifests)?;
+    console.say(&format!("{} objects from {}", embedded.objects, options.manifests.display()));
+    let token = serving.clone();
+    servers.spawn(async move {
+        embedded.run(token).await;
+        Ok(())
+    });
     let cluster = Cluster::embedded(ports.api)?;
     let manifest_port = Ports::block(DEFAULT_BASE)?.upstream;
     let stub_domain = cluster.point_stub_domain(manifest_port, ports.upstream).await?;

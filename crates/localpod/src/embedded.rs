@@ -1,0 +1,35 @@
+//! The API server of a pod that serves no real cluster: in this process, fed from a directory of manifests.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use apiserver::{ApiServer, Manifests, Options};
+use tokio_util::sync::CancellationToken;
+
+/// How often the directory is read again even if no change was noticed.
+const MANIFESTS_PERIOD: Duration = Duration::from_secs(2);
+
+/// A bound API server with its first objects.
+pub(crate) struct Embedded {
+    server: ApiServer,
+    manifests: Manifests,
+    /// How many objects the manifests gave.
+    pub(crate) objects: usize,
+}
+
+impl Embedded {
+    /// Binds `port` on 127.0.0.1 and loads the manifests.
+    pub(crate) fn bind(port: u16, directory: &Path) -> Result<Self> {
+        let server = ApiServer::bind((Ipv4Addr::LOCALHOST, port).into(), Options::default())?;
+        let mut manifests = server.manifests(directory);
+        let objects = manifests.load().context("nothing to serve (--manifests DIR)")?;
+        Ok(Self { server, manifests, objects })
+    }
+
+    /// Serves and follows the manifests until cancelled.
+    pub(crate) async fn run(self, token: CancellationToken) {
+        tokio::join!(self.server.run(token.clone()), self.manifests.run(MANIFESTS_PERIOD, token));
+    }
+}
