@@ -22,7 +22,8 @@ use clap::Parser;
 use clap::builder::ValueParser;
 
 pub(crate) use self::usage::OLD_LOGGING;
-pub use self::value::{GoDuration, ValueError, boolean, int, quote};
+pub(crate) use self::value::plain;
+pub use self::value::{GoDuration, ValueError, atoi, boolean, int, quote};
 
 /// Which Go package the error texts and the help layout follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,11 +125,13 @@ pub fn parse_all<P: Parser>(
 
 /// Gives a clap command the habits of Go: booleans take a value, the last of two equal flags wins, no built-in help.
 fn go_command(command: clap::Command) -> clap::Command {
-    command
+    let mut command = command
         .disable_help_flag(true)
         .disable_version_flag(true)
         .args_override_self(true)
-        .mut_args(|arg| if is_bool(&arg) { go_bool(arg) } else { arg })
+        .mut_args(|arg| if is_bool(&arg) { go_bool(arg) } else { arg });
+    command.build();
+    command
 }
 
 fn go_bool(arg: clap::Arg) -> clap::Arg {

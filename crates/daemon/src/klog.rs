@@ -82,6 +82,10 @@ impl Default for LogFlags {
     }
 }
 
+/// klog's text; clap would drop the full stop of a doc comment.
+const LOG_FILE_MAX_SIZE: &str = "Defines the maximum size a log file can grow to (no effect when -logtostderr=true). \
+     Unit is megabytes. If the value is 0, the maximum file size is unlimited.";
+
 /// klog's flags that have no effect here: accepted, never looked at.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = crate::flags::OLD_LOGGING)]
@@ -117,8 +121,13 @@ pub struct OldLogFlags {
     /// If true, adds the file directory to the header of the log messages
     #[arg(long = "add_dir_header")]
     add_dir_header: bool,
-    /// when logging hits line `file:N`, emit a stack trace
-    #[arg(long = "log_backtrace_at", value_name = "value", default_value = "")]
+    /// A place in the source.
+    #[arg(
+        long = "log_backtrace_at",
+        help = "when logging hits line file:N, emit a stack trace",
+        value_name = "value",
+        default_value = ""
+    )]
     log_backtrace_at: String,
 }
 

@@ -86,6 +86,11 @@ impl Metrics {
         Ok(metrics)
     }
 
+    /// The registry itself, for crates that register what they made.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Registers a collector; `name` is for the error text.
     ///
     /// # Errors

@@ -110,7 +110,12 @@ fn pflag(text: &mut String, rows: &[Row]) {
 
 fn go(text: &mut String, rows: &[Row]) {
     for row in rows {
-        let space = if row.kind.is_empty() { "" } else { " " };
-        let _ = write!(text, "  -{}{space}{}\n    \t{}\n", row.name, row.kind, row.help());
+        let kind = match row.kind.as_str() {
+            "" => "",
+            known @ ("string" | "int" | "uint" | "duration" | "float") => known,
+            _ => "value",
+        };
+        let space = if kind.is_empty() { "" } else { " " };
+        let _ = write!(text, "  -{}{space}{kind}\n    \t{}\n", row.name, row.help());
     }
 }

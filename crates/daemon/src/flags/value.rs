@@ -73,6 +73,24 @@ pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     T::try_from(if negative { -size } else { size }).map_err(|_| range())
 }
 
+/// Reads a plain decimal integer as Go's `strconv.Atoi` does: a sign and digits, nothing else.
+///
+/// # Errors
+///
+/// As [`int`], under the name of `Atoi`.
+pub fn atoi(text: &str) -> Result<i64, ValueError> {
+    plain("Atoi", text)
+}
+
+/// A plain decimal that fits into `T`; `function` is the Go function to blame.
+pub(crate) fn plain<T: FromStr>(function: &'static str, text: &str) -> Result<T, ValueError> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(ValueError::Syntax { function, text: text.to_owned() });
+    }
+    text.parse().map_err(|_| ValueError::Range { function, text: text.to_owned() })
+}
+
 /// The base a prefix names.
 fn base(digits: &str) -> (u32, &str) {
     let lower = digits.get(..2).map(str::to_ascii_lowercase);

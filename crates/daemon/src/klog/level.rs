@@ -5,7 +5,7 @@ use std::str::FromStr;
 use thiserror::Error;
 use tracing::Metadata;
 
-use crate::flags::{ValueError, int};
+use crate::flags::{ValueError, plain};
 
 /// The crates of this project; everything else is somebody else's and quieter.
 const OURS: [&str; 11] = [
@@ -35,9 +35,7 @@ impl FromStr for Level {
     type Err = LevelError;
 
     fn from_str(text: &str) -> Result<Self, LevelError> {
-        // klog reads a plain decimal.
-        let text = text.trim_start_matches('0');
-        Ok(Self(if text.is_empty() { 0 } else { int(text)? }))
+        Ok(Self(plain("ParseInt", text)?))
     }
 }
 

@@ -1,0 +1,238 @@
+//! dnsmasq's own counters.
+//!
+//! dnsmasq answers CHAOS TXT questions such as `hits.bind` with what it has counted since it started. A restart sets it
+//! back to zero; a Prometheus counter must not fall. So each reading is turned into an increase ([`Monotonic`]).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use daemon::metrics::{MetricError, Metrics};
+use prometheus::{IntCounter, IntGauge};
+use thiserror::Error;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::endpoint::Endpoint;
+use crate::exchange::{ExchangeError, TIMEOUT, ask};
+use crate::probe::{chaos, first_text, metric_name};
+use crate::spec::Transport;
+
+/// dnsmasq is not asked more often than this.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// What dnsmasq counted when it was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reading {
+    /// Answers from the cache.
+    pub hits: u64,
+    /// Answers that had to be asked for.
+    pub misses: u64,
+    /// Names that left the cache for others.
+    pub evictions: u64,
+    /// Names that entered the cache.
+    pub insertions: u64,
+    /// How many names the cache holds.
+    pub cache_size: u64,
+}
+
+/// Why a counter could not be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// No answer.
+    #[error("{name}")]
+    Exchange {
+        /// The counter.
+        name: &'static str,
+        /// Why.
+        #[source]
+        source: ExchangeError,
+    },
+    /// An answer that is no number.
+    #[error("{name} is answered with {text:?} where a number should be")]
+    NoNumber {
+        /// The counter.
+        name: &'static str,
+        /// What came.
+        text: Option<String>,
+    },
+}
+
+/// A counter that starts again at zero now and then, turned into one that does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Monotonic {
+    last: u64,
+}
+
+impl Monotonic {
+    /// How much was counted since the last reading. After a restart that is everything counted so far.
+    pub fn increase(&mut self, reading: u64) -> u64 {
+        let last = std::mem::replace(&mut self.last, reading);
+        reading.checked_sub(last).unwrap_or(reading)
+    }
+}
+
+/// What is known about dnsmasq's counters.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The last reading that succeeded, and when.
+    pub reading: Option<(Reading, SystemTime)>,
+    /// Why the last one did not.
+    pub error: Option<String>,
+}
+
+/// Reads dnsmasq's counters and exports them.
+#[derive(Debug)]
+pub struct Counters {
+    server: Endpoint,
+    interval: Duration,
+    metrics: CounterMetrics,
+    last: Mutex<[Monotonic; 4]>,
+    known: Mutex<Known>,
+}
+
+impl Counters {
+    /// Counters that have not been read yet.
+    ///
+    /// # Errors
+    ///
+    /// [`MetricError`] when the namespace does not make valid names.
+    pub fn new(
+        server: Endpoint,
+        interval: Duration,
+        namespace: &str,
+        metrics: &Metrics,
+    ) -> Result<Self, MetricError> {
+        let metrics = CounterMetrics::new(namespace, metrics)?;
+        Ok(Self {
+            server,
+            interval: interval.max(SHORTEST),
+            metrics,
+            last: Mutex::default(),
+            known: Mutex::default(),
+        })
+    }
+
+    /// Which dnsmasq is asked.
+    pub fn server(&self) -> &Endpoint {
+        &self.server
+    }
+
+    /// What is known now.
+    pub fn known(&self) -> Known {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut ticks = interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = async { ticks.tick().await; self.once().await } => {}
+            }
+        }
+    }
+
+    /// Reads once and exports the result.
+    pub async fn once(&self) {
+        match self.read().await {
+            Ok(reading) => self.take(reading),
+            Err(error) => {
+                self.metrics.errors.inc();
+                self.metrics.up.set(0);
+                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                if known.error.is_none() {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(server = %self.server, error, "cannot read dnsmasq's counters");
+                }
+                known.error = Some(chain(&error));
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<Reading, ReadError> {
+        Ok(Reading {
+            hits: self.number("hits.bind.").await?,
+            misses: self.number("misses.bind.").await?,
+            evictions: self.number("evictions.bind.").await?,
+            insertions: self.number("insertions.bind.").await?,
+            cache_size: self.number("cachesize.bind.").await?,
+        })
+    }
+
+    async fn number(&self, name: &'static str) -> Result<u64, ReadError> {
+        let answer = ask(&self.server, Transport::Udp, &chaos(name), TIMEOUT)
+            .await
+            .map_err(|source| ReadError::Exchange { name, source })?;
+        let text = first_text(&answer);
+        text.as_deref().and_then(|text| text.parse().ok()).ok_or(ReadError::NoNumber { name, text })
+    }
+
+    fn take(&self, reading: Reading) {
+        let Reading { hits, misses, evictions, insertions, cache_size } = reading;
+        let counters = [
+            (hits, &self.metrics.hits),
+            (misses, &self.metrics.misses),
+            (evictions, &self.metrics.evictions),
+            (insertions, &self.metrics.insertions),
+        ];
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        for (last, (reading, counter)) in last.iter_mut().zip(counters) {
+            counter.inc_by(last.increase(reading));
+        }
+        drop(last);
+        self.metrics.max_size.set(i64::try_from(cache_size).unwrap_or(i64::MAX));
+        self.metrics.up.set(1);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.error.is_some() || known.reading.is_none() {
+            tracing::info!(server = %self.server, "reading dnsmasq's counters");
+        }
+        *known = Known { reading: Some((reading, SystemTime::now())), error: None };
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// What is exported about dnsmasq.
+#[derive(Debug)]
+struct CounterMetrics {
+    hits: IntCounter,
+    misses: IntCounter,
+    evictions: IntCounter,
+    insertions: IntCounter,
+    errors: IntCounter,
+    max_size: IntGauge,
+    up: IntGauge,
+}
+
+impl CounterMetrics {
+    fn new(namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
+        let name = |what: &str| metric_name(namespace, &format!("dnsmasq_{what}"));
+        let counter = |what: &str, help: &str| metrics.int_counter(&name(what), help);
+        Ok(Self {
+            hits: counter("hits", "Number of DNS cache hits (from start of process)")?,
+            misses: counter("misses", "Number of DNS cache misses (from start of process)")?,
+            evictions: counter("evictions", "Counter of DNS cache evictions (from start of process)")?,
+            insertions: counter("insertions", "Counter of DNS cache insertions (from start of process)")?,
+            errors: counter("errors", "Number of errors that have occurred getting metrics")?,
+            // Differs from kube-dns: a size is a gauge. Scrapes and dashboards read it the same.
+            max_size: metrics.int_gauge(&name("max_size"), "Maximum size of the DNS cache")?,
+            up: metrics.int_gauge(&name("up"), "1 when dnsmasq's counters could be read the last time")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! One DNS question and its answer.
+//!
+//! Every question has its own socket, so its port is as random as the kernel makes it, and a random ID. An answer counts
+//! when it comes from the server, is an answer, and repeats ID and question; anything else is passed over until the time
+//! is up. The error texts are those of the Go programs this replaces, because `/healthcheck` has always shown them.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use thiserror::Error;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
+
+use crate::endpoint::Endpoint;
+use crate::spec::Transport;
+
+/// How long an exchange may take, everything included.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The largest DNS message.
+const LARGEST: usize = 65_535;
+
+/// An answer and how long it took.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The message.
+    pub message: Message,
+    /// From sending to receiving.
+    pub latency: Duration,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ExchangeError {
+    /// The server's name is unknown.
+    #[error("dial {transport}: lookup {server}: {reason}")]
+    Lookup {
+        /// Over what it was to be asked.
+        transport: Transport,
+        /// The server.
+        server: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server could not be reached.
+    #[error("dial {transport} {server}: {reason}")]
+    Dial {
+        /// Over what it was to be asked.
+        transport: Transport,
+        /// The server.
+        server: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// Sending or receiving failed.
+    #[error("{doing} {path}: {reason}{ignored}")]
+    Io {
+        /// `read` or `write`.
+        doing: &'static str,
+        /// The transport, our address and the server's.
+        path: String,
+        /// Why.
+        reason: String,
+        /// What arrived and did not count.
+        ignored: Ignored,
+    },
+    /// The question cannot be written down, which a parsed name rules out.
+    #[error("cannot encode the question: {0}")]
+    Encode(String),
+}
+
+/// Packets that arrived and did not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ignored {
+    count: u64,
+    last: Option<String>,
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.last {
+            None => Ok(()),
+            Some(last) => write!(f, " (passed over {} packets, the last one for {last})", self.count),
+        }
+    }
+}
+
+/// Asks `server` once.
+///
+/// # Errors
+///
+/// [`ExchangeError`] when no answer arrives within `timeout`.
+pub async fn ask(
+    server: &Endpoint,
+    transport: Transport,
+    question: &Query,
+    timeout: Duration,
+) -> Result<Answer, ExchangeError> {
+    let deadline = Instant::now() + timeout;
+    let lookup = |reason: String| ExchangeError::Lookup { transport, server: server.to_string(), reason };
+    let address = match within(deadline, server.resolve()).await {
+        Ok(address) => address,
+        Err(error) => return Err(lookup(reason(&error))),
+    };
+    let query = Asked::new(question)?;
+    match transport {
+        Transport::Udp => over_udp(address, &query, deadline).await,
+        Transport::Tcp => over_tcp(address, &query, deadline).await,
+    }
+}
+
+/// A question on its way.
+struct Asked<'a> {
+    id: u16,
+    question: &'a Query,
+    wire: Vec<u8>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(question: &'a Query) -> Result<Self, ExchangeError> {
+        let id = fastrand::u16(..);
+        let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+        message.metadata.recursion_desired = true;
+        message.add_query(question.clone());
+        let wire = message.to_vec().map_err(|error| ExchangeError::Encode(error.to_string()))?;
+        Ok(Self { id, question, wire })
+    }
+
+    /// The answer to this question in a packet, or why it is none.
+    fn answer(&self, packet: &[u8]) -> Result<Message, String> {
+        let message = Message::from_vec(packet).map_err(|error| format!("being unreadable: {error}"))?;
+        if message.metadata.message_type != MessageType::Response {
+            return Err("being no answer".to_owned());
+        }
+        if message.metadata.id != self.id {
+            return Err("its ID".to_owned());
+        }
+        match message.queries.as_slice() {
+            [question] if same(question, self.question) => Ok(message),
+            _ => Err("its question".to_owned()),
+        }
+    }
+}
+
+fn same(a: &Query, b: &Query) -> bool {
+    a.query_type == b.query_type && a.query_class == b.query_class && a.name == b.name
+}
+
+async fn over_udp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> Result<Answer, ExchangeError> {
+    let dial =
+        |error: io::Error| ExchangeError::Dial { transport: Transport::Udp, server, reason: reason(&error) };
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await.map_err(dial)?;
+    // A connected socket receives from this server only.
+    socket.connect(server).await.map_err(dial)?;
+    let local = socket.local_addr().map_err(dial)?;
+    let mut ignored = Ignored::default();
+    let fail = |doing, error: &io::Error, ignored: &Ignored| ExchangeError::Io {
+        doing,
+        path: format!("udp {local}->{server}"),
+        reason: in_call(doing, error),
+        ignored: ignored.clone(),
+    };
+    let start = Instant::now();
+    within(deadline, socket.send(&asked.wire)).await.map_err(|error| fail("write", &error, &ignored))?;
+    let mut buffer = vec![0; LARGEST];
+    loop {
+        let length = within(deadline, socket.recv(&mut buffer))
+            .await
+            .map_err(|error| fail("read", &error, &ignored))?;
+        match asked.answer(buffer.get(..length).unwrap_or_default()) {
+            Ok(message) => return Ok(Answer { message, latency: start.elapsed() }),
+            Err(why) => {
+                ignored.count += 1;
+                ignored.last = Some(why);
+            }
+        }
+    }
+}
+
+async fn over_tcp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> Result<Answer, ExchangeError> {
+    let start = Instant::now();
+    let dial = |error: io::Error| ExchangeError::Dial {
+        transport: Transport::Tcp,
+        server,
+        reason: in_call("connect", &error),
+    };
+    let mut stream = within(deadline, TcpStream::connect(server)).await.map_err(dial)?;
+    let local = stream.local_addr().map_err(dial)?;
+    let fail = |doing, error: &io::Error, ignored: Ignored| ExchangeError::Io {
+        doing,
+        path: format!("tcp {local}->{server}"),
+        reason: in_call(doing, error),
+        ignored,
+    };
+    let length = u16::try_from(asked.wire.len()).map_err(|error| ExchangeError::Encode(error.to_string()))?;
+    let framed = [&length.to_be_bytes()[..], &asked.wire].concat();
+    within(deadline, stream.write_all(&framed))
+        .await
+        .map_err(|error| fail("write", &error, Ignored::default()))?;
+    let mut ignored = Ignored::default();
+    loop {
+        let packet = within(deadline, receive(&mut stream))
+            .await
+            .map_err(|error| fail("read", &error, ignored.clone()))?;
+        match asked.answer(&packet) {
+            Ok(message) => return Ok(Answer { message, latency: start.elapsed() }),
+            Err(why) => {
+                ignored.count += 1;
+                ignored.last = Some(why);
+            }
+        }
+    }
+}
+
+/// One message of a connection.
+async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let length = stream.read_u16().await?;
+    let mut packet = vec![0; usize::from(length)];
+    stream.read_exact(&mut packet).await?;
+    Ok(packet)
+}
+
+/// The result of a step, or a timeout when the deadline passes first.
+async fn within<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match tokio::time::timeout_at(deadline.into(), step).await {
+        Ok(result) => result,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// The reason in Go's words, with the system call that failed in front as Go has it.
+fn in_call(call: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => reason(error),
+        _ => format!("{call}: {}", reason(error)),
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut => "i/o timeout".to_owned(),
+        io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
+        io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
+        _ => {
+            let text = error.to_string();
+            text.split(" (os error").next().unwrap_or(&text).to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

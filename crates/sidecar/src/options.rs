@@ -1,0 +1,81 @@
+//! The command line.
+
+use daemon::flags::int;
+use daemon::klog::LogFlags;
+
+use crate::endpoint::Endpoint;
+use crate::spec::Spec;
+
+/// The reference's text, and what is new.
+const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
+
+/// How the health of dnsmasq and kubedns is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// By what a part can do alone.
+    #[default]
+    #[value(name = "self")]
+    Itself,
+    /// By an answer to the probed name, as kube-dns did.
+    Through,
+}
+
+/// What the sidecar was told on its command line.
+#[derive(Clone, Debug, clap::Parser)]
+pub struct Options {
+    /// address that the dnsmasq server is listening on
+    #[arg(long, value_name = "string", default_value = "127.0.0.1")]
+    pub dnsmasq_addr: String,
+    /// port that the dnsmasq server is listening on
+    #[arg(long, value_name = "int", default_value = "53", value_parser = int::<u16>)]
+    pub dnsmasq_port: u16,
+    /// interval with which to poll dnsmasq for stats
+    #[arg(long, value_name = "int", default_value = "5000", value_parser = int::<u64>)]
+    pub dnsmasq_poll_interval_ms: u64,
+    /// What to probe; repeatable.
+    #[arg(long, value_name = "string", help = PROBE)]
+    pub probe: Vec<Spec>,
+    /// how health is judged: self, by what dnsmasq and kubedns can do alone, or through, by an answer to the probed name
+    #[arg(long, value_name = "string", value_enum, default_value_t)]
+    pub health: Mode,
+    /// address of kubedns; probes of it tell the health of kubedns
+    #[arg(long, value_name = "string", default_value = "127.0.0.1:10053")]
+    pub kubedns_addr: Endpoint,
+    /// URL of the metrics of kubedns for the status page; empty for none
+    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10055/metrics")]
+    pub kubedns_metrics: String,
+    /// file or http URL of the nanny's status for the status page; empty for none
+    #[arg(long, value_name = "string", default_value = "")]
+    pub nanny_status: String,
+    /// http address to bind metrics server to
+    #[arg(long, value_name = "string", default_value = "0.0.0.0")]
+    pub prometheus_addr: String,
+    /// prometheus metric namespace
+    #[arg(long, value_name = "string", default_value = "kubedns")]
+    pub prometheus_namespace: String,
+    /// http path used to export metrics
+    #[arg(long, value_name = "string", default_value = "/metrics")]
+    pub prometheus_path: String,
+    /// http port to use to export prometheus metrics
+    #[arg(long, value_name = "int", default_value = "10054", value_parser = int::<u16>)]
+    pub prometheus_port: u16,
+    /// Logging.
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+impl Options {
+    /// Where dnsmasq listens.
+    pub fn dnsmasq(&self) -> Endpoint {
+        Endpoint::new(&self.dnsmasq_addr, self.dnsmasq_port)
+    }
+}
+
+impl daemon::Options for Options {
+    fn log(&self) -> &LogFlags {
+        &self.log
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The page at `/`: [`Status`] as HTML.
+//!
+//! One document without anything from elsewhere. It is complete without JavaScript; with it, the page fetches itself
+//! every few seconds and replaces its content, so there is one renderer only. Everything that comes from outside is
+//! escaped, and the policy lets no script run but the one below.
+
+mod plot;
+mod text;
+
+use std::fmt::Write as _;
+
+use self::text::{ago, escape, number};
+use crate::health::State;
+use crate::status::{ProbeStatus, Status};
+
+/// What a browser may do with the page.
+pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPT: &str = include_str!("page/live.js");
+
+/// The whole page.
+pub fn render(status: &Status) -> String {
+    let mut body = String::with_capacity(32 * 1024);
+    parts(&mut body, status);
+    probes(&mut body, status);
+    configuration(&mut body, status);
+    upstreams(&mut body, status);
+    let updated = chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX))
+        .map(|time| time.format("%Y-%m-%d %H:%M:%S UTC").to_string())
+        .unwrap_or_default();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{mark} kube-dns</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <main>\n<h1>kube-dns <small>{version}</small></h1>\n\
+         <p class=\"when\">as of <time>{updated}</time><span id=\"lost\" hidden>, connection lost</span></p>\n{body}</main>\n\
+         <script>{SCRIPT}</script>\n</body>\n</html>\n",
+        mark = mark(worst(status.probes.iter())),
+        version = escape(status.version),
+    )
+}
+
+/// The three parts, a card each.
+fn parts(out: &mut String, status: &Status) {
+    out.push_str("<section class=\"cards\" aria-label=\"parts\">\n");
+    card(out, "kubedns", worst(of(status, "kubedns")), &kubedns_facts(status));
+    card(out, "dnsmasq", worst(of(status, "dnsmasq")), &dnsmasq_facts(status));
+    let up = format!("running for {}", ago(status.uptime_seconds));
+    let judged = format!(
+        "health judged by {}",
+        match status.health {
+            "self" => "what each part can do alone",
+            _ => "an answer to the probed name",
+        }
+    );
+    card(out, "sidecar", State::Ok, &[up, judged]);
+    out.push_str("</section>\n");
+}
+
+fn of<'a>(status: &'a Status, part: &'a str) -> impl Iterator<Item = &'a ProbeStatus> {
+    status.probes.iter().filter(move |probe| probe.part == part)
+}
+
+/// The state of the probe that is worst off; waiting when there is none.
+fn worst<'a>(probes: impl Iterator<Item = &'a ProbeStatus>) -> State {
+    let rank = |state: &State| match state {
+        State::Ok => 0,
+        State::Waiting => 1,
+        State::Itself => 2,
+        State::Failed => 3,
+    };
+    probes.map(|probe| probe.state).max_by_key(rank).unwrap_or(State::Waiting)
+}
+
+fn card(out: &mut String, name: &str, state: State, facts: &[String]) {
+    let _ = writeln!(
+        out,
+        "<article class=\"{}\"><h2>{name}</h2><p class=\"state\">{} {}</p><ul>",
+        class(state),
+        mark(state),
+        words(state)
+    );
+    for fact in facts {
+        let _ = writeln!(out, "<li>{}</li>", escape(fact));
+    }
+    out.push_str("</ul></article>\n");
+}
+
+fn kubedns_facts(status: &Status) -> Vec<String> {
+    let mut facts = Vec::new();
+    match &status.kubedns.known {
+        None => facts.push(unknown("metrics", &status.kubedns.source, status.kubedns.error.as_deref())),
+        Some(kubedns) => {
+            facts.push(match kubedns.synced {
+                Some(true) => "in sync with the API server".to_owned(),
+                Some(false) => "first lists of the API server not in yet".to_owned(),
+                None => "sync unknown".to_owned(),
+            });
+            facts.push(match kubedns.stale_seconds {
+                Some(seconds) if seconds > 0.0 => format!("records stale for {}", number(seconds, "s")),
+                Some(_) => "records fresh".to_owned(),
+                None => "staleness unknown".to_owned(),
+            });
+            if let Some(requests) = kubedns.requests {
+                facts.push(format!("{} questions answered", number(requests, "")));
+            }
+            if let Some(version) = &kubedns.version {
+                facts.push(format!("version {version}"));
+            }
+        }
+    }
+    facts
+}
+
+fn dnsmasq_facts(status: &Status) -> Vec<String> {
+    let dnsmasq = &status.dnsmasq;
+    let mut facts = Vec::new();
+    match dnsmasq.hit_ratio {
+        Some(ratio) => facts.push(format!("hit ratio {:.1} %", ratio * 100.0)),
+        None => facts.push("hit ratio unknown".to_owned()),
+    }
+    if let Some(counters) = dnsmasq.counters {
+        facts.push(format!("{} hits, {} misses", counters.hits, counters.misses));
+        facts.push(format!(
+            "cache of {} names, {} put in, {} pushed out",
+            counters.cache_size, counters.insertions, counters.evictions
+        ));
+    }
+    if let Some(error) = &dnsmasq.error {
+        facts.push(format!("counters: {error}"));
+    }
+    if let Some(nanny) = &status.nanny.known {
+        if let Some(restarts) = nanny.dnsmasq_restarts {
+            facts.push(format!("{restarts} restarts"));
+        }
+        if let Some(version) = &nanny.dnsmasq_version {
+            facts.push(format!("version {version}"));
+        }
+    }
+    facts
+}
+
+/// Why something is not known.
+fn unknown(what: &str, source: &str, error: Option<&str>) -> String {
+    match error {
+        None => format!("{what} unknown: no source given"),
+        Some(error) => format!("{what} unknown: {source}: {error}"),
+    }
+}
+
+/// The probes, a plot each.
+fn probes(out: &mut String, status: &Status) {
+    out.push_str("<section aria-label=\"probes\">\n<h2>Probes</h2>\n");
+    if status.probes.is_empty() {
+        out.push_str("<p>No --probe is given.</p>\n");
+    }
+    for probe in &status.probes {
+        let _ = writeln!(
+            out,
+            "<figure class=\"{class}\">\n<figcaption><b>{label}</b> {mark} {words} for {since}; {name} {kind} at {server} \
+             over {transport} every {interval} s{latency}{error}</figcaption>\n{plot}</figure>",
+            class = class(probe.state),
+            label = escape(&probe.label),
+            mark = mark(probe.state),
+            words = words(probe.state),
+            since = ago(status.time.saturating_sub(probe.since) / 1000),
+            name = escape(&probe.name),
+            kind = escape(&probe.kind),
+            server = escape(&probe.server),
+            transport = escape(&probe.transport),
+            interval = probe.interval_seconds,
+            latency = if probe.state.is_healthy() {
+                format!("; {}", number(probe.latency_ms, "ms"))
+            } else {
+                String::new()
+            },
+            error = if probe.error.is_empty() || probe.state == State::Waiting {
+                String::new()
+            } else {
+                format!("<br><code>{}</code>", escape(&probe.error))
+            },
+            plot = plot::svg(probe, status.time),
+        );
+    }
+    out.push_str("</section>\n");
+}
+
+/// The configuration in force and the last one that was rejected.
+fn configuration(out: &mut String, status: &Status) {
+    out.push_str("<section aria-label=\"configuration\">\n<h2>Configuration</h2>\n");
+    let Some(nanny) = &status.nanny.known else {
+        let why = unknown("configuration", &status.nanny.source, status.nanny.error.as_deref());
+        let _ = writeln!(out, "<p>{}</p>\n</section>", escape(&why));
+        return;
+    };
+    match &nanny.config {
+        None => out.push_str("<p>in force: unknown</p>\n"),
+        Some(config) => {
+            let since = config.since.as_deref().unwrap_or("the start");
+            let values = serde_json::to_string_pretty(&config.values).unwrap_or_default();
+            let values = if config.values.is_empty() { "the defaults" } else { values.as_str() };
+            let _ = writeln!(out, "<p>in force since {}</p>\n<pre>{}</pre>", escape(since), escape(values));
+        }
+    }
+    match &nanny.rejected {
+        None => out.push_str("<p>none was rejected</p>\n"),
+        Some(rejected) => {
+            let _ = writeln!(
+                out,
+                "<p class=\"failed\">last rejected {}</p>\n<pre>{}</pre>",
+                escape(rejected.at.as_deref().unwrap_or_default()),
+                escape(rejected.error.as_deref().unwrap_or("unknown why"))
+            );
+        }
+    }
+    out.push_str("</section>\n");
+}
+
+/// The upstreams kubedns asks most.
+fn upstreams(out: &mut String, status: &Status) {
+    let upstreams =
+        status.kubedns.known.as_ref().map(|kubedns| kubedns.upstreams.as_slice()).unwrap_or_default();
+    out.push_str("<section aria-label=\"upstreams\">\n<h2>Upstreams of kubedns</h2>\n");
+    if upstreams.is_empty() {
+        out.push_str("<p>none asked, or unknown</p>\n</section>\n");
+        return;
+    }
+    out.push_str("<table><tr><th>address<th>questions<th>errors<th>mean</tr>\n");
+    for upstream in upstreams {
+        let _ = writeln!(
+            out,
+            "<tr><td>{}<td>{}<td>{}<td>{}</tr>",
+            escape(&upstream.address),
+            number(upstream.requests, ""),
+            number(upstream.errors, ""),
+            upstream.mean_ms.map_or_else(|| "-".to_owned(), |mean| number(mean, "ms")),
+        );
+    }
+    out.push_str("</table>\n</section>\n");
+}
+
+fn class(state: State) -> &'static str {
+    match state {
+        State::Waiting => "waiting",
+        State::Ok => "ok",
+        State::Itself => "itself",
+        State::Failed => "failed",
+    }
+}
+
+/// A sign that needs no colour.
+fn mark(state: State) -> &'static str {
+    match state {
+        State::Waiting => "\u{2026}",
+        State::Ok => "\u{2713}",
+        State::Itself => "\u{25d0}",
+        State::Failed => "\u{2717}",
+    }
+}
+
+fn words(state: State) -> &'static str {
+    match state {
+        State::Waiting => "not probed yet",
+        State::Ok => "answers",
+        State::Itself => "answers for itself only",
+        State::Failed => "does not answer",
+    }
+}
+
+#[cfg(test)]
+mod tests;

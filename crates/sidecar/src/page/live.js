@@ -1,0 +1,16 @@
+
+"use strict";
+const every = 3000;
+async function refresh() {
+  if (document.hidden) return;
+  try {
+    const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(every) });
+    if (!answer.ok) throw new Error(answer.status);
+    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.title = next.title;
+    document.querySelector("main").replaceWith(next.querySelector("main"));
+  } catch {
+    document.getElementById("lost").hidden = false;
+  }
+}
+setInterval(refresh, every);

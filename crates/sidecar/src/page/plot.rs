@@ -1,0 +1,137 @@
+//! The latency of one probe over the last minutes, as inline SVG.
+
+use std::fmt::Write as _;
+
+use super::text::{escape, number};
+use crate::health::State;
+use crate::status::{Point, ProbeStatus};
+
+/// The drawing's size, in its own units.
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 120.0;
+/// Room for the numbers at the left, and for the times below.
+const LEFT: f64 = 64.0;
+const BELOW: f64 = 18.0;
+const ABOVE: f64 = 8.0;
+
+/// The plot of a probe; `now` in milliseconds since 1970.
+pub(super) fn svg(probe: &ProbeStatus, now: u64) -> String {
+    let axes = Axes::of(&probe.history, now);
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+        escape(&summary(probe, &axes))
+    );
+    axes.draw(&mut out);
+    for run in runs(&probe.history) {
+        let points: Vec<String> = run
+            .iter()
+            .map(|point| format!("{:.1},{:.1}", axes.x(point.at), axes.y(point.latency_ms)))
+            .collect();
+        let class = run.first().map_or("ok", |point| if point.state == State::Ok { "ok" } else { "itself" });
+        let _ = writeln!(out, "<polyline class=\"{class}\" points=\"{}\"/>", points.join(" "));
+        if let [only] = run {
+            let (x, y) = (axes.x(only.at), axes.y(only.latency_ms));
+            let _ = writeln!(out, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.5\"/>");
+        }
+    }
+    for point in probe.history.iter().filter(|point| point.state == State::Failed) {
+        let x = axes.x(point.at);
+        let bottom = HEIGHT - BELOW;
+        let _ = writeln!(out, "<path class=\"failed\" d=\"M{x:.1} {ABOVE}V{bottom}\"/>");
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The same in words.
+fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
+    let failed = probe.history.iter().filter(|point| point.state == State::Failed).count();
+    format!(
+        "latency of {} over the last {} minutes: {} probes, {failed} failed, {} at most",
+        probe.label,
+        axes.minutes(),
+        probe.history.len(),
+        number(axes.worst, "ms")
+    )
+}
+
+/// Neighbours of one state that is plotted as a line.
+fn runs(history: &[Point]) -> impl Iterator<Item = &[Point]> {
+    history.chunk_by(|a, b| a.state == b.state).filter(|run| run.iter().all(|point| point.state.is_healthy()))
+}
+
+/// What the axes span.
+struct Axes {
+    /// Milliseconds since 1970 at the right end.
+    now: u64,
+    /// Milliseconds from left to right.
+    span: u64,
+    /// The largest latency, in milliseconds.
+    worst: f64,
+    /// The latency at the top: a round number.
+    top: f64,
+}
+
+impl Axes {
+    fn of(history: &[Point], now: u64) -> Self {
+        let first = history.first().map_or(now, |point| point.at);
+        // At least two minutes, so that the first points are not spread over the whole width.
+        let span = now.saturating_sub(first).max(120_000);
+        let worst = history.iter().map(|point| point.latency_ms).fold(0.0, f64::max);
+        Self { now, span, worst, top: round_up(worst) }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "minutes on a screen")]
+    fn x(&self, at: u64) -> f64 {
+        let before = self.now.saturating_sub(at).min(self.span) as f64;
+        WIDTH - 4.0 - before / self.span as f64 * (WIDTH - 4.0 - LEFT)
+    }
+
+    fn y(&self, latency: f64) -> f64 {
+        let bottom = HEIGHT - BELOW;
+        bottom - latency / self.top * (bottom - ABOVE)
+    }
+
+    fn minutes(&self) -> u64 {
+        self.span.div_ceil(60_000)
+    }
+
+    fn draw(&self, out: &mut String) {
+        for part in [0.0, 0.5, 1.0] {
+            let value = self.top * part;
+            let y = self.y(value);
+            let _ = writeln!(
+                out,
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{WIDTH}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 6.0,
+                y + 4.0,
+                number(value, "ms")
+            );
+        }
+        let _ = writeln!(
+            out,
+            "<text x=\"{LEFT}\" y=\"{y}\">{} min ago</text><text x=\"{}\" y=\"{y}\" text-anchor=\"end\">now</text>",
+            self.minutes(),
+            WIDTH - 4.0,
+            y = HEIGHT - 4.0
+        );
+    }
+}
+
+/// The next number of 1, 2 or 5 times a power of ten; at least 1.
+fn round_up(value: f64) -> f64 {
+    let mut size = 1.0;
+    while size < 1e9 {
+        for step in [1.0, 2.0, 5.0] {
+            if value <= size * step {
+                return size * step;
+            }
+        }
+        size *= 10.0;
+    }
+    size
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Asking one server the same question for ever, and judging what comes back.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use daemon::metrics::{MetricError, Metrics};
+use hickory_proto::op::Query;
+use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
+use prometheus::{Histogram, IntCounter, IntGauge};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::exchange::{Answer, ExchangeError, TIMEOUT, ask};
+use crate::health::{Health, State, Verdict};
+use crate::options::Mode;
+use crate::spec::Spec;
+
+/// The first probes of a process are spread over at most this long.
+const STAGGER: Duration = Duration::from_secs(5);
+/// The bounds of the latency buckets, in milliseconds: 0.25 doubled up to 8192.
+const BUCKETS: usize = 16;
+
+/// Which part of the pod a probe looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The dnsmasq whose counters are exported.
+    Dnsmasq,
+    /// kubedns.
+    Kubedns,
+    /// Any other server.
+    Other,
+}
+
+/// One probe and what it knows.
+#[derive(Debug)]
+pub struct Probe {
+    spec: Spec,
+    part: Part,
+    mode: Mode,
+    metrics: ProbeMetrics,
+    health: Mutex<Health>,
+}
+
+impl Probe {
+    /// A probe that has not asked yet.
+    ///
+    /// # Errors
+    ///
+    /// [`MetricError`] when the label makes a metric's name that is taken.
+    pub fn new(
+        spec: Spec,
+        part: Part,
+        mode: Mode,
+        namespace: &str,
+        metrics: &Metrics,
+    ) -> Result<Self, MetricError> {
+        let metrics = ProbeMetrics::new(&spec.label, part, namespace, metrics)?;
+        Ok(Self { spec, part, mode, metrics, health: Mutex::new(Health::waiting(SystemTime::now())) })
+    }
+
+    /// What it asks.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Which part it looks at.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// What it knows now.
+    pub fn health(&self) -> Health {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks until `stop`. The first question waits for this probe's turn: the `index`-th of `count`, so that probes do
+    /// not all ask in the same instant. The next question never begins before the last one has ended.
+    pub async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
+        let first = Instant::now() + stagger(self.spec.interval, index, count);
+        let mut ticks = interval_at(first, self.spec.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = async { ticks.tick().await; self.once().await } => {}
+            }
+        }
+    }
+
+    /// Asks once and remembers the result.
+    pub async fn once(&self) {
+        let Spec { server, transport, question, .. } = &self.spec;
+        let asked = ask(server, *transport, question, TIMEOUT).await;
+        let verdict = match self.judge(asked) {
+            Judgement::Settled(verdict) => verdict,
+            Judgement::AskDnsmasqItself(error) => self.dnsmasq_itself(error).await,
+        };
+        self.record(verdict);
+    }
+
+    fn judge(&self, asked: Result<Answer, ExchangeError>) -> Judgement {
+        let (error, latency) = match asked {
+            Ok(answer) if !answer.message.answers.is_empty() => {
+                return Judgement::Settled(Verdict::ok(answer.latency));
+            }
+            Ok(answer) => {
+                let name = self.spec.question.name().to_ascii();
+                (format!("no RRs for domain {}", daemon::flags::quote(&name)), Some(answer.latency))
+            }
+            Err(error) => (error.to_string(), None),
+        };
+        match (self.mode, self.part, latency) {
+            (Mode::Itself, Part::Dnsmasq, _) => Judgement::AskDnsmasqItself(error),
+            (Mode::Itself, Part::Kubedns, Some(latency)) => {
+                Judgement::Settled(Verdict { state: State::Itself, latency, error })
+            }
+            _ => Judgement::Settled(Verdict::failed(error)),
+        }
+    }
+
+    /// dnsmasq did not get the probed name answered: does it answer what it knows alone?
+    async fn dnsmasq_itself(&self, error: String) -> Verdict {
+        let question = chaos("cachesize.bind.");
+        match ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await {
+            Ok(answer) if first_text(&answer).is_some() => {
+                Verdict { state: State::Itself, latency: answer.latency, error }
+            }
+            _ => Verdict::failed(error),
+        }
+    }
+
+    fn record(&self, verdict: Verdict) {
+        self.metrics.count(&verdict);
+        let label = &self.spec.label;
+        let (state, latency, error) = (verdict.state, verdict.latency, verdict.error.clone());
+        tracing::debug!(label, ?state, ?latency, error, "probed");
+        let changed =
+            self.health.lock().unwrap_or_else(PoisonError::into_inner).record(verdict, SystemTime::now());
+        match state {
+            _ if !changed => {}
+            State::Ok | State::Waiting => tracing::info!(label, "the probed name is answered"),
+            State::Itself => {
+                tracing::warn!(label, error, "answers for itself, but not for the probed name");
+            }
+            State::Failed => tracing::warn!(label, error, "probe failed"),
+        }
+    }
+}
+
+/// What an outcome means.
+enum Judgement {
+    Settled(Verdict),
+    /// That depends on dnsmasq's answer to a question about itself; the text is why the probe failed.
+    AskDnsmasqItself(String),
+}
+
+/// How long the first question of a probe waits.
+fn stagger(interval: Duration, index: usize, count: usize) -> Duration {
+    let parts = u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX);
+    let index = u32::try_from(index.saturating_add(1)).unwrap_or(u32::MAX);
+    (interval.min(STAGGER) / parts).saturating_mul(index)
+}
+
+/// A question about the server itself.
+pub(crate) fn chaos(name: &'static str) -> Query {
+    let mut question = Query::query(Name::from_ascii(name).unwrap_or_default(), RecordType::TXT);
+    question.set_query_class(DNSClass::CH);
+    question
+}
+
+/// The first text of an answer.
+pub(crate) fn first_text(answer: &Answer) -> Option<String> {
+    answer.message.answers.iter().find_map(|record| match &record.data {
+        RData::TXT(txt) => txt.txt_data.first().map(|text| String::from_utf8_lossy(text).into_owned()),
+        _ => None,
+    })
+}
+
+/// What a probe exports.
+#[derive(Debug)]
+struct ProbeMetrics {
+    latency: Histogram,
+    errors: IntCounter,
+    backend_away: Option<IntGauge>,
+}
+
+impl ProbeMetrics {
+    fn new(label: &str, part: Part, namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
+        let name = |what: &str| metric_name(namespace, &format!("probe_{label}_{what}"));
+        let buckets: Vec<f64> =
+            std::iter::successors(Some(0.25), |bound| Some(bound * 2.0)).take(BUCKETS).collect();
+        let backend_away = match part {
+            Part::Other => None,
+            Part::Dnsmasq | Part::Kubedns => Some(metrics.int_gauge(
+                &name("backend_away"),
+                &format!("1 while {label} answers for itself but not for the probed name"),
+            )?),
+        };
+        Ok(Self {
+            latency: metrics.histogram(
+                &name("latency_ms"),
+                &format!("Latency of the DNS probe request {label}"),
+                &buckets,
+            )?,
+            errors: metrics
+                .int_counter(&name("errors"), &format!("Count of errors in name resolution of {label}"))?,
+            backend_away,
+        })
+    }
+
+    fn count(&self, verdict: &Verdict) {
+        if let Some(gauge) = &self.backend_away {
+            gauge.set(i64::from(verdict.state == State::Itself));
+        }
+        match verdict.state {
+            State::Ok => self.latency.observe(verdict.latency.as_secs_f64() * 1000.0),
+            State::Itself | State::Failed => self.errors.inc(),
+            State::Waiting => {}
+        }
+    }
+}
+
+/// A metric's name under a namespace, which may be empty.
+pub(crate) fn metric_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}_{name}") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! What is answered on the status port. Nothing here changes anything, whatever the method.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use daemon::http;
+use warp::Filter;
+use warp::http::StatusCode;
+use warp::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
+use warp::reply::Response;
+
+use crate::app::Parts;
+use crate::{page, status};
+
+/// All routes.
+pub fn routes(
+    parts: Arc<Parts>,
+) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    warp::path::full()
+        .then(move |path: warp::path::FullPath| {
+            let parts = Arc::clone(&parts);
+            async move { reply(&parts, path.as_str()).await }
+        })
+        .boxed()
+}
+
+async fn reply(parts: &Parts, path: &str) -> Response {
+    if path == parts.options.prometheus_path {
+        return parts.metrics.reply();
+    }
+    match path {
+        "/healthz" => healthz(parts),
+        "/status" => fresh(http::json(StatusCode::OK, &status::status(parts).await)),
+        "/" => fresh(html(page::render(&status::status(parts).await))),
+        _ => path
+            .strip_prefix("/healthcheck/")
+            .and_then(|label| check(parts, label))
+            .unwrap_or_else(http::not_found),
+    }
+}
+
+/// `/healthcheck/<label>`: 200 or 503.
+fn check(parts: &Parts, label: &str) -> Option<Response> {
+    let probe = parts.probes.iter().find(|probe| probe.spec().label == label)?;
+    let health = probe.health();
+    let status =
+        if health.last.state.is_healthy() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Some(http::json(status, &health.check()))
+}
+
+/// `/healthz`: the sidecar itself, with the time as Go prints it.
+fn healthz(parts: &Parts) -> Response {
+    let now = Utc::now().format("%Y-%m-%d %H:%M:%S%.9f +0000 UTC");
+    let text = format!("ok ({now} m=+{:.9})", parts.started.elapsed().as_secs_f64());
+    http::text(StatusCode::OK, text)
+}
+
+fn html(body: String) -> Response {
+    let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", body);
+    let policy = HeaderValue::from_static(page::POLICY);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    response
+}
+
+fn fresh(mut response: Response) -> Response {
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

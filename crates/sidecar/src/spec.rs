@@ -1,0 +1,137 @@
+//! What one `--probe` asks for: `label,server,name[,seconds][,type]`.
+//!
+//! The grammar and the error texts are the reference's. Beyond it, the type may end in `/tcp`, as in `A/tcp`: the probe
+//! then asks over TCP.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use daemon::flags::{ValueError, atoi};
+use hickory_proto::op::Query;
+use hickory_proto::rr::{Name, RecordType};
+use thiserror::Error;
+
+use crate::endpoint::{Endpoint, EndpointError};
+
+/// Seconds between probes when none are given.
+const SECONDS: Duration = Duration::from_secs(5);
+/// The longest label; it becomes part of metric names and paths.
+const LONGEST_LABEL: usize = 128;
+
+/// How a question travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One datagram each way.
+    Udp,
+    /// A connection of its own.
+    Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        })
+    }
+}
+
+/// One probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// What it is called in paths and metric names.
+    pub label: String,
+    /// Who is asked.
+    pub server: Endpoint,
+    /// What is asked.
+    pub question: Query,
+    /// Over what.
+    pub transport: Transport,
+    /// How often; at least a second.
+    pub interval: Duration,
+}
+
+/// A `--probe` that cannot be read.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    /// Too few or too many parts.
+    #[error("invalid format to --probe")]
+    Format,
+    /// A label that could not be part of a metric's name.
+    #[error("label must be of format ^[a-zA-Z0-9_]+$")]
+    Label,
+    /// A label beyond reason.
+    #[error("label must not be longer than {LONGEST_LABEL} characters")]
+    LongLabel,
+    /// Not a number of seconds.
+    #[error(transparent)]
+    Seconds(ValueError),
+    /// A type that is not probed for.
+    #[error("invalid type for DNS: {0}")]
+    Type(String),
+    /// Not a server.
+    #[error(transparent)]
+    Server(#[from] EndpointError),
+    /// Not a domain name.
+    #[error("invalid DNS name {0:?}")]
+    Name(String),
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let parts: Vec<&str> = text.split(',').collect();
+        let (label, server, name, rest) = match parts.as_slice() {
+            [label, server, name, rest @ ..] if rest.len() <= 2 => (*label, *server, *name, rest),
+            _ => return Err(SpecError::Format),
+        };
+        check_label(label)?;
+        let interval = rest.first().map_or(Ok(SECONDS), |text| seconds(text))?;
+        let (kind, transport) =
+            rest.get(1).map_or(Ok((RecordType::ANY, Transport::Udp)), |text| kind(text))?;
+        let question = Query::query(fully_qualified(name)?, kind);
+        Ok(Self { label: label.to_owned(), server: server.parse()?, question, transport, interval })
+    }
+}
+
+fn check_label(label: &str) -> Result<(), SpecError> {
+    if label.is_empty() || !label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Err(SpecError::Label);
+    }
+    if label.len() > LONGEST_LABEL {
+        return Err(SpecError::LongLabel);
+    }
+    Ok(())
+}
+
+/// The interval. The reference takes zero for "without a pause"; that helps nobody, so it is a second here.
+fn seconds(text: &str) -> Result<Duration, SpecError> {
+    let number = atoi(text).map_err(SpecError::Seconds)?;
+    Ok(Duration::from_secs(u64::try_from(number).unwrap_or_default().max(1)))
+}
+
+fn kind(text: &str) -> Result<(RecordType, Transport), SpecError> {
+    let (name, transport) = match text.strip_suffix("/tcp") {
+        Some(name) => (name, Transport::Tcp),
+        None => (text.strip_suffix("/udp").unwrap_or(text), Transport::Udp),
+    };
+    let kind = match name {
+        "ANY" => RecordType::ANY,
+        "A" => RecordType::A,
+        "AAAA" => RecordType::AAAA,
+        "SRV" => RecordType::SRV,
+        _ => return Err(SpecError::Type(text.to_owned())),
+    };
+    Ok((kind, transport))
+}
+
+fn fully_qualified(text: &str) -> Result<Name, SpecError> {
+    let mut name = Name::from_ascii(text).map_err(|_| SpecError::Name(text.to_owned()))?;
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests;

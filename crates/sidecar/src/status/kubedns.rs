@@ -1,0 +1,106 @@
+//! What the metrics of kubedns tell.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::exposition::{Series, series};
+
+/// How many upstreams are shown.
+const SHOWN: usize = 10;
+
+/// kubedns, as its metrics show it. What an older or a newer one does not export is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubedns {
+    /// Its version.
+    pub version: Option<String>,
+    /// Have the first lists of the API server arrived?
+    pub synced: Option<bool>,
+    /// For how long the records may have been out of date, in seconds; 0 while the API server is being watched.
+    pub stale_seconds: Option<f64>,
+    /// Questions answered since it started.
+    pub requests: Option<f64>,
+    /// The upstreams asked most, the busiest first.
+    pub upstreams: Vec<Upstream>,
+}
+
+/// One upstream of kubedns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Upstream {
+    /// Its address.
+    pub address: String,
+    /// Questions put to it.
+    pub requests: f64,
+    /// What went wrong with it.
+    pub errors: f64,
+    /// How long its answers took on average.
+    pub mean_ms: Option<f64>,
+}
+
+#[derive(Default)]
+struct Sums {
+    requests: f64,
+    errors: f64,
+    seconds: f64,
+    answers: f64,
+}
+
+impl Kubedns {
+    /// Reads an exposition.
+    pub fn read(text: &str) -> Self {
+        let mut kubedns = Self::default();
+        let mut upstreams: BTreeMap<String, Sums> = BTreeMap::new();
+        for line in series(text) {
+            kubedns.take(&line);
+            if let Some(upstream) = line.label("upstream") {
+                upstreams.entry(upstream).or_default().take(&line);
+            }
+        }
+        kubedns.upstreams = top(upstreams);
+        kubedns
+    }
+
+    fn take(&mut self, line: &Series<'_>) {
+        match line.name {
+            "kube_dns_build_info" => self.version = line.label("version"),
+            "kubedns_synced" => self.synced = Some(line.value > 0.0),
+            "kubedns_stale_seconds" => self.stale_seconds = Some(line.value),
+            name if name.ends_with("_dns_request_count_total") => {
+                self.requests = Some(self.requests.unwrap_or_default() + line.value);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Sums {
+    fn take(&mut self, line: &Series<'_>) {
+        match line.name {
+            "kubedns_forward_requests_total" => self.requests += line.value,
+            "kubedns_forward_errors_total" => self.errors += line.value,
+            "kubedns_forward_request_duration_seconds_sum" => self.seconds += line.value,
+            "kubedns_forward_request_duration_seconds_count" => self.answers += line.value,
+            _ => {}
+        }
+    }
+}
+
+fn top(all: BTreeMap<String, Sums>) -> Vec<Upstream> {
+    let mut upstreams: Vec<Upstream> = all
+        .into_iter()
+        .map(|(address, sums)| Upstream {
+            address,
+            requests: sums.requests,
+            errors: sums.errors,
+            mean_ms: (sums.answers > 0.0).then(|| sums.seconds / sums.answers * 1000.0),
+        })
+        .collect();
+    upstreams.sort_by(|a, b| b.requests.total_cmp(&a.requests));
+    upstreams.truncate(SHOWN);
+    upstreams
+}
+
+#[cfg(test)]
+mod tests;
