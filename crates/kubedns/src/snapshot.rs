@@ -83,6 +83,9 @@ impl Snapshot {
     fn federation<'v>(&'v self, path: &[&str], visit: &mut dyn FnMut(Entry<'v>)) -> Option<Lookup> {
         let &["svc", federation, namespace, name] = path else { return None };
         let domain = self.federation.as_ref()?.domains.get(federation)?;
+        if namespace == treecache::ANY || name == treecache::ANY {
+            return None;
+        }
         Some(match self.federated(domain, federation, &ObjectKey::new(namespace, name)) {
             Some(record) => {
                 visit(Entry { label: "", record: Cow::Owned(record) });
@@ -112,7 +115,11 @@ impl View for Snapshot {
     }
 
     fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
-        if let &["pod", _, label] = path {
+        // A wildcard stands for no pod: their names are not known.
+        if let &["pod", namespace, label] = path
+            && namespace != treecache::ANY
+            && label != treecache::ANY
+        {
             return self.pod(label, visit);
         }
         if let Some(lookup) = self.federation(path, visit) {

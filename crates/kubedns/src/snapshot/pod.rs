@@ -3,14 +3,11 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The address that the label stands for: IPv4 with dashes for dots, IPv6 with dashes for colons or as it is.
-///
-/// An IPv4-mapped IPv6 address is the IPv4 address it stands for.
 pub(super) fn address(label: &str) -> Option<IpAddr> {
-    let ip = match label.replace('-', ".").parse() {
-        Ok(v4) => IpAddr::V4(v4),
-        Err(_) => IpAddr::V6(label.replace('-', ":").parse::<Ipv6Addr>().ok()?),
-    };
-    Some(ip.to_canonical())
+    match label.replace('-', ".").parse() {
+        Ok(v4) => Some(IpAddr::V4(v4)),
+        Err(_) => label.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{Answer, Entries, Families, Records, path, shuffle};
 use crate::backend::{Entry, View};
-use crate::message::{Full, Owner, Section};
+use crate::message::{Full, Mark, Owner, Section};
 use crate::name::Name;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::query::rtype;
@@ -11,21 +11,28 @@ use crate::record::{Host, TTL};
 /// The longest chain of aliases that is followed.
 const MAX_CHAIN: usize = 8;
 
-/// Questions that one answer may ask outside.
+/// Questions that one answer may ask outside: one question of a client must not become hundreds of ours.
 const MAX_QUESTIONS: usize = 32;
 
-/// Why an alias leads nowhere.
-enum Stop {
-    /// A loop, a chain that is too long, or no answer from outside.
+/// Where a name led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// To addresses, which are written.
+    Addresses,
+    /// To nothing: it does not exist, or has no address of the family.
+    Nothing,
+    /// Nowhere: a loop, a chain that is too long, or no answer from outside.
     Failed,
-    /// No room is left in the message.
-    Full,
 }
 
-impl From<Full> for Stop {
-    fn from(_: Full) -> Self {
-        Self::Full
-    }
+/// An alias to be followed.
+#[derive(Debug, Clone)]
+struct Alias {
+    target: Name,
+    ttl: u32,
+    /// An ExternalName: it is shown even where it leads to nothing. Other names are aliases only for the address
+    /// questions of clients that take SRV names for hosts.
+    external: bool,
 }
 
 /// One walk over aliases, within one section of the answer.
@@ -34,69 +41,76 @@ struct Walk {
     families: Families,
     /// The names on the way to where the walk is, in lower case.
     chain: Vec<Name>,
-    /// Names whose records are written.
+    /// Names whose records are written, in lower case.
     done: Vec<Name>,
     /// Records from outside that are written: two aliases may lead to the same ones.
     written: Vec<OutsideRecord>,
+    /// Names that stand in the message, and where.
+    places: Vec<(Name, u16)>,
+}
+
+/// A point to take a walk back to.
+struct Step {
+    mark: Mark,
+    done: usize,
+    written: usize,
+    places: usize,
 }
 
 impl Walk {
     fn new(section: Section, families: Families, start: Option<Name>) -> Self {
-        Self { section, families, chain: start.into_iter().collect(), done: Vec::new(), written: Vec::new() }
+        let chain = start.into_iter().collect();
+        Self { section, families, chain, done: Vec::new(), written: Vec::new(), places: Vec::new() }
+    }
+
+    fn place_of(&self, name: &Name) -> Option<u16> {
+        self.places.iter().find(|(known, _)| known == name).map(|(_, place)| *place)
+    }
+
+    fn note(&mut self, name: &Name, place: usize) {
+        // A pointer reaches 14 bits far.
+        if let Some(place) = u16::try_from(place).ok().filter(|place| *place < 0x4000) {
+            self.places.push((name.clone(), place));
+        }
     }
 }
 
 impl<V: View> Answer<'_, '_, V> {
     /// Writes what the aliases among `entries` lead to. They all stand under the name of the question.
-    ///
-    /// Where several aliases compete for the name, one CNAME is kept (a name has at most one) with the addresses
-    /// behind all of them. It fails when all of them fail.
     pub(super) fn aliases(&mut self, entries: &Entries<'_>, families: Families) -> Records {
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
-        let mut aliases: Vec<(Name, u32)> = entries.iter().filter_map(|entry| self.target(entry)).collect();
-        shuffle(&mut aliases);
-        let mut records = Records::Failed;
-        for (target, ttl) in aliases {
-            let mark = self.message.mark();
-            let (done, written) = (walk.done.len(), walk.written.len());
-            let first = records == Records::Failed;
-            let owner = first.then_some((Owner::Question, ttl));
-            match self.follow(&mut walk, owner, &target) {
-                Ok(()) => records = Records::Written,
-                Err(Stop::Full) => {
-                    self.truncated = true;
-                    return Records::Written;
-                }
-                Err(Stop::Failed) => {
-                    self.message.rewind(mark);
-                    walk.done.truncate(done);
-                    walk.written.truncate(written);
-                }
+        let aliases = entries.iter().filter_map(|entry| self.alias_of(entry)).collect();
+        match self.follow_all(&mut walk, None, aliases) {
+            Ok(Reached::Addresses) => Records::Written,
+            Ok(Reached::Nothing) if self.message.count(Section::Answer) > 0 => Records::Written,
+            Ok(Reached::Nothing) => Records::Empty,
+            Ok(Reached::Failed) => Records::Failed,
+            Err(Full) => {
+                self.truncated = true;
+                Records::Written
             }
         }
-        records
     }
 
     /// Writes the addresses of an alias's target to the additional section, as far as they can be found.
     pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), Full> {
         let mut walk = Walk::new(Section::Additional, Families { v4: true, v6: true }, None);
-        let mark = self.message.mark();
-        match self.follow(&mut walk, None, target) {
-            Ok(()) => Ok(()),
-            Err(Stop::Full) => Err(Full),
-            Err(Stop::Failed) => {
-                self.message.rewind(mark);
-                Ok(())
-            }
+        let step = self.step(&walk);
+        if self.visit(&mut walk, target)? == Reached::Failed {
+            self.take_back(&mut walk, &step);
         }
+        Ok(())
     }
 
-    /// The name that an entry is an alias for, and the TTL of that.
-    fn target(&self, entry: &Entry<'_>) -> Option<(Name, u32)> {
+    /// What an entry is an alias for.
+    fn alias_of(&self, entry: &Entry<'_>) -> Option<Alias> {
         let domain = self.view.zone().domain.wire();
         let record = &entry.record;
         let wire = match &record.host {
-            Host::Name(name) => return Some((name.clone(), record.ttl)),
+            Host::Name(name) => {
+                let external = matches!(entry.record, std::borrow::Cow::Borrowed(_));
+                return Some(Alias { target: name.clone(), ttl: record.ttl, external });
+            }
             Host::Base => [&record.base[..], domain].concat(),
             Host::Member => {
                 let len = u8::try_from(entry.label.len()).ok()?;
@@ -104,111 +118,188 @@ impl<V: View> Answer<'_, '_, V> {
             }
             _ => return None,
         };
-        Some((Name::from_wire(&wire)?, record.ttl))
+        Some(Alias { target: Name::from_wire(&wire)?, ttl: record.ttl, external: false })
     }
 
-    /// Writes the alias from `owner`, if there is one to be written, to `target`, and what `target` leads to.
+    /// Follows all aliases of one name; `owner` is that name, or `None` for the question's.
+    ///
+    /// A name has at most one CNAME: one is kept, with the addresses behind all of the aliases.
+    fn follow_all(
+        &mut self,
+        walk: &mut Walk,
+        owner: Option<&Name>,
+        mut aliases: Vec<Alias>,
+    ) -> Result<Reached, Full> {
+        shuffle(&mut aliases);
+        let mut reached = Reached::Failed;
+        let mut bare = None;
+        for alias in aliases {
+            let step = self.step(walk);
+            let shown = reached != Reached::Addresses;
+            match self.follow(walk, shown.then_some(owner), &alias)? {
+                Reached::Addresses => reached = Reached::Addresses,
+                Reached::Nothing => {
+                    self.take_back(walk, &step);
+                    reached = if reached == Reached::Failed { Reached::Nothing } else { reached };
+                    bare = bare.or(alias.external.then_some(alias));
+                }
+                Reached::Failed => self.take_back(walk, &step),
+            }
+        }
+        if let (Reached::Nothing, Some(alias)) = (reached, bare) {
+            self.follow(walk, Some(owner), &alias)?;
+        }
+        Ok(reached)
+    }
+
+    /// Writes the alias, if it is to be shown under `owner`, and what it leads to.
     fn follow(
         &mut self,
         walk: &mut Walk,
-        owner: Option<(Owner<'_>, u32)>,
-        target: &Name,
-    ) -> Result<(), Stop> {
-        let lower = target.to_lowercase();
-        if walk.chain.contains(&lower) || walk.chain.len() > MAX_CHAIN {
-            return Err(Stop::Failed);
+        owner: Option<Option<&Name>>,
+        alias: &Alias,
+    ) -> Result<Reached, Full> {
+        if walk.chain.contains(&alias.target.to_lowercase()) || walk.chain.len() > MAX_CHAIN {
+            return Ok(Reached::Failed);
         }
-        if let Some((owner, ttl)) = owner {
-            self.message
-                .record(walk.section, owner, rtype::CNAME, ttl, |m| m.name(Owner::Parts(&[target.wire()])))?;
+        if let Some(owner) = owner {
+            let mut place = 0;
+            let target = [alias.target.wire()];
+            self.record_at(walk, owner, (rtype::CNAME, alias.ttl), |m| {
+                place = m.position();
+                m.name(Owner::Parts(&target));
+            })?;
+            walk.note(&alias.target, place);
         }
+        self.visit(walk, &alias.target)
+    }
+
+    /// Writes what a name leads to.
+    fn visit(&mut self, walk: &mut Walk, name: &Name) -> Result<Reached, Full> {
+        let lower = name.to_lowercase();
         if walk.done.contains(&lower) {
-            return Ok(());
+            return Ok(Reached::Addresses);
         }
         walk.done.push(lower.clone());
         walk.chain.push(lower.clone());
-        let result = match self.relative(lower.wire()) {
-            Some(relative) => self.inside(walk, target, relative),
-            None => self.outside(walk, target),
+        let reached = match self.relative(lower.wire()) {
+            Some(relative) => self.inside(walk, name, relative),
+            None => self.outside(walk, name),
         };
         walk.chain.pop();
-        result
+        reached
     }
 
-    /// Writes what a name of the zone leads to. A name that does not exist leads to nothing, which is an answer.
-    fn inside(&mut self, walk: &mut Walk, name: &Name, relative: &[u8]) -> Result<(), Stop> {
-        let Some(path) = path(relative) else { return Ok(()) };
+    /// Writes what a name of the zone leads to.
+    fn inside(&mut self, walk: &mut Walk, name: &Name, relative: &[u8]) -> Result<Reached, Full> {
+        let Some(path) = path(relative) else { return Ok(Reached::Nothing) };
         let found = self.collect(&path, |_| true);
+        let families = walk.families;
         let mut addresses: Vec<_> = found
             .entries
             .iter()
             .flat_map(|entry| entry.record.addresses())
-            .filter(|address| walk.families.include(*address))
+            .filter(|address| families.include(*address))
             .collect();
         shuffle(&mut addresses);
-        for address in addresses {
-            self.message.address(walk.section, Owner::Parts(&[name.wire()]), address, TTL)?;
+        for address in &addresses {
+            let (rtype, octets): (_, &[u8]) = match address {
+                std::net::IpAddr::V4(ip) => (rtype::A, &ip.octets()),
+                std::net::IpAddr::V6(ip) => (rtype::AAAA, &ip.octets()),
+            };
+            self.record_at(walk, Some(name), (rtype, TTL), |m| m.bytes(octets))?;
         }
-        let aliases: Vec<_> = found.entries.iter().filter_map(|entry| self.target(entry)).collect();
-        let mut outcome = if aliases.is_empty() { Ok(()) } else { Err(Stop::Failed) };
-        let owner: [&[u8]; 1] = [name.wire()];
-        for (target, ttl) in aliases {
-            let mark = self.message.mark();
-            // Only the first alias is written as one: a name has at most one CNAME.
-            let alias = outcome.is_err().then_some((Owner::Parts(&owner), ttl));
-            match self.follow(walk, alias, &target) {
-                Ok(()) => outcome = Ok(()),
-                Err(Stop::Full) => return Err(Stop::Full),
-                Err(Stop::Failed) => self.message.rewind(mark),
-            }
-        }
-        outcome
+        let aliases: Vec<Alias> = found.entries.iter().filter_map(|entry| self.alias_of(entry)).collect();
+        let reached =
+            if aliases.is_empty() { Reached::Nothing } else { self.follow_all(walk, Some(name), aliases)? };
+        Ok(if addresses.is_empty() { reached } else { Reached::Addresses })
     }
 
     /// Writes what an upstream said of a name outside the zone, or notes that it has to be asked.
-    fn outside(&mut self, walk: &mut Walk, name: &Name) -> Result<(), Stop> {
-        if name.label_count() < 2 {
-            // Such names are not sent out, see the engine.
-            return Err(Stop::Failed);
-        }
-        let mut answered = false;
+    fn outside(&mut self, walk: &mut Walk, name: &Name) -> Result<Reached, Full> {
+        let mut reached = Reached::Failed;
         for (wanted, qtype) in [(walk.families.v4, rtype::A), (walk.families.v6, rtype::AAAA)] {
             if !wanted {
                 continue;
             }
             let question = OutsideQuestion { name: name.clone(), qtype };
-            match self.outside.get(&question) {
-                // One question of a client must not become hundreds of ours.
-                None if self.needs.len() == MAX_QUESTIONS => {}
+            let answer = match self.outside.get(&question) {
+                // Names of one label are not sent out, see the engine.
+                None if name.label_count() < 2 || self.needs.len() == MAX_QUESTIONS => Reached::Failed,
                 None => {
-                    answered = true;
                     self.needs.push(question);
+                    Reached::Addresses
                 }
-                Some(OutsideAnswer::Failed) => {}
-                Some(OutsideAnswer::Records(records)) => {
-                    answered = true;
-                    self.outside_records(walk, records)?;
-                }
-            }
+                Some(OutsideAnswer::Failed) => Reached::Failed,
+                Some(OutsideAnswer::Records(records)) => self.outside_records(walk, records)?,
+            };
+            reached = match (reached, answer) {
+                (Reached::Addresses, _) | (_, Reached::Addresses) => Reached::Addresses,
+                (Reached::Nothing, _) | (_, Reached::Nothing) => Reached::Nothing,
+                _ => Reached::Failed,
+            };
         }
-        if answered { Ok(()) } else { Err(Stop::Failed) }
+        Ok(reached)
     }
 
-    fn outside_records(&mut self, walk: &mut Walk, records: &[OutsideRecord]) -> Result<(), Stop> {
+    fn outside_records(&mut self, walk: &mut Walk, records: &[OutsideRecord]) -> Result<Reached, Full> {
+        let mut reached = Reached::Nothing;
         for record in records {
+            if record.rtype != rtype::CNAME {
+                reached = Reached::Addresses;
+            }
             if walk.written.contains(record) {
                 continue;
             }
-            let owner: [&[u8]; 1] = [record.owner.wire()];
-            self.message.record(walk.section, Owner::Parts(&owner), record.rtype, super::MIN_TTL, |m| {
-                if record.rtype == rtype::CNAME {
-                    m.name(Owner::Parts(&[&record.rdata]));
-                } else {
-                    m.bytes(&record.rdata);
+            let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
+            let mut place = 0;
+            self.record_at(walk, Some(&record.owner), (record.rtype, super::MIN_TTL), |m| {
+                place = m.position();
+                match &target {
+                    Some(name) => m.name(Owner::Parts(&[name.wire()])),
+                    None => m.bytes(&record.rdata),
                 }
             })?;
+            if let Some(name) = &target {
+                walk.note(name, place);
+            }
             walk.written.push(record.clone());
         }
+        Ok(reached)
+    }
+
+    /// Writes a record whose owner may stand in the message already.
+    fn record_at(
+        &mut self,
+        walk: &mut Walk,
+        owner: Option<&Name>,
+        (rtype, ttl): (u16, u32),
+        rdata: impl FnOnce(&mut crate::message::Message<'_, '_>),
+    ) -> Result<(), Full> {
+        let start = self.message.position();
+        let parts = owner.map(|name| [name.wire()]);
+        let place = owner.and_then(|name| walk.place_of(name));
+        let at = match (&parts, place) {
+            (_, Some(place)) => Owner::At(place),
+            (Some(parts), None) => Owner::Parts(parts),
+            (None, None) => Owner::Question,
+        };
+        self.message.record(walk.section, at, rtype, ttl, |m| rdata(m))?;
+        if let (Some(name), None) = (owner, place) {
+            walk.note(name, start);
+        }
         Ok(())
+    }
+
+    fn step(&self, walk: &Walk) -> Step {
+        let (done, written, places) = (walk.done.len(), walk.written.len(), walk.places.len());
+        Step { mark: self.message.mark(), done, written, places }
+    }
+
+    fn take_back(&mut self, walk: &mut Walk, step: &Step) {
+        self.message.rewind(step.mark);
+        walk.done.truncate(step.done);
+        walk.written.truncate(step.written);
+        walk.places.truncate(step.places);
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::forward::message::{Message, Record, Section};
 use crate::message::flag;
-use crate::query::{HEADER, Query, Transport, rtype};
+use crate::query::{Query, Transport, rtype};
 
 /// Appends the upstream's `message` to `out` as the answer to `query`. True when records had to be left out.
 pub(super) fn reply(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
@@ -18,12 +18,9 @@ pub(super) fn reply(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> boo
         // A truncated message need not parse to its end; what is there is passed on with TC.
         Err(_) => header_only(query, out),
     };
-    // The ID is the client's, and so is the question's case.
-    for (at, bytes) in [(0, query.message.get(..2)), (HEADER, Some(query.name))] {
-        let Some(bytes) = bytes else { continue };
-        if let Some(place) = out.get_mut(start + at..start + at + bytes.len()) {
-            place.copy_from_slice(bytes);
-        }
+    // Only the ID is the client's own; the question stands as the upstream sent it back.
+    if let (Some(place), Some(id)) = (out.get_mut(start..start + 2), query.message.get(..2)) {
+        place.copy_from_slice(id);
     }
     truncated
 }
