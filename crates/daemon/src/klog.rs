@@ -106,8 +106,14 @@ pub struct OldLogFlags {
     /// If non-empty, use this log file (no effect when -logtostderr=true)
     #[arg(long = "log_file", value_name = "string", default_value = "")]
     log_file: String,
-    /// Defines the maximum size a log file can grow to (no effect when -logtostderr=true). Unit is megabytes. If the value is 0, the maximum file size is unlimited.
-    #[arg(long = "log_file_max_size", value_name = "uint", default_value = "1800", value_parser = crate::flags::int::<u64>)]
+    /// The size of a log file.
+    #[arg(
+        long = "log_file_max_size",
+        value_name = "uint",
+        default_value = "1800",
+        value_parser = crate::flags::int::<u64>,
+        help = LOG_FILE_MAX_SIZE
+    )]
     log_file_max_size: u64,
     /// If true, only write logs to their native severity level (vs also writing to each lower severity level; no effect when -logtostderr=true)
     #[arg(long = "one_output")]

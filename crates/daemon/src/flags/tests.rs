@@ -236,11 +236,12 @@ fn version_is_printed_when_everything_else_is_right() {
     assert_eq!(small(&["--version", "--dns-port=x"]).unwrap_err().status, 2);
 }
 
-// The nanny's flags, to compare the whole help text with the one that was captured.
+const NANNY: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.
+Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
+
+/// The nanny's flags, to compare the whole help text with the one that was captured.
 #[derive(Debug, Parser)]
-/// Manages the dnsmasq daemon, handles configuration given by the ConfigMap.
-/// Any arguments given after "--" will be passed directly to dnsmasq itself.
-#[command(verbatim_doc_comment)]
+#[command(long_about = NANNY)]
 struct Nanny {
     /// location of the configuration
     #[arg(long = "configDir", value_name = "string", default_value = "/etc/k8s/dns/dnsmasq-nanny")]
