@@ -63,7 +63,7 @@ impl Index {
         match event {
             Event::Service(Change::RelistDone) => {
                 for key in self.store.services.finish() {
-                    self.update(&key, |store, key| store.remove_service(key));
+                    self.update(&key, Store::remove_service);
                 }
                 self.services_listed = true;
                 self.check_sync();
@@ -77,7 +77,7 @@ impl Index {
             }
             Event::Service(Change::Deleted(key)) => {
                 self.store.services.settle(&key);
-                self.update(&key, |store, key| store.remove_service(key));
+                self.update(&key, Store::remove_service);
             }
             Event::Endpoints(change) => self.apply_endpoints(change),
             Event::EndpointSlice(change) => self.apply_slice(change),
@@ -91,7 +91,7 @@ impl Index {
             Change::RelistStarted => self.store.start_list_of_endpoints(),
             Change::RelistDone => {
                 for key in self.store.endpoints.finish() {
-                    self.update(&key, |store, key| store.remove_endpoints(key));
+                    self.update(&key, Store::remove_endpoints);
                 }
             }
             Change::Apply(endpoints) => {
@@ -102,7 +102,7 @@ impl Index {
             }
             Change::Deleted(key) => {
                 self.store.endpoints.settle(&key);
-                self.update(&key, |store, key| store.remove_endpoints(key));
+                self.update(&key, Store::remove_endpoints);
             }
         }
     }

@@ -45,6 +45,15 @@ impl Records {
     }
 }
 
+impl<'r> IntoIterator for &'r Records {
+    type Item = &'r ServiceRecord;
+    type IntoIter = std::slice::Iter<'r, ServiceRecord>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 /// The records of one Service.
 #[derive(Debug, Default)]
 pub struct ServiceRecords {

@@ -126,7 +126,7 @@ impl View for Snapshot {
             return lookup;
         }
         let mut each = |label: &'v SmolStr, records: &'v Records| {
-            for record in records.iter() {
+            for record in records {
                 visit(Entry { label, record: Cow::Borrowed(record) });
             }
         };
@@ -145,9 +145,8 @@ impl View for Snapshot {
 
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
-            // Every namespace and every address exists below `pod`.
-            ["pod"] | ["pod", _] => true,
-            ["dns"] => true,
+            // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
+            ["pod" | "dns"] | ["pod", _] => true,
             _ => self.tree.node(path).is_some(),
         }
     }

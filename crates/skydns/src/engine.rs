@@ -78,7 +78,7 @@ struct Engine<'a, V> {
     outside: &'a Outside,
 }
 
-impl<'a, V: View> Engine<'a, V> {
+impl<V: View> Engine<'_, V> {
     fn answer(&self, out: &mut Vec<u8>) -> Outcome {
         let zone = self.view.zone();
         let name = self.query.lower();

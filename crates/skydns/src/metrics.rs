@@ -3,6 +3,8 @@
 //! Every thread that answers has a [`Shard`] of its own, so that counting costs plain stores on a cache line nobody
 //! else writes. A scrape adds the shards up.
 
+#![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,7 +53,7 @@ impl System {
 /// Why an answer counts as an error; a label.
 const CAUSES: [&str; 6] = ["nxdomain", "refused", "servfail", "truncated", "formerr", "notimp"];
 
-fn cause(reply: &Reply) -> Option<usize> {
+fn cause(reply: Reply) -> Option<usize> {
     if reply.truncated {
         return Some(3);
     }
@@ -70,7 +72,7 @@ fn cause(reply: &Reply) -> Option<usize> {
 pub struct Shard {
     systems: [Counters; 4],
     /// More than one thread writes.
-    shared: bool,
+    many_writers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +88,7 @@ struct Counters {
 impl Shard {
     /// Adds to a counter. Where there is one writer, plain loads and stores do.
     fn add(&self, counter: &AtomicU64, value: u64) {
-        if self.shared {
+        if self.many_writers {
             counter.fetch_add(value, Relaxed);
         } else {
             counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
@@ -94,7 +96,7 @@ impl Shard {
     }
 
     /// Counts one answered query.
-    pub fn record(&self, reply: &Reply, elapsed: Duration, size: usize) {
+    pub fn record(&self, reply: Reply, elapsed: Duration, size: usize) {
         let Some(counters) = self.systems.get(reply.system as usize) else { return };
         self.add(&counters.requests, 1);
         if let Some(error) = cause(reply).and_then(|cause| counters.errors.get(cause)) {
@@ -127,16 +129,16 @@ impl Metrics {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join("_");
-        let desc = |name: &str, help: &str, labels: &[&str]| {
+        let describe = |name: &str, help: &str, labels: &[&str]| {
             let labels = labels.iter().map(|&label| label.to_owned()).collect();
             Desc::new(format!("{prefix}_{name}"), help.to_owned(), labels, std::collections::HashMap::new())
         };
         let descs = [
-            desc("cachemiss_count_total", HELP_MISSES, &["cache"]),
-            desc("error_count_total", HELP_ERRORS, &["system", "cause"]),
-            desc("request_count_total", HELP_REQUESTS, &["system"]),
-            desc("request_duration_seconds", HELP_DURATIONS, &["system"]),
-            desc("response_size_bytes", HELP_SIZES, &["system"]),
+            describe("cachemiss_count_total", HELP_MISSES, &["cache"]),
+            describe("error_count_total", HELP_ERRORS, &["system", "cause"]),
+            describe("request_count_total", HELP_REQUESTS, &["system"]),
+            describe("request_duration_seconds", HELP_DURATIONS, &["system"]),
+            describe("response_size_bytes", HELP_SIZES, &["system"]),
         ];
         // A name that Prometheus does not allow leaves a metric undescribed, not the server unstarted.
         let descs = descs.into_iter().flatten().collect();
@@ -153,8 +155,8 @@ impl Metrics {
         self.add_shard(true)
     }
 
-    fn add_shard(&self, shared: bool) -> Arc<Shard> {
-        let shard = Arc::new(Shard { shared, ..Shard::default() });
+    fn add_shard(&self, many_writers: bool) -> Arc<Shard> {
+        let shard = Arc::new(Shard { many_writers, ..Shard::default() });
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&shard));
         shard
     }

@@ -68,12 +68,12 @@ impl<B: Backend> Resolver<B> {
             Outcome::Forward(system) => self.forward(message, transport, system, &mut out).await?,
             Outcome::Ask(questions) => self.ask(message, transport, questions, &mut out).await?,
         };
-        self.shard.record(&reply, started.elapsed(), out.len());
+        self.shard.record(reply, started.elapsed(), out.len());
         Some(out)
     }
 
     /// Counts an answer that was given at once by an async task.
-    pub(crate) fn record(&self, reply: &Reply, elapsed: Duration, size: usize) {
+    pub(crate) fn record(&self, reply: Reply, elapsed: Duration, size: usize) {
         self.shard.record(reply, elapsed, size);
     }
 
@@ -95,16 +95,6 @@ impl<B: Backend> Resolver<B> {
         };
         self.tasks.spawn_on(task, &self.runtime);
         false
-    }
-
-    /// SERVFAIL for a query that there is no room for.
-    pub(crate) fn overloaded(
-        &self,
-        message: &[u8],
-        transport: Transport,
-        out: &mut Vec<u8>,
-    ) -> Option<Reply> {
-        servfail(message, transport, System::Recursive, out)
     }
 
     /// Queries that wait for upstreams now.
@@ -202,7 +192,13 @@ fn forwarded(query: &Query<'_>) -> forward::Query {
     }
 }
 
-fn servfail(message: &[u8], transport: Transport, system: System, out: &mut Vec<u8>) -> Option<Reply> {
+/// SERVFAIL for a query that cannot be resolved, or that there is no room for.
+pub(crate) fn servfail(
+    message: &[u8],
+    transport: Transport,
+    system: System,
+    out: &mut Vec<u8>,
+) -> Option<Reply> {
     let query = Query::parse(message, transport).ok()?;
     let flags = query.flags() & (flag::RD | flag::CD);
     Message::new(&query, out).finish(flags | flag::RA, rcode::SERVFAIL);

@@ -19,9 +19,9 @@ pub use socket::UdpSocket;
 
 use crate::backend::Backend;
 use crate::engine::Outcome;
-use crate::metrics::Shard;
+use crate::metrics::{Shard, System};
 use crate::query::Transport;
-use crate::resolve::Resolver;
+use crate::resolve::{Resolver, servfail};
 
 /// Datagrams that are received, answered and sent at once.
 const BATCH: usize = 32;
@@ -111,12 +111,12 @@ impl<B: Backend> Worker<B> {
             outcome => {
                 let job = Job { socket: Arc::clone(&self.socket), peer: datagram.peer };
                 let refused = self.resolver.resolve_later(message, Transport::Udp, outcome, job);
-                refused.then(|| self.resolver.overloaded(message, Transport::Udp, answers)).flatten()?
+                refused.then(|| servfail(message, Transport::Udp, System::Recursive, answers)).flatten()?
             }
         };
         let end = answers.len();
         let before = std::mem::replace(now, Instant::now());
-        self.shard.record(&reply, now.duration_since(before), end - start);
+        self.shard.record(reply, now.duration_since(before), end - start);
         Some(Pending { start, end, peer: datagram.peer })
     }
 

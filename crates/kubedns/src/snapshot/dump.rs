@@ -26,7 +26,7 @@ fn node(of: &Node<Records>, domain: &[u8]) -> Value {
     }
     let mut entries = Json::new();
     for (label, records) in of.entries() {
-        for (index, record) in records.iter().enumerate() {
+        for (index, record) in records.into_iter().enumerate() {
             // A label that stands for several records shows them under one key each.
             for (more, host) in hosts(label, record, domain).into_iter().enumerate() {
                 let key =

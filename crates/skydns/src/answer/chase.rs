@@ -35,6 +35,15 @@ struct Alias {
     external: bool,
 }
 
+/// Whether an alias is written as one.
+#[derive(Debug, Clone, Copy)]
+enum Shown<'n> {
+    /// As a CNAME of this name; `None` stands for the question's.
+    Under(Option<&'n Name>),
+    /// Another alias is the name's CNAME already.
+    Not,
+}
+
 /// One walk over aliases, within one section of the answer.
 struct Walk {
     section: Section,
@@ -135,8 +144,8 @@ impl<V: View> Answer<'_, '_, V> {
         let mut bare = None;
         for alias in aliases {
             let step = self.step(walk);
-            let shown = reached != Reached::Addresses;
-            match self.follow(walk, shown.then_some(owner), &alias)? {
+            let shown = if reached == Reached::Addresses { Shown::Not } else { Shown::Under(owner) };
+            match self.follow(walk, shown, &alias)? {
                 Reached::Addresses => reached = Reached::Addresses,
                 Reached::Nothing => {
                     self.take_back(walk, &step);
@@ -147,22 +156,17 @@ impl<V: View> Answer<'_, '_, V> {
             }
         }
         if let (Reached::Nothing, Some(alias)) = (reached, bare) {
-            self.follow(walk, Some(owner), &alias)?;
+            self.follow(walk, Shown::Under(owner), &alias)?;
         }
         Ok(reached)
     }
 
     /// Writes the alias, if it is to be shown under `owner`, and what it leads to.
-    fn follow(
-        &mut self,
-        walk: &mut Walk,
-        owner: Option<Option<&Name>>,
-        alias: &Alias,
-    ) -> Result<Reached, Full> {
+    fn follow(&mut self, walk: &mut Walk, shown: Shown<'_>, alias: &Alias) -> Result<Reached, Full> {
         if walk.chain.contains(&alias.target.to_lowercase()) || walk.chain.len() > MAX_CHAIN {
             return Ok(Reached::Failed);
         }
-        if let Some(owner) = owner {
+        if let Shown::Under(owner) = shown {
             let mut place = 0;
             let target = [alias.target.wire()];
             self.record_at(walk, owner, (rtype::CNAME, alias.ttl), |m| {

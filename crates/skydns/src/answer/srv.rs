@@ -79,13 +79,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
         let mut targets: SmallVec<[u16; 4]> = SmallVec::new();
         for service in &services {
-            match self.service(service) {
-                Ok(target) => targets.push(target),
-                Err(Full) => {
-                    self.truncated = true;
-                    return Records::Written;
-                }
-            }
+            let Ok(target) = self.service(service) else {
+                self.truncated = true;
+                return Records::Written;
+            };
+            targets.push(target);
         }
         let mark = self.message.mark();
         if self.additional(&services, &targets).is_err() {
@@ -182,7 +180,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
 }
 
 /// Gives every entry its share of 100 among those of its priority.
-fn weighted<'v>(entries: super::Entries<'v>, total: usize) -> SmallVec<[Service<'v>; 4]> {
+fn weighted(entries: super::Entries<'_>, total: usize) -> SmallVec<[Service<'_>; 4]> {
     let weight = |entry: &Entry<'_>| match entry.record.weight {
         0 => 100,
         weight => u64::from(weight),
