@@ -1,8 +1,9 @@
 //! The cluster that the pod serves: the embedded API server, or a real one behind a kubeconfig.
 
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Service};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -36,17 +37,23 @@ impl Cluster {
     pub(crate) fn embedded(port: u16) -> Result<Self> {
         let url = format!("http://127.0.0.1:{port}");
         let config = Config::new(url.parse().context("cannot make the API server's URL")?);
-        Ok(Self { access: Access::MasterUrl(url), client: client(config)? })
+        let client = Client::try_from(config).context("cannot make a client of the API server")?;
+        Ok(Self { access: Access::MasterUrl(url), client })
     }
 
     /// The cluster of a kubeconfig's current context.
     pub(crate) async fn real(file: &Path) -> Result<Self> {
-        let unusable = || format!("cannot use kubeconfig {}", file.display());
-        let kubeconfig = Kubeconfig::read_from(file).with_context(unusable)?;
+        // The containers run elsewhere: they get the whole path. This also says plainly when there is no such file.
+        let file =
+            file.canonicalize().with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
+        std::fs::read(&file).with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
+        let unusable = |reason: &dyn Display| {
+            anyhow!("cannot use kubeconfig {}: {}", file.display(), first_line(reason))
+        };
+        let kubeconfig = Kubeconfig::read_from(&file).map_err(|error| unusable(&error))?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let client = client(config.with_context(unusable)?).with_context(unusable)?;
-        // The containers do not run in our directory's terms: they get the whole path.
-        let file: PathBuf = file.canonicalize().with_context(unusable)?;
+        let client =
+            Client::try_from(config.map_err(|error| unusable(&error))?).map_err(|error| unusable(&error))?;
         Ok(Self { access: Access::Kubeconfig(file), client })
     }
 
@@ -79,8 +86,9 @@ impl Cluster {
     }
 }
 
-fn client(config: Config) -> Result<Client> {
-    Client::try_from(config).context("cannot make a client")
+/// YAML errors quote the file over several lines; the first one says what is wrong and where.
+fn first_line(reason: &dyn Display) -> String {
+    reason.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The value of `stubDomains` with the example's server at `port`, if it is the example's: one server, at `from`.

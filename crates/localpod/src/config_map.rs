@@ -1,5 +1,6 @@
 //! Follows the `ConfigMap` kube-system/kube-dns and keeps a [`ConfigVolume`] equal to it: the kubelet's part.
 
+use std::error::Error;
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt};
@@ -46,7 +47,8 @@ impl Follower {
             None => return false,
             Some(Ok(config_map)) => self.write(config_map.as_ref()),
             Some(Err(error)) => {
-                self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {error}"));
+                let cause = root_cause(&error);
+                self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {cause}"));
             }
         }
         true
@@ -71,6 +73,15 @@ fn payload(config_map: &ConfigMap) -> Payload {
     let text = config_map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
     let binary = config_map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone()));
     text.chain(binary).collect()
+}
+
+/// What is at the bottom of an error: the layers of the client above it say only that something failed.
+fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 #[cfg(test)]

@@ -97,7 +97,9 @@ impl Options {
     /// Reads a command line, the program's name included.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, Instead> {
         Self::try_parse_from(args).map_err(|error| match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Print(error.to_string()),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                Instead::Print(format!("{}\n", error.to_string().trim_end()))
+            }
             _ => Instead::Refuse(one_line(&error.to_string())),
         })
     }

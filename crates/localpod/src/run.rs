@@ -46,13 +46,14 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let ports = Ports::choose(options.port_base)?;
     let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
 
-    let mut servers = Servers::new();
-    let serving = CancellationToken::new();
-    let (cluster, stub_domain) = start_cluster(options, ports, console, &serving, &mut servers).await?;
     let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;
     let config_dir = volume.path().to_owned();
     let status = Status::create(options.status_file.clone(), ports, &config_dir);
-    let status = status.context("cannot write the status file")?;
+    let status = status.context("cannot write the status file (--status-file FILE)")?;
+
+    let mut servers = Servers::new();
+    let serving = CancellationToken::new();
+    let (cluster, stub_domain) = start_cluster(options, ports, console, &serving, &mut servers).await?;
     let follower = Follower::start(cluster.client.clone(), volume, console.clone()).await;
     servers.spawn(async move {
         follower.run().await;
@@ -93,8 +94,9 @@ async fn start_cluster(
     let token = serving.clone();
     servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });
     if let Some(file) = &options.kubecfg_file {
+        let cluster = Cluster::real(file).await?;
         console.say(&format!("serving the cluster of {}", file.display()));
-        return Ok((Cluster::real(file).await?, false));
+        return Ok((cluster, false));
     }
     let embedded = Embedded::bind(ports.api, &options.manifests)?;
     console.say(&format!("{} objects from {}", embedded.objects, options.manifests.display()));
