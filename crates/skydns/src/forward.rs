@@ -26,13 +26,17 @@
 //! # Bounds
 //!
 //! At most [`Limits::max_in_flight`] distinct questions are under way, at most [`Limits::max_in_flight_per_route`] of
-//! them to one list of upstreams, so that a dead stub domain does not shut out the others; beyond that
-//! [`ForwardError::Overloaded`] comes at once. Each holds one task and at most [`Limits::max_open`] sockets. Another
-//! [`Limits::max_observed`] questions that have their answer may still listen for a late upstream, with as many
-//! sockets each less one. With the defaults that is no more than 3,072 + 128 sockets. At most
-//! [`Limits::max_joined`] askers wait for somebody else's identical question. Queries sent and replies received are
-//! held in memory in their own size, at most 64 KiB each; a reply over TCP grows as it arrives.
-//! Every task ends by the end of its question's budget, whether or not anybody still waits for it.
+//! them to one list of upstreams, so that a dead stub domain does not shut out the others. Each holds one task and at
+//! most [`Limits::max_open`] sockets. Another [`Limits::max_observed`] questions that have their answer may still
+//! listen for a late upstream, with one socket less each. With the defaults that is no more than 3,072 + 128 sockets.
+//!
+//! A burst beyond that queues without a socket: at most [`Limits::max_queued`] questions for at most
+//! [`Limits::queue_for`]; who is turned down gets [`ForwardError::Overloaded`]. At most [`Limits::max_joined`] askers
+//! wait for somebody else's identical question.
+//!
+//! Queries and replies are held in their own size, at most 64 KiB each, and a reply over TCP grows only as it arrives;
+//! EDNS options above 4 KiB are not handed on. Every task ends by the end of its question's budget, whether or not
+//! anybody still waits for it.
 
 mod exchange;
 mod health;
@@ -47,11 +51,13 @@ mod stagger;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use exchange::Exchange;
 pub use exchange::Failure;
 pub use limits::{Limits, Probation};
 pub use loops::usable_upstreams;
@@ -59,7 +65,8 @@ pub use metrics::ForwardMetrics;
 pub use query::{EdnsRequest, Query, Reply, Transport};
 
 use health::Health;
-use inflight::{InFlight, Join, Key, Outcome};
+use inflight::{InFlight, Join, Key, Leader};
+use loops::Loops;
 use stagger::Stagger;
 
 /// Why there is no reply from an upstream.
@@ -75,6 +82,9 @@ pub enum ForwardError {
     /// Too many questions are under way already.
     #[error("too many questions in flight")]
     Overloaded,
+    /// The question is one of our own that came back through an upstream; see [`Forwarder::find_loops`].
+    #[error("an upstream asks us for what we asked it")]
+    Loop,
     /// The forwarder is shutting down.
     #[error("shutting down")]
     Stopped,
@@ -99,6 +109,7 @@ struct Shared {
     metrics: ForwardMetrics,
     health: Health,
     in_flight: InFlight,
+    loops: Loops,
     /// One permit for each question that has its answer and still listens.
     observers: Arc<Semaphore>,
     /// Owns every task; see [`Forwarder::shutdown`].
@@ -121,6 +132,7 @@ impl Forwarder {
         let shared = Shared {
             health: Health::new(limits.probation),
             in_flight: InFlight::new(&limits, metrics.clone()),
+            loops: Loops::default(),
             observers: Arc::new(Semaphore::new(limits.max_observed.min(Semaphore::MAX_PERMITS))),
             limits,
             metrics,
@@ -143,6 +155,9 @@ impl Forwarder {
             return Err(ForwardError::NoUpstreams);
         }
         let shared = &self.shared;
+        if shared.loops.notice(&query) {
+            return Err(ForwardError::Loop);
+        }
         let key = Arc::new(Key { query, upstreams });
         let waiter = match shared.in_flight.join(&key) {
             Join::Overloaded => {
@@ -152,11 +167,26 @@ impl Forwarder {
             Join::Waiter(waiter) => waiter,
             Join::Leader(leader, waiter) => {
                 let (shared, key) = (Arc::clone(shared), Arc::clone(&key));
-                self.shared.tasks.spawn(async move { leader.finish(ask(shared, key).await) });
+                self.shared.tasks.spawn(lead(shared, key, leader));
                 waiter
             }
         };
         waiter.outcome().await
+    }
+
+    /// Finds out which of `upstreams` forward to ourselves, gives those, and passes them over from now on. What was
+    /// found earlier is forgotten, so name the upstreams of all routes, whenever they change. Takes no longer than
+    /// [`Limits::budget`]. Our own server must be listening, and hand questions that come back to
+    /// [`Forwarder::exchange`] like all others.
+    pub async fn find_loops(&self, upstreams: &[SocketAddr]) -> Vec<SocketAddr> {
+        let probed = join_all(upstreams.iter().map(|upstream| leads_back(&self.shared, *upstream))).await;
+        let found = upstreams.iter().zip(probed).filter_map(|(upstream, back)| back.then_some(*upstream));
+        let found: Vec<_> = found.collect();
+        for upstream in &found {
+            tracing::warn!(%upstream, "upstream server forwards to this server, not used");
+        }
+        self.shared.loops.set_found(found.clone());
+        found
     }
 
     /// Stops all questions under way, whose askers get [`ForwardError::Stopped`], and waits for their tasks to end.
@@ -167,15 +197,31 @@ impl Forwarder {
     }
 }
 
-async fn ask(shared: Arc<Shared>, key: Arc<Key>) -> Outcome {
-    let stop = shared.stop.clone();
-    let failed = shared.metrics.failed.clone();
+/// Does a question put to this upstream come back to us?
+async fn leads_back(shared: &Shared, upstream: SocketAddr) -> bool {
+    let (probe, metrics) = (shared.loops.probe(), shared.metrics.upstream(upstream));
+    let exchange = Exchange { query: &probe.query(), upstream, limits: &shared.limits, metrics: &metrics };
+    // Whatever the upstream replies, or does not, what counts is what reaches us meanwhile.
+    let _ = timeout(shared.limits.budget, exchange.run()).await;
+    probe.came_back()
+}
+
+/// Puts a question to the upstreams when its turn comes, and tells all who wait.
+async fn lead(shared: Arc<Shared>, key: Arc<Key>, leader: Leader) {
     let deadline = Instant::now() + shared.limits.budget;
-    let asking = Stagger::new(shared, key, deadline).run();
-    let outcome = stop.run_until_cancelled(asking).await.unwrap_or(Err(ForwardError::Stopped));
-    if let Err(error @ ForwardError::AllFailed(_)) = &outcome {
-        failed.inc();
-        tracing::debug!(%error, "forwarding failed");
+    let asking = async {
+        let _admitted = leader.admitted().await?;
+        // Boxed, so that those who queue stay small.
+        Box::pin(Stagger::new(Arc::clone(&shared), key, deadline).run()).await
+    };
+    let outcome = shared.stop.run_until_cancelled(asking).await.unwrap_or(Err(ForwardError::Stopped));
+    match &outcome {
+        Err(error @ ForwardError::AllFailed(_)) => {
+            shared.metrics.failed.inc();
+            tracing::debug!(%error, "forwarding failed");
+        }
+        Err(ForwardError::Overloaded) => shared.metrics.overloaded.inc(),
+        _ => {}
     }
-    outcome.map(Arc::new)
+    leader.finish(outcome.map(Arc::new));
 }

@@ -1,13 +1,16 @@
 //! Questions under way: identical ones are asked once, and their number is bounded.
 //!
 //! The first asker's question is put to the upstreams by a task of its own, so that those who joined it do not lose
-//! their reply when the first asker goes away.
+//! their reply when the first asker goes away. A burst beyond what may be under way at once queues for a short while.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
 
 use super::{ForwardError, ForwardMetrics, Limits, Query, Reply};
 
@@ -21,21 +24,27 @@ pub(super) struct Key {
     pub(super) upstreams: Arc<[SocketAddr]>,
 }
 
-/// The questions under way.
+/// The questions under way and queued.
 #[derive(Debug)]
 pub(super) struct InFlight {
     table: Arc<Mutex<Table>>,
+    under_way: Arc<Semaphore>,
     joiners: Arc<Semaphore>,
-    max: usize,
-    max_per_route: usize,
+    limits: Limits,
     metrics: ForwardMetrics,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     questions: HashMap<Arc<Key>, watch::Receiver<Option<Outcome>>>,
-    /// How many questions there are to each list of upstreams.
-    routes: HashMap<Arc<[SocketAddr]>, usize>,
+    routes: HashMap<Arc<[SocketAddr]>, Route>,
+}
+
+/// The questions to one list of upstreams.
+#[derive(Debug)]
+struct Route {
+    questions: usize,
+    under_way: Arc<Semaphore>,
 }
 
 /// The part an asker is given.
@@ -49,12 +58,13 @@ pub(super) enum Join {
 }
 
 impl InFlight {
+    /// With the bounds of `limits`.
     pub(super) fn new(limits: &Limits, metrics: ForwardMetrics) -> Self {
         Self {
             table: Arc::default(),
-            joiners: Arc::new(Semaphore::new(limits.max_joined.min(Semaphore::MAX_PERMITS))),
-            max: limits.max_in_flight,
-            max_per_route: limits.max_in_flight_per_route,
+            under_way: semaphore(limits.max_in_flight),
+            joiners: semaphore(limits.max_joined),
+            limits: limits.clone(),
             metrics,
         }
     }
@@ -67,17 +77,26 @@ impl InFlight {
             self.metrics.joined.inc();
             return Join::Waiter(Waiter { outcome: outcome.clone(), _seat: Some(seat) });
         }
-        let on_route = table.routes.get(&key.upstreams).copied().unwrap_or_default();
-        if table.questions.len() >= self.max || on_route >= self.max_per_route {
+        if table.questions.len() >= self.limits.max_in_flight.saturating_add(self.limits.max_queued) {
             return Join::Overloaded;
         }
+        let per_route = self.limits.max_in_flight_per_route;
+        let route = table.routes.entry(Arc::clone(&key.upstreams));
+        let route = route.or_insert_with(|| Route { questions: 0, under_way: semaphore(per_route) });
+        if route.questions >= per_route.saturating_add(self.limits.max_queued_per_route) {
+            return Join::Overloaded;
+        }
+        route.questions += 1;
+        let admission = Admission {
+            route: Arc::clone(&route.under_way),
+            all: Arc::clone(&self.under_way),
+            queue_for: self.limits.queue_for,
+            metrics: self.metrics.clone(),
+        };
         let (sender, outcome) = watch::channel(None);
         table.questions.insert(Arc::clone(key), outcome.clone());
-        table.routes.insert(Arc::clone(&key.upstreams), on_route + 1);
-        self.metrics.in_flight.inc();
-        let entry =
-            Entry { table: Arc::clone(&self.table), key: Arc::clone(key), metrics: self.metrics.clone() };
-        Join::Leader(Leader { sender, entry }, Waiter { outcome, _seat: None })
+        let entry = Entry { table: Arc::clone(&self.table), key: Arc::clone(key) };
+        Join::Leader(Leader { sender, entry, admission }, Waiter { outcome, _seat: None })
     }
 }
 
@@ -86,9 +105,15 @@ impl InFlight {
 pub(super) struct Leader {
     sender: watch::Sender<Option<Outcome>>,
     entry: Entry,
+    admission: Admission,
 }
 
 impl Leader {
+    /// Waits, but not for long, until the question may be put to the upstreams.
+    pub(super) async fn admitted(&self) -> Result<Admitted, ForwardError> {
+        self.admission.wait().await
+    }
+
     /// Ends the question. Who asks the same from now on asks anew.
     pub(super) fn finish(self, outcome: Outcome) {
         drop(self.entry);
@@ -96,23 +121,65 @@ impl Leader {
     }
 }
 
+struct Admission {
+    route: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+    queue_for: Duration,
+    metrics: ForwardMetrics,
+}
+
+impl Admission {
+    async fn wait(&self) -> Result<Admitted, ForwardError> {
+        let _queued = Counted::new(&self.metrics.queued);
+        // The route first: who waits for a dead upstream's turn must not hold up others.
+        let permits = async {
+            let route = Arc::clone(&self.route).acquire_owned().await.ok()?;
+            let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
+            Some([route, all])
+        };
+        let permits = timeout(self.queue_for, permits).await.ok().flatten();
+        let permits = permits.ok_or(ForwardError::Overloaded)?;
+        Ok(Admitted { _permits: permits, _counted: Counted::new(&self.metrics.in_flight) })
+    }
+}
+
+/// While it lives, a question is under way.
+pub(super) struct Admitted {
+    _permits: [OwnedSemaphorePermit; 2],
+    _counted: Counted,
+}
+
+/// Counts in a gauge while it lives.
+struct Counted(IntGauge);
+
+impl Counted {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 struct Entry {
     table: Arc<Mutex<Table>>,
     key: Arc<Key>,
-    metrics: ForwardMetrics,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut table = lock(&self.table);
         table.questions.remove(&self.key);
-        if let Some(on_route) = table.routes.get_mut(&self.key.upstreams) {
-            *on_route -= 1;
-            if *on_route == 0 {
+        if let Some(route) = table.routes.get_mut(&self.key.upstreams) {
+            route.questions -= 1;
+            if route.questions == 0 {
                 table.routes.remove(&self.key.upstreams);
             }
         }
-        self.metrics.in_flight.dec();
     }
 }
 
@@ -123,10 +190,15 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
+    /// The outcome, as soon as there is one.
     pub(super) async fn outcome(mut self) -> Outcome {
         let outcome = self.outcome.wait_for(Option::is_some).await;
         outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(ForwardError::Stopped))
     }
+}
+
+fn semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
 /// Nothing that holds the lock can panic half way through a change, so a poisoned table is a whole one.

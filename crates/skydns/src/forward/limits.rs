@@ -13,6 +13,12 @@ pub struct Limits {
     pub max_in_flight: usize,
     /// Distinct questions under way at once to one and the same list of upstreams.
     pub max_in_flight_per_route: usize,
+    /// Distinct questions waiting at once for their turn to be put to upstreams.
+    pub max_queued: usize,
+    /// The same for one and the same list of upstreams.
+    pub max_queued_per_route: usize,
+    /// How long they wait before they are turned down. It is part of the budget.
+    pub queue_for: Duration,
     /// Askers waiting at once for somebody else's identical question.
     pub max_joined: usize,
     /// Upstreams listened to at once for one question.
@@ -51,6 +57,9 @@ impl Default for Limits {
         Self {
             max_in_flight: 1024,
             max_in_flight_per_route: 768,
+            max_queued: 4096,
+            max_queued_per_route: 3072,
+            queue_for: Duration::from_millis(500),
             max_joined: 8192,
             max_open: 3,
             max_observed: 64,

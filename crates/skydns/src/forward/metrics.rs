@@ -28,6 +28,7 @@ pub struct ForwardMetrics {
     errors: IntCounterVec,
     tcp_retries: IntCounter,
     pub(super) in_flight: IntGauge,
+    pub(super) queued: IntGauge,
     pub(super) joined: IntCounter,
     pub(super) overloaded: IntCounter,
     pub(super) failed: IntCounter,
@@ -63,6 +64,7 @@ impl ForwardMetrics {
                 "kubedns_forward_in_flight",
                 "Distinct questions under way to upstreams.",
             )?,
+            queued: IntGauge::new("kubedns_forward_queued", "Distinct questions waiting for their turn.")?,
             joined: counter("joined_total", "Questions that joined an identical one under way.")?,
             overloaded: counter(
                 "overloaded_total",
@@ -75,12 +77,13 @@ impl ForwardMetrics {
 
     /// Registers all metrics.
     pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
-        let collectors: [Box<dyn Collector>; 8] = [
+        let collectors: [Box<dyn Collector>; 9] = [
             Box::new(self.requests.clone()),
             Box::new(self.durations.clone()),
             Box::new(self.errors.clone()),
             Box::new(self.tcp_retries.clone()),
             Box::new(self.in_flight.clone()),
+            Box::new(self.queued.clone()),
             Box::new(self.joined.clone()),
             Box::new(self.overloaded.clone()),
             Box::new(self.failed.clone()),

@@ -167,6 +167,7 @@ async fn metrics_have_their_names() {
         "in_flight",
         "joined_total",
         "overloaded_total",
+        "queued",
         "request_duration_seconds",
         "requests_total",
         "tcp_retries_total",

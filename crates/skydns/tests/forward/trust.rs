@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use skydns::forward::{Limits, usable_upstreams};
+use skydns::forward::{ForwardError, Limits, usable_upstreams};
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
 use crate::support::{PATIENCE, Subject, a, address, is, says, told};
@@ -120,4 +120,61 @@ fn upstreams_that_are_ourselves_are_not_used() {
         let left = usable_upstreams(&addresses(upstreams), &addresses(listening));
         assert_eq!(left, addresses(usable), "{upstreams:?} while listening on {listening:?}");
     }
+}
+
+/// An upstream that forwards everything to the forwarder under test.
+async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        let mut buffer = [0; 512];
+        loop {
+            let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+            let packet = &buffer[..length];
+            let question = testkit::message::Message::parse(packet).unwrap().questions.remove(0);
+            // Some resolvers play with the case of names.
+            let query =
+                skydns::forward::Query { qtype: question.rtype, ..a(&question.name.to_ascii_uppercase()) };
+            let rcode = match subject.ask(query, &[address]).await {
+                Err(ForwardError::Loop) => "REFUSED",
+                _ => "NOTIMP",
+            };
+            socket.send_to(&testkit::reply::Reply::to(packet).rcode(rcode).wire(), from).await.unwrap();
+        }
+    });
+    (address, tasks)
+}
+
+#[tokio::test]
+async fn an_upstream_that_leads_back_is_found_and_passed_over() {
+    let subject = Subject::new(Limits::default());
+    let (looping, _tasks) = relay(subject.clone()).await;
+    let good = Upstream::start(says(2)).await;
+    let upstreams = [looping, good.addr()];
+    assert_eq!(subject.forwarder.find_loops(&upstreams).await, [looping]);
+    assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.2");
+    assert_eq!(subject.ask_a("x.test.", &[looping]).await, "no upstream servers");
+
+    // What was found is forgotten when upstreams change.
+    assert_eq!(subject.forwarder.find_loops(&[good.addr()]).await, []);
+    let probes: Vec<_> = good.asked().iter().map(Asked::name).filter(|name| name != "x.test.").collect();
+    assert_eq!(probes.len(), 2);
+    for name in &probes {
+        assert!(name.ends_with(".forward-loop.test.") && name.len() == 16 + 19, "{name}");
+    }
+    assert_ne!(probes[0], probes[1]);
+    // Nor do names like those of the probes mean anything to others.
+    assert_eq!(subject.ask_a(&probes[0], &[good.addr()]).await, "NOERROR 192.0.2.2");
+}
+
+#[tokio::test]
+async fn looking_for_loops_does_not_wait_for_the_dead() {
+    let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
+    let subject = Subject::new(crate::support::short());
+    let started = std::time::Instant::now();
+    let upstreams = [dead.addr(), crate::support::nobody()];
+    assert_eq!(subject.forwarder.find_loops(&upstreams).await, []);
+    assert!(started.elapsed() < Duration::from_millis(1500), "{:?}", started.elapsed());
+    assert_eq!(subject.ask_a("x.test.", &[dead.addr()]).await, "failed: Timeout");
 }

@@ -63,3 +63,6 @@ fn without_question(query: &Query, upstream: SocketAddr, header: Header) -> Verd
 fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: SocketAddr) -> Reply {
     Reply { message, upstream, rcode: header.rcode(), truncated: header.is_truncated(), answers }
 }
+
+#[cfg(test)]
+mod tests;
