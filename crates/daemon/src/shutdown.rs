@@ -61,3 +61,6 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -274,3 +274,6 @@ pub fn quote(text: &str) -> String {
     out.push('"');
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,161 @@
-//! Tests.
+//! The server over real sockets, byte for byte.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use warp::http::StatusCode;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinSet<()>,
+}
+
+async fn serve(limits: Limits) -> Running {
+    let server = Server::bind("127.0.0.1", 0).await.unwrap().with_limits(limits);
+    let address = server.local_addr();
+    let stop = CancellationToken::new();
+    let fine = exact_path("/fine").map(|| text(StatusCode::OK, "ok\n"));
+    let data = exact_path("/data").map(|| json(StatusCode::OK, &[("a<b>&", 1)]));
+    let slow = exact_path("/slow").then(|| async {
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        text(StatusCode::OK, "late")
+    });
+    let filter = fine.or(data).unify().or(slow).unify();
+    let mut task = JoinSet::new();
+    task.spawn(server.run(filter, stop.clone()));
+    Running { address, stop, task }
+}
+
+async fn connect(running: &Running) -> TcpStream {
+    TcpStream::connect(running.address).await.unwrap()
+}
+
+/// Everything until the server closes, without the date.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let read =
+        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the server closes");
+    // A connection that is reset has ended too.
+    let _ = read;
+    let text = String::from_utf8(bytes).unwrap();
+    text.split_inclusive("\r\n").filter(|line| !line.starts_with("Date: ")).collect()
+}
+
+async fn ask(running: &Running, method: &str, path: &str) -> String {
+    let mut stream = connect(running).await;
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    rest(&mut stream).await
+}
+
+#[tokio::test]
+async fn replies_look_like_gos() {
+    let running = serve(Limits::default()).await;
+    let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: 3\r\n\r\n";
+    assert_eq!(ask(&running, "GET", "/fine").await, format!("{ok}ok\n"));
+    assert_eq!(ask(&running, "POST", "/fine").await, format!("{ok}ok\n"));
+    assert_eq!(ask(&running, "HEAD", "/fine").await, ok);
+    assert_eq!(
+        ask(&running, "GET", "/none").await,
+        "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+         Connection: close\r\nContent-Length: 19\r\n\r\n404 page not found\n"
+    );
+    assert_eq!(
+        ask(&running, "GET", "/data").await,
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 28\r\n\r\n\
+         [[\"a\\u003cb\\u003e\\u0026\",1]]"
+    );
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named() {
+    let running = serve(Limits::default()).await;
+    let error = Server::bind("127.0.0.1", running.address.port()).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("cannot listen on {}: Address already in use", running.address));
+}
+
+#[tokio::test]
+async fn a_large_head_is_refused() {
+    let running = serve(Limits { head_size: 8192, ..Limits::default() }).await;
+    let mut stream = connect(&running).await;
+    let request = format!("GET /fine HTTP/1.1\r\nHost: x\r\nLong: {}\r\n\r\n", "x".repeat(20_000));
+    // The server may close before everything is sent.
+    let _ = stream.write_all(request.as_bytes()).await;
+    let reply = rest(&mut stream).await;
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431 "), "{reply}");
+    assert!(ask(&running, "GET", "/fine").await.contains("200 OK"));
+}
+
+#[tokio::test]
+async fn garbage_is_refused() {
+    let running = serve(Limits::default()).await;
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 garbage\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+    ] {
+        let mut stream = connect(&running).await;
+        stream.write_all(garbage).await.unwrap();
+        let reply = rest(&mut stream).await;
+        assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 400 "), "{reply}");
+    }
+    assert!(ask(&running, "GET", "/fine").await.contains("200 OK"));
+}
+
+#[tokio::test]
+async fn slow_heads_and_idle_connections_are_closed() {
+    let running = serve(Limits { head_time: Duration::from_millis(100), ..Limits::default() }).await;
+    let mut slow = connect(&running).await;
+    slow.write_all(b"GET /fine HT").await.unwrap();
+    let mut idle = connect(&running).await;
+    let reply = rest(&mut slow).await;
+    assert!(!reply.contains("200 OK"), "{reply}");
+    assert_eq!(rest(&mut idle).await, "");
+}
+
+#[tokio::test]
+async fn a_slow_handler_is_cut_off() {
+    let running = serve(Limits { handler_time: Duration::from_millis(50), ..Limits::default() }).await;
+    let reply = ask(&running, "GET", "/slow").await;
+    assert!(reply.starts_with("HTTP/1.1 503 ") && reply.ends_with("took too long\n"), "{reply}");
+}
+
+#[tokio::test]
+async fn idle_connections_give_way_to_new_ones() {
+    let running = serve(Limits { connections: 8, ..Limits::default() }).await;
+    let mut idle = Vec::new();
+    for _ in 0..40 {
+        idle.push(connect(&running).await);
+    }
+    assert!(ask(&running, "GET", "/fine").await.contains("200 OK"));
+    assert_eq!(rest(&mut idle[0]).await, "", "the oldest was closed");
+}
+
+#[tokio::test]
+async fn a_connection_does_not_live_for_ever() {
+    let running = serve(Limits { life: Duration::from_millis(100), ..Limits::default() }).await;
+    let mut stream = connect(&running).await;
+    stream.write_all(b"GET /fine HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let reply = rest(&mut stream).await;
+    assert!(reply.contains("200 OK"), "{reply}");
+}
+
+#[tokio::test]
+async fn a_stop_ends_everything() {
+    let mut running = serve(Limits::default()).await;
+    let mut idle = connect(&running).await;
+    let mut busy = connect(&running).await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    assert!(ask(&running, "GET", "/fine").await.contains("200 OK"));
+    running.stop.cancel();
+    tokio::time::timeout(PATIENCE, running.task.join_next()).await.expect("ends in time").unwrap().unwrap();
+    assert_eq!(rest(&mut idle).await, "");
+    assert!(TcpStream::connect(running.address).await.is_err());
+}

@@ -1,1 +1,98 @@
-//! Tests.
+//! Events in, lines out.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is written while `act` runs, without the times.
+fn written(flags: &LogFlags, act: impl FnOnce()) -> Vec<String> {
+    let kept = Kept::default();
+    let writer = kept.clone();
+    let layer = sink::Layer::new(flags, move || writer.clone());
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), act);
+    let bytes = kept.0.lock().unwrap().clone();
+    let text = String::from_utf8(bytes).unwrap();
+    text.lines()
+        .map(|line| {
+            let (head, rest) = line.split_once(' ').unwrap();
+            let message = rest.split_once("] ").map_or(rest, |(_, message)| message);
+            format!("{}{message}", &head[..1])
+        })
+        .collect()
+}
+
+fn everything() {
+    tracing::error!("an error");
+    tracing::info!(count = 3, who = "me", "an info");
+    tracing::debug!("a debug");
+    tracing::trace!("a trace");
+    tracing::error!(target: "hyper::proto", "their error");
+    tracing::info!(target: "hickory_server", "their info");
+}
+
+#[test]
+fn verbosity_chooses_what_is_written() {
+    let at = |v| written(&LogFlags { v: Level(v), ..LogFlags::default() }, everything);
+    let quiet = ["Ean error", "Ian info count=3 who=\"me\"", "Etheir error"];
+    assert_eq!(at(0), quiet);
+    assert_eq!(at(3), quiet);
+    assert_eq!(at(4), ["Ean error", "Ian info count=3 who=\"me\"", "Ia debug", "Etheir error"]);
+    assert_eq!(at(6).len(), 6);
+}
+
+#[test]
+fn vmodule_raises_single_files() {
+    let flags = LogFlags { vmodule: "tests=6".parse().unwrap(), ..LogFlags::default() };
+    assert_eq!(written(&flags, everything).len(), 6);
+    let flags = LogFlags { vmodule: "other=6".parse().unwrap(), ..LogFlags::default() };
+    assert_eq!(written(&flags, everything).len(), 3);
+}
+
+#[test]
+fn errors_tell_their_causes() {
+    let lines = written(&LogFlags::default(), || {
+        let inner = std::io::Error::other("disk on fire");
+        let outer = crate::tasks::TaskError::Failed { task: "writing", source: Box::new(inner) };
+        tracing::error!(error = &outer as &dyn std::error::Error, "failed");
+    });
+    assert_eq!(lines, ["Efailed error=\"writing: disk on fire\""]);
+}
+
+#[test]
+fn a_flood_leaves_a_count() {
+    let lines = written(&LogFlags::default(), || {
+        for _ in 0..500 {
+            tracing::warn!("upstream down");
+        }
+        tracing::info!("something else");
+    });
+    assert_eq!(lines.len(), 32);
+    assert_eq!(
+        &lines[29..],
+        ["Wupstream down", "Wleft out repeated log lines of this place count=470", "Isomething else"]
+    );
+}
+
+#[test]
+fn details_are_not_limited() {
+    let flags = LogFlags { v: Level(6), ..LogFlags::default() };
+    let lines = written(&flags, || (0..500).for_each(|query| tracing::trace!(query, "asked")));
+    assert_eq!(lines.len(), 500);
+}

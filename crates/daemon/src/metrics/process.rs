@@ -140,3 +140,6 @@ pub(super) fn ip_extension(netstat: &str, column: &str) -> Option<f64> {
     let at = lines.next()?.split_whitespace().position(|name| name == column)?;
     lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,72 @@
-//! Tests.
+//! What every binary exports.
+
+use super::*;
+
+#[test]
+fn text_format() {
+    let metrics = Metrics::new("test").unwrap();
+    metrics.int_counter("a_total", "Help.").unwrap().inc();
+    let buckets = metrics.histogram_vec("b_seconds", "Help.", &[0.25, 0.5], &["who"]).unwrap();
+    buckets.with_label_values(&["me\"\n"]).observe(0.3);
+    let text = metrics.render().unwrap();
+    let expected = "# HELP a_total Help.\n# TYPE a_total counter\na_total 1\n# HELP b_seconds Help.\n\
+                    # TYPE b_seconds histogram\n\
+                    b_seconds_bucket{who=\"me\\\"\\n\",le=\"0.25\"} 0\nb_seconds_bucket{who=\"me\\\"\\n\",le=\"0.5\"} 1\n\
+                    b_seconds_bucket{who=\"me\\\"\\n\",le=\"+Inf\"} 1\nb_seconds_sum{who=\"me\\\"\\n\"} 0.3\n\
+                    b_seconds_count{who=\"me\\\"\\n\"} 1\n";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(
+        text.contains(&format!(
+            "kube_dns_build_info{{program=\"test\",version=\"{}\"}} 1\n",
+            version::VERSION
+        ))
+    );
+}
+
+#[test]
+fn the_process_is_measured_under_the_old_names() {
+    let text = Metrics::new("test").unwrap().render().unwrap();
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    };
+    // The Go client's, as captured from the reference.
+    let captured = "\
+        process_cpu_seconds_total counter\nprocess_max_fds gauge\nprocess_network_receive_bytes_total counter\n\
+        process_network_transmit_bytes_total counter\nprocess_open_fds gauge\nprocess_resident_memory_bytes gauge\n\
+        process_start_time_seconds gauge\nprocess_virtual_memory_bytes gauge\n\
+        process_virtual_memory_max_bytes gauge\npromhttp_metric_handler_requests_in_flight gauge\n\
+        promhttp_metric_handler_requests_total counter";
+    for line in captured.lines() {
+        assert!(text.contains(&format!("# TYPE {line}\n")), "{line}");
+    }
+    assert!(value("process_open_fds") >= 3.0);
+    assert!(value("process_max_fds") >= value("process_open_fds"));
+    assert!(value("process_resident_memory_bytes") > 100_000.0);
+    assert!(value("process_virtual_memory_bytes") > value("process_resident_memory_bytes"));
+    let started = value("process_start_time_seconds");
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    assert!((now - started).abs() < 24.0 * 3600.0, "started {started}, now {now}");
+}
+
+#[test]
+fn scrapes_count_themselves() {
+    let metrics = Metrics::new("test").unwrap();
+    assert_eq!(metrics.reply().status(), StatusCode::OK);
+    assert_eq!(metrics.reply().headers()["content-type"], CONTENT_TYPE);
+    let text = metrics.render().unwrap();
+    assert!(text.contains("promhttp_metric_handler_requests_total{code=\"200\"} 2\n"), "{text}");
+    assert!(text.contains("promhttp_metric_handler_requests_total{code=\"503\"} 0\n"), "{text}");
+}
+
+#[test]
+fn bad_names_are_errors() {
+    let metrics = Metrics::new("test").unwrap();
+    for name in ["", "a-b", "1a", "a b", "a\n"] {
+        assert!(metrics.int_counter(name, "Help.").is_err(), "{name:?}");
+    }
+    metrics.int_counter("taken", "Help.").unwrap();
+    let error = metrics.int_gauge("taken", "Help.").unwrap_err();
+    assert_eq!(error.to_string(), "cannot register the metric taken");
+    assert!(metrics.render().is_ok());
+}

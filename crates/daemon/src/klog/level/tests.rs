@@ -1,1 +1,63 @@
-//! Tests.
+//! What `-v` and `--vmodule` let through.
+
+use super::*;
+
+#[test]
+fn verbosity() {
+    assert_eq!("2".parse::<Level>().unwrap(), Level(2));
+    assert_eq!("-1".parse::<Level>().unwrap(), Level(-1));
+    assert_eq!(
+        "x".parse::<Level>().unwrap_err().to_string(),
+        "strconv.ParseInt: parsing \"x\": invalid syntax"
+    );
+}
+
+#[test]
+fn module_levels() {
+    let modules: Modules = "watch=6,eng*=4,?dp.rs=5".parse().unwrap();
+    let cases = [
+        ("watch.rs", Some(6)),
+        ("engine.rs", Some(4)),
+        ("eng.rs", Some(4)),
+        ("udp.rs", Some(5)),
+        ("dp.rs", None),
+        ("watcher.rs", None),
+        ("unknown", None),
+    ];
+    for (file, level) in cases {
+        assert_eq!(modules.level(file), level, "{file}");
+    }
+    assert_eq!("".parse::<Modules>().unwrap(), Modules::default());
+    for wrong in ["watch", "=3", "watch=", "watch=x"] {
+        assert!(wrong.parse::<Modules>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn patterns() {
+    let cases = [
+        ("", "", true),
+        ("*", "", true),
+        ("*", "abc", true),
+        ("a*c", "abbc", true),
+        ("a*c", "abbd", false),
+        ("*a*b*", "xxaxxbxx", true),
+        ("a**", "a", true),
+        ("?", "", false),
+        ("abc", "ab", false),
+    ];
+    for (pattern, text, matches) in cases {
+        assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), matches, "{pattern} {text}");
+    }
+}
+
+#[test]
+fn thresholds() {
+    let from = |ours, level| threshold(ours, level);
+    assert_eq!(from(true, tracing::Level::INFO), i32::MIN);
+    assert_eq!(from(true, tracing::Level::DEBUG), 4);
+    assert_eq!(from(true, tracing::Level::TRACE), 6);
+    assert_eq!(from(false, tracing::Level::WARN), i32::MIN);
+    assert_eq!(from(false, tracing::Level::INFO), 5);
+    assert!(is_ours("skydns::engine") && is_ours("sidecar") && !is_ours("hickory_server::server"));
+}

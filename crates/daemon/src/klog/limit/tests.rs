@@ -1,1 +1,64 @@
-//! Tests.
+//! Floods of one place, and the places beside it.
+
+use super::*;
+
+struct Here;
+
+impl tracing::callsite::Callsite for Here {
+    fn set_interest(&self, _: tracing::subscriber::Interest) {}
+    fn metadata(&self) -> &Metadata<'_> {
+        &FLOOD
+    }
+}
+
+struct There;
+
+impl tracing::callsite::Callsite for There {
+    fn set_interest(&self, _: tracing::subscriber::Interest) {}
+    fn metadata(&self) -> &Metadata<'_> {
+        &QUIET
+    }
+}
+
+static FLOOD: Metadata<'static> = tracing::metadata! {
+    name: "flood", target: "daemon", level: tracing::Level::WARN, fields: &[],
+    callsite: &Here, kind: tracing::metadata::Kind::EVENT
+};
+static QUIET: Metadata<'static> = tracing::metadata! {
+    name: "quiet", target: "daemon", level: tracing::Level::WARN, fields: &[],
+    callsite: &There, kind: tracing::metadata::Kind::EVENT
+};
+
+#[test]
+fn a_flood_is_counted_and_told() {
+    let limiter = Limiter::default();
+    let start = Instant::now();
+    let admitted = (0..1000).filter(|_| limiter.admit(&FLOOD, start)).count();
+    assert_eq!(admitted, 30);
+    assert!(limiter.admit(&QUIET, start), "another place is not concerned");
+
+    let told = limiter.left_out(start);
+    assert_eq!(told.iter().map(|left_out| left_out.count).collect::<Vec<_>>(), [970]);
+    assert!(limiter.left_out(start).is_empty(), "told once");
+
+    // One line a second is earned, no more than the burst.
+    let later = start + Duration::from_secs(2);
+    assert_eq!((0..10).filter(|_| limiter.admit(&FLOOD, later)).count(), 2);
+    let told: Vec<u64> = limiter.left_out(later).iter().map(|left_out| left_out.count).collect();
+    assert_eq!(told, [8]);
+    let much_later = start + Duration::from_secs(1_000_000);
+    assert_eq!((0..100).filter(|_| limiter.admit(&FLOOD, much_later)).count(), 30);
+}
+
+#[test]
+fn what_was_left_out_is_told_once_a_second_at_most() {
+    let limiter = Limiter::default();
+    let start = Instant::now();
+    let flood = |count: usize, at| (0..count).filter(|_| limiter.admit(&FLOOD, at)).count();
+    assert_eq!(flood(40, start), 30);
+    assert_eq!(limiter.left_out(start).len(), 1);
+    let soon = start + Duration::from_millis(500);
+    assert_eq!(flood(40, soon), 0);
+    assert!(limiter.left_out(soon).is_empty());
+    assert_eq!(limiter.left_out(start + Duration::from_millis(1500)).len(), 1);
+}

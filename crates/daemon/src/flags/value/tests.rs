@@ -1,0 +1,142 @@
+//! Numbers and durations as Go reads and prints them.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn durations_are_read_and_printed() {
+    let cases: [(&str, u64, &str); 18] = [
+        ("0", 0, "0s"),
+        ("0s", 0, "0s"),
+        ("-0s", 0, "0s"),
+        ("+5s", 5_000_000_000, "5s"),
+        ("1ns", 1, "1ns"),
+        ("1.5us", 1_500, "1.5\u{b5}s"),
+        ("1\u{b5}s", 1_000, "1\u{b5}s"),
+        ("1\u{3bc}s", 1_000, "1\u{b5}s"),
+        ("300ms", 300_000_000, "300ms"),
+        ("2.25ms", 2_250_000, "2.25ms"),
+        ("90s", 90_000_000_000, "1m30s"),
+        ("1m30s", 90_000_000_000, "1m30s"),
+        ("1h", 3_600_000_000_000, "1h0m0s"),
+        (".5h", 1_800_000_000_000, "30m0s"),
+        ("1.h", 3_600_000_000_000, "1h0m0s"),
+        ("1h1m1.001s", 3_661_001_000_000, "1h1m1.001s"),
+        ("0.0000000019s", 1, "1ns"),
+        ("2562047h47m16.854775807s", 9_223_372_036_854_775_807, "2562047h47m16.854775807s"),
+    ];
+    for (text, nanos, printed) in cases {
+        let duration: GoDuration = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(duration.0, Duration::from_nanos(nanos), "{text}");
+        assert_eq!(duration.to_string(), printed, "{text}");
+    }
+}
+
+#[test]
+fn durations_that_are_none() {
+    let cases = [
+        ("", "time: invalid duration \"\""),
+        ("-", "time: invalid duration \"-\""),
+        ("x", "time: invalid duration \"x\""),
+        (".s", "time: invalid duration \".s\""),
+        ("1..5s", "time: invalid duration \"1..5s\""),
+        ("10", "time: missing unit in duration \"10\""),
+        ("1m3", "time: missing unit in duration \"1m3\""),
+        ("1d", "time: unknown unit \"d\" in duration \"1d\""),
+        ("1S", "time: unknown unit \"S\" in duration \"1S\""),
+        ("1 s", "time: unknown unit \" s\" in duration \"1 s\""),
+        ("3000000h", "time: invalid duration \"3000000h\""),
+        ("99999999999999999999s", "time: invalid duration \"99999999999999999999s\""),
+        ("-5s", "time: negative duration \"-5s\""),
+    ];
+    for (text, error) in cases {
+        assert_eq!(text.parse::<GoDuration>().unwrap_err().to_string(), error, "{text}");
+    }
+}
+
+#[test]
+fn integers_in_every_base() {
+    let cases: [(&str, Option<i32>); 20] = [
+        ("0", Some(0)),
+        ("-0", Some(0)),
+        ("42", Some(42)),
+        ("+42", Some(42)),
+        ("-42", Some(-42)),
+        ("0x2A", Some(42)),
+        ("0X2a", Some(42)),
+        ("052", Some(42)),
+        ("0o52", Some(42)),
+        ("0b101010", Some(42)),
+        ("4_2", Some(42)),
+        ("0x_2a", Some(42)),
+        ("2147483647", Some(i32::MAX)),
+        ("08", None),
+        ("_42", None),
+        ("42_", None),
+        ("4__2", None),
+        ("0x", None),
+        ("", None),
+        ("+-1", None),
+    ];
+    for (text, number) in cases {
+        assert_eq!(int::<i32>(text).ok(), number, "{text:?}");
+    }
+    let range = |text| int::<i32>(text).unwrap_err().to_string();
+    assert_eq!(range("2147483648"), "strconv.ParseInt: parsing \"2147483648\": value out of range");
+    assert_eq!(
+        range(&"9".repeat(60)),
+        format!("strconv.ParseInt: parsing \"{}\": value out of range", "9".repeat(60))
+    );
+    assert_eq!(
+        int::<u16>("-1").unwrap_err().to_string(),
+        "strconv.ParseInt: parsing \"-1\": value out of range"
+    );
+}
+
+#[test]
+fn plain_decimals() {
+    assert_eq!(atoi("007"), Ok(7));
+    assert_eq!(atoi("-7"), Ok(-7));
+    for text in ["", "+", "0x7", "7_0", "7 ", "notanumber"] {
+        let error = atoi(text).unwrap_err().to_string();
+        assert_eq!(error, format!("strconv.Atoi: parsing \"{text}\": invalid syntax"));
+    }
+    let error = atoi("9223372036854775808").unwrap_err().to_string();
+    assert_eq!(error, "strconv.Atoi: parsing \"9223372036854775808\": value out of range");
+}
+
+#[test]
+fn truth_values() {
+    for text in ["1", "t", "T", "true", "True", "TRUE"] {
+        assert_eq!(boolean(text), Ok(true));
+    }
+    for text in ["0", "f", "F", "false", "False", "FALSE"] {
+        assert_eq!(boolean(text), Ok(false));
+    }
+    for text in ["", "yes", "tRUE", "2", " true"] {
+        assert!(boolean(text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn quoting() {
+    assert_eq!(quote("a\"b\\c\n\t\u{7}\u{85}\u{fc}"), "\"a\\\"b\\\\c\\n\\t\\x07\\u0085\u{fc}\"");
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_can_be_read(nanos in 0..=i64::MAX.unsigned_abs()) {
+        let duration = GoDuration(Duration::from_nanos(nanos));
+        prop_assert_eq!(duration.to_string().parse::<GoDuration>(), Ok(duration));
+    }
+
+    #[test]
+    fn nothing_panics(text in "\\PC{0,24}|[-+0-9a-zA-Z_.]{0,24}") {
+        let _ = text.parse::<GoDuration>();
+        let _ = int::<i64>(&text);
+        let _ = atoi(&text);
+        let _ = boolean(&text);
+        let _ = quote(&text);
+    }
+}

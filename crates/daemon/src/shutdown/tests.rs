@@ -1,0 +1,58 @@
+//! Signals to this very process.
+
+use nix::sys::signal::{Signal as Number, raise};
+use tokio::sync::Mutex;
+
+use super::*;
+
+/// Signals go to the whole process: one test at a time.
+static ALONE: Mutex<()> = Mutex::const_new(());
+const LONG: Duration = Duration::from_hours(1);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn soon(token: &CancellationToken) {
+    tokio::time::timeout(PATIENCE, token.cancelled()).await.expect("the token is cancelled");
+}
+
+#[tokio::test]
+async fn drains_at_the_first_signal_stops_at_the_second_and_gives_up_at_the_third() {
+    let _alone = ALONE.lock().await;
+    let shutdown = Shutdown::default();
+    let signals = Signals::listen().unwrap();
+    let seen = shutdown.clone();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { signals.drive(&seen, LONG).await });
+
+    raise(Number::SIGTERM).unwrap();
+    soon(&shutdown.draining).await;
+    assert!(!shutdown.stop.is_cancelled());
+    raise(Number::SIGINT).unwrap();
+    soon(&shutdown.stop).await;
+    raise(Number::SIGTERM).unwrap();
+    tokio::time::timeout(PATIENCE, tasks.join_next()).await.expect("gives up at the third").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn stops_after_the_lameduck_time() {
+    let _alone = ALONE.lock().await;
+    let shutdown = Shutdown::default();
+    let signals = Signals::listen().unwrap();
+    let seen = shutdown.clone();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { signals.drive(&seen, Duration::from_millis(50)).await });
+    raise(Number::SIGTERM).unwrap();
+    soon(&shutdown.stop).await;
+    assert!(shutdown.draining.is_cancelled());
+}
+
+#[tokio::test]
+async fn a_stop_from_inside_drains_too() {
+    let _alone = ALONE.lock().await;
+    let shutdown = Shutdown::default();
+    let signals = Signals::listen().unwrap();
+    let seen = shutdown.clone();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { signals.drive(&seen, LONG).await });
+    shutdown.stop.cancel();
+    soon(&shutdown.draining).await;
+}
