@@ -6,7 +6,12 @@ pub mod index;
 pub mod metrics;
 pub mod objects;
 pub mod options;
+pub mod persist;
 pub mod records;
+mod run;
 pub mod snapshot;
 pub mod status;
+pub mod sync;
 pub mod watch;
+
+pub use run::run;

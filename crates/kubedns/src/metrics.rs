@@ -1,6 +1,6 @@
 //! What is measured beside the query metrics of the DNS server: the API server's side and the configuration.
 //!
-//! All names begin with `kube_dns_`; docs/metrics.md lists them.
+//! All names begin with `kubedns_`; docs/metrics.md lists them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -53,43 +53,43 @@ impl Metrics {
     /// When a name is taken.
     pub fn new(registry: &daemon::metrics::Metrics) -> Result<Arc<Self>, MetricError> {
         Ok(Arc::new(Self {
-            objects: registry.int_gauge_vec("kube_dns_objects", "Kubernetes objects known", &["kind"])?,
+            objects: registry.int_gauge_vec("kubedns_objects", "Kubernetes objects known", &["kind"])?,
             addresses: registry.int_gauge_vec(
-                "kube_dns_addresses",
+                "kubedns_addresses",
                 "IP addresses in the Kubernetes objects known",
                 &["kind"],
             )?,
             over_capacity: registry.int_gauge(
-                "kube_dns_endpoints_over_capacity",
+                "kubedns_endpoints_over_capacity",
                 "Endpoints objects from which the control plane left addresses out (more than 1000)",
             )?,
-            records: registry.int_gauge("kube_dns_records", "DNS records served")?,
+            records: registry.int_gauge("kubedns_records", "DNS records served")?,
             synced: registry
-                .int_gauge("kube_dns_synced", "1 once the first lists of Services and endpoints are in")?,
+                .int_gauge("kubedns_synced", "1 once the first lists of Services and endpoints are in")?,
             stale: registry.int_gauge(
-                "kube_dns_stale",
+                "kubedns_stale",
                 "1 while records loaded from a snapshot file are served, before the first lists are in",
             )?,
             sync_overdue: registry.int_gauge(
-                "kube_dns_initial_sync_overdue",
+                "kubedns_initial_sync_overdue",
                 "1 if the first lists have not come within --initial-sync-timeout and are still missing",
             )?,
             publications: registry.int_counter(
-                "kube_dns_publications_total",
+                "kubedns_publications_total",
                 "New versions of the records that were put in force",
             )?,
             publication: registry.histogram(
-                "kube_dns_publication_duration_seconds",
+                "kubedns_publication_duration_seconds",
                 "Time from the arrival of an event to the publication of the records it changes",
                 &LATENCIES,
             )?,
             programming: registry.histogram(
-                "kube_dns_programming_duration_seconds",
+                "kubedns_programming_duration_seconds",
                 "Time from the change of a pod or Service, as noted on its endpoints, to the publication",
                 &LATENCIES,
             )?,
             snapshots_written: registry.int_counter_vec(
-                "kube_dns_snapshots_written_total",
+                "kubedns_snapshots_written_total",
                 "Snapshot files written, by outcome",
                 &["outcome"],
             )?,
@@ -115,12 +115,12 @@ impl Metrics {
         }
     }
 
-    /// Records were put in force that are due to an event that arrived `since_arrival` ago, and perhaps to a change
-    /// that happened at `cause`.
-    pub fn published(&self, since_arrival: Duration, cause: Option<SystemTime>) {
+    /// Records were put in force that are due to events of which the oldest arrived `since_arrival` ago, and to
+    /// changes that happened at `causes`.
+    pub fn published(&self, since_arrival: Duration, causes: &[SystemTime]) {
         self.publication.observe(since_arrival.as_secs_f64());
-        // A clock that is ahead of the control plane's makes this negative, and so meaningless.
-        if let Some(latency) = cause.and_then(|cause| SystemTime::now().duration_since(cause).ok()) {
+        // A clock that is behind the control plane's makes this negative, and so meaningless.
+        for latency in causes.iter().filter_map(|cause| SystemTime::now().duration_since(*cause).ok()) {
             self.programming.observe(latency.as_secs_f64());
         }
     }
@@ -143,17 +143,17 @@ impl ConfigMetrics {
     fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
         Ok(Self {
             rejected: registry
-                .int_counter("kube_dns_config_rejected_total", "Configurations that were refused")?,
+                .int_counter("kubedns_config_rejected_total", "Configurations that were refused")?,
             current: registry.int_gauge(
-                "kube_dns_config_current",
+                "kubedns_config_current",
                 "1 if the newest configuration is in force, 0 if it was refused",
             )?,
             loaded: registry.gauge(
-                "kube_dns_config_loaded_timestamp_seconds",
+                "kubedns_config_loaded_timestamp_seconds",
                 "When the configuration in force was loaded",
             )?,
             info: registry.int_gauge_vec(
-                "kube_dns_config_info",
+                "kubedns_config_info",
                 "The version of the configuration in force; always 1",
                 &["version"],
             )?,
@@ -174,30 +174,30 @@ struct ApiMetrics {
 
 impl ApiMetrics {
     fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
-        let name = "kube_dns_last_event_timestamp_seconds";
+        let name = "kubedns_last_event_timestamp_seconds";
         let last_event = GaugeVec::new(Opts::new(name, "When the last event arrived"), &["kind"])
             .map_err(|source| MetricError { name: name.to_owned(), source })?;
         registry.register(name, last_event.clone())?;
         Ok(Self {
             last_event,
             malformed: registry.int_counter_vec(
-                "kube_dns_malformed_objects_total",
+                "kubedns_malformed_objects_total",
                 "Objects or parts of objects that were left out because they make no sense",
                 &["kind"],
             )?,
             connected: registry.int_gauge_vec(
-                "kube_dns_watch_connected",
+                "kubedns_watch_connected",
                 "1 while the watch of this kind is open",
                 &["kind"],
             )?,
             restarts: registry.int_counter_vec(
-                "kube_dns_watch_restarts_total",
+                "kubedns_watch_restarts_total",
                 "Lists and watches that ended, by reason; timeout is the regular end",
                 &["kind", "reason"],
             )?,
-            lists: registry.int_counter_vec("kube_dns_lists_total", "Complete lists received", &["kind"])?,
+            lists: registry.int_counter_vec("kubedns_lists_total", "Complete lists received", &["kind"])?,
             events: registry.int_counter_vec(
-                "kube_dns_events_total",
+                "kubedns_events_total",
                 "Changes taken from lists and watches",
                 &["kind"],
             )?,

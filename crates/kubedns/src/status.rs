@@ -44,6 +44,11 @@ impl Status {
         status
     }
 
+    /// The records.
+    pub fn published(&self) -> &Published {
+        &self.published
+    }
+
     /// Notes how far things are.
     pub fn set(&self, progress: Progress) {
         self.progress.store(progress as u8, Ordering::Release);

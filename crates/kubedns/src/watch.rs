@@ -18,6 +18,7 @@ mod feed;
 mod history;
 mod lines;
 mod malformed;
+pub mod nodes;
 mod pace;
 mod page;
 

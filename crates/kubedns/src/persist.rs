@@ -1,0 +1,255 @@
+//! The snapshot file: the last objects on disk, to be served after a restart while the API server cannot be reached.
+//!
+//! A file is lines of JSON: a header that says what it is, one line for each object, and a trailer with their number
+//! and a checksum of all that comes before it. It is written beside the old one and then takes its place, so that a
+//! crash leaves either of them whole. A file that is not exactly this is refused with the reason, and nothing of it is
+//! used.
+
+mod file;
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::index::Index;
+use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, Service};
+
+pub use file::{load, store};
+
+/// The name of the file in `--snapshot-dir`.
+pub const FILE_NAME: &str = "kubedns.snapshot";
+/// The largest file that is read. Ten thousand Services with three endpoints each take about five megabytes.
+pub const MAX_FILE: u64 = 512 << 20;
+
+const FORMAT: &str = "kubedns snapshot";
+const VERSION: u32 = 1;
+
+/// Why a snapshot file is not used.
+#[derive(Debug, Error)]
+pub enum SnapshotError {
+    /// It cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is larger than any snapshot.
+    #[error("{} bytes are more than {MAX_FILE}", .0)]
+    TooLarge(u64),
+    /// The header is not that of a snapshot.
+    #[error("it is no snapshot file")]
+    Foreign,
+    /// Another version of the format.
+    #[error("it has version {0} of the format, and we know version {VERSION}")]
+    Version(u32),
+    /// It was written for another cluster domain.
+    #[error("it is for the domain {0}")]
+    Domain(String),
+    /// It ends before its trailer.
+    #[error("it is incomplete")]
+    Incomplete,
+    /// It was changed since it was written.
+    #[error("its checksum is {found}, and {expected} is what it should be")]
+    Checksum {
+        /// That of the content.
+        found: String,
+        /// That in the trailer.
+        expected: String,
+    },
+    /// A line is no object, in spite of a good checksum.
+    #[error("line {line} is no object: {reason}")]
+    Object {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Header {
+    format: String,
+    version: u32,
+    /// Seconds since 1970.
+    written: u64,
+    domain: String,
+    source: EndpointsSource,
+}
+
+/// The last line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Trailer {
+    objects: usize,
+    checksum: String,
+}
+
+/// A line between them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+enum Object {
+    Service(Service),
+    Endpoints(Endpoints),
+    EndpointSlice(EndpointSlice),
+}
+
+/// The same for writing.
+#[derive(Debug, Serialize)]
+enum ObjectRef<'a> {
+    Service(&'a Service),
+    Endpoints(&'a Endpoints),
+    EndpointSlice(&'a EndpointSlice),
+}
+
+impl From<Object> for Event {
+    fn from(object: Object) -> Self {
+        match object {
+            Object::Service(service) => Self::Service(Change::Apply(service)),
+            Object::Endpoints(endpoints) => Self::Endpoints(Change::Apply(endpoints)),
+            Object::EndpointSlice(slice) => Self::EndpointSlice(Change::Apply(slice)),
+        }
+    }
+}
+
+/// The content of a snapshot file.
+#[derive(Debug)]
+pub struct Saved {
+    written: SystemTime,
+    source: EndpointsSource,
+    objects: Vec<Object>,
+}
+
+impl Saved {
+    /// How long ago it was written; zero if the clock went back since.
+    pub fn age(&self) -> Duration {
+        self.written.elapsed().unwrap_or_default()
+    }
+
+    /// How many objects it has.
+    pub fn objects(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Where its endpoints came from.
+    pub fn source(&self) -> EndpointsSource {
+        self.source
+    }
+
+    /// Makes `index` serve it until the first lists are in.
+    pub fn replay(self, index: &mut Index) {
+        for object in self.objects {
+            index.apply(object.into());
+        }
+        index.serve_stale(self.source);
+    }
+
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`], when it is not exactly what [`encode`] made for the same domain.
+    pub fn decode(content: &[u8], domain: &str) -> Result<Self, SnapshotError> {
+        let (head, rest) = split_line(content).ok_or(SnapshotError::Foreign)?;
+        let header = Header::read(head, domain)?;
+        let (body, trailer) = split_trailer(rest).ok_or(SnapshotError::Incomplete)?;
+        let trailer: Trailer = serde_json::from_slice(trailer).map_err(|_| SnapshotError::Incomplete)?;
+        let summed = content.get(..content.len() - rest.len() + body.len()).unwrap_or_default();
+        let found = checksum(summed);
+        if found != trailer.checksum {
+            return Err(SnapshotError::Checksum { found, expected: trailer.checksum });
+        }
+        let mut objects = Vec::new();
+        let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        for (index, line) in lines.enumerate() {
+            let wrong = |error: serde_json::Error| SnapshotError::Object {
+                line: index + 2,
+                reason: error.to_string(),
+            };
+            objects.push(serde_json::from_slice(line).map_err(wrong)?);
+        }
+        if objects.len() != trailer.objects {
+            return Err(SnapshotError::Incomplete);
+        }
+        let written = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(header.written));
+        Ok(Self { written: written.unwrap_or(SystemTime::UNIX_EPOCH), source: header.source, objects })
+    }
+}
+
+impl Header {
+    fn read(line: &[u8], domain: &str) -> Result<Self, SnapshotError> {
+        #[derive(Deserialize)]
+        struct Shape {
+            format: String,
+            version: u32,
+        }
+        let shape: Shape = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
+        if shape.format != FORMAT {
+            return Err(SnapshotError::Foreign);
+        }
+        if shape.version != VERSION {
+            return Err(SnapshotError::Version(shape.version));
+        }
+        let header: Self = serde_json::from_slice(line).map_err(|_| SnapshotError::Foreign)?;
+        if header.domain != domain {
+            return Err(SnapshotError::Domain(header.domain));
+        }
+        Ok(header)
+    }
+}
+
+/// The objects of `index`, whose endpoints come from `source`, as the content of a file.
+pub fn encode(index: &Index, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
+    let store = index.store();
+    let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let header =
+        Header { format: FORMAT.to_owned(), version: VERSION, written, domain: domain.to_owned(), source };
+    let mut content = Vec::new();
+    append(&mut content, &header)?;
+    let mut objects = 0;
+    let all = store
+        .services()
+        .map(ObjectRef::Service)
+        .chain(store.endpoints().map(ObjectRef::Endpoints))
+        .chain(store.slices().map(ObjectRef::EndpointSlice));
+    for object in all {
+        append(&mut content, &object)?;
+        objects += 1;
+    }
+    let trailer = Trailer { objects, checksum: checksum(&content) };
+    append(&mut content, &trailer)?;
+    Some(content)
+}
+
+/// Appends a line. Our types always have a JSON form.
+fn append(content: &mut Vec<u8>, line: &impl Serialize) -> Option<()> {
+    serde_json::to_writer(&mut *content, line).ok()?;
+    content.push(b'\n');
+    Some(())
+}
+
+fn split_line(content: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = content.iter().position(|byte| *byte == b'\n')?;
+    Some((content.get(..end)?, content.get(end + 1..)?))
+}
+
+/// The lines before the last one, with their line feeds, and the last one.
+fn split_trailer(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let lines = rest.strip_suffix(b"\n")?;
+    let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    Some((rest.get(..start)?, lines.get(start..)?))
+}
+
+/// FNV-1a with 64 bits: finds what disks and half-written files do, and is the same in every release.
+fn checksum(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests;

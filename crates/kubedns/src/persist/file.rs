@@ -1,0 +1,48 @@
+//! Snapshot files on disk: read with a bound, replaced atomically.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use super::{FILE_NAME, MAX_FILE, Saved, SnapshotError};
+
+/// The file while it is being written.
+const NEW_NAME: &str = "kubedns.snapshot.new";
+
+/// Reads the snapshot in `directory`; `None` if there is none.
+///
+/// # Errors
+///
+/// [`SnapshotError`], when there is one that is not to be used.
+pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotError> {
+    let path = directory.join(FILE_NAME);
+    let unreadable = |source| SnapshotError::Read { path: path.clone(), source };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let size = file.metadata().map_err(unreadable)?.len();
+    if size > MAX_FILE {
+        return Err(SnapshotError::TooLarge(size));
+    }
+    let mut content = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut content).map_err(unreadable)?;
+    Saved::decode(&content, domain).map(Some)
+}
+
+/// Replaces the snapshot in `directory`: written beside it, flushed to the disk, renamed.
+///
+/// # Errors
+///
+/// When the disk does not play along; then the old one is still there.
+pub fn store(directory: &Path, content: &[u8]) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let new = directory.join(NEW_NAME);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    drop(file);
+    std::fs::rename(&new, directory.join(FILE_NAME))?;
+    File::open(directory)?.sync_all()
+}

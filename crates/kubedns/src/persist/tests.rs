@@ -1,0 +1,152 @@
+use std::sync::Arc;
+
+use skydns::{Name, Zone};
+
+use super::*;
+use crate::objects::FromApi as _;
+use crate::snapshot::{Published, Snapshot};
+
+const DOMAIN: &str = "cluster.local.";
+
+fn index() -> Index {
+    let zone = Zone::new(&Name::parse(DOMAIN).unwrap());
+    Index::new(Arc::new(Published::new(Snapshot::new(zone))))
+}
+
+fn apply(index: &mut Index, events: impl IntoIterator<Item = Event>) {
+    for event in events {
+        index.apply(event);
+    }
+}
+
+fn filled() -> Index {
+    let mut index = index();
+    let service = |name: &str, spec: &str| {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"apps"}},"spec":{spec}}}"#);
+        Event::Service(Change::Apply(Service::from_api(&json).unwrap().object))
+    };
+    let slice = r#"{"metadata":{"name":"db-1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"},
+        "annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-01T00:00:00Z"}},
+        "addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"],"hostname":"db-0"}],
+        "ports":[{"name":"sql","port":5432}]}"#;
+    let events = [
+        Event::Service(Change::RelistStarted),
+        service("web", r#"{"clusterIP":"10.96.0.7","ports":[{"name":"http","port":80}]}"#),
+        service("db", r#"{"clusterIP":"None"}"#),
+        service("ext", r#"{"type":"ExternalName","externalName":"a.test"}"#),
+        Event::Service(Change::RelistDone),
+        Event::EndpointSlice(Change::RelistStarted),
+        Event::EndpointSlice(Change::Apply(EndpointSlice::from_api(slice).unwrap().object)),
+        Event::EndpointSlice(Change::RelistDone),
+        Event::EndpointsFrom(EndpointsSource::EndpointSlices),
+    ];
+    apply(&mut index, events);
+    index.publish();
+    index
+}
+
+fn content() -> Vec<u8> {
+    encode(&filled(), EndpointsSource::EndpointSlices, DOMAIN).unwrap()
+}
+
+/// All objects of an index, in an order of their own.
+fn objects(index: &Index) -> Vec<String> {
+    let store = index.store();
+    let mut all: Vec<String> = store.services().map(|object| format!("{object:?}")).collect();
+    all.extend(store.endpoints().map(|object| format!("{object:?}")));
+    all.extend(store.slices().map(|object| format!("{object:?}")));
+    all.sort();
+    all
+}
+
+#[test]
+fn what_was_written_is_served_again() {
+    let saved = Saved::decode(&content(), DOMAIN).unwrap();
+    assert_eq!((saved.objects(), saved.source()), (4, EndpointsSource::EndpointSlices));
+    let mut restored = index();
+    saved.replay(&mut restored);
+    assert!(restored.has_synced() && !restored.has_listed());
+    assert_eq!(objects(&restored), objects(&filled()));
+}
+
+#[test]
+fn the_first_lists_replace_what_was_restored() {
+    let mut index = index();
+    Saved::decode(&content(), DOMAIN).unwrap().replay(&mut index);
+    let events = [
+        Event::Service(Change::RelistStarted),
+        Event::Service(Change::RelistDone),
+        Event::Endpoints(Change::RelistStarted),
+        Event::Endpoints(Change::RelistDone),
+        Event::EndpointsFrom(EndpointsSource::Endpoints),
+    ];
+    apply(&mut index, events);
+    assert!(index.has_listed());
+    assert_eq!(objects(&index), [""; 0]);
+}
+
+#[test]
+fn any_damage_is_noticed() {
+    let good = content();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        assert!(Saved::decode(&bad, DOMAIN).is_err(), "a flipped bit in byte {at}");
+        assert!(Saved::decode(&good[..at], DOMAIN).is_err(), "cut to {at} bytes");
+    }
+    let doubled = [&good[..], &good[..]].concat();
+    assert!(Saved::decode(&doubled, DOMAIN).is_err());
+}
+
+#[test]
+fn what_is_not_ours_is_refused_with_the_reason() {
+    let text = String::from_utf8(content()).unwrap();
+    let summed = |text: &str| {
+        let body = &text[..=text.trim_end().rfind('\n').unwrap()];
+        let trailer = format!("{{\"objects\":4,\"checksum\":\"{}\"}}\n", checksum(body.as_bytes()));
+        format!("{body}{trailer}").into_bytes()
+    };
+    let cases: [(Vec<u8>, &str); 8] = [
+        (Vec::new(), "it is no snapshot file"),
+        (b"[1, 2]\n".to_vec(), "it is no snapshot file"),
+        (b"\x7fELF\n".to_vec(), "it is no snapshot file"),
+        (text.replace("kubedns snapshot", "another").into_bytes(), "it is no snapshot file"),
+        (
+            summed(&text.replace("\"version\":1", "\"version\":2")),
+            "it has version 2 of the format, and we know version 1",
+        ),
+        (summed(&text.replace(DOMAIN, "other.")), "it is for the domain other."),
+        (text.lines().next().unwrap().as_bytes().to_vec(), "it is no snapshot file"),
+        (summed(&text.replace("{\"Service\"", "{\"Servant\"")), "line 2 is no object: unknown variant"),
+    ];
+    for (content, reason) in cases {
+        let error = Saved::decode(&content, DOMAIN).unwrap_err().to_string();
+        assert!(error.starts_with(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_file_is_replaced_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("below");
+    assert!(load(&path, DOMAIN).unwrap().is_none());
+    store(&path, b"old").unwrap();
+    assert_eq!(load(&path, DOMAIN).unwrap_err().to_string(), "it is no snapshot file");
+    store(&path, &content()).unwrap();
+    assert_eq!(load(&path, DOMAIN).unwrap().unwrap().objects(), 4);
+    let names: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, [FILE_NAME]);
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            prop_assert!(Saved::decode(&bytes, DOMAIN).is_err());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The process: what is opened in which order, which tasks there are, and how they end.
+//!
+//! Sockets come first: whoever asks gets an answer from the first moment, be it REFUSED for cluster names until the
+//! first lists are in. Everything that may take long (the API server, the configuration there) happens in tasks.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use daemon::shutdown::Shutdown;
+use daemon::tasks::Tasks;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use skydns::Name;
+use skydns::engine::Identity;
+use skydns::forward::{ForwardMetrics, Forwarder, Limits};
+use tokio::sync::{mpsc, watch};
+
+use crate::config::{Configuration, Settings};
+use crate::connect::Connection;
+use crate::index::Index;
+use crate::metrics::Metrics;
+use crate::objects::{EndpointsSource, Event, Kind};
+use crate::options::{Exposition, Options};
+use crate::persist;
+use crate::snapshot::{Published, Snapshot};
+use crate::status::{Progress, Status};
+use crate::sync::{Saving, Sync, ZoneFrame};
+use crate::watch::endpoints::EndpointsFeed;
+use crate::watch::nodes::NodesFeed;
+use crate::watch::{Collection, Feed, Pace, Received};
+
+/// How many events may wait for the index.
+const QUEUE: usize = 1024;
+/// Threads that answer over UDP, at most.
+const MAX_UDP_THREADS: usize = 4;
+/// How long tasks may take to end.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Runs kubedns until `shutdown`.
+///
+/// # Errors
+///
+/// When it cannot start, or when a part of it ends that should go on.
+pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
+    tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
+    let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
+    let config_from = options.config_from()?;
+    if options.profiling {
+        tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
+    }
+    let connection = Connection::new(options.access()).await.context("cannot create a kubernetes client")?;
+    let connection = Arc::new(connection);
+    tracing::info!(url = connection.url(), "using the API server");
+    let registry = daemon::metrics::Metrics::new("kubedns")?;
+    let metrics = Metrics::new(&registry)?;
+    let configuration = Configuration::open(&options, config_from, &connection, &metrics);
+
+    let domain = Name::parse(options.domain.as_str()).context("--domain")?;
+    let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
+    let dns = bind_dns(&options, &exposition, &registry, Arc::clone(&published))?;
+    let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
+    let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
+    let zone = ZoneFrame { domain, strict: options.strict_dns, listening: vec![dns.local_addr()] };
+    let (sink, events) = mpsc::channel(QUEUE);
+    let mut sync = Sync {
+        index: Index::new(published),
+        events,
+        settings: configuration.subscribe(),
+        zone,
+        source: None,
+        saving: options
+            .snapshot_dir()
+            .map(|directory| Saving::new(directory, options.domain.as_str(), Arc::clone(&metrics))),
+        status: status.clone(),
+        metrics: Arc::clone(&metrics),
+        timeout: options.initial_sync_timeout.into(),
+    };
+    load_snapshot(&options, &mut sync);
+
+    let mut tasks = Tasks::new(shutdown.stop.clone());
+    let stop = || shutdown.stop.clone();
+    tasks.critical("answering queries", dns.run(stop()));
+    tasks.critical("keeping records", sync.run(stop()));
+    tasks.critical("serving the status", endless(status_server.run(status.routes(), stop())));
+    if let Some(server) = metrics_server {
+        let route = registry.route(&exposition.path);
+        tasks.critical("serving metrics", endless(server.run(route, stop())));
+    }
+    watch_api_server(
+        &mut tasks,
+        &options,
+        &connection,
+        &metrics,
+        &sink,
+        configuration.subscribe(),
+        &shutdown,
+    );
+    tasks.critical("following the configuration", endless(configuration.run(stop())));
+    drop(sink);
+    tasks.join(ENDING).await.context("stopped")?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Starts the watchers. Each follows one collection and sends what happens to `sink`.
+fn watch_api_server(
+    tasks: &mut Tasks,
+    options: &Options,
+    connection: &Arc<Connection>,
+    metrics: &Arc<Metrics>,
+    sink: &mpsc::Sender<Received<Event>>,
+    settings: watch::Receiver<Arc<Settings>>,
+    shutdown: &Shutdown,
+) {
+    let pace = Pace::default();
+    let services = Feed::new(
+        Arc::clone(connection),
+        Collection::all(Kind::Service),
+        pace.clone(),
+        metrics.feed(Kind::Service),
+        sink.clone(),
+        Event::Service,
+    );
+    let endpoints = EndpointsFeed {
+        choice: options.endpoints_source,
+        connection: Arc::clone(connection),
+        pace: pace.clone(),
+        metrics: Arc::clone(metrics),
+        sink: sink.clone(),
+    };
+    let nodes = NodesFeed {
+        connection: Arc::clone(connection),
+        pace,
+        metrics: Arc::clone(metrics),
+        sink: sink.clone(),
+        settings,
+    };
+    let stop = || shutdown.stop.clone();
+    tasks.critical("watching services", endless(services.run(stop())));
+    tasks.critical("watching endpoints", endless(endpoints.run(stop())));
+    tasks.critical("watching nodes", endless(nodes.run(stop())));
+}
+
+/// A task that cannot fail.
+async fn endless(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
+    task.await;
+    Ok(())
+}
+
+fn bind_dns(
+    options: &Options,
+    exposition: &Exposition,
+    registry: &daemon::metrics::Metrics,
+    published: Arc<Published>,
+) -> anyhow::Result<skydns::server::Server<Published>> {
+    let ip: IpAddr = options
+        .dns_bind_address
+        .parse()
+        .with_context(|| format!("--dns-bind-address {:?} is not an IP address", options.dns_bind_address))?;
+    let address = SocketAddr::new(ip, options.dns_port);
+    let forward_metrics = ForwardMetrics::new().context("cannot set up metrics")?;
+    let nested = prometheus::Registry::new();
+    forward_metrics.register(&nested).context("cannot set up metrics")?;
+    registry.register("kubedns_forward_*", Nested(nested))?;
+    let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
+    registry.register("the metrics of the DNS server", metrics.clone())?;
+    let config = skydns::server::Config {
+        address,
+        udp_sockets: udp_threads(),
+        identity: Identity { version: format!("{} {}", daemon::version::NAME, daemon::version::VERSION) },
+        forwarder: Arc::new(Forwarder::new(Limits::default(), forward_metrics)),
+        metrics,
+    };
+    let server = skydns::server::Server::bind(config, published)
+        .map_err(|error| daemon::http::BindError::new(&address, &error))
+        .context("cannot serve DNS")?;
+    tracing::info!(address = %server.local_addr(), "serving DNS over UDP and TCP");
+    Ok(server)
+}
+
+fn udp_threads() -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    NonZeroUsize::new(cores.min(MAX_UDP_THREADS)).unwrap_or(NonZeroUsize::MIN)
+}
+
+type HttpServers = (daemon::http::Server, Option<daemon::http::Server>);
+
+async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result<HttpServers> {
+    // All addresses of both families, where there are both.
+    let host = if std::net::UdpSocket::bind("[::]:0").is_ok() { "::" } else { "0.0.0.0" };
+    let status =
+        daemon::http::Server::bind(host, options.healthz_port).await.context("cannot serve the status")?;
+    tracing::info!(address = %status.local_addr(), "serving /readiness and /cache");
+    let Some(port) = exposition.port else {
+        tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
+        return Ok((status, None));
+    };
+    let metrics = daemon::http::Server::bind(host, port).await.context("cannot serve metrics")?;
+    tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
+    Ok((status, Some(metrics)))
+}
+
+/// Serves what an earlier run left, until the first lists are in.
+fn load_snapshot(options: &Options, sync: &mut Sync) {
+    let Some(directory) = options.snapshot_dir() else { return };
+    match persist::load(&directory, options.domain.as_str()) {
+        Ok(None) => tracing::info!(directory = %directory.display(), "no snapshot file yet"),
+        Ok(Some(saved)) => {
+            let source: EndpointsSource = saved.source();
+            tracing::warn!(
+                age = ?saved.age(),
+                objects = saved.objects(),
+                "serving the records of a snapshot file until the first lists are in"
+            );
+            saved.replay(&mut sync.index);
+            sync.source = Some(source);
+            sync.index.publish();
+            sync.status.set(Progress::Stale);
+            sync.metrics.stale.set(1);
+        }
+        Err(error) => {
+            let error = crate::connect::chain(&error);
+            tracing::error!(directory = %directory.display(), error, "the snapshot file is not used");
+        }
+    }
+}
+
+/// A registry within a registry.
+struct Nested(prometheus::Registry);
+
+impl Collector for Nested {
+    fn desc(&self) -> Vec<&Desc> {
+        Vec::new()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.0.gather()
+    }
+}

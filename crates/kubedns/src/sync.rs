@@ -1,0 +1,232 @@
+//! The index task: the one place that changes records. It takes what the watchers see and what the configuration
+//! says, publishes in batches, tells how far things are, and keeps the snapshot file.
+
+mod gauges;
+mod saving;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use skydns::{Name, Zone};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::index::Index;
+use crate::metrics::Metrics;
+use crate::objects::{Change, EndpointsSource, Event};
+use crate::status::{Progress, Status};
+use crate::watch::Received;
+pub use saving::Saving;
+
+/// How many events may be taken before they are published.
+const BATCH: usize = 1024;
+/// How often gauges are brought up to date and the snapshot file is looked after.
+const TICK: Duration = Duration::from_secs(1);
+/// How often a first sync that does not come is complained about.
+const REMINDER: Duration = Duration::from_mins(1);
+
+/// What is fixed about the zone, and what its upstreams must not be.
+#[derive(Debug, Clone)]
+pub struct ZoneFrame {
+    /// The cluster domain.
+    pub domain: Name,
+    /// `--strict-dns`.
+    pub strict: bool,
+    /// Where we listen: an upstream there would be ourselves.
+    pub listening: Vec<SocketAddr>,
+}
+
+impl ZoneFrame {
+    /// The zone with `settings`.
+    pub fn with(&self, settings: &Settings) -> Zone {
+        let usable = |servers: &[SocketAddr]| -> Arc<[SocketAddr]> {
+            skydns::forward::usable_upstreams(servers, &self.listening).into()
+        };
+        let stub_domains = settings
+            .stub_domains
+            .iter()
+            .filter_map(|(domain, servers)| Some((Name::parse(domain).ok()?.to_lowercase(), usable(servers))))
+            .filter(|(_, servers)| !servers.is_empty())
+            .collect();
+        Zone {
+            strict: self.strict,
+            upstreams: usable(&settings.upstreams),
+            stub_domains,
+            ..Zone::new(&self.domain)
+        }
+    }
+}
+
+/// The index task. See the fields for what it works on.
+pub struct Sync {
+    /// The records.
+    pub index: Index,
+    /// What the watchers see.
+    pub events: mpsc::Receiver<Received<Event>>,
+    /// What the configuration says.
+    pub settings: watch::Receiver<Arc<Settings>>,
+    /// The zone around it.
+    pub zone: ZoneFrame,
+    /// Where readiness comes from.
+    pub status: Status,
+    /// What is measured.
+    pub metrics: Arc<Metrics>,
+    /// Where the endpoints in `index` come from, once that is known.
+    pub source: Option<EndpointsSource>,
+    /// The snapshot file, if one is kept.
+    pub saving: Option<Saving>,
+    /// `--initial-sync-timeout`.
+    pub timeout: Duration,
+}
+
+/// Why the task ended although it should go on.
+#[derive(Debug, thiserror::Error)]
+#[error("all watchers have ended")]
+pub struct WatchersEnded;
+
+impl Sync {
+    /// Works until `stop`.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchersEnded`], when nobody sends events any more.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), WatchersEnded> {
+        let begun = Instant::now();
+        self.settings.mark_changed();
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut overdue = tokio::time::Instant::now() + self.timeout;
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut counted = false;
+        loop {
+            tokio::select! {
+                received = self.events.recv_many(&mut batch, BATCH) => {
+                    if received == 0 && !stop.is_cancelled() {
+                        return Err(WatchersEnded);
+                    }
+                    counted &= !self.take(&mut batch, begun);
+                }
+                Ok(()) = self.settings.changed() => self.configure(),
+                _ = tick.tick() => {
+                    if !counted {
+                        gauges::count(&self.index, &self.status, &self.metrics);
+                        counted = true;
+                    }
+                    self.save(false).await;
+                }
+                () = tokio::time::sleep_until(overdue), if !self.index.has_listed() => {
+                    self.complain(begun.elapsed());
+                    overdue = tokio::time::Instant::now() + REMINDER;
+                }
+                () = stop.cancelled() => break,
+            }
+        }
+        self.save(true).await;
+        Ok(())
+    }
+
+    /// Applies events and publishes. True if there was anything to publish.
+    fn take(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
+        let oldest = batch.first().map(|received| received.at);
+        let was_listed = self.index.has_listed();
+        let mut causes = Vec::new();
+        for Received { event, .. } in batch.drain(..) {
+            tracing::debug!(?event, "event");
+            if was_listed {
+                causes.extend(self.cause(&event));
+            }
+            if let Event::EndpointsFrom(source) = event {
+                self.source = Some(source);
+            }
+            self.index.apply(event);
+        }
+        let published = self.index.publish();
+        if published {
+            self.metrics.publications.inc();
+            if let Some(oldest) = oldest {
+                self.metrics.published(oldest.elapsed(), &causes);
+            }
+            if let Some(saving) = &mut self.saving {
+                saving.changed();
+            }
+        }
+        if !was_listed && self.index.has_listed() {
+            self.in_sync(begun.elapsed());
+        }
+        published
+    }
+
+    /// When the pod or Service changed that `event` is due to, if the control plane notes it and it is news.
+    fn cause(&self, event: &Event) -> Option<SystemTime> {
+        let store = self.index.store();
+        let (cause, known) = match event {
+            Event::Endpoints(Change::Apply(new)) => {
+                (new.last_change, store.endpoints_of(&new.key).and_then(|old| old.last_change))
+            }
+            Event::EndpointSlice(Change::Apply(new)) => {
+                (new.last_change, store.slice(&new.key).and_then(|old| old.last_change))
+            }
+            _ => (None, None),
+        };
+        cause.filter(|_| cause != known)
+    }
+
+    fn configure(&mut self) {
+        let settings = Arc::clone(&self.settings.borrow_and_update());
+        let zone = self.zone.with(&settings);
+        if zone.upstreams.is_empty() {
+            tracing::warn!("no upstream servers: names outside the cluster cannot be looked up");
+        } else {
+            tracing::info!(upstreams = ?zone.upstreams, stub_domains = zone.stub_domains.len(), "names outside the cluster are looked up at");
+        }
+        self.index.set_zone(zone);
+        self.index.set_federations(BTreeMap::clone(&settings.federations));
+        self.index.publish();
+    }
+
+    fn in_sync(&self, after: Duration) {
+        let counts = self.index.counts();
+        tracing::info!(
+            ?after,
+            services = counts.services,
+            endpoints = counts.endpoints,
+            slices = counts.slices,
+            addresses = counts.addresses,
+            "the first lists are in"
+        );
+        self.status.set(Progress::Synced);
+        self.metrics.synced.set(1);
+        self.metrics.stale.set(0);
+        self.metrics.sync_overdue.set(0);
+    }
+
+    fn complain(&self, waited: Duration) {
+        self.metrics.sync_overdue.set(1);
+        let serving = if self.status.progress() == Progress::Waiting {
+            "cluster names are refused, other names are answered"
+        } else {
+            self.status.set(Progress::StaleOverdue);
+            "the records of an earlier run are served"
+        };
+        tracing::error!(
+            ?waited,
+            serving,
+            "the first lists have not come from the API server, waiting for them"
+        );
+    }
+
+    async fn save(&mut self, last: bool) {
+        if let (Some(saving), Some(source)) = (&mut self.saving, self.source)
+            && self.index.has_listed()
+        {
+            saving.look_after(&self.index, source, last).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

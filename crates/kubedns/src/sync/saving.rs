@@ -1,0 +1,90 @@
+//! When the snapshot file is written: some time after a change, never twice at once, and at the end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::index::Index;
+use crate::metrics::Metrics;
+use crate::objects::EndpointsSource;
+use crate::persist;
+
+/// How long changes are gathered before they are written.
+const PAUSE: Duration = Duration::from_secs(10);
+/// How long the last write may take.
+const LAST: Duration = Duration::from_secs(3);
+
+/// Writes the snapshot file.
+#[derive(Debug)]
+pub struct Saving {
+    directory: Arc<PathBuf>,
+    domain: String,
+    metrics: Arc<Metrics>,
+    changed: Option<Instant>,
+    writing: Option<JoinHandle<std::io::Result<()>>>,
+    failing: bool,
+}
+
+impl Saving {
+    /// Writes into `directory`, for the cluster domain `domain`.
+    pub fn new(directory: PathBuf, domain: &str, metrics: Arc<Metrics>) -> Self {
+        Self {
+            directory: Arc::new(directory),
+            domain: domain.to_owned(),
+            metrics,
+            changed: None,
+            writing: None,
+            failing: false,
+        }
+    }
+
+    /// There is something new to write.
+    pub(super) fn changed(&mut self) {
+        self.changed.get_or_insert_with(Instant::now);
+    }
+
+    /// Writes if it is time to, or at any rate if this is the last chance; then the end is waited for.
+    pub(super) async fn look_after(&mut self, index: &Index, source: EndpointsSource, last: bool) {
+        if self.writing.as_ref().is_some_and(|writing| last || writing.is_finished()) {
+            self.finish().await;
+        }
+        let due = self.changed.is_some_and(|since| last || since.elapsed() >= PAUSE);
+        if self.writing.is_none() && due {
+            self.begin(index, source);
+        }
+        if last {
+            self.finish().await;
+        }
+    }
+
+    fn begin(&mut self, index: &Index, source: EndpointsSource) {
+        let Some(content) = persist::encode(index, source, &self.domain) else { return };
+        self.changed = None;
+        let directory = Arc::clone(&self.directory);
+        self.writing = Some(tokio::task::spawn_blocking(move || persist::store(&directory, &content)));
+    }
+
+    async fn finish(&mut self) {
+        let Some(writing) = self.writing.take() else { return };
+        let written = match timeout(LAST, writing).await {
+            Ok(Ok(written)) => written,
+            Ok(Err(error)) => Err(std::io::Error::other(error)),
+            Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+        };
+        let outcome = if written.is_ok() { "written" } else { "failed" };
+        self.metrics.snapshots_written.with_label_values(&[outcome]).inc();
+        match written {
+            Ok(()) => self.failing = false,
+            Err(error) => {
+                // Tried again with the next pause; one line is enough.
+                self.changed();
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(directory = %self.directory.display(), %error, "cannot write the snapshot file");
+                }
+            }
+        }
+    }
+}

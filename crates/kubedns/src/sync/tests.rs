@@ -1,0 +1,1 @@
+//! The index task, fed with events and settings.

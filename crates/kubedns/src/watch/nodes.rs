@@ -1,0 +1,71 @@
+//! Nodes, which tell where the cluster is: watched only while federations are configured, and only if permitted.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::collection::Collection;
+use super::feed::Feed;
+use super::pace::Pace;
+use super::{Closed, Received};
+use crate::config::Settings;
+use crate::connect::Connection;
+use crate::metrics::Metrics;
+use crate::objects::{Change, Event, Kind};
+
+/// Follows nodes while they are wanted.
+pub struct NodesFeed {
+    /// The API server.
+    pub connection: Arc<Connection>,
+    /// The timing.
+    pub pace: Pace,
+    /// Where watches are counted.
+    pub metrics: Arc<Metrics>,
+    /// Where events go.
+    pub sink: mpsc::Sender<Received<Event>>,
+    /// Says whether there are federations.
+    pub settings: watch::Receiver<Arc<Settings>>,
+}
+
+impl NodesFeed {
+    /// Follows until `stop`, or until nobody takes the events any more.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let _ = stop.run_until_cancelled(self.follow(&stop)).await;
+    }
+
+    async fn follow(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
+        loop {
+            self.until(true).await?;
+            let feed_stop = stop.child_token();
+            let feed = Feed::new(
+                Arc::clone(&self.connection),
+                Collection::all(Kind::Node),
+                self.pace.clone(),
+                self.metrics.feed(Kind::Node),
+                self.sink.clone(),
+                Event::Node,
+            );
+            tokio::select! {
+                () = feed.optional().run(feed_stop) => return Err(Closed),
+                ended = self.until(false) => ended?,
+            }
+            self.forget().await?;
+        }
+    }
+
+    /// Waits until there are federations, or none.
+    async fn until(&mut self, any: bool) -> Result<(), Closed> {
+        let wanted = self.settings.wait_for(|settings| settings.federations.is_empty() != any).await;
+        wanted.map(drop).map_err(|_| Closed)
+    }
+
+    /// An empty list: what was known is not kept up to date any more.
+    async fn forget(&self) -> Result<(), Closed> {
+        for change in [Change::RelistStarted, Change::RelistDone] {
+            let received = Received { event: Event::Node(change), at: std::time::Instant::now() };
+            self.sink.send(received).await.map_err(|_| Closed)?;
+        }
+        Ok(())
+    }
+}
