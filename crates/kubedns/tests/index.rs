@@ -1,0 +1,294 @@
+//! The records only depend on the objects, never on how they came to be known.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use kubedns::index::Index;
+use kubedns::objects::{
+    Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event, ObjectKey,
+    Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+};
+use kubedns::snapshot::{Published, Snapshot};
+use proptest::prelude::*;
+use skydns::{Name, View, Zone};
+
+/// The objects that exist, by kind.
+#[derive(Debug, Clone, Default)]
+struct Cluster {
+    services: BTreeMap<ObjectKey, Service>,
+    endpoints: BTreeMap<ObjectKey, Endpoints>,
+    slices: BTreeMap<ObjectKey, EndpointSlice>,
+}
+
+fn index() -> (Index, Arc<Published>) {
+    let zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}")));
+    let published = Arc::new(Published::new(Snapshot::new(zone)));
+    let mut index = Index::new(Arc::clone(&published));
+    index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
+    (index, published)
+}
+
+fn list(index: &mut Index, cluster: &Cluster) {
+    index.apply(Event::Service(Change::RelistStarted));
+    for service in cluster.services.values() {
+        index.apply(Event::Service(Change::Apply(service.clone())));
+    }
+    index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::Endpoints(Change::RelistStarted));
+    for endpoints in cluster.endpoints.values() {
+        index.apply(Event::Endpoints(Change::Apply(endpoints.clone())));
+    }
+    index.apply(Event::Endpoints(Change::RelistDone));
+}
+
+fn list_slices(index: &mut Index, cluster: &Cluster) {
+    index.apply(Event::EndpointSlice(Change::RelistStarted));
+    for slice in cluster.slices.values() {
+        index.apply(Event::EndpointSlice(Change::Apply(slice.clone())));
+    }
+    index.apply(Event::EndpointSlice(Change::RelistDone));
+}
+
+/// Everything that queries can see, as text.
+fn visible(published: &Published) -> String {
+    let snapshot = published.get();
+    let mut reverse: Vec<String> = snapshot
+        .reverse
+        .iter()
+        .map(|(ip, owners)| {
+            let names: Vec<_> =
+                owners.iter().map(|p| (skydns::name::to_text(&p.name), p.created, p.named)).collect();
+            format!("{ip} {names:?}")
+        })
+        .collect();
+    reverse.sort();
+    let mut backed: Vec<String> = snapshot.backed.iter().map(|(key, ())| key.to_string()).collect();
+    backed.sort();
+    format!("{:#}\n{}\n{}", snapshot.dump(), reverse.join("\n"), backed.join("\n"))
+}
+
+fn fresh(cluster: &Cluster, source: EndpointsSource) -> String {
+    let (mut index, published) = index();
+    list(&mut index, cluster);
+    if source == EndpointsSource::EndpointSlices {
+        list_slices(&mut index, cluster);
+    }
+    index.apply(Event::EndpointsFrom(source));
+    index.publish();
+    assert!(published.get().has_synced());
+    visible(&published)
+}
+
+fn key() -> impl Strategy<Value = ObjectKey> {
+    ("[ab]", "[xyz]").prop_map(|(namespace, name)| ObjectKey::new(namespace, name))
+}
+
+fn ip() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        4 => (1_u8..6).prop_map(|n| IpAddr::from([10, 0, 0, n])),
+        1 => (1_u16..3).prop_map(|n| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, n])),
+    ]
+}
+
+fn ports() -> impl Strategy<Value = Box<[(String, u16)]>> {
+    proptest::collection::vec(("(http|sql|)", 80_u16..83), 0..3).prop_map(Into::into)
+}
+
+fn service() -> impl Strategy<Value = Service> {
+    let kind = prop_oneof![
+        proptest::collection::btree_set(ip(), 1..3)
+            .prop_map(|ips| ServiceKind::ClusterIp(ips.into_iter().collect())),
+        Just(ServiceKind::Headless),
+        "(www\\.outside\\.test|10\\.9\\.9\\.9|x\\.a\\.svc\\.cluster\\.local)"
+            .prop_map(|name| ServiceKind::ExternalName(name.into())),
+        Just(ServiceKind::WithoutIp),
+    ];
+    (key(), kind, ports(), any::<bool>(), 0_u32..3).prop_map(
+        |(key, kind, ports, publish_not_ready, created)| Service {
+            key,
+            kind,
+            ports: ports
+                .iter()
+                .map(|(name, port)| ServicePort { name: name.into(), protocol: Protocol::Tcp, port: *port })
+                .collect(),
+            publish_not_ready,
+            created,
+        },
+    )
+}
+
+fn endpoint_ports(ports: &[(String, u16)]) -> Box<[EndpointPort]> {
+    ports
+        .iter()
+        .map(|(name, port)| EndpointPort { name: name.into(), protocol: Protocol::Udp, port: *port })
+        .collect()
+}
+
+fn address() -> impl Strategy<Value = Address> {
+    (ip(), proptest::option::of("(one|two)"))
+        .prop_map(|(ip, hostname)| Address { ip, hostname: hostname.map(Into::into) })
+}
+
+fn endpoints() -> impl Strategy<Value = Endpoints> {
+    let addresses = || proptest::collection::vec(address(), 0..3);
+    let subset = (addresses(), addresses(), ports()).prop_map(|(ready, not_ready, ports)| Subset {
+        ready: ready.into(),
+        not_ready: not_ready.into(),
+        ports: endpoint_ports(&ports),
+    });
+    (key(), proptest::collection::vec(subset, 0..3)).prop_map(|(key, subsets)| Endpoints {
+        key,
+        subsets: subsets.into(),
+        over_capacity: false,
+        last_change: None,
+    })
+}
+
+fn slice() -> impl Strategy<Value = EndpointSlice> {
+    let endpoint =
+        (address(), proptest::option::of(any::<bool>())).prop_map(|(address, ready)| SliceEndpoint {
+            addresses: [address.ip].into(),
+            hostname: address.hostname,
+            ready,
+            serving: None,
+            terminating: None,
+        });
+    (key(), "[pqr]", proptest::collection::vec(endpoint, 0..3), ports()).prop_map(
+        |(service, name, endpoints, ports)| EndpointSlice {
+            key: ObjectKey::new(service.namespace, name),
+            service: service.name,
+            address_type: AddressType::Ipv4,
+            endpoints: endpoints.into(),
+            ports: endpoint_ports(&ports),
+            last_change: None,
+        },
+    )
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Service(Service),
+    Endpoints(Endpoints),
+    Slice(EndpointSlice),
+    DeleteService(ObjectKey),
+    DeleteEndpoints(ObjectKey),
+    DeleteSlice(ObjectKey),
+    /// Changes that happen while no watch is open, and the list that follows.
+    Unseen(Vec<Step>),
+    Relist,
+}
+
+fn change() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => service().prop_map(Step::Service),
+        3 => endpoints().prop_map(Step::Endpoints),
+        2 => slice().prop_map(Step::Slice),
+        2 => key().prop_map(Step::DeleteService),
+        1 => key().prop_map(Step::DeleteEndpoints),
+        1 => ("[ab]", "[pqr]").prop_map(|(namespace, name)| Step::DeleteSlice(ObjectKey::new(namespace, name))),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => change(),
+        1 => proptest::collection::vec(change(), 0..4).prop_map(Step::Unseen),
+        1 => Just(Step::Relist),
+    ]
+}
+
+impl Cluster {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Service(service) => drop(self.services.insert(service.key.clone(), service.clone())),
+            Step::Endpoints(endpoints) => {
+                drop(self.endpoints.insert(endpoints.key.clone(), endpoints.clone()))
+            }
+            Step::Slice(slice) => drop(self.slices.insert(slice.key.clone(), slice.clone())),
+            Step::DeleteService(key) => drop(self.services.remove(key)),
+            Step::DeleteEndpoints(key) => drop(self.endpoints.remove(key)),
+            Step::DeleteSlice(key) => drop(self.slices.remove(key)),
+            Step::Unseen(steps) => steps.iter().for_each(|step| self.take(step)),
+            Step::Relist => {}
+        }
+    }
+}
+
+fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
+    match step.clone() {
+        Step::Service(service) => index.apply(Event::Service(Change::Apply(service))),
+        Step::Endpoints(endpoints) => index.apply(Event::Endpoints(Change::Apply(endpoints))),
+        Step::Slice(slice) => index.apply(Event::EndpointSlice(Change::Apply(slice))),
+        Step::DeleteService(key) => index.apply(Event::Service(Change::Deleted(key))),
+        Step::DeleteEndpoints(key) => index.apply(Event::Endpoints(Change::Deleted(key))),
+        Step::DeleteSlice(key) => index.apply(Event::EndpointSlice(Change::Deleted(key))),
+        Step::Unseen(_) | Step::Relist => {
+            // A list that breaks off and is begun again leaves no trace.
+            index.apply(Event::Service(Change::RelistStarted));
+            list(index, cluster);
+            list_slices(index, cluster);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_ends_in_the_records_of_a_fresh_start(
+        start in proptest::collection::vec(change(), 0..6),
+        steps in proptest::collection::vec(step(), 0..25),
+        switch_at in 0_usize..25,
+    ) {
+        let mut cluster = Cluster::default();
+        start.iter().for_each(|step| cluster.take(step));
+        let (mut index, published) = index();
+        list(&mut index, &cluster);
+        list_slices(&mut index, &cluster);
+        let mut source = EndpointsSource::Endpoints;
+        index.apply(Event::EndpointsFrom(source));
+        for (at, step) in steps.iter().enumerate() {
+            if at == switch_at {
+                source = EndpointsSource::EndpointSlices;
+                list_slices(&mut index, &cluster);
+                index.apply(Event::EndpointsFrom(source));
+            }
+            cluster.take(step);
+            show(&mut index, &cluster, step);
+            if at % 3 == 0 {
+                index.publish();
+            }
+        }
+        index.publish();
+        prop_assert_eq!(visible(&published), fresh(&cluster, source));
+    }
+
+    #[test]
+    fn a_list_of_what_is_known_publishes_nothing(steps in proptest::collection::vec(change(), 0..12)) {
+        let mut cluster = Cluster::default();
+        steps.iter().for_each(|step| cluster.take(step));
+        let (mut index, _) = index();
+        list(&mut index, &cluster);
+        index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+        index.publish();
+        list(&mut index, &cluster);
+        prop_assert!(!index.publish());
+    }
+}
+
+#[test]
+fn nothing_is_served_before_both_lists_are_in() {
+    let (mut index, published) = index();
+    index.publish();
+    assert!(!published.get().has_synced());
+    index.apply(Event::Service(Change::RelistStarted));
+    index.apply(Event::Service(Change::RelistDone));
+    index.publish();
+    assert!(!published.get().has_synced(), "the endpoints are missing");
+    index.apply(Event::Endpoints(Change::RelistStarted));
+    index.apply(Event::Endpoints(Change::RelistDone));
+    index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+    index.publish();
+    assert!(published.get().has_synced());
+}
