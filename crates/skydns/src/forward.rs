@@ -9,7 +9,8 @@
 //! As the reference does:
 //! * Upstreams are preferred in the order in which they are configured.
 //! * Whatever a reachable upstream says is the answer: NXDOMAIN, REFUSED, FORMERR, NOTIMP do not lead to the next one.
-//!   After SERVFAIL the same upstream is asked once more, and what it says then is the answer.
+//!   After SERVFAIL the same upstream is asked once more, and what it says then is the answer; a validating resolver
+//!   means it.
 //! * The next upstream's turn comes when one cannot be reached, is silent, or sends what is no DNS message.
 //! * The client's flags RD, AD, CD, its OPT record with all options, and the transport it came over are handed on.
 //!
@@ -35,7 +36,8 @@
 //! wait for somebody else's identical question.
 //!
 //! Queries and replies are held in their own size, at most 64 KiB each, and a reply over TCP grows only as it arrives;
-//! EDNS options above 4 KiB are not handed on. Every task ends by the end of its question's budget, whether or not
+//! EDNS options above 4 KiB are not handed on. 10,000 questions that hang on three silent upstreams cost some 20 MB for
+//! as long as they hang. [`Limits::within_descriptors`] makes less of everything where sockets are few. Every task ends by the end of its question's budget, whether or not
 //! anybody still waits for it.
 
 mod exchange;
@@ -200,7 +202,14 @@ impl Forwarder {
 /// Does a question put to this upstream come back to us?
 async fn leads_back(shared: &Shared, upstream: SocketAddr) -> bool {
     let (probe, metrics) = (shared.loops.probe(), shared.metrics.upstream(upstream));
-    let exchange = Exchange { query: &probe.query(), upstream, limits: &shared.limits, metrics: &metrics };
+    let query = probe.query();
+    let exchange = Exchange {
+        query: &query,
+        upstream,
+        limits: &shared.limits,
+        health: &shared.health,
+        metrics: &metrics,
+    };
     // Whatever the upstream replies, or does not, what counts is what reaches us meanwhile.
     let _ = timeout(shared.limits.budget, exchange.run()).await;
     probe.came_back()
@@ -214,7 +223,11 @@ async fn lead(shared: Arc<Shared>, key: Arc<Key>, leader: Leader) {
         // Boxed, so that those who queue stay small.
         Box::pin(Stagger::new(Arc::clone(&shared), key, deadline).run()).await
     };
-    let outcome = shared.stop.run_until_cancelled(asking).await.unwrap_or(Err(ForwardError::Stopped));
+    let outcome = tokio::select! {
+        biased;
+        () = shared.stop.cancelled() => Err(ForwardError::Stopped),
+        outcome = asking => outcome,
+    };
     match &outcome {
         Err(error @ ForwardError::AllFailed(_)) => {
             shared.metrics.failed.inc();

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use tokio::time::{Instant, timeout};
 
+use super::health::{Health, Symptom};
 use super::message::SERVFAIL;
 use super::metrics::UpstreamMetrics;
 use super::{Limits, Query, Reply, Transport};
@@ -48,6 +49,16 @@ impl Failure {
         }
     }
 
+    /// What the failure says about the upstream, if it says that it is dead. One that sends garbage is alive, and one
+    /// that had little time may be.
+    pub(super) fn symptom(self, had_time: bool) -> Option<Symptom> {
+        match self {
+            Self::Refused | Self::Unreachable => Some(Symptom::Refusal),
+            Self::Timeout if had_time => Some(Symptom::Silence),
+            _ => None,
+        }
+    }
+
     /// What an error while talking to the upstream means.
     fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
@@ -82,6 +93,7 @@ pub(super) struct Exchange<'a> {
     pub(super) query: &'a Query,
     pub(super) upstream: SocketAddr,
     pub(super) limits: &'a Limits,
+    pub(super) health: &'a Health,
     pub(super) metrics: &'a UpstreamMetrics,
 }
 
@@ -110,18 +122,31 @@ impl Exchange<'_> {
 
     async fn ask_udp(self) -> Result<Reply, Failure> {
         match udp::ask(self).await {
-            Ok(truncated) if truncated.truncated => {
-                self.metrics.tcp_retry();
-                Ok(self.retry_over_tcp().await.unwrap_or(truncated))
-            }
+            Ok(truncated) if truncated.truncated => Ok(self.retry_over_tcp().await.unwrap_or(truncated)),
             // Whoever guesses IDs over UDP cannot do so over TCP.
-            Err(Failure::Flooded) => self.retry_over_tcp().await.map_err(|_| Failure::Flooded),
+            Err(Failure::Flooded) => self.retry_over_tcp().await.ok_or(Failure::Flooded),
             other => other,
         }
     }
 
-    async fn retry_over_tcp(self) -> Result<Reply, Failure> {
+    /// Asks the same over TCP, unless that was found to be no use a moment ago.
+    async fn retry_over_tcp(self) -> Option<Reply> {
+        let asked = Instant::now();
+        if self.health.order(&[self.upstream], Transport::Tcp, asked).hopeless {
+            return None;
+        }
+        self.metrics.tcp_retry();
         let result = timeout(self.limits.tcp_retry, tcp::ask(self)).await.unwrap_or(Err(Failure::Timeout));
-        result.inspect_err(|failure| self.metrics.failure(*failure))
+        let (peer, now) = ((self.upstream, Transport::Tcp), Instant::now());
+        match &result {
+            Ok(_) => self.health.answered(peer, now),
+            Err(failure) => {
+                self.metrics.failure(*failure);
+                if let Some(symptom) = failure.symptom(true) {
+                    self.health.failed(peer, asked, now, symptom);
+                }
+            }
+        }
+        result.ok()
     }
 }

@@ -76,6 +76,18 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The limits with so few questions under way that they leave half of `descriptors` (the soft limit of
+    /// `RLIMIT_NOFILE`, say) to others, whatever the upstreams do.
+    #[must_use]
+    pub fn within_descriptors(self, descriptors: usize) -> Self {
+        let sockets = descriptors / 2;
+        let max_observed = self.max_observed.min(sockets / 8 / self.max_open.max(1));
+        let observing = max_observed * self.max_open.saturating_sub(1);
+        let max_in_flight = self.max_in_flight.min(sockets.saturating_sub(observing) / self.max_open.max(1));
+        let max_in_flight_per_route = self.max_in_flight_per_route.min(max_in_flight - max_in_flight / 4);
+        Self { max_in_flight, max_in_flight_per_route, max_observed, ..self }.clamped()
+    }
+
     /// The limits with the budget cut to what the two seconds allow, and at least one of everything needed to serve.
     pub(super) fn clamped(self) -> Self {
         Self {
@@ -85,5 +97,30 @@ impl Limits {
             max_open: self.max_open.max(1),
             ..self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_stay_within_half_the_descriptors() {
+        for (descriptors, in_flight, per_route) in
+            [(1 << 20, 1024, 768), (7000, 1024, 768), (1024, 156, 117), (256, 39, 30), (0, 1, 1)]
+        {
+            let limits = Limits::default().within_descriptors(descriptors);
+            assert_eq!((limits.max_in_flight, limits.max_in_flight_per_route), (in_flight, per_route));
+            let sockets =
+                limits.max_in_flight * limits.max_open + limits.max_observed * (limits.max_open - 1);
+            assert!(sockets <= (descriptors / 2).max(limits.max_open), "{sockets} of {descriptors}");
+        }
+    }
+
+    #[test]
+    fn the_budget_leaves_time_within_two_seconds() {
+        let limits =
+            Limits { budget: Duration::from_secs(5), max_in_flight: 0, ..Limits::default() }.clamped();
+        assert_eq!((limits.budget, limits.max_in_flight), (MAX_BUDGET, 1));
     }
 }

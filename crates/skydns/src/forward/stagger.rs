@@ -17,7 +17,6 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::exchange::{Exchange, Failure};
-use super::health::Symptom;
 use super::inflight::Key;
 use super::message::SERVFAIL;
 use super::{ForwardError, Query, Reply, Shared};
@@ -209,7 +208,8 @@ async fn ask(
 ) -> Result<Reply, Failure> {
     let asked = Instant::now();
     let metrics = shared.metrics.upstream(upstream);
-    let exchange = Exchange { query, upstream, limits: &shared.limits, metrics: &metrics };
+    let exchange =
+        Exchange { query, upstream, limits: &shared.limits, health: &shared.health, metrics: &metrics };
     let result = timeout_at(deadline, exchange.run()).await.unwrap_or(Err(Failure::Timeout));
     match &result {
         Ok(_) => shared.health.answered((upstream, query.transport), Instant::now()),
@@ -218,19 +218,10 @@ async fn ask(
             // Who was asked late had little time to answer.
             let now = Instant::now();
             let had_time = (now - asked) * 2 >= shared.limits.budget;
-            if let Some(symptom) = symptom(*failure, had_time) {
+            if let Some(symptom) = failure.symptom(had_time) {
                 shared.health.failed((upstream, query.transport), asked, now, symptom);
             }
         }
     }
     result
-}
-
-/// What a failure says about the upstream, if it says that it is dead. One that sends garbage is alive.
-fn symptom(failure: Failure, had_time: bool) -> Option<Symptom> {
-    match failure {
-        Failure::Refused | Failure::Unreachable => Some(Symptom::Refusal),
-        Failure::Timeout if had_time => Some(Symptom::Silence),
-        _ => None,
-    }
 }

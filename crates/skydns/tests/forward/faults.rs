@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use skydns::forward::Query;
+use skydns::forward::{Limits, Query};
 use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
@@ -211,6 +211,23 @@ async fn truncated_and_no_tcp_at_all() {
     check("TCP refused", a("x.test."), &[upstream.addr()], "NOERROR tc 192.0.2.5").await;
 }
 
+/// Where TCP leads nowhere, truncated replies cost the wait for it once in a while, not every time.
+#[tokio::test]
+async fn tcp_that_never_works_is_not_waited_for_every_time() {
+    let silent_over_tcp = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
+    let limits = Limits { tcp_retry: Duration::from_millis(100), ..Limits::default() };
+    for upstream in [Upstream::start(silent_over_tcp).await, Upstream::start_udp_only(silent_over_tcp).await]
+    {
+        let subject = Subject::new(limits.clone());
+        for n in 0..10 {
+            let outcome = subject.ask_a(&format!("n{n}.test."), &[upstream.addr()]).await;
+            assert_eq!(outcome, "NOERROR tc 192.0.2.5");
+        }
+        let retries = subject.metric("tcp_retries_total", &[]);
+        assert!((1.0..=3.0).contains(&retries), "{retries} retries");
+    }
+}
+
 /// With the limits of production, three silent upstreams cost less than the two seconds that clients wait.
 #[tokio::test]
 async fn an_error_comes_within_two_seconds() {
@@ -218,7 +235,7 @@ async fn an_error_comes_within_two_seconds() {
     let upstreams =
         [Upstream::start(silent).await, Upstream::start(silent).await, Upstream::start(silent).await];
     let addresses: Vec<_> = upstreams.iter().map(Upstream::addr).collect();
-    let subject = Subject::new(skydns::forward::Limits::default());
+    let subject = Subject::new(Limits::default());
     let asked = Instant::now();
     for outcome in [subject.ask(a("x.test."), &addresses), subject.ask(a_over_tcp("x.test."), &addresses)] {
         let asked = Instant::now();
