@@ -23,6 +23,7 @@
 //! * Replies count only if they come from the address asked, to the random port the query left from, with its random
 //!   ID and its question (RFC 5452). Others are counted and ignored.
 //! * Identical questions in flight to the same upstreams are asked once (`inflight`).
+//! * Upstreams that lead back to ourselves are found and passed over (`loops`).
 //!
 //! # Bounds
 //!
@@ -37,8 +38,8 @@
 //!
 //! Queries and replies are held in their own size, at most 64 KiB each, and a reply over TCP grows only as it arrives;
 //! EDNS options above 4 KiB are not handed on. 10,000 questions that hang on three silent upstreams cost some 20 MB for
-//! as long as they hang. [`Limits::within_descriptors`] makes less of everything where sockets are few. Every task ends by the end of its question's budget, whether or not
-//! anybody still waits for it.
+//! as long as they hang. [`Limits::within_descriptors`] makes less of everything where sockets are few. Every task
+//! ends by the end of its question's budget, whether or not anybody still waits for it.
 
 mod exchange;
 mod health;
