@@ -1,0 +1,305 @@
+//! The server over real sockets: transports, limits, and what odd clients get.
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+#[path = "support/fixed.rs"]
+mod fixed;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use fixed::{Fixed, bind, start, start_on};
+use prometheus::core::Collector as _;
+use skydns::metrics::Metrics;
+use testkit::client::{self, TcpConnection};
+use testkit::dig::{show, show_sorted};
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Reaction, Upstream, Zone};
+use tokio::net::UdpSocket;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn udp(server: SocketAddr, query: &Query) -> String {
+    show_sorted(&client::udp(server, &query.wire(), PATIENCE).await.expect("an answer"))
+}
+
+/// Header and question of an answer in text.
+fn head(text: &str) -> String {
+    text.lines().take_while(|line| !line.starts_with(";; A")).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_stand_in_their_form() {
+    let server = start(Fixed::new(&[]));
+    let soa = "cluster.local. 60 IN SOA ns.dns.cluster.local. hostmaster.cluster.local. <serial> 28800 7200 604800 60";
+    let web = "Web.apps.svc.cluster.local.";
+    let cases = [
+        (
+            "the case of the question is kept",
+            Query::new(web, "A"),
+            format!(";; NOERROR, flags: qr aa rd ra\n;{web} IN A\n;; ANSWER\n{web} 30 IN A 10.96.0.9\n"),
+        ),
+        (
+            "an unknown type of an existing name",
+            Query::new(web, "TYPE65280"),
+            format!(";; NOERROR, flags: qr aa rd ra\n;{web} IN TYPE65280\n;; AUTHORITY\n{soa}\n"),
+        ),
+        (
+            "a missing name",
+            Query::new("no.apps.svc.cluster.local.", "A"),
+            format!(";; NXDOMAIN, flags: qr rd\n;no.apps.svc.cluster.local. IN A\n;; AUTHORITY\n{soa}\n"),
+        ),
+        (
+            "a name deeper than any",
+            Query::new(&format!("{}svc.cluster.local.", "a.".repeat(40)), "A"),
+            format!(
+                ";; NXDOMAIN, flags: qr rd\n;{}svc.cluster.local. IN A\n;; AUTHORITY\n{soa}\n",
+                "a.".repeat(40)
+            ),
+        ),
+        (
+            "EDNS is answered with EDNS",
+            Query::new(web, "A").edns(4096),
+            format!(
+                ";; NOERROR, flags: qr aa rd ra\n;; EDNS version 0, udp 1232\n;{web} IN A\n;; ANSWER\n{web} 30 IN A 10.96.0.9\n"
+            ),
+        ),
+        ("ANY is refused", Query::new(web, "ANY"), format!(";; REFUSED, flags: qr\n;{web} IN ANY\n")),
+        (
+            "names of one label are not sent out",
+            Query::new("short.", "A"),
+            ";; SERVFAIL, flags: qr rd ra\n;short. IN A\n".to_owned(),
+        ),
+        (
+            "no upstream is an error, not silence",
+            Query::new("www.outside.test.", "A"),
+            ";; SERVFAIL, flags: qr rd ra\n;www.outside.test. IN A\n".to_owned(),
+        ),
+    ];
+    for (what, query, expected) in cases {
+        assert_eq!(udp(server.address, &query).await, expected, "{what}");
+        let tcp = client::tcp(server.address, &query.wire(), PATIENCE).await.expect("an answer over TCP");
+        assert_eq!(show_sorted(&tcp), expected, "{what}, over TCP");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strictly_empty_non_terminals_exist() {
+    let server = start(Fixed::new(&[]).strict());
+    for (name, rtype, expected) in [
+        ("svc.cluster.local.", "A", ";; NOERROR, flags: qr aa rd ra"),
+        ("apps.svc.cluster.local.", "SRV", ";; NOERROR, flags: qr aa rd ra"),
+        ("no.apps.svc.cluster.local.", "A", ";; NXDOMAIN, flags: qr aa rd ra"),
+        ("no.apps.svc.cluster.local.", "NS", ";; NXDOMAIN, flags: qr aa rd ra"),
+        ("cluster.local.", "A", ";; NOERROR, flags: qr aa rd ra"),
+        ("cluster.local.", "NS", ";; NOERROR, flags: qr aa rd ra"),
+    ] {
+        let text = udp(server.address, &Query::new(name, rtype)).await;
+        assert_eq!(text.lines().next(), Some(expected), "{name} {rtype}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_the_first_lists_cluster_names_are_refused_and_others_forwarded() {
+    let upstream = Upstream::start(Zone::new(["www.outside.test. 120 IN A 198.51.100.10"]).handler()).await;
+    let server = start(Fixed::new(&[upstream.addr()]).unsynced());
+    for (name, rtype, expected) in [
+        ("web.apps.svc.cluster.local.", "A", ";; REFUSED, flags: qr"),
+        ("cluster.local.", "SOA", ";; REFUSED, flags: qr"),
+        ("1.0.96.10.in-addr.arpa.", "PTR", ";; REFUSED, flags: qr"),
+    ] {
+        assert_eq!(
+            udp(server.address, &Query::new(name, rtype)).await,
+            format!("{expected}\n;{name} IN {rtype}\n")
+        );
+    }
+    let outside = udp(server.address, &Query::new("www.outside.test.", "A")).await;
+    assert!(outside.contains("198.51.100.10"), "{outside}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_query_gets_no_answer_and_does_not_stop_the_server() {
+    let server = start(Fixed::new(&[]));
+    let response_bit = [0, 1, 0x81, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    for odd in [&b""[..], b"\x00", &[0xff; 11], &response_bit] {
+        socket.send_to(odd, server.address).await.expect("sent");
+    }
+    // The next answer is the one to a real question: the others got none.
+    let query = Query::new("web.apps.svc.cluster.local.", "A").id(0x4242);
+    socket.send_to(&query.wire(), server.address).await.expect("sent");
+    let mut buffer = [0; 512];
+    let received =
+        tokio::time::timeout(PATIENCE, socket.recv(&mut buffer)).await.expect("in time").expect("received");
+    assert_eq!(buffer.get(..2), Some(&[0x42, 0x42][..]), "{}", show(&buffer[..received]));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_answers_are_cut_to_what_the_client_takes() {
+    let server = start(Fixed::new(&[]));
+    let big = || Query::new("big.apps.svc.cluster.local.", "A");
+    for (what, query, limit, records) in [
+        ("plain UDP", big(), 512, 29),
+        ("a size below 512 counts as 512", big().edns(100), 512, 28),
+        ("EDNS", big().edns(1232), 1232, 73),
+        ("the largest datagram", big().edns(65_535), 65_507, 4090),
+    ] {
+        let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+        let message = testkit::message::Message::parse(&wire).expect("well-formed");
+        assert!(message.has("tc"), "{what}");
+        assert!(wire.len() <= limit, "{what}: {}", wire.len());
+        assert_eq!(message.answer.len(), records, "{what}");
+    }
+    let wire = client::tcp(server.address, &big().wire(), PATIENCE).await.expect("an answer");
+    let message = testkit::message::Message::parse(&wire).expect("well-formed");
+    assert!(!message.has("tc"), "TC means nothing over TCP");
+    assert_eq!(message.answer.len(), 4093, "as many as 64 KiB hold");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_answer_is_a_fair_choice() {
+    let server = start(Fixed::new(&[]));
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        let query = Query::new("big.apps.svc.cluster.local.", "A");
+        seen.extend(client::ask(server.address, &query).await.answer_data("A"));
+    }
+    // 60 answers of 29 among 5,000: a fixed choice would show 29, a fair one some 1,470.
+    assert!(seen.len() > 1000, "{}", seen.len());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_leaves_from_the_address_that_was_asked() {
+    let server = start_on(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Fixed::new(&[]));
+    for last in [1, 2, 77] {
+        let asked = SocketAddr::from(([127, 0, 0, last], server.address.port()));
+        // A connected socket takes datagrams from that address only.
+        let text = udp(asked, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+        assert!(text.contains("10.96.0.9"), "{text}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forwarded_reply_leaves_from_the_address_that_was_asked() {
+    let upstream = Upstream::start(Zone::new(["www.outside.test. 120 IN A 198.51.100.10"]).handler()).await;
+    let server = start_on(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Fixed::new(&[upstream.addr()]));
+    let asked = SocketAddr::from(([127, 0, 0, 77], server.address.port()));
+    let text = udp(asked, &Query::new("www.outside.test.", "A")).await;
+    assert!(text.contains("198.51.100.10"), "{text}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_noticed() {
+    let first =
+        bind(SocketAddr::from(([127, 0, 0, 1], 0)), Fixed::new(&[]), Metrics::new("", "")).expect("bound");
+    let second = bind(first.local_addr(), Fixed::new(&[]), Metrics::new("", ""));
+    assert_eq!(second.err().map(|error| error.kind()), Some(std::io::ErrorKind::AddrInUse));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelined_queries_are_answered_as_they_get_ready() {
+    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
+        Reaction::from(Reply::to(&asked.packet).answer("www.outside.test. 60 IN A 198.51.100.10"))
+            .after(Duration::from_millis(300))
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let slow = Query::new("www.outside.test.", "A").id(1).wire();
+    let fast = Query::new("web.apps.svc.cluster.local.", "A").id(2).wire();
+    connection.send(&slow).await.expect("sent");
+    connection.send(&fast).await.expect("sent");
+    let first = connection.receive(PATIENCE).await.expect("an answer");
+    assert_eq!(first.get(..2), Some(&[0, 2][..]), "the fast one does not wait for the slow one");
+    // Closing our side for sending does not lose what is on its way.
+    connection.finish_sending().await.expect("closed");
+    let second = connection.receive(PATIENCE).await.expect("an answer");
+    assert_eq!(second.get(..2), Some(&[0, 1][..]));
+    assert_eq!(head(&show(&second)), ";; NOERROR, flags: qr rd ra\n;www.outside.test. IN A");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_may_arrive_in_pieces() {
+    let server = start(Fixed::new(&[]));
+    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
+    let length = u16::try_from(query.len()).expect("short").to_be_bytes();
+    for piece in [&length[..1], &length[1..], &query[..5], &query[5..]] {
+        connection.send_raw(piece).await.expect("sent");
+        tokio::task::yield_now().await;
+    }
+    let answer = connection.receive(PATIENCE).await.expect("an answer");
+    assert_eq!(answer.get(..2), Some(&[0, 7][..]));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_connections_do_not_keep_others_out() {
+    let server = start(Fixed::new(&[]));
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        let mut connection = TcpConnection::open(server.address).await.expect("connected");
+        // Half of a length prefix: a client that stalls.
+        connection.send_raw(&[0]).await.expect("sent");
+        idle.push(connection);
+    }
+    let answer = client::ask_tcp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+    assert_eq!(answer.answer_data("A"), ["10.96.0.9"]);
+    // Stalled ones are closed by the server, one and all.
+    for mut connection in idle {
+        let closed = connection.receive(PATIENCE).await;
+        assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alias_that_leads_outside_is_followed() {
+    let upstream = Upstream::start(
+        Zone::new([
+            "www.outside.test. 120 IN CNAME real.outside.test.",
+            "real.outside.test. 120 IN A 198.51.100.10",
+        ])
+        .handler(),
+    )
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    let text = udp(server.address, &Query::new("out.apps.svc.cluster.local.", "A")).await;
+    let expected = "\
+;; NOERROR, flags: qr aa rd ra
+;out.apps.svc.cluster.local. IN A
+;; ANSWER
+out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.
+real.outside.test. 30 IN A 198.51.100.10
+www.outside.test. 30 IN CNAME real.outside.test.
+";
+    assert_eq!(text, expected);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_never_exceed_requests() {
+    let server = start(Fixed::new(&[]));
+    for (name, rtype) in [("web.apps.svc.cluster.local.", "A"), ("no.cluster.local.", "A"), ("short.", "ANY")]
+    {
+        udp(server.address, &Query::new(name, rtype)).await;
+        client::ask_tcp(server.address, &Query::new(name, rtype)).await;
+    }
+    let sum = |name: &str| -> f64 {
+        let families = server.metrics.collect();
+        let family = families.iter().find(|family| family.name() == name);
+        family.map_or(0.0, |family| family.get_metric().iter().map(|m| m.get_counter().get_value()).sum())
+    };
+    assert!((sum("skydns_skydns_dns_request_count_total") - 6.0).abs() < f64::EPSILON);
+    assert!((sum("skydns_skydns_dns_error_count_total") - 4.0).abs() < f64::EPSILON);
+    server.stop().await;
+}

@@ -1,0 +1,132 @@
+//! A backend with fixed records, and a server on it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use skydns::engine::Identity;
+use skydns::forward::{ForwardMetrics, Forwarder, Limits};
+use skydns::metrics::Metrics;
+use skydns::server::{Config, Server};
+use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, ServiceRecord, View, Zone};
+use tokio_util::sync::CancellationToken;
+
+/// Records under names below `cluster.local`.
+pub(crate) struct Fixed {
+    zone: Zone,
+    records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord)>>,
+    synced: bool,
+}
+
+impl Fixed {
+    /// `web.apps.svc` has one address, `big.apps.svc` 5,000, and `out.apps.svc` is an alias for `www.outside.test`.
+    pub(crate) fn new(upstreams: &[SocketAddr]) -> Self {
+        let mut zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|e| unreachable!("{e}")));
+        zone.upstreams = upstreams.into();
+        let base = |text: &str| skydns::name::relative(text).unwrap_or_default().into();
+        let address = |ip: Ipv4Addr, at: &str| ServiceRecord::for_addresses(&[IpAddr::V4(ip)], base(at));
+        let many = |n: u32| (format!("m{n}"), address(Ipv4Addr::from(0x0a01_0000 + n), "big.apps.svc"));
+        let alias = Host::Name(Name::parse("www.outside.test").unwrap_or_else(|e| unreachable!("{e}")));
+        let records = BTreeMap::from([
+            (vec!["svc", "apps", "web"], vec![("w".into(), address([10, 96, 0, 9].into(), "web.apps.svc"))]),
+            (vec!["svc", "apps", "big"], (0..5000).map(many).collect()),
+            (vec!["svc", "apps", "out"], vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
+        ]);
+        Self { zone, records, synced: true }
+    }
+
+    /// The same before its first lists are in.
+    pub(crate) fn unsynced(self) -> Self {
+        Self { synced: false, ..self }
+    }
+
+    /// The same under `--strict-dns`.
+    pub(crate) fn strict(mut self) -> Self {
+        self.zone.strict = true;
+        self
+    }
+}
+
+impl View for Fixed {
+    fn has_synced(&self) -> bool {
+        self.synced
+    }
+
+    fn records<'v>(&'v self, path: &[&str], _exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
+        let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else { return Lookup::Missing };
+        for (label, record) in records {
+            visit(Entry { label, record: Cow::Borrowed(record) });
+        }
+        Lookup::Exists
+    }
+
+    fn has_descendants(&self, path: &[&str]) -> bool {
+        self.records.keys().any(|key| key.starts_with(path))
+    }
+
+    fn reverse_record<'v>(&'v self, _address: IpAddr, _visit: &mut dyn FnMut(&'v Pointer)) {}
+
+    fn zone(&self) -> &Zone {
+        &self.zone
+    }
+}
+
+/// The backend of one view.
+pub(crate) struct Always(Arc<Fixed>);
+
+impl Backend for Always {
+    type View = Fixed;
+    type Guard = Arc<Fixed>;
+
+    fn view(&self) -> Arc<Fixed> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// A running server; it stops when dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) metrics: Metrics,
+    stop: CancellationToken,
+    task: tokio::task::JoinSet<std::io::Result<()>>,
+}
+
+/// Binds a server on `address`.
+pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::io::Result<Server<Always>> {
+    let forwarder = ForwardMetrics::new().map(|metrics| Forwarder::new(Limits::default(), metrics));
+    let config = Config {
+        address,
+        udp_sockets: NonZeroUsize::MIN,
+        identity: Identity { version: "kube-dns-rs test".into() },
+        forwarder: Arc::new(forwarder.unwrap_or_else(|error| unreachable!("{error}"))),
+        metrics,
+    };
+    Server::bind(config, Arc::new(Always(Arc::new(view))))
+}
+
+/// Starts a server on a loopback port of its own.
+pub(crate) fn start(view: Fixed) -> Running {
+    start_on(SocketAddr::from(([127, 0, 0, 1], 0)), view)
+}
+
+/// Starts a server on `address`.
+pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
+    let metrics = Metrics::new("skydns", "skydns");
+    let server = bind(address, view, metrics.clone()).unwrap_or_else(|error| panic!("bind: {error}"));
+    let address = server.local_addr();
+    let stop = CancellationToken::new();
+    let mut task = tokio::task::JoinSet::new();
+    task.spawn(server.run(stop.clone()));
+    Running { address, metrics, stop, task }
+}
+
+impl Running {
+    /// Stops the server and waits for it.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        let ended = self.task.join_next().await;
+        assert!(matches!(ended, Some(Ok(Ok(())))), "{ended:?}");
+    }
+}
