@@ -1,3 +1,15 @@
 //! The `nanny` binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+use daemon::Program;
+use daemon::flags::Style;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|word| word == nanny::exec::WORD) {
+        return nanny::exec::become_program(arguments);
+    }
+    let program = Program { name: "dnsmasq-nanny", style: Style::Go, worker_threads: 1 };
+    daemon::main(program, nanny::run)
+}

@@ -1,0 +1,229 @@
+//! What the user's dnsmasq arguments mean for us.
+//!
+//! The words after `--` go to dnsmasq as they are. Some of them matter to the nanny all the same: where dnsmasq
+//! listens, whether it reads resolv.conf, which servers it has already. This module reads them the way dnsmasq's
+//! getopt does, together with the configuration files they name. It judges nothing and changes nothing.
+
+mod conf_file;
+mod table;
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use dnsconfig::{DNS_PORT, Nameserver};
+
+use self::table::Takes;
+
+/// One option with its value, under its long name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// The long name without dashes.
+    pub name: String,
+    /// The value, if one was given.
+    pub value: Option<String>,
+    /// Whether it was on the command line and not in a file.
+    pub on_command_line: bool,
+}
+
+/// All that is known of a dnsmasq command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Arguments {
+    words: Vec<OsString>,
+    given: Vec<Given>,
+    /// A script or a file that could not be read makes part of the configuration: not everything is known.
+    pub unknown: Option<String>,
+}
+
+impl Arguments {
+    /// Reads the words and the configuration files they lead to (`/etc/dnsmasq.conf` unless they say otherwise).
+    pub fn read(words: Vec<OsString>) -> Self {
+        let mut arguments = Self::from_words(words);
+        let found = conf_file::read_all(&arguments.conf_files(), &arguments.all("conf-dir"));
+        arguments.given.extend(found.given);
+        arguments.unknown = found.unknown;
+        if arguments.has("conf-script") {
+            arguments.unknown = Some("--conf-script".to_owned());
+        }
+        arguments
+    }
+
+    /// Reads the words alone.
+    pub fn from_words(words: Vec<OsString>) -> Self {
+        let given = items(&words).into_iter().flat_map(|item| item.given).collect();
+        Self { words, given, unknown: None }
+    }
+
+    /// The words as they were typed.
+    pub fn words(&self) -> &[OsString] {
+        &self.words
+    }
+
+    /// Whether an option was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given.name == name)
+    }
+
+    /// Whether an option was given on the command line.
+    pub fn typed(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given.on_command_line && given.name == name)
+    }
+
+    /// The values of an option, in order.
+    pub fn all(&self, name: &str) -> Vec<String> {
+        let matching = self.given.iter().filter(|given| given.name == name);
+        matching.filter_map(|given| given.value.clone()).collect()
+    }
+
+    fn last(&self, name: &str) -> Option<String> {
+        self.all(name).pop()
+    }
+
+    /// The port dnsmasq answers on; 0 means that it does not serve DNS.
+    pub fn port(&self) -> u16 {
+        self.last("port").and_then(|port| port.trim().parse().ok()).unwrap_or(DNS_PORT)
+    }
+
+    /// The addresses it was told to listen on; none means all (or those of the interfaces it was told).
+    pub fn listen_addresses(&self) -> Vec<IpAddr> {
+        let lists = self.all("listen-address");
+        lists.iter().flat_map(|list| list.split(',')).filter_map(|ip| ip.trim().parse().ok()).collect()
+    }
+
+    /// Where to ask it something: an address it listens on, loopback if possible.
+    pub fn probe_address(&self) -> Option<Nameserver> {
+        let port = self.port();
+        if port == 0 {
+            return None;
+        }
+        let listen = self.listen_addresses();
+        let best = listen.iter().find(|ip| ip.is_loopback()).or_else(|| listen.first()).copied();
+        let ip = best.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+        let ip = if ip.is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { ip };
+        Some(Nameserver::new(ip, port))
+    }
+
+    /// The resolv.conf files dnsmasq would read: none with `--no-resolv`.
+    pub fn resolv_files(&self) -> Vec<PathBuf> {
+        if self.has("no-resolv") {
+            return Vec::new();
+        }
+        let named = self.all("resolv-file");
+        if named.is_empty() {
+            return vec![PathBuf::from("/etc/resolv.conf")];
+        }
+        named.into_iter().map(PathBuf::from).collect()
+    }
+
+    /// The domain that is routed to `server` by a `--server=/domain/address` (reverse zones left aside): the cluster
+    /// domain, when `server` is kubedns.
+    pub fn domain_routed_to(&self, server: Nameserver) -> Option<String> {
+        let routes = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
+        routes.filter_map(|given| given.value.as_deref()).find_map(|value| {
+            let (domains, address) = value.strip_prefix('/')?.rsplit_once('/')?;
+            if parse_server(address) != Some(server) {
+                return None;
+            }
+            let domain = domains.split('/').find(|domain| !domain.is_empty() && !domain.ends_with("arpa"))?;
+            Some(domain.trim_matches('.').to_ascii_lowercase())
+        })
+    }
+
+    /// The command line without an option: for one that we give in another way.
+    pub fn words_without(&self, name: &str) -> Vec<OsString> {
+        let items = items(&self.words).into_iter();
+        let kept = items.filter(|item| !item.given.iter().any(|given| given.name == name));
+        kept.flat_map(|item| item.words).collect()
+    }
+
+    fn conf_files(&self) -> Vec<PathBuf> {
+        if self.has("conf-file") {
+            // An empty one means that none is read.
+            return self
+                .all("conf-file")
+                .into_iter()
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+                .collect();
+        }
+        let default = PathBuf::from("/etc/dnsmasq.conf");
+        default.exists().then_some(default).into_iter().collect()
+    }
+}
+
+/// A word and the value behind it, and the options they give.
+#[derive(Debug, Default)]
+struct Item {
+    words: Vec<OsString>,
+    given: Vec<Given>,
+}
+
+/// Cuts a command line as getopt does; what is behind `--` gives nothing.
+fn items(words: &[OsString]) -> Vec<Item> {
+    let mut items = Vec::new();
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        let text = word.to_string_lossy();
+        let mut item = Item { words: vec![word.clone()], given: Vec::new() };
+        if text == "--" {
+            item.words.extend(rest.by_ref().cloned());
+        } else if let Some(long) = text.strip_prefix("--") {
+            long_option(long, &mut rest, &mut item);
+        } else if let Some(shorts) = text.strip_prefix('-') {
+            short_options(shorts, &mut rest, &mut item);
+        }
+        items.push(item);
+    }
+    items
+}
+
+impl Item {
+    /// Takes the next word as a value.
+    fn take<'a>(&mut self, rest: &mut impl Iterator<Item = &'a OsString>) -> Option<String> {
+        let word = rest.next()?;
+        self.words.push(word.clone());
+        Some(word.to_string_lossy().into_owned())
+    }
+
+    fn give(&mut self, name: &str, value: Option<String>) {
+        self.given.push(Given { name: name.to_owned(), value, on_command_line: true });
+    }
+}
+
+/// `name`, `name=value` or `name value`; unambiguous beginnings of names count, as in getopt.
+fn long_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    let option = table::long(name);
+    let takes_next = value.is_none() && option.is_some_and(|option| option.long == Takes::Value);
+    let value = if takes_next { item.take(rest) } else { value };
+    item.give(option.map_or(name, |option| option.name), value);
+}
+
+/// A cluster such as `-kq` or `-p53`.
+fn short_options<'a>(cluster: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
+    let mut letters = cluster.chars();
+    while let Some(letter) = letters.next() {
+        let Some(option) = table::short(letter) else {
+            continue;
+        };
+        if option.short_takes_value {
+            let attached = letters.as_str();
+            let value = if attached.is_empty() { item.take(rest) } else { Some(attached.to_owned()) };
+            item.give(option.name, value);
+            return;
+        }
+        item.give(option.name, None);
+    }
+}
+
+/// `ip` or `ip#port`, as dnsmasq writes addresses.
+fn parse_server(text: &str) -> Option<Nameserver> {
+    let (ip, port) = text.split_once('#').unwrap_or((text, "53"));
+    Some(Nameserver::new(ip.parse().ok()?, port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

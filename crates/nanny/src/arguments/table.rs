@@ -1,0 +1,120 @@
+//! dnsmasq's options: which take a value, and the letters they have (dnsmasq 2.90; older ones have fewer).
+
+/// What follows a long option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// Nothing.
+    Nothing,
+    /// A value behind `=`, or nothing.
+    Maybe,
+    /// A value behind `=` or as the next word.
+    Value,
+}
+
+/// An option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LongOption {
+    pub(super) name: &'static str,
+    pub(super) long: Takes,
+}
+
+/// An option by its letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ShortOption {
+    pub(super) name: &'static str,
+    pub(super) short_takes_value: bool,
+}
+
+/// The option of that name, or the only one that begins so.
+pub(super) fn long(name: &str) -> Option<LongOption> {
+    let all = || {
+        let lists = [(NOTHING, Takes::Nothing), (MAYBE, Takes::Maybe), (VALUE, Takes::Value)];
+        lists.into_iter().flat_map(|(list, long)| list.iter().map(move |name| LongOption { name, long }))
+    };
+    if let Some(exact) = all().find(|option| option.name == name) {
+        return Some(exact);
+    }
+    let mut beginning = all().filter(|option| option.name.starts_with(name));
+    let first = beginning.next()?;
+    beginning.next().is_none().then_some(first)
+}
+
+/// The option with that letter.
+pub(super) fn short(letter: char) -> Option<ShortOption> {
+    let with = |list: &'static [(char, &'static str)], short_takes_value| {
+        let found = list.iter().find(|(known, _)| *known == letter);
+        found.map(|(_, name)| ShortOption { name, short_takes_value })
+    };
+    with(LETTERS_ALONE, false).or_else(|| with(LETTERS_WITH_VALUE, true))
+}
+
+/// Long options that take no value.
+#[rustfmt::skip]
+const NOTHING: &[&str] = &[
+    "all-servers", "bind-dynamic", "bind-interfaces", "bogus-priv", "clear-on-reload", "conntrack",
+    "dhcp-authoritative", "dhcp-client-update", "dhcp-fqdn", "dhcp-ignore-clid", "dhcp-no-override",
+    "dhcp-rapid-commit", "dhcp-sequential-ip", "dns-loop-detect", "dnssec", "dnssec-check-unsigned",
+    "dnssec-debug", "dnssec-no-timecheck", "domain-needed", "enable-ra", "expand-hosts", "filter-A",
+    "filter-AAAA", "filterwin2k", "help", "keep-in-foreground", "leasefile-ro", "localise-queries",
+    "localmx", "log-debug", "log-dhcp", "no-daemon", "no-hosts", "no-ident", "no-negcache", "no-ping",
+    "no-poll", "no-resolv", "no-round-robin", "proxy-dnssec", "quiet-dhcp", "quiet-dhcp6", "quiet-ra",
+    "quiet-tftp", "read-ethers", "rebind-localhost-ok", "script-arp", "script-on-renewal", "selfmx",
+    "stop-dns-rebind", "strict-order", "strip-mac", "strip-subnet", "test", "tftp-lowercase",
+    "tftp-no-blocksize", "tftp-no-fail", "tftp-secure", "tftp-single-port", "version",
+];
+
+/// Long options whose value may be left out.
+#[rustfmt::skip]
+const MAYBE: &[&str] = &[
+    "add-mac", "add-subnet", "bootp-dynamic", "conf-file", "connmark-allowlist-enable",
+    "dhcp-alternate-port", "dhcp-broadcast", "dhcp-generate-names", "dhcp-ignore-names", "dhcp-leasefile",
+    "dhcp-proxy", "enable-dbus", "enable-tftp", "enable-ubus", "fast-dns-retry", "group", "local-service",
+    "log-async", "log-queries", "pid-file", "resolv-file", "tftp-unique-root", "umbrella", "use-stale-cache",
+    "user",
+];
+
+/// Long options that need a value.
+#[rustfmt::skip]
+const VALUE: &[&str] = &[
+    "add-cpe-id", "addn-hosts", "address", "alias", "auth-peer", "auth-sec-servers", "auth-server",
+    "auth-soa", "auth-ttl", "auth-zone", "bogus-nxdomain", "bridge-interface", "caa-record", "cache-rr",
+    "cache-size", "cname", "conf-dir", "conf-script", "connmark-allowlist", "dhcp-boot", "dhcp-circuitid",
+    "dhcp-duid", "dhcp-host", "dhcp-hostsdir", "dhcp-hostsfile", "dhcp-ignore", "dhcp-lease-max",
+    "dhcp-luascript", "dhcp-mac", "dhcp-match", "dhcp-name-match", "dhcp-option", "dhcp-option-force",
+    "dhcp-optsdir", "dhcp-optsfile", "dhcp-pxe-vendor", "dhcp-range", "dhcp-relay", "dhcp-remoteid",
+    "dhcp-reply-delay", "dhcp-script", "dhcp-scriptuser", "dhcp-subscrid", "dhcp-ttl", "dhcp-userclass",
+    "dhcp-vendorclass", "dns-forward-max", "dns-rr", "dnssec-limits", "dnssec-timestamp", "domain",
+    "dumpfile", "dumpmask", "dynamic-host", "edns-packet-max", "except-interface", "filter-rr",
+    "host-record", "hostsdir", "ignore-address", "interface", "interface-name", "ipset", "listen-address",
+    "local", "local-ttl", "log-facility", "max-cache-ttl", "max-port", "max-tcp-connections", "max-ttl",
+    "min-cache-ttl", "min-port", "mx-host", "mx-target", "naptr-record", "neg-ttl", "nftset",
+    "no-dhcp-interface", "no-dhcpv4-interface", "no-dhcpv6-interface", "port", "port-limit", "ptr-record",
+    "pxe-prompt", "pxe-service", "query-port", "ra-param", "rebind-domain-ok", "rev-server", "server",
+    "servers-file", "shared-network", "srv-host", "synth-domain", "tag-if", "tftp-max", "tftp-mtu",
+    "tftp-port-range", "tftp-root", "trust-anchor", "txt-record",
+];
+
+/// Letters that take no value.
+#[rustfmt::skip]
+const LETTERS_ALONE: &[(char, &str)] = &[
+    ('z', "bind-interfaces"), ('b', "bogus-priv"), ('K', "dhcp-authoritative"), ('D', "domain-needed"),
+    ('1', "enable-dbus"), ('E', "expand-hosts"), ('f', "filterwin2k"), ('w', "help"),
+    ('k', "keep-in-foreground"), ('9', "leasefile-ro"), ('y', "localise-queries"), ('L', "localmx"),
+    ('q', "log-queries"), ('d', "no-daemon"), ('h', "no-hosts"), ('N', "no-negcache"), ('5', "no-ping"),
+    ('n', "no-poll"), ('R', "no-resolv"), ('Z', "read-ethers"), ('e', "selfmx"), ('o', "strict-order"),
+    ('v', "version"),
+];
+
+/// Letters that need a value.
+#[rustfmt::skip]
+const LETTERS_WITH_VALUE: &[(char, &str)] = &[
+    ('H', "addn-hosts"), ('A', "address"), ('V', "alias"), ('B', "bogus-nxdomain"), ('3', "bootp-dynamic"),
+    ('c', "cache-size"), ('7', "conf-dir"), ('C', "conf-file"), ('M', "dhcp-boot"), ('G', "dhcp-host"),
+    ('J', "dhcp-ignore"), ('X', "dhcp-lease-max"), ('l', "dhcp-leasefile"), ('4', "dhcp-mac"),
+    ('O', "dhcp-option"), ('F', "dhcp-range"), ('6', "dhcp-script"), ('j', "dhcp-userclass"),
+    ('U', "dhcp-vendorclass"), ('0', "dns-forward-max"), ('s', "domain"), ('P', "edns-packet-max"),
+    ('I', "except-interface"), ('g', "group"), ('i', "interface"), ('a', "listen-address"),
+    ('T', "local-ttl"), ('8', "log-facility"), ('m', "mx-host"), ('t', "mx-target"),
+    ('2', "no-dhcp-interface"), ('x', "pid-file"), ('p', "port"), ('Q', "query-port"), ('r', "resolv-file"),
+    ('S', "server"), ('W', "srv-host"), ('Y', "txt-record"), ('u', "user"),
+];

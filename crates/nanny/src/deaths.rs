@@ -1,0 +1,75 @@
+//! How often dnsmasq may die before the nanny gives up, and how long it waits before starting it again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Deaths within [`WINDOW`] at which the nanny ends, so that the kubelet sees it.
+const LIMIT: usize = 6;
+const WINDOW: Duration = Duration::from_mins(1);
+/// The pause after the second death within the window; the first one costs none. It doubles from death to death.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The deaths of the last minute.
+#[derive(Debug, Default)]
+pub struct Deaths(VecDeque<Instant>);
+
+/// What to do about one more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Start dnsmasq again after this long.
+    Restart(Duration),
+    /// It died this often within a minute: end.
+    GiveUp(usize),
+}
+
+impl Deaths {
+    /// Counts a death.
+    pub fn count(&mut self, now: Instant) -> Verdict {
+        while self.0.front().is_some_and(|then| now.duration_since(*then) > WINDOW) {
+            self.0.pop_front();
+        }
+        self.0.push_back(now);
+        let count = self.0.len();
+        if count >= LIMIT {
+            return Verdict::GiveUp(count);
+        }
+        let Some(doublings) = count.checked_sub(2) else {
+            return Verdict::Restart(Duration::ZERO);
+        };
+        // Half of it is chance, so that the pods of a cluster do not go in step.
+        let pause = FIRST_PAUSE * (1 << doublings);
+        Verdict::Restart(pause.mul_f64(0.5 + 0.5 * fastrand::f64()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_once_then_slower_then_not_at_all() {
+        let mut deaths = Deaths::default();
+        let start = Instant::now();
+        assert_eq!(deaths.count(start), Verdict::Restart(Duration::ZERO));
+        for (number, longest) in [(2, 200), (3, 400), (4, 800), (5, 1600)] {
+            let Verdict::Restart(pause) = deaths.count(start + Duration::from_secs(number)) else {
+                panic!("gave up after {number}");
+            };
+            let longest = Duration::from_millis(longest);
+            assert!(pause >= longest / 2 && pause <= longest, "{number}: {pause:?}");
+        }
+        assert_eq!(deaths.count(start + Duration::from_secs(6)), Verdict::GiveUp(6));
+    }
+
+    #[test]
+    fn old_deaths_are_forgotten() {
+        let mut deaths = Deaths::default();
+        let start = Instant::now();
+        for minute in 0..50 {
+            let now = start + Duration::from_secs(61 * minute);
+            assert_eq!(deaths.count(now), Verdict::Restart(Duration::ZERO));
+        }
+    }
+}

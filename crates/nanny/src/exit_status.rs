@@ -1,0 +1,45 @@
+//! What the end of dnsmasq means, in words.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use nix::sys::signal::Signal;
+
+use crate::exec::CANNOT_EXECUTE;
+
+/// One phrase: the status and its meaning as dnsmasq(8) gives it.
+pub fn describe(status: ExitStatus) -> String {
+    if let Some(number) = status.signal() {
+        let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+        return format!("killed by {name}");
+    }
+    let Some(code) = status.code() else {
+        return status.to_string();
+    };
+    let meaning = match code {
+        0 => "it ended by itself",
+        1 => "its arguments or configuration are wrong",
+        2 => "it cannot use the network: an address in use, or a port below 1024 without NET_BIND_SERVICE",
+        3 => "a file or directory is missing or may not be used",
+        4 => "out of memory",
+        5 => "another problem, such as a user it cannot change to",
+        _ if code == i32::from(CANNOT_EXECUTE) => "it cannot be executed",
+        _ => "unknown to dnsmasq",
+    };
+    format!("exit status {code} ({meaning})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_words() {
+        // Wait statuses: the exit code in the high octet, the signal in the low one.
+        assert!(
+            describe(ExitStatus::from_raw(2 << 8)).starts_with("exit status 2 (it cannot use the network")
+        );
+        assert_eq!(describe(ExitStatus::from_raw(9)), "killed by SIGKILL");
+        assert_eq!(describe(ExitStatus::from_raw(99 << 8)), "exit status 99 (unknown to dnsmasq)");
+    }
+}

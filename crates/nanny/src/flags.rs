@@ -1,0 +1,63 @@
+//! The command line of the nanny.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon::flags::GoDuration;
+use daemon::klog::LogFlags;
+
+/// Manages the dnsmasq daemon, handles configuration given by the `ConfigMap`.
+/// Any arguments given after "--" will be passed directly to dnsmasq itself.
+#[derive(Debug, clap::Parser)]
+#[command(name = "dnsmasq-nanny")]
+pub struct Flags {
+    /// location of the dnsmasq executable
+    #[arg(long = "dnsmasqExec", value_name = "string", default_value = "/usr/sbin/dnsmasq")]
+    pub dnsmasq_exec: PathBuf,
+    /// if true, apply changes of the configuration while dnsmasq runs; otherwise it is read once
+    #[arg(long = "restartDnsmasq")]
+    pub restart_dnsmasq: bool,
+    /// location of the configuration
+    #[arg(long = "configDir", value_name = "string", default_value = "/etc/k8s/dns/dnsmasq-nanny")]
+    pub config_dir: PathBuf,
+    /// interval to check for configuration updates, besides being notified of them
+    #[arg(long = "syncInterval", value_name = "duration", default_value = "10s")]
+    pub sync_interval: GoDuration,
+    /// local kubedns instance address for non-IP name resolution
+    #[arg(long = "kubednsServer", value_name = "string", default_value = "127.0.0.1:10053")]
+    pub kubedns_server: String,
+    /// domain whose names are resolved through kubedns (default: the one that the arguments of dnsmasq route to
+    /// -kubednsServer, else cluster.local)
+    #[arg(long = "kubednsDomain", value_name = "string", default_value = "")]
+    pub kubedns_domain: String,
+    /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is not sent)
+    #[arg(long = "logInterval", value_name = "duration", default_value = "0s")]
+    pub log_interval: GoDuration,
+    /// time to go on serving after SIGTERM
+    #[arg(long = "lameduck", value_name = "duration", default_value = "5s")]
+    pub lameduck: GoDuration,
+    /// directory for the servers file and the status file; a small tmpfs will do (default: a directory of our own
+    /// in the first of /run, /tmp and /dev/shm that is writable)
+    #[arg(long = "stateDir", value_name = "string", default_value = "")]
+    pub state_dir: String,
+    /// address of the status and metrics pages; empty for none
+    #[arg(long = "statusAddr", value_name = "string", default_value = "127.0.0.1:10056")]
+    pub status_addr: String,
+    /// The logging flags.
+    #[command(flatten)]
+    pub log: LogFlags,
+    /// What follows `--`.
+    #[arg(hide = true)]
+    pub dnsmasq: Vec<OsString>,
+}
+
+impl daemon::Options for Flags {
+    fn log(&self) -> &LogFlags {
+        &self.log
+    }
+
+    fn lameduck(&self) -> Duration {
+        self.lameduck.into()
+    }
+}

@@ -1,0 +1,169 @@
+//! Whether a dnsmasq that runs also answers.
+//!
+//! It is asked for its cache size (CHAOS TXT `cachesize.bind`, which it answers from memory) every second. One that
+//! stays silent and uses no processor time hangs: stopped by a signal, or waiting for what never comes. One that stays
+//! silent but works is busy, and is given longer: a flood is no reason to throw its cache away.
+//!
+//! Only a process that has answered once is judged: where it cannot be reached from here at all, silence means nothing.
+
+use std::time::Duration;
+
+use dnsconfig::Nameserver;
+use hickory_proto::op::{Query, ResponseCode};
+use hickory_proto::rr::{DNSClass, Name, RecordType};
+use nix::unistd::Pid;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
+
+use crate::ask::ask;
+
+/// The pause between two probes.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Silent and idle for this long: it hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(4);
+/// Silent though busy for this long: it hangs too.
+const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
+/// The pause between probes before the first answer.
+const FIRST_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Watches one dnsmasq process.
+#[derive(Debug)]
+pub struct Health {
+    server: Nameserver,
+    pid: Pid,
+    answered: Option<Instant>,
+    idle_since: Option<(Instant, u64)>,
+    failures: u64,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// It answered for the first time.
+    Up,
+    /// It did not answer this time.
+    Silent,
+    /// It hangs.
+    Hangs(Duration),
+}
+
+impl Health {
+    /// Watches the process that answers at `server`.
+    pub fn new(server: Nameserver, pid: Pid) -> Self {
+        Self { server, pid, answered: None, idle_since: None, failures: 0 }
+    }
+
+    /// Waits for something worth telling.
+    pub async fn next(&mut self) -> Finding {
+        loop {
+            sleep(if self.answered.is_some() { INTERVAL } else { FIRST_INTERVAL }).await;
+            let alive = answers(self.server).await;
+            if let Some(finding) = self.judge(alive, Instant::now(), cpu_ticks(self.pid).unwrap_or_default())
+            {
+                return finding;
+            }
+        }
+    }
+
+    /// One probe's outcome, and the processor time the process has used so far.
+    fn judge(&mut self, alive: bool, now: Instant, ticks: u64) -> Option<Finding> {
+        if alive {
+            self.idle_since = None;
+            self.failures = 0;
+            return self.answered.replace(now).is_none().then_some(Finding::Up);
+        }
+        let answered = self.answered?;
+        self.failures += 1;
+        match self.idle_since {
+            Some((_, before)) if before == ticks => {}
+            _ => self.idle_since = Some((now, ticks)),
+        }
+        let silent = now.duration_since(answered);
+        let idle = self.idle_since.map(|(since, _)| now.duration_since(since)).unwrap_or_default();
+        if idle >= HANGS_AFTER || silent >= BUSY_TOO_LONG {
+            warn!(server = %self.server, ?silent, ?idle, "dnsmasq does not answer");
+            return Some(Finding::Hangs(silent));
+        }
+        debug!(server = %self.server, ?silent, "dnsmasq did not answer a probe");
+        Some(Finding::Silent)
+    }
+}
+
+/// Whether dnsmasq itself answers: what it forwards to others has no cache size.
+async fn answers(server: Nameserver) -> bool {
+    let Ok(name) = Name::from_ascii("cachesize.bind.") else {
+        return false;
+    };
+    let mut query = Query::query(name, RecordType::TXT);
+    query.set_query_class(DNSClass::CH);
+    match ask(server.socket_addr(), query, PATIENCE).await {
+        Ok(answer) => answer.metadata.response_code == ResponseCode::NoError && !answer.answers.is_empty(),
+        Err(error) => {
+            debug!(%error, "probe");
+            false
+        }
+    }
+}
+
+/// Processor time used by a process, in clock ticks (fields 14 and 15 of its `stat`, see proc(5)).
+fn cpu_ticks(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; what follows it is fixed.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ').skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health() -> Health {
+        Health::new("127.0.0.1".parse().unwrap(), Pid::this())
+    }
+
+    #[test]
+    fn silent_and_idle_hangs_silent_and_busy_waits() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut idle = health();
+        assert_eq!(idle.judge(true, at(0), 10), Some(Finding::Up));
+        assert_eq!(idle.judge(true, at(1), 11), None);
+        assert_eq!(idle.judge(false, at(3), 11), Some(Finding::Silent));
+        assert_eq!(idle.judge(false, at(5), 11), Some(Finding::Silent));
+        assert_eq!(idle.judge(false, at(7), 11), Some(Finding::Hangs(Duration::from_secs(6))));
+
+        let mut busy = health();
+        busy.judge(true, at(0), 10);
+        for second in 1..30 {
+            assert_eq!(busy.judge(false, at(second), 10 + second), Some(Finding::Silent), "{second}");
+        }
+        assert_eq!(busy.judge(false, at(30), 40), Some(Finding::Hangs(Duration::from_secs(30))));
+    }
+
+    #[test]
+    fn an_answer_forgives_and_one_that_never_answered_is_not_judged() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut never = health();
+        for second in 0..100 {
+            assert_eq!(never.judge(false, at(second), 0), None);
+        }
+        let mut flaky = health();
+        flaky.judge(true, at(0), 0);
+        for second in 1..100 {
+            let finding = flaky.judge(second % 4 == 0, at(second), 0);
+            assert!(!matches!(finding, Some(Finding::Hangs(_))), "{second}");
+        }
+    }
+
+    #[test]
+    fn processor_time_of_a_process() {
+        assert!(cpu_ticks(Pid::this()).is_some());
+        assert_eq!(cpu_ticks(Pid::from_raw(i32::MAX)), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! How dnsmasq is started: the user's arguments and ours, and whether edits need a restart.
+//!
+//! | kube-dns passes | we pass | and write into the servers file |
+//! | --- | --- | --- |
+//! | the user's arguments | the same, word for word | |
+//! | `--server /domain/ip#port` per stub server | | `server=/domain/ip#port` |
+//! | `--server ip#port` per upstream server | | `server=ip#port` |
+//! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
+//!
+//! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line, and
+//! reads the file again on SIGHUP. When that way is closed (see [`Mode::Restart`]) the servers are arguments, as with
+//! kube-dns, and an edit restarts dnsmasq.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::arguments::Arguments;
+use crate::routes::Routes;
+use crate::servers_file;
+use crate::user::Identity;
+
+/// How an edit reaches dnsmasq.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// The servers file is written and dnsmasq reads it again.
+    Reload {
+        /// The servers file.
+        file: PathBuf,
+    },
+    /// dnsmasq is restarted with other arguments.
+    Restart,
+}
+
+/// How dnsmasq is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// How an edit reaches dnsmasq.
+    pub mode: Mode,
+    /// A file of the user's with `server=` lines: its content goes into ours.
+    pub extra_servers: Option<PathBuf>,
+    /// The resolv.conf files whose servers we hand to dnsmasq; none when it reads them itself or is not to.
+    pub resolv_files: Vec<PathBuf>,
+    /// Whether resolv.conf is looked at again after the start.
+    pub follow_resolv: bool,
+    /// Why edits need a restart, if they do.
+    pub obstacle: Option<String>,
+    /// What becomes of the user's arguments that touch ours.
+    pub notes: Vec<String>,
+    words: Vec<OsString>,
+    ours: Vec<OsString>,
+}
+
+impl Plan {
+    /// Decides. `servers_file` is where ours would be (or why there is none); `loop_detection` is whether this dnsmasq
+    /// was built with it.
+    pub fn new(
+        arguments: &Arguments,
+        servers_file: Result<PathBuf, String>,
+        identity: &Identity,
+        loop_detection: bool,
+    ) -> Self {
+        let (mode, obstacle) = match (servers_file, obstacle(arguments)) {
+            (Ok(file), None) => (Mode::Reload { file }, None),
+            (Err(reason), _) | (Ok(_), Some(reason)) => (Mode::Restart, Some(reason)),
+        };
+        let reload = matches!(mode, Mode::Reload { .. });
+        let mut plan = Self {
+            extra_servers: arguments.all("servers-file").pop().map(PathBuf::from).filter(|_| reload),
+            resolv_files: if reload { arguments.resolv_files() } else { Vec::new() },
+            follow_resolv: !arguments.has("no-poll"),
+            words: if reload { arguments.words_without("servers-file") } else { arguments.words().to_vec() },
+            ours: Vec::new(),
+            mode,
+            obstacle,
+            notes: Vec::new(),
+        };
+        plan.note_conflicts(arguments);
+        plan.add_ours(arguments, identity, loop_detection);
+        plan
+    }
+
+    /// dnsmasq's arguments. With the servers in a file they do not depend on the routes.
+    pub fn argv(&self, routes: &Routes) -> Vec<OsString> {
+        let mut argv = self.words.clone();
+        if self.mode == Mode::Restart {
+            for value in servers_file::values(routes) {
+                argv.extend(["--server".into(), value.into()]);
+            }
+            if routes.configured_upstreams {
+                argv.push("--no-resolv".into());
+            }
+        }
+        argv.extend(self.ours.iter().cloned());
+        argv
+    }
+
+    fn note_conflicts(&mut self, arguments: &Arguments) {
+        if self.mode == Mode::Restart {
+            return;
+        }
+        if let Some(file) = &self.extra_servers {
+            let file = file.display();
+            self.notes.push(format!(
+                "--servers-file={file}: its lines are kept in front of those of the configuration"
+            ));
+        }
+        if arguments.has("no-resolv") {
+            self.notes
+                .push("--no-resolv: resolv.conf is not used, whatever the configuration says".to_owned());
+        } else if arguments.has("resolv-file") {
+            let files: Vec<String> =
+                self.resolv_files.iter().map(|file| file.display().to_string()).collect();
+            self.notes
+                .push(format!("--resolv-file: {} is used in place of /etc/resolv.conf", files.join(", ")));
+        }
+    }
+
+    fn add_ours(&mut self, arguments: &Arguments, identity: &Identity, loop_detection: bool) {
+        let mut add = |wanted: bool, word: String| {
+            if wanted {
+                self.ours.push(word.into());
+            }
+        };
+        add(
+            !arguments.has("keep-in-foreground") && !arguments.has("no-daemon"),
+            "--keep-in-foreground".into(),
+        );
+        if let Mode::Reload { file } = &self.mode {
+            add(!arguments.has("no-resolv"), "--no-resolv".into());
+            add(true, format!("--servers-file={}", file.display()));
+        }
+        add(loop_detection && !arguments.has("dns-loop-detect"), "--dns-loop-detect".into());
+        add(!arguments.has("log-facility"), "--log-facility=-".into());
+        // Nobody needs the file, and a read-only root has no place for it.
+        add(!arguments.has("pid-file"), "--pid-file".into());
+        if let Identity::Root { user, group } = identity {
+            add(!arguments.has("user"), format!("--user={user}"));
+            add(!arguments.has("group"), format!("--group={group}"));
+        }
+    }
+}
+
+/// Why the servers cannot be in a file of ours.
+fn obstacle(arguments: &Arguments) -> Option<String> {
+    if let Some(unknown) = &arguments.unknown {
+        return Some(format!("dnsmasq's configuration is not fully known ({unknown})"));
+    }
+    if arguments.has("servers-file") && !arguments.typed("servers-file") {
+        return Some("dnsmasq's configuration file has a servers-file of its own".to_owned());
+    }
+    if arguments.all("servers-file").len() > 1 {
+        return Some("more than one --servers-file".to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Argument lists: ours held against those that kube-dns' nanny was seen to use, and what conflicts lead to.
+
+use std::collections::BTreeMap;
+
+use dnsconfig::Nameserver;
+use serde::Deserialize;
+
+use super::*;
+use crate::loops::Listening;
+use crate::resolve::Resolutions;
+use crate::routes::{Ingredients, Routes};
+
+const FILE: &str = "/state/servers.conf";
+const NOWHERE: &str = "127.0.0.1:9999";
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+fn plan_of(arguments: &Arguments) -> Plan {
+    let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
+    Plan::new(arguments, Ok(PathBuf::from(FILE)), &root, true)
+}
+
+fn plan(line: &str) -> Plan {
+    plan_of(&Arguments::from_words(words(line)))
+}
+
+fn text(argv: &[OsString]) -> String {
+    argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn argv(line: &str) -> String {
+    text(&plan(line).argv(&Routes::default()))
+}
+
+#[test]
+fn the_stock_arguments_come_first_and_untouched() {
+    let stock = "-k --cache-size=1000 --no-negcache --dns-loop-detect --log-facility=- \
+                 --server=/cluster.local/127.0.0.1#10053 --server=/in-addr.arpa/127.0.0.1#10053 \
+                 --server=/ip6.arpa/127.0.0.1#10053";
+    let expected = format!("{stock} --no-resolv --servers-file={FILE} --pid-file --user=root --group=root");
+    assert_eq!(argv(stock), expected);
+    let bare = format!(
+        "--keep-in-foreground --no-resolv --servers-file={FILE} --dns-loop-detect --log-facility=- --pid-file \
+         --user=root --group=root"
+    );
+    assert_eq!(argv(""), bare);
+}
+
+#[test]
+fn what_the_user_gave_is_not_given_again() {
+    let given = "-d -R -8 /var/log/x -x /run/x -u me --group=us --dns-loop-detect";
+    assert_eq!(argv(given), format!("{given} --servers-file={FILE}"));
+}
+
+#[test]
+fn conflicts_are_resolved_and_told() {
+    for (line, resolv_files, extra, note) in [
+        ("-k", "/etc/resolv.conf", "", ""),
+        ("-k -R", "", "", "--no-resolv: resolv.conf is not used"),
+        (
+            "-k -r /a --resolv-file=/b",
+            "/a /b",
+            "",
+            "--resolv-file: /a, /b is used in place of /etc/resolv.conf",
+        ),
+        ("-k --servers-file=/own", "/etc/resolv.conf", "/own", "--servers-file=/own: its lines are kept"),
+    ] {
+        let plan = plan(line);
+        let files: Vec<String> = plan.resolv_files.iter().map(|path| path.display().to_string()).collect();
+        assert_eq!(files.join(" "), resolv_files, "{line}");
+        assert_eq!(plan.extra_servers, Some(PathBuf::from(extra)).filter(|_| !extra.is_empty()), "{line}");
+        assert!(plan.notes.join("\n").contains(note), "{line}: {:?}", plan.notes);
+        assert_eq!(plan.notes.is_empty(), note.is_empty(), "{line}");
+        assert_eq!(text(&plan.argv(&Routes::default())).matches("servers-file").count(), 1, "{line}");
+    }
+    assert!(!plan("-k --no-poll").follow_resolv);
+}
+
+#[test]
+fn without_a_file_the_servers_are_arguments() {
+    let routes = Routes {
+        stub_domains: BTreeMap::from([("a.example".to_owned(), vec!["192.0.2.1:54".parse().unwrap()])]),
+        upstreams: vec!["192.0.2.2".parse().unwrap()],
+        configured_upstreams: true,
+    };
+    let arguments = Arguments::from_words(words("-k --servers-file=/own"));
+    let plan = Plan::new(&arguments, Err("no place for it".to_owned()), &Identity::Other, false);
+    assert_eq!(plan.mode, Mode::Restart);
+    assert_eq!(plan.obstacle.as_deref(), Some("no place for it"));
+    assert_eq!(plan.resolv_files, Vec::<PathBuf>::new(), "dnsmasq reads resolv.conf itself");
+    assert_eq!(
+        text(&plan.argv(&routes)),
+        "-k --servers-file=/own --server /a.example/192.0.2.1#54 --server 192.0.2.2 --no-resolv --log-facility=- \
+         --pid-file"
+    );
+    let from_resolv_conf = Routes { configured_upstreams: false, upstreams: Vec::new(), ..routes };
+    assert!(!text(&plan.argv(&from_resolv_conf)).contains("--no-resolv"));
+}
+
+#[test]
+fn what_is_not_known_leads_to_restarts() {
+    for line in ["--conf-script=/x", "--servers-file=/a --servers-file=/b", "-C /no/such/file"] {
+        let arguments = Arguments::read(words(line));
+        assert_eq!(plan_of(&arguments).mode, Mode::Restart, "{line}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dnsmasq.conf");
+    std::fs::write(&file, "servers-file=/own\n").unwrap();
+    let arguments = Arguments::read(vec!["-C".into(), file.into()]);
+    assert_eq!(plan_of(&arguments).mode, Mode::Restart);
+}
+
+/// A recorded case: the files of the configuration, the arguments behind `--`, and dnsmasq's arguments.
+#[derive(Debug, Deserialize)]
+struct Case {
+    #[serde(rename = "case")]
+    name: String,
+    files: BTreeMap<String, String>,
+    args: Vec<String>,
+    argv: Vec<String>,
+}
+
+/// The servers dnsmasq knows in the end, and whether it reads resolv.conf.
+#[derive(Debug, PartialEq, Eq)]
+struct Effect {
+    servers: Vec<String>,
+    reads_resolv_conf: bool,
+}
+
+impl Effect {
+    /// Of arguments as kube-dns gives them: `--server X`. Brackets and default ports do not matter.
+    fn of_arguments(argv: &[String], known: &[String]) -> Self {
+        let arguments = Arguments::from_words(argv.iter().map(OsString::from).collect());
+        let servers = arguments.all("server").into_iter().map(|value| {
+            let plain = value.replace(['[', ']'], "");
+            plain.strip_suffix("#53").map(str::to_owned).unwrap_or(plain)
+        });
+        let servers = servers.filter(|server| !known.contains(server)).collect();
+        Self { servers, reads_resolv_conf: !arguments.has("no-resolv") }
+    }
+
+    fn of_file(text: &str) -> Self {
+        let servers: Vec<String> =
+            text.lines().filter_map(|line| line.strip_prefix("server=")).map(str::to_owned).collect();
+        let marker = |server: &String| server == "198.51.100.53";
+        Self {
+            reads_resolv_conf: servers.iter().any(marker),
+            servers: servers.into_iter().filter(|server| !marker(server)).collect(),
+        }
+    }
+}
+
+/// The recorded names with the addresses they had then.
+fn names() -> Resolutions {
+    let several = (21..=40).map(|last| format!("203.0.113.{last}").parse().unwrap()).collect();
+    Resolutions::from([
+        ("www.outside.test", vec!["198.51.100.10".parse().unwrap()]),
+        ("some.outside.test", several),
+        ("ns.apps.svc.cluster.local", vec!["10.96.3.53".parse().unwrap()]),
+    ])
+}
+
+/// What the recorded argument list is to be equal to, where we differ on purpose.
+fn mended(case: &str, effect: &mut Effect) {
+    match case {
+        // It uses one address of a name at random; we use all of them.
+        "stub server by name with several addresses" => {
+            effect.servers = (21..=40).map(|last| format!("/acme.example/203.0.113.{last}")).collect();
+        }
+        // It hands the name to dnsmasq, which does not start then; we fail its queries until it resolves.
+        "stub server by name that does not resolve" | "stub server by cluster name that is not there" => {
+            effect.servers = vec!["/acme.example/127.0.0.1#9999".to_owned()];
+        }
+        // It refuses a port behind a name.
+        "stub server by name with port" => {
+            effect.servers = vec!["/acme.example/198.51.100.10#5353".to_owned()];
+        }
+        "stub server by cluster name with port" => {
+            effect.servers = vec!["/acme.example/10.96.3.53#5353".to_owned()];
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
+    let mut cases: Vec<Case> =
+        serde_json::from_str(include_str!("../../tests/data/kube-dns-argv.json")).unwrap();
+    let names = names();
+    assert!(cases.len() > 20);
+    for case in &mut cases {
+        // Hidden files and subdirectories are the source's business.
+        case.files.retain(|name, _| !name.starts_with('.') && !name.contains('/'));
+        let data = case.files.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
+        let config = dnsconfig::parse(&data.collect()).unwrap_or_default();
+        let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
+        // Stands for whatever the node's resolv.conf says.
+        let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
+        let (routes, _) = Routes::compute(&Ingredients {
+            config: &config,
+            resolv_conf: &resolv_conf,
+            names: &names,
+            listening: &Listening::of(&arguments),
+            nowhere: NOWHERE.parse().unwrap(),
+        });
+
+        let argv = plan_of(&arguments).argv(&routes);
+        assert!(
+            text(&argv).starts_with(&case.args.join(" ")),
+            "{}: the user's arguments come first",
+            case.name
+        );
+        let mut expected = Effect::of_arguments(&case.argv, &arguments.all("server"));
+        mended(&case.name, &mut expected);
+        let actual = Effect::of_file(&servers_file::render(&routes, ""));
+        assert_eq!(actual, expected, "{}", case.name);
+    }
+}

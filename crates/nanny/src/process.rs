@@ -1,0 +1,187 @@
+//! One running dnsmasq: started, listened to, signalled, stopped.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use crate::exec;
+use crate::log_lines::{Event, LogLine, Weight};
+
+/// The longest line taken from dnsmasq, in octets; longer ones are cut into several.
+const LONGEST_LINE: usize = 4096;
+/// Events that may wait to be looked at; more are dropped (they are only repetitions).
+const WAITING_EVENTS: usize = 64;
+/// How long the last lines of a process that ended are waited for: a TCP child of it may hold the pipe open.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// A dnsmasq process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    pid: Pid,
+    pumps: JoinSet<()>,
+    last_words: Arc<Mutex<String>>,
+}
+
+impl Process {
+    /// Starts `program`; its log lines go into ours (those of single queries as JSON if `json`), and what they tell
+    /// comes out of the receiver.
+    pub fn start(program: &Path, argv: &[OsString], json: bool) -> io::Result<(Self, mpsc::Receiver<Event>)> {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(exec::arguments(program, argv))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A group of its own: a signal from the terminal is for us, not for dnsmasq.
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("the process has no ID"))?;
+        let (sender, events) = mpsc::channel(WAITING_EVENTS);
+        let last_words = Arc::new(Mutex::new(String::new()));
+        let pump = Pump { events: sender, last_words: Arc::clone(&last_words), json };
+        let mut pumps = JoinSet::new();
+        if let Some(stdout) = child.stdout.take() {
+            pumps.spawn(pump.clone().run(stdout));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            pumps.spawn(pump.run(stderr));
+        }
+        Ok((Self { child, pid, pumps, last_words }, events))
+    }
+
+    /// Its process ID.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Sends a signal. Only while it runs: a process that was waited for is not signalled.
+    pub fn signal(&self, signal: Signal) {
+        if self.child.id().is_none() {
+            return;
+        }
+        if let Err(error) = kill(self.pid, signal) {
+            warn!(%signal, pid = self.pid.as_raw(), %error, "dnsmasq cannot be signalled");
+        }
+    }
+
+    /// Waits for its end. May be dropped and called again.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// After its end: ends what it left behind and returns the last thing it had to say.
+    pub async fn last_words(mut self) -> String {
+        // Children that answer TCP queries outlive their parent; the next dnsmasq is to be the only one.
+        let _ = killpg(self.pid, Signal::SIGKILL);
+        let _ = timeout(LAST_LINES, async { while self.pumps.join_next().await.is_some() {} }).await;
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops it: SIGTERM, then SIGKILL after `patience`. Returns once it is gone.
+    pub async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
+        self.signal(Signal::SIGTERM);
+        // One that was stopped by a signal would not notice the other.
+        self.signal(Signal::SIGCONT);
+        let status = if let Ok(status) = timeout(patience, self.child.wait()).await {
+            status?
+        } else {
+            warn!(pid = self.pid.as_raw(), ?patience, "dnsmasq does not end on SIGTERM, killing it");
+            self.signal(Signal::SIGKILL);
+            self.child.wait().await?
+        };
+        self.last_words().await;
+        Ok(status)
+    }
+}
+
+/// Moves lines from a pipe to our log.
+#[derive(Debug, Clone)]
+struct Pump {
+    events: mpsc::Sender<Event>,
+    last_words: Arc<Mutex<String>>,
+    json: bool,
+}
+
+impl Pump {
+    async fn run(self, pipe: impl AsyncRead + Unpin) {
+        let mut reader = BufReader::with_capacity(LONGEST_LINE, pipe);
+        let mut line = Vec::new();
+        loop {
+            match read_line(&mut reader, &mut line).await {
+                Ok(true) => self.take(&String::from_utf8_lossy(&line)),
+                Ok(false) => return,
+                Err(error) => {
+                    debug!(%error, "dnsmasq's output cannot be read");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&self, line: &str) {
+        let line = LogLine::parse(line);
+        if line.text.is_empty() {
+            return;
+        }
+        line.log(self.json);
+        if matches!(line.weight, Weight::Error | Weight::Warning | Weight::Information) {
+            line.text.clone_into(&mut self.last_words.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        if let Some(event) = line.event() {
+            let _ = self.events.try_send(event);
+        }
+    }
+}
+
+/// Reads up to a line feed (which is left out) or [`LONGEST_LINE`]; false at the end.
+async fn read_line(reader: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    loop {
+        let available = reader.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(!line.is_empty());
+        }
+        let end = available.iter().position(|b| *b == b'\n');
+        let room = LONGEST_LINE - line.len();
+        let taken = end.unwrap_or(available.len()).min(room);
+        line.extend(available.iter().take(taken));
+        let ended = end == Some(taken);
+        reader.consume(taken + usize::from(ended));
+        if ended || line.len() == LONGEST_LINE {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_of_any_length_are_read_in_bounded_pieces() {
+        let long = "x".repeat(LONGEST_LINE + 5);
+        let input = format!("one\n\n{long}\nlast");
+        let mut reader = BufReader::with_capacity(7, input.as_bytes());
+        let mut line = Vec::new();
+        let mut lengths = Vec::new();
+        while read_line(&mut reader, &mut line).await.unwrap() {
+            lengths.push(line.len());
+        }
+        assert_eq!(lengths, [3, 0, LONGEST_LINE, 5, 4]);
+    }
+}

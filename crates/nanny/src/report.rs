@@ -1,0 +1,288 @@
+//! What happens, told once: kept as [`Status`], counted as metrics, written to the status file, shown over HTTP.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use daemon::http;
+use daemon::metrics::{MetricError, Metrics};
+use dnsconfig::{Nameserver, State};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use warp::Filter;
+
+use crate::routes::{Omission, Routes};
+use crate::state_dir::StateDir;
+use crate::status::{self, Status};
+use crate::version::Dnsmasq;
+
+/// The name of the status file in the state directory.
+pub const STATUS_FILE: &str = "status.json";
+/// Changes that come together are written together.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Why dnsmasq was started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// It ended by itself.
+    Died,
+    /// It did not answer any more.
+    Hung,
+    /// Its arguments changed.
+    Configuration,
+}
+
+impl Restart {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Died => "died",
+            Self::Hung => "hung",
+            Self::Configuration => "configuration",
+        }
+    }
+}
+
+/// The one place everything is told to. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    status: Arc<Mutex<Status>>,
+    changed: Arc<Notify>,
+    counters: Arc<Counters>,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+struct Counters {
+    up: IntGauge,
+    restarts: IntCounterVec,
+    probe_failures: IntCounter,
+    too_many_queries: IntCounter,
+    config_info: IntGaugeVec,
+    config_error: IntGauge,
+    config_loaded: IntGauge,
+    config_edits: IntGauge,
+    config_rejected: IntGauge,
+    reloads: IntCounter,
+    last_reload: IntGauge,
+    stub_domains: IntGauge,
+    upstreams: IntGauge,
+    unresolved: IntGauge,
+    loops: IntGauge,
+}
+
+impl Counters {
+    fn new(metrics: &Metrics) -> Result<Self, MetricError> {
+        let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
+        let counters = Self {
+            up: gauge("nanny_dnsmasq_up", "1 while dnsmasq runs and is believed to answer.")?,
+            restarts: metrics.int_counter_vec(
+                "nanny_dnsmasq_restarts_total",
+                "Starts of dnsmasq after the first one, by reason.",
+                &["reason"],
+            )?,
+            probe_failures: metrics
+                .int_counter("nanny_dnsmasq_probe_failures_total", "Probes that dnsmasq did not answer.")?,
+            too_many_queries: metrics.int_counter(
+                "nanny_dnsmasq_too_many_queries_total",
+                "Times dnsmasq logged that it had no room for another forwarded query.",
+            )?,
+            config_info: metrics.int_gauge_vec(
+                "nanny_config_info",
+                "The version of the configuration in force; always 1.",
+                &["version"],
+            )?,
+            config_error: gauge(
+                "nanny_config_error",
+                "1 while the newest configuration is refused and an older one in force.",
+            )?,
+            config_loaded: gauge(
+                "nanny_config_loaded_timestamp_seconds",
+                "When the configuration in force was loaded.",
+            )?,
+            config_edits: gauge("nanny_config_edits", "Edits of the configuration that came into force.")?,
+            config_rejected: gauge("nanny_config_rejected", "Edits of the configuration that were refused.")?,
+            reloads: metrics
+                .int_counter("nanny_reloads_total", "Times dnsmasq was told to read its servers again.")?,
+            last_reload: gauge("nanny_last_reload_timestamp_seconds", "When dnsmasq was last told so.")?,
+            stub_domains: gauge("nanny_stub_domains", "Stub domains in force.")?,
+            upstreams: gauge("nanny_upstreams", "Servers for all other names.")?,
+            unresolved: gauge("nanny_stub_servers_unresolved", "Names of stub servers without an address.")?,
+            loops: gauge("nanny_loops", "Servers left out because their queries come back to dnsmasq.")?,
+        };
+        for reason in [Restart::Died, Restart::Hung, Restart::Configuration] {
+            counters.restarts.with_label_values(&[reason.label()]);
+        }
+        Ok(counters)
+    }
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new() -> Result<Self, MetricError> {
+        let metrics = Metrics::new("nanny")?;
+        let counters = Arc::new(Counters::new(&metrics)?);
+        Ok(Self { status: Arc::default(), changed: Arc::default(), counters, metrics })
+    }
+
+    /// Which dnsmasq is used, and how edits reach it.
+    pub fn uses(&self, dnsmasq: &Dnsmasq, edits_by: &'static str) -> Result<(), MetricError> {
+        let missing = dnsmasq.missing_fixes();
+        let info = self.metrics.int_gauge_vec(
+            "nanny_dnsmasq_info",
+            "The version of dnsmasq; always 1.",
+            &["version", "package"],
+        )?;
+        info.with_label_values(&[&dnsmasq.version, dnsmasq.package.as_deref().unwrap_or_default()]).set(1);
+        let lacking = self.metrics.int_gauge(
+            "nanny_dnsmasq_missing_fixes",
+            "Security fixes that came with later releases of dnsmasq.",
+        )?;
+        lacking.set(count(missing.len()));
+        let mut status = self.edit();
+        status.dnsmasq.version.clone_from(&dnsmasq.version);
+        status.dnsmasq.missing_fixes = missing;
+        status.configuration.edits_by = edits_by;
+        Ok(())
+    }
+
+    /// dnsmasq was started.
+    pub fn started(&self, pid: i32, again: Option<Restart>) {
+        let mut status = self.edit();
+        status.dnsmasq.pid = Some(pid);
+        status.dnsmasq.started_at = Some(status::time(SystemTime::now()));
+        if let Some(reason) = again {
+            *status.dnsmasq.restarts.entry(reason.label()).or_default() += 1;
+            self.counters.restarts.with_label_values(&[reason.label()]).inc();
+        }
+    }
+
+    /// dnsmasq is up.
+    pub fn up(&self) {
+        self.counters.up.set(1);
+        self.edit().dnsmasq.up = true;
+    }
+
+    /// dnsmasq is gone.
+    pub fn ended(&self, how: &str) {
+        self.counters.up.set(0);
+        let mut status = self.edit();
+        status.dnsmasq.up = false;
+        status.dnsmasq.pid = None;
+        status.dnsmasq.last_end = Some(how.to_owned());
+    }
+
+    /// dnsmasq did not answer a probe.
+    pub fn silent(&self) {
+        self.counters.probe_failures.inc();
+    }
+
+    /// dnsmasq had no room for another query.
+    pub fn too_many_queries(&self) {
+        self.counters.too_many_queries.inc();
+    }
+
+    /// dnsmasq was told to read its servers again.
+    pub fn reloaded(&self) {
+        self.counters.reloads.inc();
+        self.counters.last_reload.set(seconds(SystemTime::now()));
+        let mut status = self.edit();
+        status.configuration.reloads += 1;
+        status.configuration.last_reload_at = Some(status::time(SystemTime::now()));
+    }
+
+    /// The configuration, or what became of an edit.
+    pub fn configuration(&self, state: &State) {
+        self.counters.config_info.reset();
+        self.counters.config_info.with_label_values(&[&state.version.to_string()]).set(1);
+        self.counters.config_error.set(i64::from(state.error.is_some()));
+        self.counters.config_loaded.set(seconds(state.loaded_at));
+        self.counters.config_edits.set(i64::try_from(state.edits).unwrap_or(i64::MAX));
+        self.counters.config_rejected.set(i64::try_from(state.rejected).unwrap_or(i64::MAX));
+        self.edit().configuration.set(state);
+    }
+
+    /// The routes changed.
+    pub fn routes(&self, routes: &Routes, omissions: &BTreeSet<Omission>) {
+        let mut status = self.edit();
+        status.routes.set(routes, omissions);
+        self.counters.stub_domains.set(count(routes.stub_domains.len()));
+        self.counters.upstreams.set(count(routes.upstreams.len()));
+        self.counters.unresolved.set(count(status.routes.unresolved.len()));
+        self.counters.loops.set(count(status.routes.loops.len()));
+    }
+
+    /// dnsmasq found that queries to this server come back.
+    pub fn found_loop(&self, server: Nameserver) {
+        let mut status = self.edit();
+        status.routes.add_loop(server);
+        self.counters.loops.set(count(status.routes.loops.len()));
+    }
+
+    /// Changes the status; whoever waits for changes is woken.
+    fn edit(&self) -> MutexGuard<'_, Status> {
+        self.changed.notify_one();
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The status as JSON.
+    pub fn json(&self) -> String {
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
+    }
+
+    /// Keeps the status file up to date until cancelled.
+    pub async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
+        let mut told = false;
+        while stop.run_until_cancelled(self.changed.notified()).await.is_some() {
+            let _ = stop.run_until_cancelled(tokio::time::sleep(GATHER)).await;
+            told = self.write(&directory, told);
+        }
+        self.write(&directory, told);
+    }
+
+    /// Writes the file; a failure is told once until it works again.
+    fn write(&self, directory: &StateDir, told: bool) -> bool {
+        match directory.write(STATUS_FILE, self.json().as_bytes()) {
+            Ok(()) => false,
+            Err(error) => {
+                if !told {
+                    warn!(%error, "the status file cannot be written");
+                }
+                true
+            }
+        }
+    }
+
+    /// The pages `/status`, `/healthz` (200 while dnsmasq is up, else 503) and `/metrics`.
+    pub fn pages(
+        &self,
+    ) -> impl Filter<Extract = (warp::reply::Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
+    {
+        use warp::http::StatusCode;
+
+        let (report, health) = (self.clone(), self.clone());
+        let status = http::exact_path("/status")
+            .map(move || http::with_type(StatusCode::OK, "application/json", report.json()));
+        let healthz = http::exact_path("/healthz").map(move || {
+            let up = health.status.lock().unwrap_or_else(PoisonError::into_inner).dnsmasq.up;
+            let (code, text) = if up {
+                (StatusCode::OK, "ok\n")
+            } else {
+                (StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
+            };
+            http::with_type(code, "text/plain; charset=utf-8", text.to_owned())
+        });
+        status.or(healthz).unify().or(self.metrics.route("/metrics")).unify()
+    }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,90 @@
+//! The node's resolv.conf, followed.
+//!
+//! dnsmasq could read it itself; but then its servers could not be replaced by configured ones without a restart. So
+//! dnsmasq always runs with `--no-resolv`, and what it would have found there goes through the servers file.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use dnsconfig::path_watch::PathWatch;
+use dnsconfig::resolv_conf::{MAX_FILE, ResolvConf};
+use futures::future::select_all;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// Follows one or more files; of several, the one changed last counts, as with dnsmasq.
+#[derive(Debug)]
+pub struct Follower {
+    files: Vec<PathBuf>,
+    period: Duration,
+    state: watch::Sender<ResolvConf>,
+}
+
+impl Follower {
+    /// Reads the files once. Without files there are no servers.
+    pub fn open(files: Vec<PathBuf>, period: Duration) -> Self {
+        let state = watch::Sender::new(read_newest(&files).unwrap_or_default());
+        Self { files, period, state }
+    }
+
+    /// What the files say now, and whenever that changes.
+    pub fn subscribe(&self) -> watch::Receiver<ResolvConf> {
+        self.state.subscribe()
+    }
+
+    /// Follows the files until cancelled.
+    pub async fn run(self, stop: CancellationToken) {
+        let _ = stop.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(&self) {
+        if self.files.is_empty() {
+            return std::future::pending().await;
+        }
+        let mut watches: Vec<PathWatch> =
+            self.files.iter().map(|path| PathWatch::new(path, self.period)).collect();
+        loop {
+            select_all(watches.iter_mut().map(|watch| Box::pin(watch.changed()))).await;
+            match read_newest(&self.files) {
+                Ok(file) => self.take(file),
+                Err(error) => warn!(%error, "resolv.conf cannot be read, going on with what it said before"),
+            }
+        }
+    }
+
+    /// A file without servers is taken for one that is being written: what was known stays.
+    fn take(&self, file: ResolvConf) {
+        self.state.send_if_modified(|known| {
+            if *known == file {
+                return false;
+            }
+            if file.nameservers.is_empty() && !known.nameservers.is_empty() {
+                warn!("no servers in resolv.conf any more, going on with those it had");
+                return false;
+            }
+            info!(servers = shown(&file), "resolv.conf changed");
+            *known = file;
+            true
+        });
+    }
+}
+
+fn shown(file: &ResolvConf) -> String {
+    let servers: Vec<String> = file.nameservers.iter().map(ToString::to_string).collect();
+    servers.join(" ")
+}
+
+fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
+    let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|metadata| metadata.modified());
+    let newest = files.iter().max_by_key(|path| changed(path).unwrap_or(SystemTime::UNIX_EPOCH));
+    newest.map_or(Ok(ResolvConf::default()), |path| read(path))
+}
+
+fn read(path: &Path) -> io::Result<ResolvConf> {
+    let mut octets = Vec::new();
+    File::open(path)?.take(MAX_FILE as u64).read_to_end(&mut octets)?;
+    Ok(ResolvConf::parse(&String::from_utf8_lossy(&octets)))
+}

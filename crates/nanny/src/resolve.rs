@@ -1,0 +1,182 @@
+//! The addresses of stub servers that are given by name, kept up to date.
+//!
+//! Names under the cluster domain are asked of kubedns, all others are resolved as the node would: `/etc/hosts`, then
+//! the servers and the search list of resolv.conf. An answer is asked for again when its TTL ends. A name that does not
+//! resolve is tried again and again and holds up nothing else; when a server fails (rather than says that the name does
+//! not exist) the addresses known so far stay.
+
+mod entry;
+mod hosts;
+mod lookup;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dnsconfig::resolv_conf::ResolvConf;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::entry::Entry;
+pub use self::entry::Pace;
+use self::lookup::Found;
+pub use self::lookup::Sources;
+
+/// Names looked after at most; those beyond it (in alphabetical order) stay without addresses.
+const MAX_NAMES: usize = 512;
+/// Lookups at a time.
+const MAX_LOOKUPS: usize = 16;
+
+/// Name -> addresses; a name without addresses is one that does not resolve (yet).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resolutions(BTreeMap<String, Vec<IpAddr>>);
+
+impl Resolutions {
+    /// The addresses of a name.
+    pub fn addresses(&self, name: &str) -> &[IpAddr] {
+        self.0.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// All names that have addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[IpAddr])> {
+        self.0.iter().map(|(name, addresses)| (name.as_str(), addresses.as_slice()))
+    }
+}
+
+impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for Resolutions {
+    fn from(entries: [(&str, Vec<IpAddr>); N]) -> Self {
+        Self(entries.into_iter().map(|(name, addresses)| (name.to_owned(), addresses)).collect())
+    }
+}
+
+/// Looks after the wanted names.
+#[derive(Debug)]
+pub struct Resolver {
+    sources: Arc<Sources>,
+    pace: Pace,
+    wanted: watch::Receiver<BTreeSet<String>>,
+    resolv_conf: watch::Receiver<ResolvConf>,
+    results: watch::Sender<Resolutions>,
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Resolver {
+    /// A resolver for the names in `wanted`.
+    pub fn new(
+        sources: Sources,
+        wanted: watch::Receiver<BTreeSet<String>>,
+        resolv_conf: watch::Receiver<ResolvConf>,
+    ) -> Self {
+        let results = watch::Sender::new(Resolutions::default());
+        let (sources, pace) = (Arc::new(sources), Pace::default());
+        Self { sources, pace, wanted, resolv_conf, results, entries: BTreeMap::new() }
+    }
+
+    /// Another pace than the default.
+    #[must_use]
+    pub fn with_pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// What is known now, and whenever that changes.
+    pub fn subscribe(&self) -> watch::Receiver<Resolutions> {
+        self.results.subscribe()
+    }
+
+    /// Resolves until cancelled.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let _ = stop.run_until_cancelled(self.resolve()).await;
+    }
+
+    async fn resolve(&mut self) {
+        let mut lookups = JoinSet::new();
+        self.sync_wanted();
+        loop {
+            self.start_due(&mut lookups);
+            let due = self.entries.values().filter_map(Entry::due).min();
+            tokio::select! {
+                Some(done) = lookups.join_next() => {
+                    if let Ok((name, found)) = done {
+                        self.settle(&name, found);
+                    }
+                }
+                () = until(due), if lookups.len() < MAX_LOOKUPS => {}
+                Ok(()) = self.wanted.changed() => self.sync_wanted(),
+                Ok(()) = self.resolv_conf.changed() => self.ask_again(),
+                else => return,
+            }
+        }
+    }
+
+    fn sync_wanted(&mut self) {
+        let wanted: BTreeSet<String> =
+            self.wanted.borrow_and_update().iter().take(MAX_NAMES).cloned().collect();
+        self.entries.retain(|name, _| wanted.contains(name));
+        for name in wanted {
+            self.entries.entry(name).or_default();
+        }
+        self.publish();
+    }
+
+    /// Other servers may know the names that failed with the old ones.
+    fn ask_again(&mut self) {
+        self.resolv_conf.mark_unchanged();
+        for (name, entry) in &mut self.entries {
+            if !self.sources.is_cluster_name(name) {
+                entry.hurry();
+            }
+        }
+    }
+
+    fn start_due(&mut self, lookups: &mut JoinSet<(String, Found)>) {
+        let now = Instant::now();
+        for (name, entry) in &mut self.entries {
+            if lookups.len() >= MAX_LOOKUPS {
+                return;
+            }
+            if entry.due().is_some_and(|due| due <= now) {
+                entry.started();
+                let (sources, name) = (Arc::clone(&self.sources), name.clone());
+                let resolv_conf = self.resolv_conf.borrow().clone();
+                lookups.spawn(async move {
+                    let found = sources.look_up(&name, &resolv_conf).await;
+                    (name, found)
+                });
+            }
+        }
+    }
+
+    fn settle(&mut self, name: &str, found: Found) {
+        // It may be unwanted by now.
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.settle(name, found, &self.pace);
+            self.publish();
+        }
+    }
+
+    fn publish(&self) {
+        let known = self.entries.iter().filter(|(_, entry)| !entry.addresses().is_empty());
+        let now =
+            Resolutions(known.map(|(name, entry)| (name.clone(), entry.addresses().to_vec())).collect());
+        self.results.send_if_modified(|before| {
+            let changed = *before != now;
+            *before = now;
+            changed
+        });
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        // Woken by another branch.
+        None => tokio::time::sleep(Duration::from_hours(1)).await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What is known of one name, and when to ask again.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::lookup::Found;
+
+/// How often names are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// However short a TTL is, we ask no more often.
+    pub shortest_life: Duration,
+    /// However long a TTL is, we ask as often as this.
+    pub longest_life: Duration,
+    /// The first pause after a failure; it doubles ...
+    pub first_pause: Duration,
+    /// ... up to this.
+    pub longest_pause: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            shortest_life: Duration::from_secs(5),
+            longest_life: Duration::from_hours(1),
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(30),
+        }
+    }
+}
+
+/// One name.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    addresses: Vec<IpAddr>,
+    due: Due,
+    failures: u32,
+    told: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    At(Instant),
+    /// A lookup is running.
+    Running,
+    /// A lookup is running whose answer is to be followed by another at once.
+    RunningTwice,
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Self::At(Instant::now())
+    }
+}
+
+impl Entry {
+    pub(super) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// When to look it up; none while that is being done.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.due {
+            Due::At(due) => Some(due),
+            Due::Running | Due::RunningTwice => None,
+        }
+    }
+
+    /// A lookup began.
+    pub(super) fn started(&mut self) {
+        self.due = Due::Running;
+    }
+
+    /// Look it up now.
+    pub(super) fn hurry(&mut self) {
+        self.due = match self.due {
+            Due::At(_) => Due::default(),
+            Due::Running | Due::RunningTwice => Due::RunningTwice,
+        };
+    }
+
+    /// The lookup ended.
+    pub(super) fn settle(&mut self, name: &str, found: Found, pace: &Pace) {
+        let now = Instant::now();
+        let pause = match found {
+            Found::Addresses { addresses, life } => {
+                self.failures = 0;
+                self.told = false;
+                if self.addresses != addresses {
+                    info!(name, ?addresses, "stub server resolved");
+                }
+                self.addresses = addresses;
+                life.clamp(pace.shortest_life, pace.longest_life)
+            }
+            Found::Absent => {
+                self.failed(name, "the name has no address");
+                self.addresses.clear();
+                self.pause(pace)
+            }
+            Found::Failed(reason) => {
+                self.failed(name, &reason);
+                self.pause(pace)
+            }
+        };
+        self.due = match self.due {
+            Due::RunningTwice => Due::At(now),
+            Due::At(_) | Due::Running => Due::At(now + pause),
+        };
+    }
+
+    /// Told once a series of failures, so that a dead name does not fill the log.
+    fn failed(&mut self, name: &str, reason: &str) {
+        self.failures = self.failures.saturating_add(1);
+        let kept = self.addresses.len();
+        if std::mem::replace(&mut self.told, true) {
+            debug!(name, reason, kept, "stub server still not resolved");
+        } else {
+            warn!(name, reason, kept, "stub server not resolved, trying again and again");
+        }
+    }
+
+    /// Doubling, with up to a quarter less so that many names do not come at once.
+    fn pause(&self, pace: &Pace) -> Duration {
+        let doubled = pace.first_pause.saturating_mul(1 << self.failures.saturating_sub(1).min(10));
+        doubled.min(pace.longest_pause).mul_f64(1.0 - 0.25 * fastrand::f64())
+    }
+}

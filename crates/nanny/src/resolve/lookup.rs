@@ -1,0 +1,185 @@
+//! One lookup of one name.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dnsconfig::Nameserver;
+use dnsconfig::resolv_conf::ResolvConf;
+use hickory_proto::op::{DnsResponse, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+
+use super::hosts;
+use crate::ask;
+
+/// Addresses taken of one name.
+const MAX_ADDRESSES: usize = 16;
+/// How long an entry of the hosts file is believed.
+const HOSTS_LIFE: Duration = Duration::from_secs(30);
+/// How many servers of resolv.conf are tried.
+const MAX_SERVERS: usize = 3;
+
+/// Where names are looked up.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// kubedns, for names under the cluster domain.
+    pub kubedns: Nameserver,
+    /// The cluster domain, without a dot at the end.
+    pub cluster_domain: String,
+    /// The hosts file.
+    pub hosts: PathBuf,
+}
+
+/// How a lookup ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The name has these addresses for so long.
+    Addresses { addresses: Vec<IpAddr>, life: Duration },
+    /// A server said that it has none.
+    Absent,
+    /// No server could be asked.
+    Failed(String),
+}
+
+impl Sources {
+    /// Whether kubedns is to be asked.
+    pub(super) fn is_cluster_name(&self, name: &str) -> bool {
+        let below = name.strip_suffix(self.cluster_domain.as_str());
+        !self.cluster_domain.is_empty() && below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+    }
+
+    /// Looks a name up.
+    pub(super) async fn look_up(&self, name: &str, resolv_conf: &ResolvConf) -> Found {
+        if self.is_cluster_name(name) {
+            return ask_servers(&[self.kubedns], name).await;
+        }
+        let addresses = hosts::addresses(&self.hosts, name);
+        if !addresses.is_empty() {
+            return Found::Addresses { addresses, life: HOSTS_LIFE };
+        }
+        let mut last = Found::Absent;
+        for candidate in candidates(name, resolv_conf) {
+            match ask_servers(&resolv_conf.nameservers, &candidate).await {
+                Found::Absent => {}
+                found @ Found::Addresses { .. } => return found,
+                failed @ Found::Failed(_) => last = failed,
+            }
+        }
+        last
+    }
+}
+
+/// The names to try, in order, as resolv.conf(5) says.
+fn candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
+    let completed = resolv_conf.search.iter().map(|domain| format!("{name}.{domain}"));
+    let as_is = std::iter::once(name.to_owned());
+    if name.matches('.').count() >= resolv_conf.ndots {
+        as_is.chain(completed).collect()
+    } else {
+        completed.chain(as_is).collect()
+    }
+}
+
+/// Asks one server after the other until one answers.
+async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
+    let Ok(name) = Name::from_ascii(format!("{name}.")) else {
+        return Found::Absent;
+    };
+    let mut reason = "no server to ask".to_owned();
+    for server in servers.iter().take(MAX_SERVERS) {
+        match ask_both(*server, &name).await {
+            Ok(found) => return found,
+            Err(failure) => reason = failure,
+        }
+    }
+    Found::Failed(reason)
+}
+
+/// Asks for both families at once. One that fails spoils nothing if the other has addresses.
+async fn ask_both(server: Nameserver, name: &Name) -> Result<Found, String> {
+    let (v4, v6) =
+        tokio::join!(ask_one(server, name, RecordType::A), ask_one(server, name, RecordType::AAAA),);
+    let failure = v4.as_ref().err().or(v6.as_ref().err()).cloned();
+    let mut addresses = Vec::new();
+    let mut life = Duration::MAX;
+    for (some, lives) in [v4, v6].into_iter().flatten() {
+        addresses.extend(some);
+        life = life.min(lives);
+    }
+    addresses.truncate(MAX_ADDRESSES);
+    match failure {
+        _ if !addresses.is_empty() => Ok(Found::Addresses { addresses, life }),
+        None => Ok(Found::Absent),
+        Some(failure) => Err(failure),
+    }
+}
+
+async fn ask_one(
+    server: Nameserver,
+    name: &Name,
+    record_type: RecordType,
+) -> Result<(Vec<IpAddr>, Duration), String> {
+    let query = Query::query(name.clone(), record_type);
+    let answer =
+        ask::ask(server.socket_addr(), query, ask::PATIENCE).await.map_err(|error| error.to_string())?;
+    read(&answer).map_err(|code| format!("{server} answered {code}"))
+}
+
+/// The addresses in an answer (behind aliases too) and the shortest TTL on the way to them. NXDOMAIN and an empty
+/// answer give none.
+fn read(answer: &DnsResponse) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
+    match answer.metadata.response_code {
+        ResponseCode::NoError => {}
+        ResponseCode::NXDomain => return Ok((Vec::new(), Duration::MAX)),
+        code => return Err(code),
+    }
+    let mut addresses: Vec<IpAddr> = answer
+        .answers
+        .iter()
+        .filter_map(|record| match record.data {
+            RData::A(ip) => Some(IpAddr::V4(ip.0)),
+            RData::AAAA(ip) => Some(IpAddr::V6(ip.0)),
+            _ => None,
+        })
+        .collect();
+    // Servers turn the order; only another set of addresses is a change.
+    addresses.sort_unstable();
+    addresses.dedup();
+    let life = if addresses.is_empty() {
+        Duration::MAX
+    } else {
+        let ttl = answer.answers.iter().map(|record| record.ttl).min();
+        Duration::from_secs(u64::from(ttl.unwrap_or_default()))
+    };
+    Ok((addresses, life))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(cluster_domain: &str) -> Sources {
+        Sources {
+            kubedns: "127.0.0.1:10053".parse().unwrap(),
+            cluster_domain: cluster_domain.to_owned(),
+            hosts: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn cluster_names_end_with_the_domain_at_a_dot() {
+        let sources = sources("cluster.local");
+        assert!(sources.is_cluster_name("ns.apps.svc.cluster.local"));
+        assert!(sources.is_cluster_name("cluster.local"));
+        assert!(!sources.is_cluster_name("ns.mycluster.local"));
+        assert!(!sources.is_cluster_name("ns.example"));
+    }
+
+    #[test]
+    fn order_of_search() {
+        let file = ResolvConf::parse("search a.example b.example\noptions ndots:2");
+        assert_eq!(candidates("ns", &file).join(" "), "ns.a.example ns.b.example ns");
+        assert_eq!(candidates("x.y.z", &file).join(" "), "x.y.z x.y.z.a.example x.y.z.b.example");
+        assert_eq!(candidates("ns", &ResolvConf::default()), ["ns"]);
+    }
+}

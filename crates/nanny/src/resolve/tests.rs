@@ -1,0 +1,168 @@
+//! Names followed with scripted servers in the place of kubedns and the node's resolver.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dnsconfig::Nameserver;
+use testkit::eventually;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Running {
+    wanted: watch::Sender<BTreeSet<String>>,
+    resolv_conf: watch::Sender<ResolvConf>,
+    results: watch::Receiver<Resolutions>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Running {
+    fn start(kubedns: &Upstream, system: &Upstream, wanted: &[&str]) -> Self {
+        Self::start_with_hosts(kubedns, system, wanted, PathBuf::from("/nowhere"))
+    }
+
+    fn start_with_hosts(kubedns: &Upstream, system: &Upstream, wanted: &[&str], hosts: PathBuf) -> Self {
+        let sources = Sources { kubedns: server(kubedns), cluster_domain: "cluster.test".to_owned(), hosts };
+        let (wanted, wants) = watch::channel(wanted.iter().map(|name| (*name).to_owned()).collect());
+        let file = ResolvConf { nameservers: vec![server(system)], ..ResolvConf::default() };
+        let (resolv_conf, follows) = watch::channel(file);
+        let quick = Pace {
+            shortest_life: Duration::from_millis(300),
+            longest_life: Duration::from_secs(1),
+            first_pause: Duration::from_millis(50),
+            longest_pause: Duration::from_millis(200),
+        };
+        let resolver = Resolver::new(sources, wants, follows).with_pace(quick);
+        let (results, stop) = (resolver.subscribe(), CancellationToken::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(resolver.run(stop.clone()));
+        Self { wanted, resolv_conf, results, stop, tasks }
+    }
+
+    async fn until(&mut self, name: &str, expected: &str) {
+        let results = self.results.clone();
+        eventually(PATIENCE, || {
+            let found = shown(&results.borrow(), name);
+            let outcome = if found == expected { Ok(()) } else { Err(found) };
+            async move { outcome }
+        })
+        .await;
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        self.tasks.join_next().await.unwrap().unwrap();
+    }
+}
+
+fn server(upstream: &Upstream) -> Nameserver {
+    Nameserver::new(upstream.addr().ip(), upstream.addr().port())
+}
+
+fn shown(resolutions: &Resolutions, name: &str) -> String {
+    resolutions.addresses(name).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// A server that answers A with these addresses and AAAA with one, with the given TTL.
+async fn serving(v4: &'static [&'static str], ttl: u32) -> Upstream {
+    Upstream::start(move |asked: &Asked| {
+        let name = asked.name();
+        let reply = Reply::to(&asked.packet);
+        let reply = match asked.rtype().as_str() {
+            "A" => v4.iter().fold(reply, |reply, ip| reply.answer(&format!("{name} {ttl} IN A {ip}"))),
+            _ => reply.answer(&format!("{name} {ttl} IN AAAA 2001:db8::1")),
+        };
+        Reaction::from(reply)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn cluster_names_go_to_kubedns_and_others_to_the_node() {
+    let kubedns = serving(&["192.0.2.2", "192.0.2.1"], 30).await;
+    let system = serving(&["198.51.100.1"], 30).await;
+    let mut running = Running::start(&kubedns, &system, &["ns.apps.svc.cluster.test", "ns.other.test"]);
+    running.until("ns.apps.svc.cluster.test", "192.0.2.1 192.0.2.2 2001:db8::1").await;
+    running.until("ns.other.test", "198.51.100.1 2001:db8::1").await;
+    assert!(kubedns.asked().iter().all(|asked| asked.name() == "ns.apps.svc.cluster.test."));
+    assert!(system.asked().iter().all(|asked| asked.name() == "ns.other.test."));
+
+    running.wanted.send_replace(BTreeSet::new());
+    running.until("ns.other.test", "").await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_holds_up_no_other() {
+    let kubedns = Upstream::start(|_: &Asked| Reaction::silence()).await;
+    let system = serving(&["198.51.100.1"], 30).await;
+    let mut running = Running::start(&kubedns, &system, &["dead.cluster.test", "ns.other.test"]);
+    running.until("ns.other.test", "198.51.100.1 2001:db8::1").await;
+    assert_eq!(shown(&running.results.borrow(), "dead.cluster.test"), "");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn it_is_asked_again_when_the_ttl_ends_and_failures_change_nothing() {
+    let round = std::sync::Arc::new(AtomicU32::new(0));
+    let rounds = std::sync::Arc::clone(&round);
+    let kubedns = Upstream::start(move |asked: &Asked| {
+        let reply = Reply::to(&asked.packet);
+        let name = asked.name();
+        Reaction::from(match (asked.rtype().as_str(), rounds.load(Ordering::Relaxed)) {
+            ("A", 0) => reply.answer(&format!("{name} 1 IN A 192.0.2.1")),
+            ("A", 1) => reply.answer(&format!("{name} 1 IN A 192.0.2.2")),
+            (_, 2) => reply.rcode("SERVFAIL"),
+            (_, 3) => reply.rcode("NXDOMAIN"),
+            _ => reply,
+        })
+    })
+    .await;
+    let system = serving(&[], 1).await;
+    let mut running = Running::start(&kubedns, &system, &["ns.cluster.test"]);
+    running.until("ns.cluster.test", "192.0.2.1").await;
+    round.store(1, Ordering::Relaxed);
+    running.until("ns.cluster.test", "192.0.2.2").await;
+
+    round.store(2, Ordering::Relaxed);
+    let before = kubedns.count();
+    eventually(PATIENCE, || std::future::ready(kubedns.count() >= before + 4)).await;
+    assert_eq!(
+        shown(&running.results.borrow(), "ns.cluster.test"),
+        "192.0.2.2",
+        "kept while the server fails"
+    );
+    round.store(3, Ordering::Relaxed);
+    running.until("ns.cluster.test", "").await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn other_servers_in_resolv_conf_are_asked_at_once() {
+    let kubedns = serving(&[], 1).await;
+    let dead =
+        Upstream::start(|asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("REFUSED"))).await;
+    let mut running = Running::start(&kubedns, &dead, &["ns.other.test"]);
+    eventually(PATIENCE, || std::future::ready(dead.count() >= 2)).await;
+    let good = serving(&["198.51.100.7"], 30).await;
+    let file = ResolvConf { nameservers: vec![server(&dead), server(&good)], ..ResolvConf::default() };
+    running.resolv_conf.send_replace(file);
+    running.until("ns.other.test", "198.51.100.7 2001:db8::1").await;
+    running.end().await;
+}
+
+#[tokio::test]
+async fn the_hosts_file_comes_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    std::fs::write(&hosts, "203.0.113.5 ns.other.test\n").unwrap();
+    let (kubedns, system) = (serving(&[], 1).await, serving(&["198.51.100.1"], 1).await);
+    let mut running = Running::start_with_hosts(&kubedns, &system, &["ns.other.test"], hosts);
+    running.until("ns.other.test", "203.0.113.5").await;
+    assert_eq!(system.count(), 0);
+    running.end().await;
+}

@@ -1,0 +1,144 @@
+//! Keeps the routes up to date: whenever the configuration, resolv.conf or an address behind a name changes.
+
+use std::collections::BTreeSet;
+
+use dnsconfig::resolv_conf::ResolvConf;
+use dnsconfig::{Config, Nameserver, State, StubServer};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::arguments::Arguments;
+use crate::loops::Listening;
+use crate::report::Report;
+use crate::resolve::Resolutions;
+use crate::routes::{Ingredients, Omission, Routes};
+
+/// What the routes are made of.
+#[derive(Debug)]
+pub struct Inputs {
+    /// The configuration.
+    pub config: watch::Receiver<State>,
+    /// The resolv.conf whose servers dnsmasq is to use; empty if none.
+    pub resolv_conf: watch::Receiver<ResolvConf>,
+    /// The addresses of stub servers given by name.
+    pub names: watch::Receiver<Resolutions>,
+}
+
+/// The task.
+#[derive(Debug)]
+pub struct Router {
+    inputs: Inputs,
+    arguments: Arguments,
+    nowhere: Nameserver,
+    wanted: watch::Sender<BTreeSet<String>>,
+    routes: watch::Sender<Routes>,
+    omissions: BTreeSet<Omission>,
+    report: Report,
+}
+
+impl Router {
+    /// Computes the first routes. `wanted` is told which names to resolve; `nowhere` is the server for stub domains
+    /// without a usable one.
+    pub fn new(
+        inputs: Inputs,
+        arguments: Arguments,
+        nowhere: Nameserver,
+        wanted: watch::Sender<BTreeSet<String>>,
+        report: Report,
+    ) -> Self {
+        let routes = watch::Sender::new(Routes::default());
+        let mut this =
+            Self { inputs, arguments, nowhere, wanted, routes, omissions: BTreeSet::new(), report };
+        this.take_configuration();
+        this.recompute();
+        this
+    }
+
+    /// The routes now, and whenever they change.
+    pub fn subscribe(&self) -> watch::Receiver<Routes> {
+        self.routes.subscribe()
+    }
+
+    /// Whether some stub server is a name without an address (yet).
+    pub fn has_unresolved_names(&self) -> bool {
+        self.omissions.iter().any(|omission| matches!(omission, Omission::Unresolved { .. }))
+    }
+
+    /// Goes on until cancelled.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let _ = stop.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(&mut self) {
+        loop {
+            tokio::select! {
+                Ok(()) = self.inputs.config.changed() => self.take_configuration(),
+                Ok(()) = self.inputs.resolv_conf.changed() => {}
+                Ok(()) = self.inputs.names.changed() => {}
+                // Nothing can change any more.
+                else => return std::future::pending().await,
+            }
+            self.recompute();
+        }
+    }
+
+    fn take_configuration(&mut self) {
+        let state = self.inputs.config.borrow_and_update().clone();
+        self.report.configuration(&state);
+        self.wanted.send_if_modified(|wanted| {
+            let names = names(&state.config);
+            let changed = *wanted != names;
+            *wanted = names;
+            changed
+        });
+    }
+
+    fn recompute(&mut self) {
+        let config = self.inputs.config.borrow().config.clone();
+        let resolv_conf = self.inputs.resolv_conf.borrow_and_update().clone();
+        let names = self.inputs.names.borrow_and_update().clone();
+        let (routes, omissions) = Routes::compute(&Ingredients {
+            config: &config,
+            resolv_conf: &resolv_conf.nameservers,
+            names: &names,
+            listening: &Listening::of(&self.arguments),
+            nowhere: self.nowhere,
+        });
+        self.tell(&routes, omissions);
+        self.routes.send_if_modified(|before| {
+            let changed = *before != routes;
+            *before = routes;
+            changed
+        });
+    }
+
+    /// Loops are told once, when they appear and when they are gone; unresolved names are the resolver's to tell.
+    fn tell(&mut self, routes: &Routes, omissions: BTreeSet<Omission>) {
+        for omission in omissions.difference(&self.omissions) {
+            if let Omission::Loop { domain, server } = omission {
+                let domain = domain.as_deref().unwrap_or("all other names");
+                error!(%server, domain, "this server is dnsmasq itself: not used, or its queries would go in circles");
+            }
+        }
+        for omission in self.omissions.difference(&omissions) {
+            if let Omission::Loop { server, .. } = omission {
+                info!(%server, "a server that was dnsmasq itself is not in use any more");
+            }
+        }
+        if omissions != self.omissions || *self.routes.borrow() != *routes {
+            self.report.routes(routes, &omissions);
+        }
+        self.omissions = omissions;
+    }
+}
+
+/// The names in a configuration that stand for servers.
+fn names(config: &Config) -> BTreeSet<String> {
+    let servers = config.stub_domains.values().flatten();
+    let names = servers.filter_map(|server| match server {
+        StubServer::Name { name, .. } => Some(name.clone()),
+        StubServer::Address(_) => None,
+    });
+    names.collect()
+}

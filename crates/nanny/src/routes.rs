@@ -1,0 +1,124 @@
+//! Which server answers which names: what the configuration means once every name in it is an address.
+//!
+//! Pure: configuration, resolv.conf and resolved names in, routes out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dnsconfig::{Config, Nameserver, StubServer};
+
+use crate::loops::Listening;
+use crate::resolve::Resolutions;
+
+/// The servers of each stub domain and of all other names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routes {
+    /// Domain -> servers, never empty.
+    pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
+    /// The servers for all other names; may be empty.
+    pub upstreams: Vec<Nameserver>,
+    /// Whether `upstreams` come from the configuration (else from resolv.conf).
+    pub configured_upstreams: bool,
+}
+
+/// Something the configuration asks for that is not done, or not yet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Omission {
+    /// A server that is dnsmasq itself: its queries would go round in circles.
+    Loop {
+        /// The stub domain, or none for an upstream server.
+        domain: Option<String>,
+        /// The server.
+        server: Nameserver,
+    },
+    /// The name of a stub server that has no address (yet).
+    Unresolved {
+        /// The stub domain.
+        domain: String,
+        /// The name.
+        name: String,
+    },
+}
+
+/// What routes are made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Ingredients<'a> {
+    /// The configuration in force.
+    pub config: &'a Config,
+    /// The servers of the node's resolv.conf; empty when it is not to be used.
+    pub resolv_conf: &'a [Nameserver],
+    /// The addresses of stub servers given by name.
+    pub names: &'a Resolutions,
+    /// Where dnsmasq listens.
+    pub listening: &'a Listening,
+    /// Where a stub domain goes that has servers but no usable address: something that fails every query. Its names
+    /// must not leak to the upstream servers, and must not look as if they did not exist.
+    pub nowhere: Nameserver,
+}
+
+impl Routes {
+    /// Puts the routes together, and tells what had to be left out.
+    pub fn compute(from: &Ingredients<'_>) -> (Self, BTreeSet<Omission>) {
+        let mut omissions = BTreeSet::new();
+        let mut stub_domains = BTreeMap::new();
+        for (domain, servers) in &from.config.stub_domains {
+            // Without servers the domain is not routed specially, as in kube-dns.
+            if servers.is_empty() {
+                continue;
+            }
+            let mut usable = stub_servers(from, domain, servers, &mut omissions);
+            if usable.is_empty() {
+                usable.push(from.nowhere);
+            }
+            stub_domains.insert(domain.clone(), usable);
+        }
+        let configured_upstreams = !from.config.upstream_nameservers.is_empty();
+        let wanted = if configured_upstreams { &from.config.upstream_nameservers } else { from.resolv_conf };
+        let mut upstreams = Vec::new();
+        for server in wanted {
+            if from.listening.includes(*server) {
+                omissions.insert(Omission::Loop { domain: None, server: *server });
+            } else {
+                push_new(&mut upstreams, *server);
+            }
+        }
+        (Self { stub_domains, upstreams, configured_upstreams }, omissions)
+    }
+}
+
+fn stub_servers(
+    from: &Ingredients<'_>,
+    domain: &str,
+    servers: &[StubServer],
+    omissions: &mut BTreeSet<Omission>,
+) -> Vec<Nameserver> {
+    let mut usable = Vec::new();
+    for server in servers {
+        let addresses = match server {
+            StubServer::Address(address) => vec![*address],
+            StubServer::Name { name, port } => {
+                let found = from.names.addresses(name);
+                if found.is_empty() {
+                    omissions.insert(Omission::Unresolved { domain: domain.to_owned(), name: name.clone() });
+                }
+                found.iter().map(|ip| Nameserver::new(*ip, *port)).collect()
+            }
+        };
+        for address in addresses {
+            if from.listening.includes(address) {
+                omissions.insert(Omission::Loop { domain: Some(domain.to_owned()), server: address });
+            } else {
+                push_new(&mut usable, address);
+            }
+        }
+    }
+    usable
+}
+
+fn push_new(servers: &mut Vec<Nameserver>, server: Nameserver) {
+    if !servers.contains(&server) {
+        servers.push(server);
+    }
+}
+
+#[cfg(test)]
+mod tests;

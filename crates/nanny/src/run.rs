@@ -1,0 +1,231 @@
+//! Puts the parts together.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use daemon::http::Server;
+use daemon::klog::Format;
+use daemon::shutdown::Shutdown;
+use daemon::tasks::Tasks;
+use dnsconfig::{Nameserver, Source};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::arguments::Arguments;
+use crate::flags::Flags;
+use crate::launch::{Mode, Plan};
+use crate::nowhere::Nowhere;
+use crate::report::Report;
+use crate::resolv_conf;
+use crate::resolve::{Resolver, Sources};
+use crate::router::{Inputs, Router};
+use crate::routes::Routes;
+use crate::state_dir::{StateDir, StateDirError};
+use crate::supervisor::Supervisor;
+use crate::user::Identity;
+use crate::version::Dnsmasq;
+
+/// The name of the servers file in the state directory.
+const SERVERS_FILE: &str = "servers.conf";
+/// The cluster domain when nothing tells it.
+const CLUSTER_DOMAIN: &str = "cluster.local";
+/// How long a start waits for names of stub servers when they cannot be added later without a restart.
+const FIRST_NAMES: Duration = Duration::from_secs(3);
+/// How long the tasks beside dnsmasq may take to end.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Runs the nanny until it is told to stop or dnsmasq cannot be kept up.
+pub async fn run(flags: Flags, shutdown: Shutdown) -> anyhow::Result<()> {
+    let nanny = Nanny::prepare(flags).await?;
+    nanny.run(shutdown.stop).await
+}
+
+/// Everything that can fail at the start has been done.
+struct Nanny {
+    tasks: Tasks,
+    beside: CancellationToken,
+    supervisor: Supervisor,
+    directory: Option<Arc<StateDir>>,
+    waits_for_names: bool,
+}
+
+impl Nanny {
+    async fn prepare(flags: Flags) -> anyhow::Result<Self> {
+        let arguments = Arguments::read(flags.dnsmasq.clone());
+        let sources = name_sources(&flags, &arguments)?;
+        let dnsmasq = Dnsmasq::ask(&flags.dnsmasq_exec).await?;
+        tell_version(&dnsmasq);
+        let directory = state_directory(&flags.state_dir)?;
+        let plan = plan(&arguments, directory.as_deref(), &dnsmasq);
+        let report = Report::new()?;
+        report.uses(&dnsmasq, edits_by(&plan, flags.restart_dnsmasq))?;
+
+        let beside = CancellationToken::new();
+        let mut tasks = Tasks::new(beside.clone());
+        let (routes, unresolved) =
+            routing(&flags, &arguments, &plan, sources, &report, &mut tasks, &beside).await?;
+        if let Some(directory) = &directory {
+            tasks.passing("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
+        }
+        serve_pages(&flags.status_addr, &report, &mut tasks, &beside).await;
+        let waits_for_names = unresolved && plan.mode == Mode::Restart;
+        let supervisor = Supervisor {
+            program: flags.dnsmasq_exec,
+            probe: arguments.probe_address().filter(|_| !arguments.has("no-ident")),
+            plan,
+            directory: directory.clone(),
+            routes,
+            log_interval: flags.log_interval.into(),
+            may_restart: flags.restart_dnsmasq,
+            json: flags.log.log_format == Format::Json,
+            report,
+        };
+        Ok(Self { tasks, beside, supervisor, directory, waits_for_names })
+    }
+
+    async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        if self.waits_for_names {
+            first_names(&self.supervisor.routes).await;
+        }
+        let supervised = self.supervisor.run(stop).await;
+        self.beside.cancel();
+        let ended = self.tasks.join(ENDING).await;
+        if let Some(directory) = self.directory.and_then(Arc::into_inner) {
+            directory.remove();
+        }
+        supervised?;
+        Ok(ended?)
+    }
+}
+
+fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources> {
+    let kubedns: Nameserver =
+        flags.kubedns_server.parse().context("-kubednsServer (accepted: IP, IP:port)")?;
+    let given = flags.kubedns_domain.trim_matches('.').to_ascii_lowercase();
+    if !given.is_empty() && !dnsconfig::name::is_subdomain(&given) {
+        anyhow::bail!("-kubednsDomain: {given:?} is no domain name");
+    }
+    let given = Some(given).filter(|domain| !domain.is_empty());
+    let routed = || arguments.domain_routed_to(kubedns);
+    let cluster_domain = given.or_else(routed).unwrap_or_else(|| CLUSTER_DOMAIN.to_owned());
+    info!(%kubedns, cluster_domain, "stub servers given by names under this domain are resolved through kubedns");
+    Ok(Sources { kubedns, cluster_domain, hosts: PathBuf::from("/etc/hosts") })
+}
+
+fn tell_version(dnsmasq: &Dnsmasq) {
+    info!(version = %dnsmasq, package = dnsmasq.package.as_deref().unwrap_or("unknown"), "dnsmasq found");
+    let missing = dnsmasq.missing_fixes();
+    if !missing.is_empty() {
+        warn!(
+            version = %dnsmasq,
+            missing = missing.join(" "),
+            "this dnsmasq lacks security fixes, unless its distribution added them: update it"
+        );
+    }
+}
+
+/// The directory asked for must be usable; without one of our own we do with restarts.
+fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
+    let given = Some(given).filter(|path| !path.is_empty());
+    match StateDir::open(given.map(Path::new)) {
+        Ok(directory) => Ok(Some(Arc::new(directory))),
+        Err(StateDirError::Nowhere) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn plan(arguments: &Arguments, directory: Option<&StateDir>, dnsmasq: &Dnsmasq) -> Plan {
+    let file = directory.map(|directory| directory.file(SERVERS_FILE));
+    let file = file.ok_or_else(|| StateDirError::Nowhere.to_string());
+    let plan = Plan::new(arguments, file, &Identity::own(), dnsmasq.loop_detection);
+    for note in &plan.notes {
+        info!("{note}");
+    }
+    if let Some(reason) = &plan.obstacle {
+        warn!(%reason, "edits of the configuration restart dnsmasq");
+    }
+    plan
+}
+
+fn edits_by(plan: &Plan, restart_dnsmasq: bool) -> &'static str {
+    match &plan.mode {
+        _ if !restart_dnsmasq => "none",
+        Mode::Reload { .. } => "reload",
+        Mode::Restart => "restart",
+    }
+}
+
+/// Starts what the routes are made of; also tells whether names of stub servers have yet to be resolved.
+async fn routing(
+    flags: &Flags,
+    arguments: &Arguments,
+    plan: &Plan,
+    sources: Sources,
+    report: &Report,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> anyhow::Result<(watch::Receiver<Routes>, bool)> {
+    let period: Duration = flags.sync_interval.into();
+    let config = Source::Directory { path: flags.config_dir.clone(), period }.open();
+    let states = config.subscribe();
+    // Not following it is what -restartDnsmasq=false means.
+    if flags.restart_dnsmasq {
+        let stop = stop.clone();
+        tasks.passing("follow the configuration", async move { config.run(stop).await });
+    }
+
+    let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), period);
+    // Names are looked up where dnsmasq would look, if it looks anywhere.
+    let mut system_files = plan.resolv_files.clone();
+    if system_files.is_empty() {
+        system_files.push(PathBuf::from("/etc/resolv.conf"));
+    }
+    let system = resolv_conf::Follower::open(system_files, period);
+    let (wanted, wants) = watch::channel(BTreeSet::new());
+    let resolver = Resolver::new(sources, wants, system.subscribe());
+
+    let nowhere = Nowhere::bind().await.context("cannot listen on a loopback port")?;
+    let inputs = Inputs { config: states, resolv_conf: upstreams.subscribe(), names: resolver.subscribe() };
+    let router = Router::new(inputs, arguments.clone(), nowhere.local_addr(), wanted, report.clone());
+    let outcome = (router.subscribe(), router.has_unresolved_names());
+
+    if plan.follow_resolv {
+        tasks.passing("follow resolv.conf", upstreams.run(stop.clone()));
+    }
+    tasks.passing("follow resolv.conf for names", system.run(stop.clone()));
+    tasks.passing("resolve names", resolver.run(stop.clone()));
+    tasks.passing("fail unroutable queries", nowhere.run(stop.clone()));
+    tasks.passing("route", router.run(stop.clone()));
+    Ok(outcome)
+}
+
+/// A page that cannot be served must not keep names from being answered.
+async fn serve_pages(address: &str, report: &Report, tasks: &mut Tasks, stop: &CancellationToken) {
+    if address.is_empty() {
+        return;
+    }
+    let Some((host, port)) =
+        address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)))
+    else {
+        warn!(address, "-statusAddr: no host:port, so no status page");
+        return;
+    };
+    match Server::bind(host, port).await {
+        Ok(server) => {
+            info!(address = %server.local_addr(), "status and metrics pages");
+            tasks.passing("status pages", server.run(report.pages(), stop.clone()));
+        }
+        Err(error) => warn!(%error, "no status page"),
+    }
+}
+
+/// Waits a little for names of stub servers: adding them later would take a restart.
+async fn first_names(routes: &watch::Receiver<Routes>) {
+    let mut routes = routes.clone();
+    let _ = timeout(FIRST_NAMES, routes.changed()).await;
+}

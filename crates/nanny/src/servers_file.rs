@@ -1,0 +1,45 @@
+//! The file dnsmasq reads its servers from, at the start and on SIGHUP.
+
+use std::fmt::Write as _;
+
+use dnsconfig::Nameserver;
+
+use crate::routes::Routes;
+
+/// The text of the file: `extra` lines (those of the user's own servers file) first, then one line a server.
+///
+/// Every value was validated before it became part of [`Routes`]; nothing here can add a line or an option. `extra` is
+/// the user's, word for word.
+pub fn render(routes: &Routes, extra: &str) -> String {
+    let mut text = String::from("# Written by the nanny; edits are overwritten.\n");
+    text.push_str(extra);
+    if !extra.is_empty() && !extra.ends_with('\n') {
+        text.push('\n');
+    }
+    for value in values(routes) {
+        let _ = writeln!(text, "server={value}");
+    }
+    text
+}
+
+/// What stands behind `server=`, or behind `--server` on a command line: stub domains first, then the upstream servers.
+pub fn values(routes: &Routes) -> Vec<String> {
+    let mut values = Vec::new();
+    for (domain, servers) in &routes.stub_domains {
+        values.extend(servers.iter().map(|server| format!("/{domain}/{}", address(*server))));
+    }
+    values.extend(routes.upstreams.iter().map(|server| address(*server)));
+    values
+}
+
+/// `ip` or `ip#port`.
+// Differs from kube-dns: it writes `[IPv6]#port`, which dnsmasq refuses.
+fn address(server: Nameserver) -> String {
+    match server.port {
+        dnsconfig::DNS_PORT => server.ip.to_string(),
+        port => format!("{}#{port}", server.ip),
+    }
+}
+
+#[cfg(test)]
+mod tests;

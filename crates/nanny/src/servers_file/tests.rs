@@ -1,0 +1,85 @@
+//! The text of the file, and that nothing else can get into it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn routes() -> Routes {
+    Routes {
+        stub_domains: BTreeMap::from([(
+            "acme.example".to_owned(),
+            vec!["192.0.2.10".parse().unwrap(), "[2001:db8::11]:5353".parse().unwrap()],
+        )]),
+        upstreams: vec!["192.0.2.1:5353".parse().unwrap()],
+        configured_upstreams: true,
+    }
+}
+
+#[test]
+fn one_line_a_server() {
+    let expected = "# Written by the nanny; edits are overwritten.\nserver=/acme.example/192.0.2.10\n\
+                    server=/acme.example/2001:db8::11#5353\nserver=192.0.2.1#5353\n";
+    assert_eq!(render(&routes(), ""), expected);
+    let empty = "# Written by the nanny; edits are overwritten.\n";
+    assert_eq!(render(&Routes::default(), ""), empty);
+}
+
+#[test]
+fn the_users_own_lines_come_first() {
+    let text = render(&Routes::default(), "server=/own.example/192.0.2.5");
+    assert!(text.ends_with("overwritten.\nserver=/own.example/192.0.2.5\n"), "{text}");
+}
+
+/// Whether a line is one of those that a configuration may lead to.
+fn is_meant(line: &str) -> bool {
+    let Some(value) = line.strip_prefix("server=") else {
+        return false;
+    };
+    let (domain, address) = match value.strip_prefix('/') {
+        Some(rest) => match rest.split_once('/') {
+            Some((domain, address)) => (Some(domain), address),
+            None => return false,
+        },
+        None => (None, value),
+    };
+    let (ip, port) = address.split_once('#').unwrap_or((address, "53"));
+    domain.is_none_or(dnsconfig::name::is_subdomain)
+        && ip.parse::<std::net::IpAddr>().is_ok()
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+proptest! {
+    /// Whatever a ConfigMap holds: what is accepted of it leads to the lines that validation meant, and no other.
+    #[test]
+    fn nothing_can_be_smuggled_in(
+        domains in proptest::collection::btree_map(
+            prop_oneof!["[a-z0-9.-]{1,12}", "\\PC{0,12}", "[a-z]{1,5}[\\n/#=][a-z=/]{1,8}"],
+            proptest::collection::vec(
+                prop_oneof!["[0-9.:#\\n]{1,15}", Just("192.0.2.1".to_owned()), "192\\.0\\.2\\.1[:#\\n/@][0-9a-z\\n]{0,6}"],
+                0..4,
+            ),
+            0..4,
+        ),
+        upstreams in proptest::collection::vec(prop_oneof!["\\PC{0,15}", "192\\.0\\.2\\.[0-9]{1,2}"], 0..4),
+    ) {
+        let data = [
+            ("stubDomains".to_owned(), serde_json::to_vec(&domains).unwrap()),
+            ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap()),
+        ];
+        if let Ok(config) = dnsconfig::parse(&data.into()) {
+            let arguments = crate::arguments::Arguments::default();
+            let (routes, _) = Routes::compute(&crate::routes::Ingredients {
+                config: &config,
+                resolv_conf: &[],
+                names: &crate::resolve::Resolutions::default(),
+                listening: &crate::loops::Listening::of(&arguments),
+                nowhere: "127.0.0.1:9999".parse().unwrap(),
+            });
+            for line in render(&routes, "").lines().skip(1) {
+                prop_assert!(is_meant(line), "{:?}", line);
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the nanny is doing, for people and programs: one JSON document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use dnsconfig::{Nameserver, State};
+use serde::Serialize;
+
+use crate::routes::{Omission, Routes};
+
+/// The whole document. Absent values are null, so that every field is always there.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The supervised process.
+    pub dnsmasq: DnsmasqStatus,
+    /// The `ConfigMap`.
+    pub configuration: ConfigurationStatus,
+    /// Which server answers which names.
+    pub routes: RoutesStatus,
+}
+
+/// The supervised process.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DnsmasqStatus {
+    /// Its version.
+    pub version: String,
+    /// Security fixes this version lacks, unless its distribution added them.
+    pub missing_fixes: Vec<&'static str>,
+    /// Its process ID while it runs.
+    pub pid: Option<i32>,
+    /// It has started and is believed to answer.
+    pub up: bool,
+    /// When this process started.
+    pub started_at: Option<String>,
+    /// Starts after the first one, by reason: `died`, `hung`, `configuration`.
+    pub restarts: BTreeMap<&'static str, u64>,
+    /// How the last process ended.
+    pub last_end: Option<String>,
+}
+
+/// The `ConfigMap`.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigurationStatus {
+    /// `reload` or `restart`: how an edit reaches dnsmasq; `none` when edits are not applied.
+    pub edits_by: &'static str,
+    /// The version in force.
+    pub version: String,
+    /// When it came into force.
+    pub loaded_at: Option<String>,
+    /// Edits that came into force since the start.
+    pub edits: u64,
+    /// Edits that were refused since the start.
+    pub rejected: u64,
+    /// Why the newest data are not in force; null when they are.
+    pub error: Option<ErrorStatus>,
+    /// `stubDomains` in force.
+    pub stub_domains: BTreeMap<String, Vec<String>>,
+    /// `upstreamNameservers` in force.
+    pub upstream_nameservers: Vec<String>,
+    /// Times dnsmasq was told to read its servers again.
+    pub reloads: u64,
+    /// When it last was.
+    pub last_reload_at: Option<String>,
+}
+
+/// An edit that was refused.
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrorStatus {
+    /// What is wrong, and what is accepted.
+    pub text: String,
+    /// The key, if a value was wrong.
+    pub key: Option<String>,
+    /// The value.
+    pub value: Option<String>,
+    /// When.
+    pub at: String,
+}
+
+/// Which server answers which names.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoutesStatus {
+    /// Stub domain -> addresses, names resolved.
+    pub stub_domains: BTreeMap<String, Vec<String>>,
+    /// The servers for all other names.
+    pub upstreams: Vec<String>,
+    /// Where `upstreams` come from: `configuration` or `resolv.conf`.
+    pub upstreams_from: &'static str,
+    /// Names of stub servers that have no address yet.
+    pub unresolved: BTreeSet<String>,
+    /// Servers left out because their queries come back to dnsmasq.
+    pub loops: BTreeSet<String>,
+}
+
+impl ConfigurationStatus {
+    /// Takes over what the configuration's source says.
+    pub fn set(&mut self, state: &State) {
+        self.version = state.version.to_string();
+        self.loaded_at = Some(time(state.loaded_at));
+        self.edits = state.edits;
+        self.rejected = state.rejected;
+        self.error = state.error.as_ref().map(|error| ErrorStatus {
+            text: error.text.clone(),
+            key: error.key.clone(),
+            value: error.value.clone(),
+            at: time(error.at),
+        });
+        let domains = state.config.stub_domains.iter();
+        self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
+        self.upstream_nameservers = strings(&state.config.upstream_nameservers);
+    }
+}
+
+impl RoutesStatus {
+    /// Takes over new routes. Loops that dnsmasq found with the old ones are forgotten: it looks for them again.
+    pub fn set(&mut self, routes: &Routes, omissions: &BTreeSet<Omission>) {
+        let domains = routes.stub_domains.iter();
+        self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
+        self.upstreams = strings(&routes.upstreams);
+        self.upstreams_from = if routes.configured_upstreams { "configuration" } else { "resolv.conf" };
+        self.unresolved.clear();
+        self.loops.clear();
+        for omission in omissions {
+            match omission {
+                Omission::Unresolved { name, .. } => self.unresolved.insert(name.clone()),
+                Omission::Loop { server, .. } => self.loops.insert(server.to_string()),
+            };
+        }
+    }
+
+    /// dnsmasq found another loop.
+    pub fn add_loop(&mut self, server: Nameserver) {
+        self.loops.insert(server.to_string());
+    }
+}
+
+/// A time as in RFC 3339, to the millisecond.
+pub fn time(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn strings<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,354 @@
+//! One dnsmasq at a time: started, kept up, told of new routes, stopped.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dnsconfig::Nameserver;
+use nix::sys::signal::Signal;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::deaths::{Deaths, Verdict};
+use crate::exit_status;
+use crate::health::{Finding, Health};
+use crate::launch::{Mode, Plan};
+use crate::log_lines::Event;
+use crate::process::Process;
+use crate::report::{Report, Restart};
+use crate::routes::Routes;
+use crate::servers_file;
+use crate::state_dir::StateDir;
+use crate::trial;
+
+/// How long dnsmasq may take to end on SIGTERM.
+const STOPPING: Duration = Duration::from_secs(3);
+/// A dnsmasq that neither says nor shows that it is up is believed to be after this long.
+const SURELY_UP: Duration = Duration::from_secs(3);
+/// Bytes of the user's own servers file that are taken over at most.
+const LARGEST_EXTRA: u64 = 1 << 20;
+
+/// Why the nanny ends.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// The process cannot even be created.
+    #[error("cannot start a process for dnsmasq")]
+    Spawn(#[source] std::io::Error),
+    /// The servers file cannot be written before the first start.
+    #[error("cannot write the servers file {path:?}")]
+    ServersFile {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The first start failed: the arguments, the port or the like.
+    #[error("dnsmasq did not start: {how}: {last_words}")]
+    Start {
+        /// How it ended.
+        how: String,
+        /// The last thing it said.
+        last_words: String,
+    },
+    /// It died too often.
+    #[error("dnsmasq ended {count} times within a minute, the last time with {how}: {last_words}")]
+    Deaths {
+        /// How often.
+        count: usize,
+        /// How it ended the last time.
+        how: String,
+        /// The last thing it said.
+        last_words: String,
+    },
+}
+
+/// Looks after dnsmasq.
+#[derive(Debug)]
+pub struct Supervisor {
+    /// The executable.
+    pub program: PathBuf,
+    /// How it is started.
+    pub plan: Plan,
+    /// Where the servers file lives; none if there is no such place.
+    pub directory: Option<Arc<StateDir>>,
+    /// The routes in force.
+    pub routes: watch::Receiver<Routes>,
+    /// Where dnsmasq can be asked whether it lives.
+    pub probe: Option<Nameserver>,
+    /// How often dnsmasq is to log its statistics; zero for never.
+    pub log_interval: Duration,
+    /// Whether dnsmasq may be restarted for other routes.
+    pub may_restart: bool,
+    /// Log lines of single queries as JSON.
+    pub json: bool,
+    /// Where everything is told.
+    pub report: Report,
+}
+
+/// How one life of dnsmasq ended.
+#[derive(Debug)]
+enum Ended {
+    Stopped,
+    Died { how: String, last_words: String, was_up: bool },
+    Hung,
+    Replaced,
+}
+
+/// One life of dnsmasq.
+struct Life {
+    process: Process,
+    events: mpsc::Receiver<Event>,
+    health: Option<Health>,
+    up: bool,
+    /// The servers file changed before dnsmasq could be told.
+    stale: bool,
+    routes: Routes,
+}
+
+impl Supervisor {
+    /// Runs until cancelled, or until dnsmasq cannot be kept up. dnsmasq is gone when this returns.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), SuperviseError> {
+        let mut deaths = Deaths::default();
+        let mut again = None;
+        loop {
+            let ended = self.live(again, &stop).await?;
+            let (how, last_words) = match ended {
+                Ended::Stopped => return Ok(()),
+                Ended::Replaced => {
+                    again = Some(Restart::Configuration);
+                    continue;
+                }
+                Ended::Died { how, last_words, was_up: false } if again.is_none() => {
+                    return Err(SuperviseError::Start { how, last_words });
+                }
+                Ended::Died { how, last_words, .. } => {
+                    again = Some(Restart::Died);
+                    (how, last_words)
+                }
+                Ended::Hung => {
+                    again = Some(Restart::Hung);
+                    ("a hang".to_owned(), "killed by the nanny".to_owned())
+                }
+            };
+            match deaths.count(Instant::now()) {
+                Verdict::GiveUp(count) => return Err(SuperviseError::Deaths { count, how, last_words }),
+                Verdict::Restart(pause) => {
+                    error!(%how, last_words, ?pause, "dnsmasq ended, starting it again");
+                    if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// One life of dnsmasq, from the start to the end.
+    async fn live(
+        &mut self,
+        again: Option<Restart>,
+        stop: &CancellationToken,
+    ) -> Result<Ended, SuperviseError> {
+        let routes = self.routes.borrow_and_update().clone();
+        self.write_servers(&routes, again.is_none())?;
+        let argv = self.plan.argv(&routes);
+        info!(program = %self.program.display(), arguments = shown(&argv), "starting dnsmasq");
+        let (process, events) =
+            Process::start(&self.program, &argv, self.json).map_err(SuperviseError::Spawn)?;
+        self.report.started(process.pid().as_raw(), again);
+        let health = self.probe.map(|server| Health::new(server, process.pid()));
+        let mut life = Life { process, events, health, up: false, stale: false, routes };
+        let outcome = self.attend(&mut life, stop).await;
+        Ok(self.bury(life, outcome).await)
+    }
+
+    /// Attends to a running dnsmasq until something ends its life.
+    async fn attend(&mut self, life: &mut Life, stop: &CancellationToken) -> Outcome {
+        let surely_up = sleep(SURELY_UP);
+        tokio::pin!(surely_up);
+        let period = if self.log_interval.is_zero() { Duration::MAX } else { self.log_interval };
+        let first = Instant::now().checked_add(period);
+        let mut statistics = first.map(|first| interval_at(first, period));
+        if let Some(statistics) = &mut statistics {
+            statistics.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Outcome::Stop,
+                status = life.process.wait() => return Outcome::Ended(status),
+                Some(event) = life.events.recv() => self.heard(life, &event),
+                Ok(()) = self.routes.changed() => {
+                    if self.apply(life).await {
+                        return Outcome::Replace;
+                    }
+                }
+                finding = next_finding(&mut life.health) => match finding {
+                    Finding::Up => self.is_up(life),
+                    Finding::Silent => self.report.silent(),
+                    Finding::Hangs(_) => return Outcome::Hangs,
+                },
+                () = tick(&mut statistics), if life.up => life.process.signal(Signal::SIGUSR1),
+                () = &mut surely_up, if !life.up => self.is_up(life),
+            }
+        }
+    }
+
+    /// Ends the process and says how the life ended.
+    async fn bury(&self, life: Life, outcome: Outcome) -> Ended {
+        let was_up = life.up;
+        let (how, ended) = match outcome {
+            Outcome::Ended(status) => {
+                let how = describe(status);
+                let last_words = life.process.last_words().await;
+                (how.clone(), Ended::Died { how, last_words, was_up })
+            }
+            Outcome::Hangs => {
+                life.process.signal(Signal::SIGKILL);
+                (describe(life.process.stop(STOPPING).await), Ended::Hung)
+            }
+            Outcome::Stop => (describe(life.process.stop(STOPPING).await), Ended::Stopped),
+            Outcome::Replace => (describe(life.process.stop(STOPPING).await), Ended::Replaced),
+        };
+        self.report.ended(&how);
+        if !matches!(ended, Ended::Died { .. }) {
+            info!(%how, "dnsmasq stopped");
+        }
+        ended
+    }
+
+    fn heard(&self, life: &mut Life, event: &Event) {
+        match event {
+            Event::Started => self.is_up(life),
+            Event::Loop(server) => self.report.found_loop(*server),
+            Event::OwnAddress(ip) => warn!(%ip, "dnsmasq leaves a server out: the address is its own"),
+            Event::TooManyQueries => self.report.too_many_queries(),
+        }
+    }
+
+    /// dnsmasq handles signals now. (Before that, SIGHUP would be lost or deadly.)
+    fn is_up(&self, life: &mut Life) {
+        if std::mem::replace(&mut life.up, true) {
+            return;
+        }
+        self.report.up();
+        if std::mem::take(&mut life.stale) {
+            self.reload(life);
+        }
+    }
+
+    /// Brings new routes to dnsmasq; true if it has to be replaced for that.
+    async fn apply(&mut self, life: &mut Life) -> bool {
+        let routes = self.routes.borrow_and_update().clone();
+        if routes == life.routes {
+            return false;
+        }
+        if self.plan.mode == Mode::Restart {
+            return self.may_restart && self.is_acceptable(&routes).await;
+        }
+        if let Err(error) = self.write_servers(&routes, true) {
+            error!(error = &error as &dyn std::error::Error, "the old servers stay in force");
+            return false;
+        }
+        life.routes = routes;
+        if life.up {
+            self.reload(life);
+        } else {
+            life.stale = true;
+        }
+        false
+    }
+
+    fn reload(&self, life: &Life) {
+        life.process.signal(Signal::SIGHUP);
+        self.report.reloaded();
+        info!(
+            stub_domains = life.routes.stub_domains.len(),
+            upstreams = servers(&life.routes.upstreams),
+            "dnsmasq reads its servers again"
+        );
+    }
+
+    /// Tries new arguments before the running dnsmasq is given up for them.
+    async fn is_acceptable(&self, routes: &Routes) -> bool {
+        match trial::test(&self.program, &self.plan.argv(routes)).await {
+            Ok(()) => true,
+            Err(error) => {
+                error!(%error, "dnsmasq refuses the new arguments, the old ones stay in force");
+                false
+            }
+        }
+    }
+
+    /// Writes the servers file, if there is one. At a restart the old one will do when that fails.
+    fn write_servers(&self, routes: &Routes, must: bool) -> Result<(), SuperviseError> {
+        let (Mode::Reload { file }, Some(directory)) = (&self.plan.mode, &self.directory) else {
+            return Ok(());
+        };
+        let text = servers_file::render(routes, &self.extra_servers());
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        match directory.write(&name, text.as_bytes()) {
+            Err(source) if must => Err(SuperviseError::ServersFile { path: file.clone(), source }),
+            Err(error) => {
+                error!(%error, file = %file.display(), "the servers file cannot be written");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// The lines of the user's own servers file, read anew each time.
+    fn extra_servers(&self) -> String {
+        let Some(path) = &self.plan.extra_servers else {
+            return String::new();
+        };
+        let small = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST_EXTRA);
+        let text = if small { std::fs::read_to_string(path).ok() } else { None };
+        text.unwrap_or_else(|| {
+            warn!(file = %path.display(), "the file given with --servers-file cannot be read, or is too large");
+            String::new()
+        })
+    }
+}
+
+/// What ends a life.
+enum Outcome {
+    Ended(std::io::Result<ExitStatus>),
+    Stop,
+    Hangs,
+    Replace,
+}
+
+async fn next_finding(health: &mut Option<Health>) -> Finding {
+    match health {
+        Some(health) => health.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn tick(statistics: &mut Option<tokio::time::Interval>) {
+    match statistics {
+        Some(statistics) => {
+            statistics.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn describe(status: std::io::Result<ExitStatus>) -> String {
+    status.map_or_else(|error| format!("an unknown status ({error})"), exit_status::describe)
+}
+
+fn shown(argv: &[OsString]) -> String {
+    let words: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+fn servers(servers: &[Nameserver]) -> String {
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    servers.join(" ")
+}

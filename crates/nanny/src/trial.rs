@@ -1,0 +1,48 @@
+//! `dnsmasq --test`: whether it would take some arguments, without starting it.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::exit_status;
+use crate::version::without_number;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why arguments would not do.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// dnsmasq refuses them.
+    #[error("{how}: {words}")]
+    Refused {
+        /// How the trial ended.
+        how: String,
+        /// What dnsmasq said.
+        words: String,
+    },
+    /// The trial itself failed.
+    #[error("dnsmasq --test: {0}")]
+    Failed(String),
+}
+
+/// Tries the arguments.
+pub async fn test(program: &Path, argv: &[OsString]) -> Result<(), TrialError> {
+    let mut command = Command::new(program);
+    // In front: behind a `--` among the user's arguments it would not be an option.
+    command.arg("--test").args(argv).stdin(Stdio::null()).kill_on_drop(true);
+    let output = match timeout(PATIENCE, command.output()).await {
+        Err(_) => return Err(TrialError::Failed(format!("no end within {PATIENCE:?}"))),
+        Ok(Err(error)) => return Err(TrialError::Failed(without_number(&error))),
+        Ok(Ok(output)) => output,
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let words = words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    Err(TrialError::Refused { how: exit_status::describe(output.status), words: words.to_owned() })
+}

@@ -1,0 +1,209 @@
+//! Which dnsmasq this is, and what its release lacks.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long `dnsmasq --version` may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Releases that fixed something, with what they fixed; for DNS and for what comes with it.
+const FIXES: [(Release, &str); 5] = [
+    (
+        Release(2, 83, 0),
+        "CVE-2020-25681 CVE-2020-25682 CVE-2020-25683 CVE-2020-25684 CVE-2020-25685 CVE-2020-25686 CVE-2020-25687",
+    ),
+    (Release(2, 85, 0), "CVE-2021-3448"),
+    (Release(2, 87, 0), "CVE-2022-0934"),
+    (Release(2, 90, 0), "CVE-2023-28450 CVE-2023-50387 CVE-2023-50868"),
+    (
+        Release(2, 92, 2),
+        "CVE-2026-2291 CVE-2026-4890 CVE-2026-4891 CVE-2026-4892 CVE-2026-4893 CVE-2026-5172",
+    ),
+];
+
+/// The package series of Debian 12 whose revisions from the second on carry all [`FIXES`] under the version 2.90.
+const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
+const DPKG_STATUS: &str = "/var/lib/dpkg/status";
+/// The largest dpkg status file looked at.
+const MAX_STATUS: u64 = 16 << 20;
+
+/// A release such as 2.90 or 2.92rel2: major, minor, point release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release(u32, u32, u32);
+
+/// A dnsmasq executable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dnsmasq {
+    /// The version as it prints it.
+    pub version: String,
+    /// Whether it was built with `--dns-loop-detect`.
+    pub loop_detection: bool,
+    /// The version of the distribution's package, when that can be found out.
+    pub package: Option<String>,
+}
+
+/// dnsmasq could not be asked for its version.
+#[derive(Debug, thiserror::Error)]
+pub enum VersionError {
+    /// It cannot be executed.
+    #[error("cannot execute {path}: {reason}")]
+    Execute {
+        /// The executable.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// It printed something else.
+    #[error("{path} is no dnsmasq: {path} --version printed {printed:?}")]
+    NoDnsmasq {
+        /// The executable.
+        path: String,
+        /// The first line it printed.
+        printed: String,
+    },
+    /// It printed nothing in time.
+    #[error("{path} --version did not end within {PATIENCE:?}")]
+    Timeout {
+        /// The executable.
+        path: String,
+    },
+}
+
+impl Dnsmasq {
+    /// Asks an executable.
+    pub async fn ask(path: &Path) -> Result<Self, VersionError> {
+        let shown = path.display().to_string();
+        let mut command = Command::new(path);
+        command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
+        let output = match timeout(PATIENCE, command.output()).await {
+            Err(_) => return Err(VersionError::Timeout { path: shown }),
+            Ok(Err(error)) => {
+                let reason = without_number(&error);
+                return Err(VersionError::Execute { path: shown, reason });
+            }
+            Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        };
+        Self::parse(&output, package_version()).ok_or_else(|| VersionError::NoDnsmasq {
+            path: shown,
+            printed: output.lines().next().unwrap_or_default().chars().take(100).collect(),
+        })
+    }
+
+    fn parse(output: &str, package: Option<String>) -> Option<Self> {
+        let words = output.lines().next()?.strip_prefix("Dnsmasq version ")?;
+        let version = words.split_whitespace().next()?.to_owned();
+        let options = output.lines().find_map(|line| line.strip_prefix("Compile time options: "));
+        let loop_detection =
+            options.unwrap_or_default().split_whitespace().any(|option| option == "loop-detect");
+        // Somebody else's executable is not what the package manager speaks of.
+        let package = package.filter(|package| package.starts_with(&version));
+        Some(Self { version, loop_detection, package })
+    }
+
+    /// The fixes that came with later releases; empty for one that has them all, also by way of its distribution.
+    pub fn missing_fixes(&self) -> Vec<&'static str> {
+        if self.package.as_deref().is_some_and(is_patched_package) {
+            return Vec::new();
+        }
+        let Some(release) = Release::parse(&self.version) else {
+            return Vec::new();
+        };
+        let later = FIXES.iter().filter(|(fixed, _)| release < *fixed);
+        later.flat_map(|(_, fixes)| fixes.split(' ')).collect()
+    }
+}
+
+impl fmt::Display for Dnsmasq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.version)
+    }
+}
+
+impl Release {
+    /// `2.90`, `2.92rel2`, `2.86rc1`, `2.90-4` and the like.
+    fn parse(text: &str) -> Option<Self> {
+        let (major, rest) = text.split_once('.')?;
+        let (minor, rest) = digits(rest);
+        let point = rest.strip_prefix("rel").map_or("", |rest| digits(rest).0);
+        Some(Self(major.parse().ok()?, minor.parse().ok()?, point.parse().unwrap_or(0)))
+    }
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+fn is_patched_package(version: &str) -> bool {
+    let (series, first) = DEBIAN_12;
+    let revision = version.strip_prefix(series).map(|rest| digits(rest).0);
+    revision.and_then(|revision| revision.parse().ok()).is_some_and(|revision: u32| revision >= first)
+}
+
+/// The version of Debian's package, from dpkg's own file.
+fn package_version() -> Option<String> {
+    let metadata = std::fs::metadata(DPKG_STATUS).ok().filter(|metadata| metadata.len() <= MAX_STATUS);
+    metadata?;
+    let status = std::fs::read(DPKG_STATUS).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let paragraph = status.split("\n\n").find(|paragraph| paragraph.contains("Package: dnsmasq-base\n"))?;
+    let version = paragraph.lines().find_map(|line| line.strip_prefix("Version: "))?;
+    Some(version.to_owned())
+}
+
+/// The system's words for an error, without its number.
+pub(crate) fn without_number(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dnsmasq(version: &str, package: Option<&str>) -> Dnsmasq {
+        let output = format!(
+            "Dnsmasq version {version}  Copyright (c) 2000-2024 Simon Kelley\nCompile time options: IPv6 DNSSEC loop-detect inotify\n\n"
+        );
+        Dnsmasq::parse(&output, package.map(str::to_owned)).unwrap()
+    }
+
+    #[test]
+    fn what_it_prints() {
+        let found = dnsmasq("2.90", None);
+        assert_eq!((found.version.as_str(), found.loop_detection), ("2.90", true));
+        let other = "Dnsmasq version 2.80  Copyright\nCompile time options: no-loop-detect inotify\n";
+        assert!(!Dnsmasq::parse(other, None).unwrap().loop_detection);
+        assert_eq!(Dnsmasq::parse("BusyBox v1.36", None), None);
+        assert_eq!(Dnsmasq::parse("", None), None);
+    }
+
+    #[test]
+    fn missing_fixes() {
+        for (version, count) in [
+            ("2.80", 7 + 1 + 1 + 3 + 6),
+            ("2.83", 1 + 1 + 3 + 6),
+            ("2.86rc1", 1 + 3 + 6),
+            ("2.90", 6),
+            ("2.92", 6),
+            ("2.92rel2", 0),
+            ("2.93", 0),
+            ("3.0", 0),
+            ("unknown", 0),
+        ] {
+            assert_eq!(dnsmasq(version, None).missing_fixes().len(), count, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_distribution_may_have_added_them() {
+        assert_eq!(dnsmasq("2.90", Some("2.90-4~deb12u1")).missing_fixes().len(), 6);
+        assert_eq!(dnsmasq("2.90", Some("2.90-4~deb12u2")).missing_fixes().len(), 0);
+        assert_eq!(dnsmasq("2.90", Some("2.90-4~deb12u11+x")).missing_fixes().len(), 0);
+        assert_eq!(dnsmasq("2.85", Some("2.90-4~deb12u2")).missing_fixes().len(), 10, "another executable");
+    }
+}
