@@ -55,7 +55,9 @@ impl View for Fixed {
     }
 
     fn records<'v>(&'v self, path: &[&str], _exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
-        let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else { return Lookup::Missing };
+        let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else {
+            return Lookup::Missing;
+        };
         for (label, record) in records {
             visit(Entry { label, record: Cow::Borrowed(record) });
         }

@@ -1,0 +1,131 @@
+//! What holds for every message, however odd.
+#![allow(dead_code, clippy::panic, reason = "the backend is shared with tests that use more of it")]
+
+#[path = "support/fixed.rs"]
+mod fixed;
+
+use std::sync::LazyLock;
+
+use fixed::Fixed;
+use proptest::prelude::*;
+use skydns::engine::{Identity, Outcome, answer};
+use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion};
+use skydns::query::Transport;
+use testkit::message::Message;
+
+static PLAIN: LazyLock<Fixed> = LazyLock::new(|| Fixed::new(&[]));
+static STRICT: LazyLock<Fixed> = LazyLock::new(|| Fixed::new(&[]).strict());
+
+fn identity() -> Identity {
+    Identity { version: "kube-dns-rs test".into() }
+}
+
+fn transport() -> impl Strategy<Value = Transport> {
+    prop_oneof![Just(Transport::Udp), Just(Transport::Tcp)]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    let label = prop_oneof![
+        Just("web"),
+        Just("apps"),
+        Just("svc"),
+        Just("*"),
+        Just("_http"),
+        Just("pod"),
+        Just("big")
+    ];
+    let below = proptest::collection::vec(label, 0..6).prop_map(|labels| labels.join("."));
+    (
+        below,
+        prop_oneof![Just("cluster.local."), Just("CLUSTER.local."), Just("in-addr.arpa."), Just("example.")],
+    )
+        .prop_map(|(below, zone)| if below.is_empty() { zone.to_owned() } else { format!("{below}.{zone}") })
+}
+
+/// A well-formed query, then some octets changed, added or cut off.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let query = (name(), 0_u16..70, proptest::option::of(any::<u16>())).prop_map(|(name, rtype, edns)| {
+        let query = testkit::query::Query::new(&name, &format!("TYPE{rtype}"));
+        match edns {
+            Some(size) => query.edns(size).wire(),
+            None => query.wire(),
+        }
+    });
+    let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    (query, changes, 0_usize..4, proptest::collection::vec(any::<u8>(), 0..4)).prop_map(
+        |(mut query, changes, cut, added)| {
+            for (at, octet) in changes {
+                let at = at.index(query.len());
+                query[at] = octet;
+            }
+            query.truncate(query.len() - cut);
+            query.extend(added);
+            query
+        },
+    )
+}
+
+fn check(message: &[u8], transport: Transport, view: &Fixed) -> Result<(), TestCaseError> {
+    let mut out = b"before".to_vec();
+    match answer(view, &identity(), message, transport, &Outside::none(), &mut out) {
+        Outcome::Reply(_) => {
+            let reply = &out[6..];
+            prop_assert_eq!(&reply[..2], &message[..2], "the ID is the query's");
+            let limit = if transport == Transport::Tcp { 65_535 } else { 65_507 };
+            prop_assert!(reply.len() <= limit);
+            let parsed = Message::parse(reply);
+            prop_assert!(parsed.is_ok(), "{parsed:?} for {message:02x?}");
+            let parsed = parsed.unwrap_or_else(|error| unreachable!("{error}"));
+            prop_assert!(parsed.has("qr"));
+            prop_assert_eq!(parsed.trailing, 0);
+            let sent = u16::from_be_bytes([message[2], message[3]]);
+            if parsed.edns.is_none() && transport == Transport::Udp {
+                prop_assert!(reply.len() <= 512, "{} octets without EDNS, flags {sent:04x}", reply.len());
+            }
+        }
+        Outcome::Ask(questions) => {
+            prop_assert_eq!(out.len(), 6);
+            prop_assert!((1..=64).contains(&questions.len()));
+        }
+        Outcome::Forward(_) | Outcome::Ignore => prop_assert_eq!(out.len(), 6),
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_octets(message in proptest::collection::vec(any::<u8>(), 0..80), transport in transport()) {
+        check(&message, transport, &PLAIN)?;
+    }
+
+    #[test]
+    fn nearly_well_formed_queries(message in mutated(), transport in transport(), strict in any::<bool>()) {
+        check(&message, transport, if strict { &STRICT } else { &PLAIN })?;
+    }
+}
+
+#[test]
+fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
+    let view = Fixed::new(&[]);
+    let query = testkit::query::Query::new("out.apps.svc.cluster.local.", "A").wire();
+    let mut out = Vec::new();
+    let asked = answer(&view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out);
+    let name = skydns::Name::parse("www.outside.test").unwrap();
+    let question = OutsideQuestion { name, qtype: 1 };
+    assert_eq!(asked, Outcome::Ask(vec![question.clone()]));
+    for (known, expected) in [
+        (OutsideAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
+        (OutsideAnswer::Records(Vec::new()), ";; NOERROR, flags: qr aa rd ra"),
+    ] {
+        let mut outside = Outside::none();
+        outside.insert(question.clone(), known);
+        out.clear();
+        assert!(matches!(
+            answer(&view, &identity(), &query, Transport::Udp, &outside, &mut out),
+            Outcome::Reply(_)
+        ));
+        assert_eq!(testkit::dig::show(&out).lines().next(), Some(expected));
+    }
+}
