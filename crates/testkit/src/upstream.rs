@@ -32,7 +32,7 @@ use crate::codes;
 use crate::message::Question;
 
 pub use reaction::{Act, Reaction};
-pub use replay::{Exchange, Replay};
+pub use replay::{Exchange, Replay, repeat};
 pub use zone::Zone;
 
 /// Packets remembered at most; later ones are only counted.

@@ -63,7 +63,7 @@ impl Replay {
             same && if transport {
                 entry.exchange.transport == asked.transport
             } else {
-                !entry.is_truncated()
+                !entry.exchange.is_truncated()
             }
         };
         let candidates = [true, false]
@@ -73,7 +73,7 @@ impl Replay {
         let next = candidates.iter().find(|at| script.get(**at).is_some_and(|entry| !entry.played));
         let entry = script.get_mut(*next.or(candidates.last())?)?;
         entry.played = true;
-        Some(entry.reaction(&asked.packet))
+        Some(repeat(&entry.exchange, &asked.packet))
     }
 }
 
@@ -81,15 +81,17 @@ fn positions(script: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<usize> {
     script.iter().enumerate().filter(|(_, entry)| wanted(entry)).map(|(at, _)| at).collect()
 }
 
-impl Entry {
-    fn is_truncated(&self) -> bool {
-        self.exchange.responses.iter().any(|packet| Message::read(packet).0.has("tc"))
+impl Exchange {
+    /// Whether a response says TC.
+    pub fn is_truncated(&self) -> bool {
+        self.responses.iter().any(|packet| Message::read(packet).0.has("tc"))
     }
+}
 
-    fn reaction(&self, query: &[u8]) -> Reaction {
-        let packets = self.exchange.responses.iter().map(|packet| with_id_of(query, packet));
-        packets.fold(Reaction::silence(), |reaction, packet| reaction.then(Act::Send(packet)))
-    }
+/// The recorded responses of one exchange as a reaction to `query`.
+pub fn repeat(exchange: &Exchange, query: &[u8]) -> Reaction {
+    let packets = exchange.responses.iter().map(|packet| with_id_of(query, packet));
+    packets.fold(Reaction::silence(), |reaction, packet| reaction.then(Act::Send(packet)))
 }
 
 fn with_id_of(query: &[u8], recorded: &[u8]) -> Vec<u8> {

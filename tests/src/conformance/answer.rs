@@ -1,0 +1,186 @@
+//! From what came back to a normalised answer.
+
+use testkit::codes;
+use testkit::message::{self, Message, hex};
+use testkit::record::Record;
+
+use super::vector::{Edns, Response};
+
+const CHOICE: &str = "<one of the names below>";
+
+/// What came back for a question.
+#[derive(Clone, Debug)]
+pub enum Observed {
+    /// A packet.
+    Packet(Vec<u8>),
+    /// Nothing, and how.
+    Nothing(String),
+}
+
+/// An answer that was read.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// In the form of the vectors.
+    pub response: Response,
+    /// Message ID; 0 without a packet.
+    pub id: u16,
+    /// Octets of the packet.
+    pub size: usize,
+    /// Answer records in the order of the wire.
+    pub order: Vec<Record>,
+    /// What is wrong with the packet as such: unreadable, octets too many.
+    pub defect: Option<String>,
+}
+
+impl Answer {
+    /// Reads and normalises.
+    pub fn read(observed: &Observed) -> Self {
+        let packet = match observed {
+            Observed::Packet(packet) => packet,
+            Observed::Nothing(how) => return Self::nothing(how),
+        };
+        let (message, malformed) = Message::read(packet);
+        let trailing =
+            (message.trailing > 0).then(|| format!("{} octets after the last record", message.trailing));
+        let defect = malformed.map(|malformed| format!("malformed: {malformed}")).or(trailing);
+        let response = normalise(&message);
+        Self { response, id: message.id, size: packet.len(), order: message.answer, defect }
+    }
+
+    fn nothing(how: &str) -> Self {
+        let response = Response { no_answer: Some(how.to_owned()), ..Response::default() };
+        Self { response, id: 0, size: 0, order: Vec::new(), defect: None }
+    }
+
+    /// Whether each alias stands before the records that its target owns.
+    pub fn aliases_come_first(&self) -> bool {
+        self.order.iter().enumerate().all(|(at, record)| {
+            let earlier = self.order.iter().take(at);
+            !is_cname(record) || earlier.map(|other| &other.name).all(|owner| *owner != record.data)
+        })
+    }
+
+    /// Whether it has SRV records of different sizes.
+    pub fn has_srv_targets_of_different_lengths(&self) -> bool {
+        let targets = self.order.iter().filter(|record| Some(record.rtype) == codes::type_code("SRV"));
+        let mut lengths = targets.map(|record| record.data.rsplit(' ').next().unwrap_or_default().len());
+        lengths.next().is_some_and(|first| lengths.any(|other| other != first))
+    }
+
+    /// The answer with the alias of the question replaced by a mark, if it is one of several that competed: if its
+    /// target owns an answer record beside those of other targets.
+    pub fn with_choice_marked(&self) -> Response {
+        let mut response = self.response.clone();
+        let asked =
+            response.question.first().and_then(|question| question.split(' ').next()).unwrap_or_default();
+        let is_choice = |record: &&Record| is_cname(record) && record.name == asked;
+        let choice = self.order.iter().find(is_choice);
+        let Some(choice) = choice.filter(|choice| self.order.iter().any(|other| other.name == choice.data))
+        else {
+            return response;
+        };
+        let (line, marked) =
+            (choice.to_string(), Record { data: CHOICE.to_owned(), ..choice.clone() }.to_string());
+        for record in response.answer.iter_mut().filter(|record| **record == line) {
+            record.clone_from(&marked);
+        }
+        response.answer.sort();
+        response.cname_choice = true;
+        response
+    }
+}
+
+fn is_cname(record: &Record) -> bool {
+    Some(record.rtype) == codes::type_code("CNAME")
+}
+
+fn normalise(message: &Message) -> Response {
+    let opcode = codes::opcode_name(message.opcode());
+    Response {
+        rcode: message.rcode_name(),
+        flags: message.flags(),
+        opcode: (opcode != "QUERY").then_some(opcode),
+        question: message.questions.iter().map(ToString::to_string).collect(),
+        answer: lines(&message.answer),
+        authority: lines(&message.authority),
+        additional: lines(&message.additional),
+        edns: message.edns.as_ref().map(Edns::of),
+        ..Response::default()
+    }
+}
+
+fn lines(records: &[Record]) -> Vec<String> {
+    let mut lines: Vec<String> = records.iter().map(Record::normalised).collect();
+    lines.sort();
+    lines
+}
+
+impl Edns {
+    fn of(edns: &message::Edns) -> Self {
+        let options = edns.options.iter().map(|(code, data)| (*code, hex(data))).collect();
+        Self { udp: edns.udp, dnssec_ok: edns.dnssec_ok, version: edns.version, options }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::query::Query;
+    use testkit::reply::Reply;
+
+    use super::*;
+
+    fn answer(records: &[&str]) -> Answer {
+        let query = Query::new("x.", "A").wire();
+        let reply = records.iter().fold(Reply::to(&query), |reply, record| reply.answer(record));
+        Answer::read(&Observed::Packet(reply.wire()))
+    }
+
+    #[test]
+    fn an_answer_is_normalised() {
+        let query = Query::new("X.", "A").edns(512).wire();
+        let soa = "x. 60 IN SOA ns.x. root.x. 1 2 3 4 5";
+        let reply =
+            Reply::to(&query).answer("X. 30 IN A 10.0.0.2").answer("X. 30 IN A 10.0.0.1").authority(soa);
+        let read = Answer::read(&Observed::Packet(reply.edns(1232).wire()));
+        let expected = Response {
+            rcode: "NOERROR".to_owned(),
+            flags: "qr rd ra".to_owned(),
+            question: vec!["X. IN A".to_owned()],
+            answer: vec!["X. 30 IN A 10.0.0.1".to_owned(), "X. 30 IN A 10.0.0.2".to_owned()],
+            authority: vec!["x. 60 IN SOA ns.x. root.x. <serial> 2 3 4 5".to_owned()],
+            edns: Some(Edns { udp: 1232, ..Edns::default() }),
+            ..Response::default()
+        };
+        assert_eq!((read.response, read.defect), (expected, None));
+    }
+
+    #[test]
+    fn silence_and_broken_packets_are_told() {
+        let nothing = Answer::read(&Observed::Nothing("timeout".to_owned()));
+        assert_eq!(nothing.response.no_answer.as_deref(), Some("timeout"));
+        let broken = Answer::read(&Observed::Packet(vec![0, 1, 2]));
+        assert_eq!(broken.defect.as_deref(), Some("malformed: octet 2: header"));
+        let trailing = Answer::read(&Observed::Packet([&[0; 12][..], &[7, 7]].concat()));
+        assert_eq!(trailing.defect.as_deref(), Some("2 octets after the last record"));
+    }
+
+    #[test]
+    fn aliases_before_or_behind() {
+        let alias = "x. 30 IN CNAME y.";
+        let target = "y. 30 IN A 10.0.0.1";
+        assert!(answer(&[alias, target]).aliases_come_first());
+        assert!(!answer(&[target, alias]).aliases_come_first());
+        assert!(answer(&[target]).aliases_come_first());
+    }
+
+    #[test]
+    fn a_choice_among_aliases_is_marked_only_when_there_is_one() {
+        let chosen =
+            answer(&["x. 30 IN CNAME z.", "y. 30 IN A 10.0.0.1", "z. 30 IN A 10.0.0.2"]).with_choice_marked();
+        assert!(chosen.cname_choice);
+        let marked = "x. 30 IN CNAME <one of the names below>".to_owned();
+        assert!(chosen.answer.contains(&marked), "{:?}", chosen.answer);
+        let nowhere = answer(&["x. 30 IN CNAME w.", "y. 30 IN A 10.0.0.1"]).with_choice_marked();
+        assert!(!nowhere.cname_choice);
+    }
+}

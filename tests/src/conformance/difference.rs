@@ -1,0 +1,227 @@
+//! Where we answer otherwise than kube-dns on purpose: one file per difference, with the answers we give instead.
+
+mod edit;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::Deserialize;
+
+use super::judge::diff;
+use super::vector::{Case, Response, Scenario};
+
+pub use edit::Edit;
+
+/// Against what answers are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The recorded answers alone.
+    Recorded,
+    /// The recorded answers, changed by the differences that are always there.
+    Default,
+    /// Those, changed by the differences under `--strict-dns` too.
+    Strict,
+}
+
+/// When a difference is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// With any flags.
+    Always,
+    /// Under `--strict-dns` only.
+    Strict,
+}
+
+/// One deliberate difference, as in its file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// The name of the file without `.json`.
+    #[serde(skip)]
+    pub id: String,
+    /// A few words.
+    pub title: String,
+    /// When it is there.
+    pub when: When,
+    /// What kube-dns does.
+    #[serde(rename = "kube-dns")]
+    pub theirs: String,
+    /// What we do, in enough detail to build it.
+    pub ours: String,
+    /// Why.
+    pub why: String,
+    /// Files of tests that pin what no vector holds.
+    #[serde(default)]
+    pub tests: Vec<PathBuf>,
+    /// A rule that changes answers, recorded ones and those listed by other differences.
+    pub edit: Option<Edit>,
+    /// Answers in place of recorded ones.
+    #[serde(default)]
+    pub answers: Vec<Listed>,
+}
+
+/// An answer in place of a recorded one. Edits still apply to it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listed {
+    /// The scenario.
+    pub scenario: String,
+    /// The step, counted from 0.
+    pub step: usize,
+    /// The question of the step, counted from 0.
+    pub query: usize,
+    /// The question in words, so that this list can be read and cannot slip.
+    pub asks: String,
+    /// The answer.
+    pub response: Response,
+}
+
+/// All differences.
+#[derive(Debug)]
+pub struct Differences {
+    all: Vec<Difference>,
+    listed: HashMap<(String, usize, usize, When), (usize, usize)>,
+}
+
+/// What is expected for a question: any of these answers.
+#[derive(Debug)]
+pub struct Expected {
+    /// The answers.
+    pub responses: Vec<Response>,
+    /// The differences that made them; none when they are the recorded ones.
+    pub because: Vec<String>,
+}
+
+impl Differences {
+    /// Reads all files and checks that they fit the scenarios.
+    pub fn load(scenarios: &[Scenario]) -> anyhow::Result<Self> {
+        let directory = super::directory().join("differences");
+        let entries = std::fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
+        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+        paths.sort();
+        let all = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        Self::new(all, scenarios)
+    }
+
+    /// Checks that the differences fit the scenarios.
+    pub fn new(all: Vec<Difference>, scenarios: &[Scenario]) -> anyhow::Result<Self> {
+        let mut listed = HashMap::new();
+        for (at, difference) in all.iter().enumerate() {
+            for (which, answer) in difference.answers.iter().enumerate() {
+                let key = (answer.scenario.clone(), answer.step, answer.query, difference.when);
+                if let Some((other, _)) = listed.insert(key, (at, which)) {
+                    let other = all.get(other).map_or("?", |other| &other.id);
+                    bail!("{} and {other} both list {}", difference.id, answer.place());
+                }
+            }
+        }
+        let differences = Self { all, listed };
+        differences.check(scenarios)?;
+        Ok(differences)
+    }
+
+    /// All differences, by ID.
+    pub fn all(&self) -> &[Difference] {
+        &self.all
+    }
+
+    /// What is expected for question number `query` of step number `step`.
+    pub fn expected(&self, mode: Mode, scenario: &str, step: usize, query: usize, case: &Case) -> Expected {
+        let recorded: Vec<Response> = case.recorded().into_iter().cloned().collect();
+        let mut expected = Expected { responses: recorded, because: Vec::new() };
+        for when in mode.differences() {
+            if let Some((id, response)) = self.listed(scenario, step, query, *when) {
+                expected = Expected { responses: vec![response.clone()], because: vec![id.to_owned()] };
+            }
+        }
+        for difference in self.all.iter().filter(|difference| mode.differences().contains(&difference.when)) {
+            if let Some(edit) = difference.edit {
+                expected.apply(edit, case, &difference.id);
+            }
+        }
+        expected
+    }
+
+    fn listed(&self, scenario: &str, step: usize, query: usize, when: When) -> Option<(&str, &Response)> {
+        let (at, which) = self.listed.get(&(scenario.to_owned(), step, query, when))?;
+        let difference = self.all.get(*at)?;
+        Some((&difference.id, &difference.answers.get(*which)?.response))
+    }
+
+    fn check(&self, scenarios: &[Scenario]) -> anyhow::Result<()> {
+        let by_name: BTreeMap<&str, &Scenario> =
+            scenarios.iter().map(|scenario| (scenario.name.as_str(), scenario)).collect();
+        for difference in &self.all {
+            let pinned =
+                difference.edit.is_some() || !difference.answers.is_empty() || !difference.tests.is_empty();
+            ensure!(pinned, "{}: no answer, edit or test pins it", difference.id);
+            for answer in &difference.answers {
+                let case = answer
+                    .case(&by_name)
+                    .with_context(|| format!("{} of {}", answer.place(), difference.id))?;
+                self.check_answer(difference, answer, case)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_answer(&self, difference: &Difference, answer: &Listed, case: &Case) -> anyhow::Result<()> {
+        let place = format!("{}: {}", difference.id, answer.place());
+        ensure!(answer.asks == case.query.in_words(), "{place} asks {}", case.query.in_words());
+        let without = match difference.when {
+            When::Always => Mode::Recorded,
+            When::Strict => Mode::Default,
+        };
+        let otherwise = self.expected(without, &answer.scenario, answer.step, answer.query, case);
+        let same = otherwise.responses.iter().any(|response| diff(response, &answer.response).is_empty());
+        ensure!(!same, "{place} lists the answer that would be expected anyway");
+        Ok(())
+    }
+}
+
+impl Expected {
+    fn apply(&mut self, edit: Edit, case: &Case, id: &str) {
+        let edited: Vec<Response> =
+            self.responses.iter().map(|response| edit.apply(case, response)).collect();
+        if edited != self.responses {
+            self.responses = edited;
+            self.because.push(id.to_owned());
+        }
+    }
+}
+
+impl Mode {
+    fn differences(self) -> &'static [When] {
+        match self {
+            Self::Recorded => &[],
+            Self::Default => &[When::Always],
+            Self::Strict => &[When::Always, When::Strict],
+        }
+    }
+}
+
+impl Listed {
+    fn place(&self) -> String {
+        format!("{} {}.{} {}", self.scenario, self.step, self.query, self.asks)
+    }
+
+    fn case<'a>(&self, scenarios: &BTreeMap<&str, &'a Scenario>) -> anyhow::Result<&'a Case> {
+        let scenario = scenarios.get(self.scenario.as_str()).context("no such scenario")?;
+        let step = scenario.steps.get(self.step).context("no such step")?;
+        step.queries.get(self.query).context("no such question")
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Difference> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    let text = text.replace("$VERSION", env!("CARGO_PKG_VERSION"));
+    let mut difference: Difference =
+        serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    difference.id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(difference)
+}
+
+#[cfg(test)]
+mod tests;

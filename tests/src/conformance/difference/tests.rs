@@ -1,0 +1,83 @@
+//! The list itself: it fits the vectors, and slips are found.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::conformance::vector;
+
+fn scenario() -> Scenario {
+    let response =
+        json!({"rcode": "NXDOMAIN", "flags": "qr rd", "question": ["x. IN A"], "authority": ["soa"]});
+    let query = json!({"name": "x.", "type": "A", "class": "IN", "transport": "udp",
+        "edns": {"udp": 512, "do": true}});
+    let step = json!({"name": "ask", "events": [], "queries": [{"query": query, "response": response}]});
+    let scenario = json!({"format": 1, "scenario": "s", "category": "c", "about": "", "domain": "d.", "flags": [],
+        "initial": [], "steps": [step]});
+    serde_json::from_value(scenario).expect("a scenario")
+}
+
+fn difference(id: &str, when: &str, extra: Value) -> Difference {
+    let mut fields = json!({"title": "t", "when": when, "kube-dns": "k", "ours": "o", "why": "w"});
+    fields.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
+    let mut difference: Difference = serde_json::from_value(fields).expect("a difference");
+    id.clone_into(&mut difference.id);
+    difference
+}
+
+fn answers(step: usize, asks: &str, rcode: &str) -> Value {
+    let response = json!({"rcode": rcode, "flags": "qr rd", "question": ["x. IN A"], "authority": ["soa"]});
+    json!({"answers": [{"scenario": "s", "step": step, "query": 0, "asks": asks, "response": response}]})
+}
+
+fn load(all: Vec<Difference>) -> Result<Differences, String> {
+    Differences::new(all, &[scenario()]).map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn the_committed_list_fits_the_vectors() {
+    let scenarios = vector::load_all().expect("the vectors");
+    Differences::load(&scenarios).expect("the differences");
+}
+
+#[test]
+fn answers_and_edits_add_up() {
+    let nodata = difference("nodata", "strict", answers(0, "x. A", "NOERROR"));
+    let flags = difference("flags", "strict", json!({"edit": "negative-flags"}));
+    let opt = difference("opt", "always", json!({"edit": "answer-opt"}));
+    let all = load(vec![flags, nodata, opt]).expect("they fit");
+    let scenario = scenario();
+    let case = &scenario.steps[0].queries[0];
+    let summary = |mode| {
+        let expected = all.expected(mode, "s", 0, 0, case);
+        let response = &expected.responses[0];
+        (response.rcode.clone(), response.flags.clone(), response.edns.is_some(), expected.because.join(" "))
+    };
+    let line =
+        |rcode: &str, flags: &str, opt, because: &str| (rcode.into(), flags.into(), opt, because.into());
+    assert_eq!(summary(Mode::Recorded), line("NXDOMAIN", "qr rd", false, ""));
+    assert_eq!(summary(Mode::Default), line("NXDOMAIN", "qr rd", true, "opt"));
+    assert_eq!(summary(Mode::Strict), line("NOERROR", "qr rd", true, "nodata opt"));
+    let flags_only =
+        load(vec![difference("flags", "strict", json!({"edit": "negative-flags"}))]).expect("it fits");
+    let expected = flags_only.expected(Mode::Strict, "s", 0, 0, case);
+    assert_eq!((expected.responses[0].flags.as_str(), expected.because.len()), ("qr aa rd ra", 1));
+}
+
+#[test]
+fn a_list_that_slipped_is_refused() {
+    let cases = [
+        ("another question", answers(0, "y. A", "NOERROR"), "a: s 0.0 y. A asks x. A"),
+        ("no such step", answers(1, "x. A", "NOERROR"), "s 1.0 x. A of a: no such step"),
+        (
+            "not a difference",
+            answers(0, "x. A", "NXDOMAIN"),
+            "a: s 0.0 x. A lists the answer that would be expected anyway",
+        ),
+        ("nothing pins it", json!({}), "a: no answer, edit or test pins it"),
+    ];
+    for (name, extra, expected) in cases {
+        assert_eq!(load(vec![difference("a", "always", extra)]).expect_err(name), expected, "{name}");
+    }
+    let twice = ["a", "b"].map(|id| difference(id, "always", answers(0, "x. A", "NOERROR")));
+    assert_eq!(load(twice.into()).expect_err("twice"), "b and a both list s 0.0 x. A");
+}

@@ -1,0 +1,217 @@
+//! Whether an answer is the expected one.
+
+use super::answer::Answer;
+use super::vector::{Case, Response};
+
+/// Whether `answer` agrees with one of the `expected` answers to `case`; if not, how it differs from the first.
+///
+/// The order of records means nothing, but aliases stand first where the case says so. An expected `answer_count`
+/// counts instead of comparing, and an expected choice among aliases accepts any.
+pub fn judge(case: &Case, expected: &[&Response], answer: &Answer) -> Result<(), String> {
+    let mut first = None;
+    for candidate in expected {
+        match compare(case, candidate, answer) {
+            Ok(()) => return Ok(()),
+            Err(difference) => first = first.or(Some(difference)),
+        }
+    }
+    Err(first.unwrap_or_else(|| "no answer is expected at all".to_owned()))
+}
+
+fn compare(case: &Case, expected: &Response, answer: &Answer) -> Result<(), String> {
+    let observed = comparable(expected, answer);
+    let mut lines = diff(expected, &observed);
+    lines.extend(answer.defect.iter().map(|defect| format!("+ ;; {defect}")));
+    if case.cname_first && expected.answer_count.is_none() && !answer.aliases_come_first() {
+        lines.push("+ ;; an alias stands behind the records it leads to".to_owned());
+    }
+    let limit = case.query.limit();
+    if answer.size > limit {
+        lines.push(format!("+ ;; {} octets where {limit} fit", answer.size));
+    }
+    if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
+}
+
+/// The answer in the form of what is expected: counted or marked where that is.
+fn comparable(expected: &Response, answer: &Answer) -> Response {
+    let mut observed =
+        if expected.cname_choice { answer.with_choice_marked() } else { answer.response.clone() };
+    if let Some(count) = expected.answer_count {
+        let observed_count = observed.answer.len();
+        // Of records of different sizes a lucky choice may fit one more than the usual one.
+        let usual = observed_count.abs_diff(count) <= 1 && answer.has_srv_targets_of_different_lengths();
+        observed.answer_count = Some(if usual { count } else { observed_count });
+        observed.answer.clear();
+    }
+    observed
+}
+
+/// The lines in which two answers differ, `-` for the expected one and `+` for the other; empty when they are equal.
+pub fn diff(expected: &Response, observed: &Response) -> Vec<String> {
+    let (expected, observed) = (expected.to_lines(), observed.to_lines());
+    let gone = beyond(&expected, &observed).map(|line| format!("- {line}"));
+    let added = beyond(&observed, &expected).map(|line| format!("+ {line}"));
+    gone.chain(added).collect()
+}
+
+/// The lines that the others lack, one for one.
+fn beyond<'a>(lines: &'a [String], others: &[String]) -> impl Iterator<Item = &'a String> {
+    let mut others = others.to_vec();
+    lines.iter().filter(move |line| match others.iter().position(|other| other == *line) {
+        Some(at) => {
+            others.swap_remove(at);
+            false
+        }
+        None => true,
+    })
+}
+
+impl Response {
+    /// The answer as text in the manner of dig, every line telling what section it belongs to.
+    pub fn to_lines(&self) -> Vec<String> {
+        if let Some(how) = &self.no_answer {
+            return vec![format!(";; no answer: {how}")];
+        }
+        let opcode = self.opcode.as_ref().map_or_else(String::new, |opcode| format!("{opcode} "));
+        let mut lines = vec![format!(";; {opcode}{}, flags: {}", self.rcode, self.flags)];
+        if let Some(edns) = &self.edns {
+            lines.push(format!(";; {edns:?}"));
+        }
+        lines.extend(self.question.iter().map(|line| format!(";{line}")));
+        if let Some(count) = self.answer_count {
+            lines.push(format!(";; {count} answers"));
+        }
+        if self.cname_choice {
+            lines.push(";; any of the competing aliases".to_owned());
+        }
+        let sections =
+            [("answer", &self.answer), ("authority", &self.authority), ("additional", &self.additional)];
+        for (name, records) in sections {
+            lines.extend(records.iter().map(|record| format!("{name:<10} {record}")));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use testkit::query::Query;
+    use testkit::reply::Reply;
+
+    use super::*;
+    use crate::conformance::answer::Observed;
+
+    fn case(extra: Value) -> Case {
+        let mut case = json!({"query": {"name": "x.", "type": "A", "class": "IN", "transport": "udp"}});
+        let fields = case.as_object_mut().expect("an object");
+        fields.extend(extra.as_object().expect("an object").clone());
+        serde_json::from_value(case).expect("a case")
+    }
+
+    fn expecting(extra: Value) -> Case {
+        let mut response = json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"]});
+        let fields = response.as_object_mut().expect("an object");
+        fields.extend(extra.as_object().expect("an object").clone());
+        case(json!({"response": response}))
+    }
+
+    fn read(reply: &Reply) -> Answer {
+        Answer::read(&Observed::Packet(reply.wire()))
+    }
+
+    fn reply(records: &[&str]) -> Reply {
+        let query = Query::new("x.", "A").wire();
+        records.iter().fold(Reply::to(&query), |reply, record| reply.answer(record))
+    }
+
+    fn verdict(case: &Case, answer: &Answer) -> Result<(), String> {
+        judge(case, &case.recorded(), answer)
+    }
+
+    #[test]
+    fn order_means_nothing_but_number_does() {
+        let case = expecting(json!({"answer": ["x. 30 IN A 10.0.0.1", "x. 30 IN A 10.0.0.2"]}));
+        let both = ["x. 30 IN A 10.0.0.2", "x. 30 IN A 10.0.0.1"];
+        assert_eq!(verdict(&case, &read(&reply(&both))), Ok(()));
+        let twice = ["x. 30 IN A 10.0.0.2", "x. 30 IN A 10.0.0.1", "x. 30 IN A 10.0.0.1"];
+        let difference = verdict(&case, &read(&reply(&twice))).expect_err("one too many");
+        assert_eq!(difference, "+ answer     x. 30 IN A 10.0.0.1");
+    }
+
+    #[test]
+    fn a_difference_shows_both_sides() {
+        let case = expecting(json!({"answer": ["x. 30 IN A 10.0.0.1"]}));
+        let difference = verdict(&case, &read(&reply(&[]).rcode("NXDOMAIN"))).expect_err("another answer");
+        let expected = "\
+- ;; NOERROR, flags: qr rd ra
+- answer     x. 30 IN A 10.0.0.1
++ ;; NXDOMAIN, flags: qr rd ra";
+        assert_eq!(difference, expected);
+    }
+
+    #[test]
+    fn truncated_answers_are_counted() {
+        let case = expecting(json!({"answer_count": 2, "flags": "qr tc rd ra"}));
+        let two = reply(&["x. 30 IN A 10.0.0.7", "x. 30 IN A 10.0.0.9"]);
+        assert_eq!(verdict(&case, &read(&two.clone().truncated())), Ok(()));
+        assert!(verdict(&case, &read(&two)).is_err(), "without TC");
+        let one = reply(&["x. 30 IN A 10.0.0.7"]).truncated();
+        let difference = verdict(&case, &read(&one)).expect_err("one");
+        assert_eq!(difference, "- ;; 2 answers\n+ ;; 1 answers");
+    }
+
+    #[test]
+    fn the_count_may_be_one_off_where_records_differ_in_size() {
+        let case = expecting(json!({"answer_count": 3, "flags": "qr tc rd ra"}));
+        let two = |other: &str| reply(&["x. 30 IN SRV 10 1 1 a.", other]).truncated();
+        assert_eq!(verdict(&case, &read(&two("x. 30 IN SRV 10 1 1 bb."))), Ok(()));
+        assert!(verdict(&case, &read(&two("x. 30 IN SRV 10 1 1 b."))).is_err());
+    }
+
+    #[test]
+    fn an_answer_has_to_fit() {
+        let records: Vec<String> = (0..40).map(|n| format!("x. 30 IN A 10.0.0.{n}")).collect();
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let case = expecting(json!({"answer_count": 40, "flags": "qr tc rd ra"}));
+        let difference = verdict(&case, &read(&reply(&records).truncated())).expect_err("too large");
+        assert_eq!(difference, "+ ;; 699 octets where 512 fit");
+    }
+
+    #[test]
+    fn any_of_several_answers_will_do() {
+        let variant = |ip: &str| {
+            json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"],
+            "answer": [format!("x. 30 IN A {ip}")]})
+        };
+        let case = case(json!({"unstable": true, "responses": [variant("10.0.0.1"), variant("10.0.0.2")]}));
+        assert_eq!(verdict(&case, &read(&reply(&["x. 30 IN A 10.0.0.2"]))), Ok(()));
+        assert!(verdict(&case, &read(&reply(&["x. 30 IN A 10.0.0.3"]))).is_err());
+    }
+
+    #[test]
+    fn aliases_first_where_the_case_says_so() {
+        let mut case = expecting(json!({"answer": ["x. 30 IN CNAME y.", "y. 30 IN A 10.0.0.1"]}));
+        let behind = read(&reply(&["y. 30 IN A 10.0.0.1", "x. 30 IN CNAME y."]));
+        assert_eq!(verdict(&case, &behind), Ok(()));
+        case.cname_first = true;
+        let difference = verdict(&case, &behind).expect_err("behind");
+        assert_eq!(difference, "+ ;; an alias stands behind the records it leads to");
+    }
+
+    #[test]
+    fn silence_agrees_with_silence_only() {
+        let case = case(json!({"response": {"no_answer": "timeout"}}));
+        assert_eq!(verdict(&case, &Answer::read(&Observed::Nothing("timeout".to_owned()))), Ok(()));
+        let difference = verdict(&case, &read(&reply(&[]))).expect_err("an answer");
+        assert_eq!(difference, "- ;; no answer: timeout\n+ ;; NOERROR, flags: qr rd ra\n+ ;x. IN A");
+    }
+
+    #[test]
+    fn octets_after_the_last_record_are_a_difference() {
+        let case = expecting(json!({}));
+        let packet = [reply(&[]).wire(), vec![0]].concat();
+        let difference = verdict(&case, &Answer::read(&Observed::Packet(packet))).expect_err("trailing");
+        assert_eq!(difference, "+ ;; 1 octets after the last record");
+    }
+}

@@ -1,0 +1,93 @@
+//! From a recorded question to the packet that asks it, and to the packets an upstream gives for it.
+
+use anyhow::Context as _;
+use testkit::message::{self, unhex};
+use testkit::query::Query;
+use testkit::upstream;
+
+use super::vector::{Edns, Exchange, Question, Transport};
+
+impl Question {
+    /// The packet, with this ID where it is long enough to have one.
+    pub fn packet(&self, id: u16) -> anyhow::Result<Vec<u8>> {
+        let mut packet = match &self.wire {
+            Some(hex) => unhex(hex).with_context(|| format!("not hex: {hex}"))?,
+            None => self.query()?.wire(),
+        };
+        for (octet, new) in packet.iter_mut().zip(id.to_be_bytes()) {
+            *octet = new;
+        }
+        Ok(packet)
+    }
+
+    fn query(&self) -> anyhow::Result<Query> {
+        let query =
+            Query::new(&self.name, &self.rtype).class(&self.class).opcode(&self.opcode).flags(&self.flags);
+        Ok(match &self.edns {
+            Some(edns) => query.opt(edns.to_message()?),
+            None => query,
+        })
+    }
+
+    /// The largest answer that fits: what the OPT record says but at least 512 octets over UDP, 65535 over TCP.
+    pub fn limit(&self) -> usize {
+        match self.transport {
+            Transport::Tcp => 65_535,
+            Transport::Udp => self.edns.as_ref().map_or(512, |edns| usize::from(edns.udp).max(512)),
+        }
+    }
+
+    /// The question in one line, for people.
+    pub fn in_words(&self) -> String {
+        let mut words = match &self.what {
+            Some(what) => vec![what.as_str()],
+            None => vec![self.name.as_str(), &self.rtype],
+        };
+        words.extend(Some(self.class.as_str()).filter(|class| !matches!(*class, "" | "IN")));
+        words.extend(Some(self.opcode.as_str()).filter(|opcode| !matches!(*opcode, "" | "QUERY")));
+        words.extend((self.transport == Transport::Tcp).then_some("tcp"));
+        words.join(" ")
+    }
+}
+
+impl Edns {
+    fn to_message(&self) -> anyhow::Result<message::Edns> {
+        let option = |(code, hex): &(u16, String)| Some((*code, unhex(hex)?));
+        let options: Option<Vec<_>> = self.options.iter().map(option).collect();
+        let options = options.context("an option is not hex")?;
+        Ok(message::Edns { udp: self.udp, dnssec_ok: self.dnssec_ok, version: self.version, options })
+    }
+}
+
+impl Exchange {
+    /// The exchange for a replaying upstream.
+    pub fn to_replay(&self) -> anyhow::Result<upstream::Exchange> {
+        let responses: Option<Vec<Vec<u8>>> = self.response_wire.iter().map(|hex| unhex(hex)).collect();
+        let transport = match self.transport {
+            Transport::Udp => upstream::Transport::Udp,
+            Transport::Tcp => upstream::Transport::Tcp,
+        };
+        let responses = responses.with_context(|| format!("{}: a response is not hex", self.question))?;
+        Ok(upstream::Exchange { transport, question: self.question.clone(), responses })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::conformance::vector;
+
+    #[test]
+    fn the_fields_of_a_question_give_the_recorded_packet() {
+        let mut compared = 0;
+        for scenario in vector::load_all().expect("the vectors") {
+            for question in scenario.steps.iter().flat_map(|step| &step.queries).map(|case| &case.query) {
+                if question.wire.is_some() && question.what.is_none() {
+                    let built = question.query().expect("a question").id(0).wire();
+                    assert_eq!(built, question.packet(0).expect("hex"), "{}", question.in_words());
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 0, "some vectors have both");
+    }
+}

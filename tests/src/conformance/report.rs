@@ -1,0 +1,151 @@
+//! The verdicts as a table per category, with a small diff for each answer that is wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::verdict::{Outcome, Verdict};
+
+/// Diffs shown at most; the rest is only counted.
+const SHOWN: usize = 60;
+
+/// All verdicts of a run.
+#[derive(Debug, Default)]
+pub struct Report {
+    verdicts: Vec<Verdict>,
+    skipped: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    agree: usize,
+    listed: usize,
+    unlisted: usize,
+    stale: usize,
+}
+
+impl Counts {
+    fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Agrees => self.agree += 1,
+            Outcome::Listed(_) => self.listed += 1,
+            Outcome::Unlisted(_) => self.unlisted += 1,
+            Outcome::Stale(_) => self.stale += 1,
+        }
+    }
+}
+
+impl Report {
+    /// Adds the verdicts of a scenario.
+    pub fn add(&mut self, verdicts: Vec<Verdict>) {
+        self.verdicts.extend(verdicts);
+    }
+
+    /// Notes a scenario that could not be played, and why.
+    pub fn skip(&mut self, scenario: &str, why: &str) {
+        self.skipped.push(format!("{scenario}: {why}"));
+    }
+
+    /// How many questions were asked.
+    pub fn asked(&self) -> usize {
+        self.verdicts.len()
+    }
+
+    /// Whether every answer agrees or is listed.
+    pub fn is_clean(&self) -> bool {
+        self.verdicts.iter().all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
+    }
+
+    /// How often each difference was met.
+    pub fn met(&self) -> BTreeMap<&str, usize> {
+        let mut met = BTreeMap::new();
+        for verdict in &self.verdicts {
+            if let Outcome::Listed(ids) = &verdict.outcome {
+                for id in ids {
+                    *met.entry(id.as_str()).or_default() += 1;
+                }
+            }
+        }
+        met
+    }
+
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut categories: BTreeMap<&str, Counts> = BTreeMap::new();
+        let mut all = Counts::default();
+        for verdict in &self.verdicts {
+            categories.entry(&verdict.category).or_default().count(&verdict.outcome);
+            all.count(&verdict.outcome);
+        }
+        writeln!(f, "{:<16} {:>7} {:>7} {:>9} {:>6}", "category", "agree", "listed", "unlisted", "stale")?;
+        for (name, counts) in categories.into_iter().chain([("all", all)]) {
+            let Counts { agree, listed, unlisted, stale } = counts;
+            writeln!(f, "{name:<16} {agree:>7} {listed:>7} {unlisted:>9} {stale:>6}")?;
+        }
+        Ok(())
+    }
+
+    fn failures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.verdicts.iter().filter_map(|verdict| match &verdict.outcome {
+            Outcome::Unlisted(diff) => Some((verdict, diff.clone())),
+            Outcome::Stale(ids) => {
+                Some((verdict, format!("  agrees with kube-dns, but is listed: {}", ids.join(" "))))
+            }
+            Outcome::Agrees | Outcome::Listed(_) => None,
+        });
+        let failed: Vec<_> = failed.collect();
+        for (verdict, text) in failed.iter().take(SHOWN) {
+            writeln!(f, "\n{} ({})\n{text}", verdict.place, verdict.category)?;
+        }
+        match failed.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(f, "\nand {more} more"),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table(f)?;
+        for skipped in &self.skipped {
+            writeln!(f, "skipped {skipped}")?;
+        }
+        self.failures(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(category: &str, place: &str, outcome: Outcome) -> Verdict {
+        Verdict { category: category.to_owned(), place: place.to_owned(), outcome }
+    }
+
+    #[test]
+    fn counts_and_failures_are_shown() {
+        let mut report = Report::default();
+        report.add(vec![
+            verdict("ptr", "s 0.0 a. PTR", Outcome::Agrees),
+            verdict("ptr", "s 0.1 b. PTR", Outcome::Listed(vec!["shared".to_owned()])),
+            verdict("apex", "s 0.2 c. A", Outcome::Unlisted("- this\n+ that".to_owned())),
+            verdict("apex", "s 0.3 d. A", Outcome::Stale(vec!["old".to_owned(), "older".to_owned()])),
+        ]);
+        report.skip("resolv-conf", "no privilege");
+        let expected = "\
+category           agree  listed  unlisted  stale
+apex                   0       0         1      1
+ptr                    1       1         0      0
+all                    1       1         1      1
+skipped resolv-conf: no privilege
+
+s 0.2 c. A (apex)
+- this
++ that
+
+s 0.3 d. A (apex)
+  agrees with kube-dns, but is listed: old older
+";
+        assert_eq!(report.to_string(), expected);
+        assert!(!report.is_clean());
+        assert_eq!(report.met().into_iter().collect::<Vec<_>>(), [("shared", 1)]);
+    }
+}

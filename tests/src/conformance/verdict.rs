@@ -1,0 +1,64 @@
+//! What came of one question.
+
+use super::answer::{Answer, Observed};
+use super::difference::{Differences, Mode};
+use super::judge::judge;
+use super::vector::{Response, Scenario};
+
+/// What came of one question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer is the recorded one.
+    Agrees,
+    /// The answer is the one these differences list.
+    Listed(Vec<String>),
+    /// The answer is neither; the diff is against the expected one.
+    Unlisted(String),
+    /// The answer is the recorded one although these differences list another.
+    Stale(Vec<String>),
+}
+
+/// The outcome for one question and where it stands.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The category it counts for.
+    pub category: String,
+    /// `scenario step.query question`.
+    pub place: String,
+    /// The outcome.
+    pub outcome: Outcome,
+}
+
+/// Holds the answers of one scenario against what is expected.
+#[derive(Clone, Copy, Debug)]
+pub struct Bench<'a> {
+    /// The listed differences.
+    pub differences: &'a Differences,
+    /// Which of them count.
+    pub mode: Mode,
+    /// The scenario.
+    pub scenario: &'a Scenario,
+}
+
+impl Bench<'_> {
+    /// The verdict on the answer to question number `query` of step number `step`. Panics when there is no such question.
+    pub fn verdict(&self, step: usize, query: usize, observed: &Observed) -> Verdict {
+        let scenario = self.scenario;
+        let case = &scenario.steps[step].queries[query];
+        let answer = Answer::read(observed);
+        let expected = self.differences.expected(self.mode, &scenario.name, step, query, case);
+        let candidates: Vec<&Response> = expected.responses.iter().collect();
+        let outcome = match judge(case, &candidates, &answer) {
+            Ok(()) if expected.because.is_empty() => Outcome::Agrees,
+            Ok(()) => Outcome::Listed(expected.because),
+            Err(_) if judge(case, &case.recorded(), &answer).is_ok() => Outcome::Stale(expected.because),
+            Err(difference) => Outcome::Unlisted(difference),
+        };
+        let place = format!("{} {step}.{query} {}", scenario.name, case.query.in_words());
+        Verdict {
+            category: case.category.clone().unwrap_or_else(|| scenario.category.clone()),
+            place,
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The suite against a real server: a process of its own per scenario, the embedded API server, real sockets.
+
+mod ask;
+mod cluster;
+mod place;
+mod play;
+mod server;
+mod settle;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::task::JoinSet;
+
+use super::difference::{Differences, Mode};
+use super::report::Report;
+use super::vector::{self, Scenario};
+use super::verdict::Verdict;
+pub use server::Target;
+
+/// Scenarios under way at a time.
+const AT_A_TIME: usize = 4;
+
+/// What came of one scenario.
+#[derive(Debug)]
+pub enum Played {
+    /// All its questions were asked.
+    Asked(Vec<Verdict>),
+    /// It cannot be played here, and why.
+    Skipped(String),
+}
+
+/// Plays the scenarios whose name holds `filter` against the target and reports.
+pub async fn run(target: Target, mode: Mode, filter: &str) -> anyhow::Result<Report> {
+    let mut scenarios = vector::load_all()?;
+    let differences = Arc::new(Differences::load(&scenarios)?);
+    let memory = Arc::new(place::Memory::of(&scenarios)?);
+    scenarios.retain(|scenario| scenario.name.contains(filter));
+    scenarios.reverse();
+    let target = Arc::new(target);
+    let mut report = Report::default();
+    let mut under_way = JoinSet::new();
+    while !scenarios.is_empty() || !under_way.is_empty() {
+        while under_way.len() < AT_A_TIME
+            && let Some(scenario) = scenarios.pop()
+        {
+            let (target, differences, memory) =
+                (Arc::clone(&target), Arc::clone(&differences), Arc::clone(&memory));
+            under_way.spawn(async move {
+                let played = play::play(&target, &differences, mode, &memory, &scenario).await;
+                (scenario, played)
+            });
+        }
+        if let Some(ended) = under_way.join_next().await {
+            let (scenario, played) = ended.context("a scenario panicked")?;
+            note(&mut report, &scenario, played?);
+        }
+    }
+    Ok(report)
+}
+
+fn note(report: &mut Report, scenario: &Scenario, played: Played) {
+    match played {
+        Played::Asked(verdicts) => report.add(verdicts),
+        Played::Skipped(why) => report.skip(&scenario.name, &why),
+    }
+}

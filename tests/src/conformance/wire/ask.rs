@@ -1,0 +1,110 @@
+//! Asking the questions of a step.
+
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use testkit::client::{self, AskError};
+use testkit::upstream::Exchange;
+use tokio::task::JoinSet;
+
+use super::place::Place;
+use super::server::{Server, Target};
+use crate::conformance::answer::Observed;
+use crate::conformance::vector::{Case, Step, Transport};
+
+/// Questions asked at a time, where the resolver behind plays no part.
+const AT_A_TIME: usize = 16;
+
+/// How long an answer may take: two seconds are promised, the rest is for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long to wait where silence is expected.
+const PATIENCE_WITH_SILENCE: Duration = Duration::from_millis(500);
+
+static NEXT_ID: AtomicU16 = AtomicU16::new(1);
+
+/// Asks all questions of a step; the answers are in their order.
+///
+/// Questions with recorded exchanges of the resolver are asked one at a time, so that each gets its own, and so are
+/// those that brought the reference down. The others are asked many at a time.
+pub(super) async fn ask_all(
+    step: &Step,
+    place: &Place,
+    target: &Target,
+    server: &mut Server,
+) -> anyhow::Result<Vec<Observed>> {
+    let mut answers: Vec<Option<Observed>> = vec![None; step.queries.len()];
+    let alone = |case: &Case| !case.upstream.is_empty() || case.crash;
+    place.replay.load([]);
+    let mut together = JoinSet::new();
+    for (at, case) in step.queries.iter().enumerate().filter(|(_, case)| !alone(case)) {
+        if together.len() == AT_A_TIME {
+            collect(&mut together, &mut answers).await?;
+        }
+        let question = Packet::of(case, target)?;
+        let dns = server.dns;
+        together.spawn(async move { (at, question.ask(dns).await) });
+    }
+    while !together.is_empty() {
+        collect(&mut together, &mut answers).await?;
+    }
+    for (case, answer) in step.queries.iter().zip(&mut answers).filter(|(case, _)| alone(case)) {
+        let exchanges = case.upstream.iter().map(crate::conformance::vector::Exchange::to_replay);
+        place.replay.load(exchanges.collect::<anyhow::Result<Vec<Exchange>>>()?);
+        *answer = Some(Packet::of(case, target)?.ask(server.dns).await?);
+        if case.crash && server.revive(target) {
+            anyhow::ensure!(!target.is_ours(), "the server ended after {}", case.query.in_words());
+            server.ready().await?;
+        }
+    }
+    Ok(answers.into_iter().flatten().collect())
+}
+
+type Asked = (usize, anyhow::Result<Observed>);
+
+async fn collect(together: &mut JoinSet<Asked>, answers: &mut [Option<Observed>]) -> anyhow::Result<()> {
+    if let Some(ended) = together.join_next().await {
+        let (at, answer) = ended?;
+        answers[at] = Some(answer?);
+    }
+    Ok(())
+}
+
+/// A question ready to be sent.
+struct Packet {
+    octets: Vec<u8>,
+    id: u16,
+    transport: Transport,
+    patience: Duration,
+}
+
+impl Packet {
+    fn of(case: &Case, target: &Target) -> anyhow::Result<Self> {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let octets = case.query.packet(id)?;
+        // What is no question at all is not answered, and need not be waited for long.
+        let hopeless = target.is_ours() && (octets.len() < 12 || octets[2] & 0x80 != 0);
+        let patience = if hopeless { PATIENCE_WITH_SILENCE } else { PATIENCE };
+        Ok(Self { octets, id, transport: case.query.transport, patience })
+    }
+
+    async fn ask(self, dns: std::net::SocketAddr) -> anyhow::Result<Observed> {
+        let answer = match self.transport {
+            Transport::Udp => client::udp(dns, &self.octets, self.patience).await,
+            Transport::Tcp => client::tcp(dns, &self.octets, self.patience).await,
+        };
+        match answer {
+            Ok(packet) => {
+                let same_id = packet.iter().take(2).eq(&self.id.to_be_bytes());
+                Ok(if same_id {
+                    Observed::Packet(packet)
+                } else {
+                    Observed::Nothing("another ID".to_owned())
+                })
+            }
+            Err(AskError::Timeout(_)) => Ok(Observed::Nothing("timeout".to_owned())),
+            Err(AskError::Closed) => Ok(Observed::Nothing("connection closed".to_owned())),
+            Err(AskError::Io(error)) => Ok(Observed::Nothing(format!("port closed ({})", error.kind()))),
+        }
+    }
+}

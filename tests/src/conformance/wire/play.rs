@@ -1,0 +1,152 @@
+//! Playing one scenario: start, then step by step events and questions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Played;
+use super::ask::ask_all;
+use super::cluster::Cluster;
+use super::place::{Memory, Place};
+use super::server::{Server, Target};
+use super::settle::Markers;
+use crate::conformance::difference::{Differences, Mode};
+use crate::conformance::vector::{ApiServer, Scenario, Step};
+use crate::conformance::verdict::{Bench, Outcome, Verdict};
+
+/// How long a configuration that is refused is given to show that it has no effect: three periods of the vectors'
+/// `--config-period`. Nothing tells from outside that a server has read a configuration and kept the old one.
+const NO_EFFECT: Duration = Duration::from_millis(900);
+
+/// How long a change may take that leaves no mark to be waited for: of a configuration, of Nodes.
+const UNMARKED: Duration = Duration::from_secs(10);
+
+/// One scenario under way.
+struct Stage<'a> {
+    target: &'a Target,
+    bench: Bench<'a>,
+    place: Place,
+    cluster: Cluster,
+    server: Server,
+    markers: Markers,
+}
+
+/// Plays a scenario from its start to its last question.
+pub(super) async fn play(
+    target: &Target,
+    differences: &Differences,
+    mode: Mode,
+    memory: &Arc<Memory>,
+    scenario: &Scenario,
+) -> anyhow::Result<Played> {
+    let cluster = Cluster::start()?;
+    let mut place = Place::new(memory, cluster.url()).await?;
+    if let Some(why) = obstacle(target, scenario, &mut place).await {
+        return Ok(Played::Skipped(why));
+    }
+    cluster.load(&filled(&scenario.initial, &place)?)?;
+    if let Some(files) = &scenario.config_dir {
+        place.write_config_dir(files)?;
+    }
+    let mut flags: Vec<String> = scenario.flags.iter().map(|flag| place.fill(flag)).collect();
+    if target.is_ours() {
+        let path = place.write_resolv_conf(scenario.resolv_conf.as_deref().unwrap_or_default())?;
+        flags.push(format!("--resolv-conf={}", path.display()));
+        // The vectors hold Endpoints; the embedded API server would give EndpointSlices too, and they would win.
+        flags.push("--endpoints-source=endpoints".to_owned());
+    }
+    let server = Server::start(target, flags);
+    let bench = Bench { differences, mode, scenario };
+    let markers = Markers::new(&scenario.domain);
+    let mut stage = Stage { target, bench, place, cluster, server, markers };
+    stage.play().await.map(Played::Asked).map_err(|error| error.context(scenario.name.clone()))
+}
+
+/// Why the scenario cannot be played here.
+async fn obstacle(target: &Target, scenario: &Scenario, place: &mut Place) -> Option<String> {
+    let of_its_own = scenario.flags.iter().any(|flag| flag.starts_with("--nameservers="));
+    if !target.is_ours() && !of_its_own {
+        return Some("needs a resolv.conf of its own, which this binary cannot be given".to_owned());
+    }
+    if scenario.resolv_conf.as_deref().is_some_and(|content| content.contains("$RESOLV_IP")) {
+        return place.listen_on_port_53().await.err().map(|error| format!("{error:#}"));
+    }
+    None
+}
+
+fn filled(objects: &[Value], place: &Place) -> anyhow::Result<Vec<Value>> {
+    objects.iter().map(|object| Ok(serde_json::from_str(&place.fill(&object.to_string()))?)).collect()
+}
+
+impl Stage<'_> {
+    async fn play(&mut self) -> anyhow::Result<Vec<Verdict>> {
+        match self.bench.scenario.api_server {
+            ApiServer::Reachable => self.server.ready().await?,
+            ApiServer::Unreachable => self.server.answers().await?,
+        }
+        let mut verdicts = Vec::new();
+        for (at, step) in self.bench.scenario.steps.iter().enumerate() {
+            self.happen(step).await?;
+            verdicts.extend(self.ask(at, step).await?);
+        }
+        Ok(verdicts)
+    }
+
+    /// Lets everything happen that happens before the questions, and waits until it is digested.
+    async fn happen(&mut self, step: &Step) -> anyhow::Result<()> {
+        let events = filled(&step.events, &self.place)?;
+        if step.gap {
+            self.unseen(&events).await?;
+        } else {
+            for event in &events {
+                self.cluster.apply(event)?;
+                let object = event.get("object").unwrap_or(&Value::Null);
+                self.markers.follow(object, &self.cluster, &mut self.server).await?;
+            }
+        }
+        self.markers.remove(&self.cluster, &mut self.server).await?;
+        if let Some(files) = &step.config_dir {
+            self.place.write_config_dir(files)?;
+        }
+        if step.is_unmarked() {
+            tokio::time::sleep(NO_EFFECT).await;
+        }
+        Ok(())
+    }
+
+    /// Lets events happen while no watch is open, and the server find out by listing again.
+    async fn unseen(&mut self, events: &[Value]) -> anyhow::Result<()> {
+        self.cluster.apply_unseen(events)?;
+        self.markers.services(&self.cluster, &mut self.server).await?;
+        self.markers.endpoints(&self.cluster, &mut self.server).await
+    }
+
+    /// Asks the questions of a step. After a change without a mark they are asked again until they are right.
+    async fn ask(&mut self, at: usize, step: &Step) -> anyhow::Result<Vec<Verdict>> {
+        let deadline = Instant::now() + UNMARKED;
+        loop {
+            let answers = ask_all(step, &self.place, self.target, &mut self.server).await?;
+            let verdicts: Vec<Verdict> = answers
+                .iter()
+                .enumerate()
+                .map(|(query, answer)| self.bench.verdict(at, query, answer))
+                .collect();
+            let right = verdicts.iter().all(|verdict| !matches!(verdict.outcome, Outcome::Unlisted(_)));
+            if right || !step.is_unmarked() || Instant::now() >= deadline {
+                self.server.check(Instant::now() + UNMARKED, "asked")?;
+                return Ok(verdicts);
+            }
+        }
+    }
+}
+
+impl Step {
+    /// Whether something changes here whose digestion leaves no mark that could be waited for.
+    fn is_unmarked(&self) -> bool {
+        let kind = |event: &Value| event.pointer("/object/kind").and_then(Value::as_str).map(str::to_owned);
+        let marked = |kind: &str| matches!(kind, "Service" | "Endpoints");
+        self.config_dir.is_some() || self.events.iter().filter_map(kind).any(|kind| !marked(&kind))
+    }
+}

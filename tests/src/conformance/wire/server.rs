@@ -1,0 +1,120 @@
+//! The server under test: our binary, or any other that takes the flags of kube-dns.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use testkit::client;
+use testkit::ports::free_port;
+use testkit::process::{self, Process, Program};
+use testkit::query::Query;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+const START: Duration = Duration::from_secs(30);
+
+/// What is judged.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Our `kubedns`, with further flags.
+    Ours(Vec<String>),
+    /// Another kube-dns-like binary.
+    Foreign(PathBuf),
+}
+
+impl Target {
+    /// Whether it is ours: only then flags and promises of ours count.
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Ours(_))
+    }
+
+    fn program(&self) -> Program {
+        match self {
+            Self::Ours(flags) => Program::at(&process::binary("kubedns")).args(flags),
+            Self::Foreign(path) => Program::at(path),
+        }
+    }
+}
+
+/// A running server.
+pub(super) struct Server {
+    process: Process,
+    flags: Vec<String>,
+    /// Where it answers DNS.
+    pub(super) dns: SocketAddr,
+    http: SocketAddr,
+}
+
+impl Server {
+    /// Starts it with `flags`, on ports of its own.
+    pub(super) fn start(target: &Target, flags: Vec<String>) -> Self {
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let (dns, http) = (at(free_port()), at(free_port()));
+        let process = Self::spawn(target, &flags, dns, http);
+        Self { process, flags, dns, http }
+    }
+
+    fn spawn(target: &Target, flags: &[String], dns: SocketAddr, http: SocketAddr) -> Process {
+        let ports = [
+            format!("--dns-bind-address={}", dns.ip()),
+            format!("--dns-port={}", dns.port()),
+            format!("--healthz-port={}", http.port()),
+        ];
+        target.program().args(flags).args(ports).start()
+    }
+
+    /// Starts it again if it has ended. Returns whether it had.
+    pub(super) fn revive(&mut self, target: &Target) -> bool {
+        let ended = self.process.exited().is_some();
+        if ended {
+            self.process = Self::spawn(target, &self.flags, self.dns, self.http);
+        }
+        ended
+    }
+
+    /// Waits until `/readiness` says that the first lists are in.
+    pub(super) async fn ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START;
+        while !matches!(timeout(START, is_ready(self.http)).await, Ok(Ok(true))) {
+            self.check(deadline, "ready")?;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until it answers a DNS question, whatever the answer.
+    pub(super) async fn answers(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START;
+        let question = Query::new("cluster.local.", "SOA").wire();
+        while client::udp(self.dns, &question, Duration::from_millis(200)).await.is_err() {
+            self.check(deadline, "answering")?;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// Fails when it has ended or the deadline is over, with the end of its log.
+    pub(super) fn check(&mut self, deadline: Instant, what: &str) -> anyhow::Result<()> {
+        let ended = self.process.exited();
+        if ended.is_none() && Instant::now() < deadline {
+            return Ok(());
+        }
+        let log = self.process.stderr();
+        let last = log.get(log.len().saturating_sub(20)..).unwrap_or_default().join("\n");
+        match ended {
+            Some(status) => bail!("the server ended with {status} before it was {what}:\n{last}"),
+            None => bail!("the server was not {what} in time:\n{last}"),
+        }
+    }
+}
+
+async fn is_ready(http: SocketAddr) -> anyhow::Result<bool> {
+    let mut stream = TcpStream::connect(http).await?;
+    stream.write_all(b"GET /readiness HTTP/1.0\r\n\r\n").await?;
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await?;
+    let status = response.split(|octet| *octet == b' ').nth(1).context("no status line")?;
+    Ok(status == b"200")
+}

@@ -1,0 +1,113 @@
+//! Knowing that an event has been digested, from outside: another event follows on the same watch, and its effect is
+//! asked for until it shows.
+//!
+//! Services and Endpoints arrive on different watches, so each has its own marker: a Service with a name of its own,
+//! and an address of a headless Service. No marker is left when the questions of a step are asked.
+
+use std::time::Duration;
+
+use apiserver::Resource;
+use serde_json::Value;
+use testkit::client;
+use testkit::message::Message;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
+use testkit::query::Query;
+use tokio::time::Instant;
+
+use super::cluster::Cluster;
+use super::server::Server;
+
+const NAMESPACE: &str = "conformance-markers";
+const HEADLESS: &str = "headless";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sets markers and waits for them.
+#[derive(Debug)]
+pub(super) struct Markers {
+    domain: String,
+    set: u8,
+    services: Vec<String>,
+    headless: bool,
+}
+
+impl Markers {
+    pub(super) fn new(domain: &str) -> Self {
+        Self { domain: domain.to_owned(), set: 0, services: Vec::new(), headless: false }
+    }
+
+    /// Waits until everything before has been digested by the watch that `object` belongs to.
+    ///
+    /// Other kinds than Services and Endpoints have no records to show; nothing is waited for.
+    pub(super) async fn follow(
+        &mut self,
+        object: &Value,
+        cluster: &Cluster,
+        server: &mut Server,
+    ) -> anyhow::Result<()> {
+        match object.get("kind").and_then(Value::as_str) {
+            Some("Service") => self.services(cluster, server).await,
+            Some("Endpoints") => self.endpoints(cluster, server).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the Services so far have been digested.
+    pub(super) async fn services(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+        self.set += 1;
+        let (name, ip) = (format!("m{}", self.set), format!("192.168.254.{}", self.set));
+        cluster.set(mk_cluster_ip(NAMESPACE, &name, &[&ip], &["x:1"]))?;
+        self.services.push(name.clone());
+        self.await_address(&name, Some(&ip), server).await
+    }
+
+    /// Waits until the Endpoints so far have been digested.
+    pub(super) async fn endpoints(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+        if !self.headless {
+            cluster.set(mk_headless(NAMESPACE, HEADLESS, &["x:1"]))?;
+            self.headless = true;
+            self.services(cluster, server).await?;
+        }
+        self.set += 1;
+        let ip = format!("192.168.255.{}", self.set);
+        cluster.set(mk_endpoints(NAMESPACE, HEADLESS, &[&ip], &["x:1"]))?;
+        self.await_address(HEADLESS, Some(&ip), server).await
+    }
+
+    /// Takes all markers away, and waits until they are gone.
+    pub(super) async fn remove(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+        let mut last = self.services.last().cloned();
+        for name in self.services.drain(..) {
+            cluster.delete(Resource::Services, NAMESPACE, &name);
+        }
+        if self.headless {
+            cluster.delete(Resource::Services, NAMESPACE, HEADLESS);
+            self.await_address(HEADLESS, None, server).await?;
+            cluster.delete(Resource::Endpoints, NAMESPACE, HEADLESS);
+            self.headless = false;
+            last = None;
+        }
+        self.set = 0;
+        match last {
+            Some(name) => self.await_address(&name, None, server).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn await_address(&self, name: &str, ip: Option<&str>, server: &mut Server) -> anyhow::Result<()> {
+        let name = format!("{name}.{NAMESPACE}.svc.{}", self.domain);
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let answer =
+                client::udp(server.dns, &Query::new(&name, "A").wire(), Duration::from_secs(1)).await;
+            let addresses = answer.ok().and_then(|packet| Message::parse(&packet).ok());
+            let addresses = addresses.map(|message| message.answer_data("A"));
+            if addresses.is_some_and(|addresses| addresses.iter().map(String::as_str).eq(ip)) {
+                return Ok(());
+            }
+            server.check(deadline, &format!("up to date ({name} {ip:?})"))?;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+}
