@@ -45,7 +45,7 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10055/metrics")]
     pub kubedns_metrics: String,
     /// file or http URL of the nanny's status for the status page; empty for none
-    #[arg(long, value_name = "string", default_value = "")]
+    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10056/status")]
     pub nanny_status: String,
     /// http address to bind metrics server to
     #[arg(long, value_name = "string", default_value = "0.0.0.0")]

@@ -4,6 +4,8 @@
 //! every few seconds and replaces its content, so there is one renderer only. Everything that comes from outside is
 //! escaped, and the policy lets no script run but the one below.
 
+mod configuration;
+mod facts;
 mod plot;
 mod text;
 
@@ -25,7 +27,7 @@ pub fn render(status: &Status) -> String {
     let mut body = String::with_capacity(32 * 1024);
     parts(&mut body, status);
     probes(&mut body, status);
-    configuration(&mut body, status);
+    configuration::section(&mut body, status);
     upstreams(&mut body, status);
     let updated = chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX))
         .map(|time| time.format("%Y-%m-%d %H:%M:%S UTC").to_string())
@@ -45,17 +47,9 @@ pub fn render(status: &Status) -> String {
 /// The three parts, a card each.
 fn parts(out: &mut String, status: &Status) {
     out.push_str("<section class=\"cards\" aria-label=\"parts\">\n");
-    card(out, "kubedns", worst(of(status, "kubedns")), &kubedns_facts(status));
-    card(out, "dnsmasq", worst(of(status, "dnsmasq")), &dnsmasq_facts(status));
-    let up = format!("running for {}", ago(status.uptime_seconds));
-    let judged = format!(
-        "health judged by {}",
-        match status.health {
-            "self" => "what each part can do alone",
-            _ => "an answer to the probed name",
-        }
-    );
-    card(out, "sidecar", State::Ok, &[up, judged]);
+    card(out, "kubedns", worst(of(status, "kubedns")), &facts::kubedns(status));
+    card(out, "dnsmasq", worst(of(status, "dnsmasq")), &facts::dnsmasq(status));
+    card(out, "sidecar", State::Ok, &facts::sidecar(status));
     out.push_str("</section>\n");
 }
 
@@ -86,68 +80,6 @@ fn card(out: &mut String, name: &str, state: State, facts: &[String]) {
         let _ = writeln!(out, "<li>{}</li>", escape(fact));
     }
     out.push_str("</ul></article>\n");
-}
-
-fn kubedns_facts(status: &Status) -> Vec<String> {
-    let mut facts = Vec::new();
-    match &status.kubedns.known {
-        None => facts.push(unknown("metrics", &status.kubedns.source, status.kubedns.error.as_deref())),
-        Some(kubedns) => {
-            facts.push(match kubedns.synced {
-                Some(true) => "in sync with the API server".to_owned(),
-                Some(false) => "first lists of the API server not in yet".to_owned(),
-                None => "sync unknown".to_owned(),
-            });
-            facts.push(match kubedns.stale_seconds {
-                Some(seconds) if seconds > 0.0 => format!("records stale for {}", number(seconds, "s")),
-                Some(_) => "records fresh".to_owned(),
-                None => "staleness unknown".to_owned(),
-            });
-            if let Some(requests) = kubedns.requests {
-                facts.push(format!("{} questions answered", number(requests, "")));
-            }
-            if let Some(version) = &kubedns.version {
-                facts.push(format!("version {version}"));
-            }
-        }
-    }
-    facts
-}
-
-fn dnsmasq_facts(status: &Status) -> Vec<String> {
-    let dnsmasq = &status.dnsmasq;
-    let mut facts = Vec::new();
-    match dnsmasq.hit_ratio {
-        Some(ratio) => facts.push(format!("hit ratio {:.1} %", ratio * 100.0)),
-        None => facts.push("hit ratio unknown".to_owned()),
-    }
-    if let Some(counters) = dnsmasq.counters {
-        facts.push(format!("{} hits, {} misses", counters.hits, counters.misses));
-        facts.push(format!(
-            "cache of {} names, {} put in, {} pushed out",
-            counters.cache_size, counters.insertions, counters.evictions
-        ));
-    }
-    if let Some(error) = &dnsmasq.error {
-        facts.push(format!("counters: {error}"));
-    }
-    if let Some(nanny) = &status.nanny.known {
-        if let Some(restarts) = nanny.dnsmasq_restarts {
-            facts.push(format!("{restarts} restarts"));
-        }
-        if let Some(version) = &nanny.dnsmasq_version {
-            facts.push(format!("version {version}"));
-        }
-    }
-    facts
-}
-
-/// Why something is not known.
-fn unknown(what: &str, source: &str, error: Option<&str>) -> String {
-    match error {
-        None => format!("{what} unknown: no source given"),
-        Some(error) => format!("{what} unknown: {source}: {error}"),
-    }
 }
 
 /// The probes, a plot each.
@@ -183,37 +115,6 @@ fn probes(out: &mut String, status: &Status) {
             },
             plot = plot::svg(probe, status.time),
         );
-    }
-    out.push_str("</section>\n");
-}
-
-/// The configuration in force and the last one that was rejected.
-fn configuration(out: &mut String, status: &Status) {
-    out.push_str("<section aria-label=\"configuration\">\n<h2>Configuration</h2>\n");
-    let Some(nanny) = &status.nanny.known else {
-        let why = unknown("configuration", &status.nanny.source, status.nanny.error.as_deref());
-        let _ = writeln!(out, "<p>{}</p>\n</section>", escape(&why));
-        return;
-    };
-    match &nanny.config {
-        None => out.push_str("<p>in force: unknown</p>\n"),
-        Some(config) => {
-            let since = config.since.as_deref().unwrap_or("the start");
-            let values = serde_json::to_string_pretty(&config.values).unwrap_or_default();
-            let values = if config.values.is_empty() { "the defaults" } else { values.as_str() };
-            let _ = writeln!(out, "<p>in force since {}</p>\n<pre>{}</pre>", escape(since), escape(values));
-        }
-    }
-    match &nanny.rejected {
-        None => out.push_str("<p>none was rejected</p>\n"),
-        Some(rejected) => {
-            let _ = writeln!(
-                out,
-                "<p class=\"failed\">last rejected {}</p>\n<pre>{}</pre>",
-                escape(rejected.at.as_deref().unwrap_or_default()),
-                escape(rejected.error.as_deref().unwrap_or("unknown why"))
-            );
-        }
     }
     out.push_str("</section>\n");
 }

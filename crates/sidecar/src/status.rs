@@ -19,7 +19,7 @@ use crate::options::{Mode, Options};
 use crate::probe::{Part, Probe};
 
 pub use self::kubedns::{Kubedns, Upstream};
-pub use self::nanny::{Config, Nanny, Rejected};
+pub use self::nanny::{Configuration, Nanny, Process, Refusal, Routes};
 
 /// How long what others told is shown before they are asked again.
 const FRESH: Duration = Duration::from_secs(1);

@@ -1,1 +1,130 @@
-//! Tests.
+//! Counters of a scripted dnsmasq.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use super::*;
+
+/// A dnsmasq whose counters all stand at `at`; its cache holds 1000 names.
+async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
+    Upstream::start(move |asked: &Asked| {
+        let name = asked.name();
+        let value = match name.as_str() {
+            "cachesize.bind." => 1000,
+            _ => at.load(Ordering::Relaxed),
+        };
+        Reply::to(&asked.packet).answer(&format!("{name} 0 CH TXT \"{value}\"")).into()
+    })
+    .await
+}
+
+fn counters(server: &Upstream, metrics: &Metrics) -> Counters {
+    Counters::new(Endpoint::Address(server.addr()), Duration::from_secs(5), "kubedns", metrics).unwrap()
+}
+
+fn exported(metrics: &Metrics, name: &str) -> u64 {
+    let text = metrics.render().unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("kubedns_dnsmasq_{name} ")));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_asked_is_what_the_reference_asks() {
+    let server = dnsmasq(Arc::default()).await;
+    counters(&server, &Metrics::new("x").unwrap()).once().await;
+    let asked: Vec<String> = server
+        .asked()
+        .iter()
+        .map(|asked| {
+            let question = asked.question.as_ref().unwrap();
+            let flags = u16::from_be_bytes([asked.packet[2], asked.packet[3]]);
+            format!("{} {} {} flags={flags:04x}", question.name, question.class, question.rtype)
+        })
+        .collect();
+    let expected = ["hits", "misses", "evictions", "insertions", "cachesize"]
+        .map(|name| format!("{name}.bind. 3 16 flags=0100"));
+    assert_eq!(asked, expected);
+}
+
+#[tokio::test]
+async fn counters_do_not_fall_when_dnsmasq_restarts() {
+    let at = Arc::new(AtomicU64::new(100));
+    let server = dnsmasq(Arc::clone(&at)).await;
+    let metrics = Metrics::new("x").unwrap();
+    let counters = counters(&server, &metrics);
+    for (reading, total) in [(100, 100), (100, 100), (130, 130), (0, 130), (7, 137), (3, 140), (3, 140)] {
+        at.store(reading, Ordering::Relaxed);
+        counters.once().await;
+        for name in ["hits", "misses", "evictions", "insertions"] {
+            assert_eq!(exported(&metrics, name), total, "{name} after {reading}");
+        }
+    }
+    assert_eq!(exported(&metrics, "max_size"), 1000);
+    assert_eq!(exported(&metrics, "errors"), 0);
+    let known = counters.known().reading.unwrap().0;
+    assert_eq!((known.hits, known.cache_size), (3, 1000));
+}
+
+#[tokio::test]
+async fn strange_answers_are_errors_and_change_nothing() {
+    type Server = fn(&Asked) -> Reaction;
+    let strange: [Server; 7] = [
+        |asked| Reply::to(&asked.packet).rcode("REFUSED").into(),
+        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"many\"").into(),
+        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"-1\"").into(),
+        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"\"").into(),
+        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 CH TXT \"99999999999999999999999\"").into(),
+        |asked| Reply::to(&asked.packet).answer("hits.bind. 0 IN A 192.0.2.1").into(),
+        |asked| Reply::to(&asked.packet).truncated().into(),
+    ];
+    for (at, react) in strange.into_iter().enumerate() {
+        let server = Upstream::start(react).await;
+        let metrics = Metrics::new("x").unwrap();
+        let counters = counters(&server, &metrics);
+        counters.once().await;
+        assert_eq!(exported(&metrics, "errors"), 1, "{at}");
+        assert_eq!(exported(&metrics, "hits"), 0, "{at}");
+        assert_eq!(exported(&metrics, "up"), 0, "{at}");
+        let error = counters.known().error.unwrap();
+        assert!(error.starts_with("hits.bind. is answered with "), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
+    let server = Endpoint::new("127.0.0.1", testkit::ports::free_port());
+    let metrics = Metrics::new("x").unwrap();
+    let counters = Counters::new(server, Duration::ZERO, "kubedns", &metrics).unwrap();
+    counters.once().await;
+    counters.once().await;
+    assert_eq!(exported(&metrics, "errors"), 2);
+    let error = counters.known().error.unwrap();
+    assert!(
+        error.starts_with("hits.bind.: read udp ") && error.ends_with(": read: connection refused"),
+        "{error}"
+    );
+    assert!(counters.interval >= SHORTEST);
+}
+
+proptest! {
+    #[test]
+    fn the_sum_of_all_increases_is_what_was_counted(runs in prop::collection::vec(prop::collection::vec(0u64..1000, 1..8), 1..8)) {
+        // Each run is one life of dnsmasq: its readings rise, and it starts at zero.
+        let mut counter = Monotonic::default();
+        let (mut total, mut counted, mut seen) = (0, 0, 0);
+        for mut readings in runs {
+            readings.sort_unstable();
+            // A restart shows when the first reading is below the last one of the life before.
+            prop_assume!(readings.first().is_none_or(|first| *first < seen || seen == 0));
+            for reading in &readings {
+                total += counter.increase(*reading);
+            }
+            counted += readings.last().copied().unwrap_or_default();
+            seen = readings.last().copied().unwrap_or_default();
+            prop_assert_eq!(total, counted);
+        }
+    }
+}

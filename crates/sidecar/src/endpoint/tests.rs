@@ -1,1 +1,54 @@
-//! Tests.
+//! Servers as people write them.
+
+use super::*;
+
+#[test]
+fn what_is_a_server() {
+    let cases = [
+        ("127.0.0.1:10053", "127.0.0.1:10053"),
+        ("127.0.0.1", "127.0.0.1:53"),
+        ("::1", "[::1]:53"),
+        ("[::1]", "[::1]:53"),
+        ("[2001:DB8::1]:5353", "[2001:db8::1]:5353"),
+        ("dns.example.com", "dns.example.com:53"),
+        ("kube-dns.kube-system.svc:5353", "kube-dns.kube-system.svc:5353"),
+        ("LocalHost:53", "localhost:53"),
+        (":5353", "127.0.0.1:5353"),
+        ("", "127.0.0.1:53"),
+    ];
+    for (text, shown) in cases {
+        let endpoint: Endpoint = text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"));
+        assert_eq!(endpoint.to_string(), shown, "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_none() {
+    for text in [
+        "127.0.0.1:",
+        "127.0.0.1:x",
+        "127.0.0.1:65536",
+        "::1:x:y",
+        "a b",
+        "a/b",
+        "a:b:1",
+        "[::1]:",
+        "http://a",
+    ] {
+        let error = text.parse::<Endpoint>().unwrap_err();
+        assert_eq!(error, EndpointError(text.to_owned()));
+    }
+}
+
+#[test]
+fn the_same_server_is_the_same_however_it_was_written() {
+    assert_eq!("127.0.0.1:53".parse(), Ok(Endpoint::new("127.0.0.1", 53)));
+    assert_eq!("[::1]:53".parse(), Ok(Endpoint::new("::1", 53)));
+    assert_eq!("LOCALHOST".parse(), Ok(Endpoint::new("localhost", 53)));
+}
+
+#[tokio::test]
+async fn names_are_looked_up() {
+    let address = Endpoint::new("localhost", 5353).resolve().await.unwrap();
+    assert!(address.ip().is_loopback() && address.port() == 5353);
+}

@@ -1,1 +1,64 @@
-//! Tests.
+//! Other parts of the pod that answer, and those that do not.
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::*;
+
+/// A server that says `reply` to the first connection and then hangs on to it if `hold`.
+async fn server(reply: Vec<u8>, hold: bool) -> (String, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1024];
+        let _ = stream.read(&mut request).await;
+        let _ = stream.write_all(&reply).await;
+        if hold {
+            std::future::pending::<()>().await;
+        }
+    });
+    (format!("http://{address}/status"), task)
+}
+
+async fn answer(reply: impl Into<Vec<u8>>, hold: bool) -> Result<String, String> {
+    let (url, _task) = server(reply.into(), hold).await;
+    fetch(&url).await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn answers() {
+    let ok = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello\n";
+    assert_eq!(answer(ok, false).await, Ok("hello\n".to_owned()));
+    assert_eq!(answer("HTTP/1.0 200 OK\r\n\r\n", false).await, Ok(String::new()));
+    assert_eq!(
+        answer("HTTP/1.1 404 Not Found\r\n\r\nno", false).await,
+        Err("answered \"HTTP/1.1 404 Not Found\"".to_owned())
+    );
+    assert_eq!(answer("SSH-2.0-OpenSSH\r\n", false).await, Err("answered \"SSH-2.0-OpenSSH\"".to_owned()));
+    assert_eq!(answer("", false).await, Err("answered \"\"".to_owned()));
+}
+
+#[tokio::test]
+async fn silence_and_floods_are_cut_off() {
+    assert_eq!(answer("HTTP/1.1 200 OK\r\n\r\n", true).await, Err("no answer within 1s".to_owned()));
+    let mut flood = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+    flood.resize(3 * 1024 * 1024, b'x');
+    let error = answer(flood, true).await.unwrap_err();
+    assert!(error == "more than 2097152 bytes" || error == "no answer within 1s", "{error}");
+}
+
+#[tokio::test]
+async fn files_and_what_is_neither() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("status.json");
+    std::fs::write(&path, "{}").unwrap();
+    assert_eq!(fetch(path.to_str().unwrap()).await.unwrap(), "{}");
+    let missing = fetch("/nonexistent/status.json").await.unwrap_err().to_string();
+    assert!(missing.starts_with("No such file"), "{missing}");
+    assert!(fetch("https://127.0.0.1/").await.unwrap_err().to_string().starts_with("not an http URL"));
+    assert!(fetch("http://user:secret@127.0.0.1/").await.is_err());
+    assert!(fetch("http://127.0.0.1/a\r\nX: y").await.is_err());
+    assert!(fetch("http://127.0.0.1:1/").await.is_err());
+}

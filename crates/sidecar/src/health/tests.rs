@@ -1,1 +1,59 @@
-//! Tests.
+//! `/healthcheck` bodies, against what was captured from the reference.
+
+use super::*;
+
+fn body(verdict: Option<Verdict>) -> String {
+    let mut health = Health::waiting(SystemTime::UNIX_EPOCH);
+    if let Some(verdict) = verdict {
+        health.record(verdict, SystemTime::UNIX_EPOCH);
+    }
+    serde_json::to_string(&health.check()).unwrap()
+}
+
+/// The captured body; `>` is escaped when it is sent, not here.
+fn captured(text: &str) -> String {
+    text.trim_end().lines().last().unwrap().replace("\\u003e", ">")
+}
+
+#[test]
+fn bodies_are_the_captured_ones() {
+    assert_eq!(
+        body(None),
+        captured(include_str!("../../tests/data/sidecar-http-healthcheck-not-yet-probed.txt"))
+    );
+    assert_eq!(
+        body(Some(Verdict::ok(Duration::from_nanos(894_024)))),
+        captured(include_str!("../../tests/data/sidecar-http-healthcheck-good.txt"))
+    );
+    assert_eq!(
+        body(Some(Verdict::failed("no RRs for domain \"v4only.outside.test.\"".to_owned()))),
+        captured(include_str!("../../tests/data/sidecar-http-healthcheck-nodata.txt"))
+    );
+    assert_eq!(
+        body(Some(Verdict::failed("read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout".to_owned()))),
+        captured(include_str!("../../tests/data/sidecar-http-healthcheck-silent.txt"))
+    );
+}
+
+#[test]
+fn a_part_that_answers_for_itself_is_healthy() {
+    let verdict =
+        Verdict { state: State::Itself, latency: Duration::from_millis(1), error: "no RRs".to_owned() };
+    assert_eq!(body(Some(verdict)), "{\"IsOk\":true,\"LatencySeconds\":0.001,\"Err\":\"\"}");
+}
+
+#[test]
+fn states_last_and_history_is_bounded() {
+    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let mut health = Health::waiting(at(0));
+    assert!(health.record(Verdict::ok(Duration::ZERO), at(1)));
+    assert!(!health.record(Verdict::ok(Duration::ZERO), at(2)));
+    assert_eq!(health.since, at(1));
+    assert!(health.record(Verdict::failed(String::new()), at(3)));
+    for second in 4..2000 {
+        health.record(Verdict::failed(String::new()), at(second));
+    }
+    assert_eq!(health.since, at(3));
+    assert_eq!(health.history.len(), REMEMBERED);
+    assert_eq!(health.history.back().unwrap().at, at(1999));
+}

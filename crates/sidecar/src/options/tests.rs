@@ -1,1 +1,78 @@
-//! Tests.
+//! Command lines, against what was captured from the reference.
+
+use std::ffi::OsString;
+
+use daemon::flags::{Exit, Style};
+
+use super::*;
+
+fn parse(words: &[&str]) -> Result<Options, Exit> {
+    daemon::flags::parse("sidecar", Style::Pflag, words.iter().map(OsString::from))
+}
+
+#[test]
+fn the_manifests_command_line() {
+    let options = parse(&[
+        "--v=2",
+        "--logtostderr",
+        "--probe=kubedns,127.0.0.1:10053,kubernetes.default.svc.cluster.local,5,SRV",
+        "--probe=dnsmasq,127.0.0.1:53,kubernetes.default.svc.cluster.local,5,SRV",
+    ])
+    .unwrap();
+    let labels: Vec<&str> = options.probe.iter().map(|probe| probe.label.as_str()).collect();
+    assert_eq!(labels, ["kubedns", "dnsmasq"]);
+    assert_eq!(options.probe[1].server, options.dnsmasq());
+    assert_eq!(options.probe[0].server, options.kubedns_addr);
+    assert_eq!(options.health, Mode::Itself);
+    assert_eq!((options.prometheus_addr.as_str(), options.prometheus_port), ("0.0.0.0", 10054));
+    assert_eq!(
+        (options.prometheus_path.as_str(), options.prometheus_namespace.as_str()),
+        ("/metrics", "kubedns")
+    );
+    assert_eq!(options.dnsmasq_poll_interval_ms, 5000);
+    assert_eq!(options.log.v.0, 2);
+}
+
+#[test]
+fn health_is_chosen() {
+    assert_eq!(parse(&["--health=through"]).unwrap().health, Mode::Through);
+    assert_eq!(parse(&["--health", "self"]).unwrap().health, Mode::Itself);
+    let exit = parse(&["--health=x"]).unwrap_err();
+    assert_eq!(
+        exit.stderr.lines().last(),
+        Some("invalid argument \"x\" for \"--health\" flag: must be one of self, through")
+    );
+}
+
+#[test]
+fn every_captured_mistake_ends_in_the_same_line_and_status() {
+    let captured = include_str!("../../tests/data/sidecar-bad-flags.txt");
+    let mut checked = 0;
+    for case in captured.split("$ sidecar ").skip(1) {
+        let mut lines = case.lines();
+        let flag = lines.next().unwrap();
+        let rest: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        let (status, expected) = (rest[rest.len() - 1], rest[rest.len() - 2]);
+        let exit = parse(&[flag]).unwrap_err();
+        assert_eq!(exit.stderr.lines().last(), Some(expected), "{flag}");
+        assert_eq!(format!("--- exit status {}", exit.status), status, "{flag}");
+        assert_eq!(exit.stdout, "", "{flag}");
+        checked += 1;
+    }
+    assert_eq!(checked, 9);
+}
+
+#[test]
+fn help_holds_every_line_that_was_captured() {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let exit = parse(&["--help"]).unwrap_err();
+    assert_eq!((exit.status, exit.stdout.as_str()), (0, ""));
+    let ours: Vec<String> = exit.stderr.lines().map(words).collect();
+    let captured = include_str!("../../tests/data/sidecar-help.txt");
+    for line in captured.lines().filter(|line| !line.starts_with(['$', '-'])) {
+        // Probing over TCP is new, and said there.
+        let line = line
+            .replace("A, AAAA, SRV. Example", "A, AAAA, SRV, with /tcp behind it to probe over TCP. Example");
+        assert!(ours.contains(&words(&line)), "{line}\nis not in\n{}", exit.stderr);
+    }
+}

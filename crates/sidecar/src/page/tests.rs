@@ -1,1 +1,187 @@
-//! Tests.
+//! The page in good and bad times, as a browser without JavaScript shows it.
+
+use crate::counters::Reading;
+use crate::status::{DnsmasqStatus, Kubedns, Nanny, Point, ProbeStatus, Status, Told, Upstream};
+
+use super::*;
+
+fn probe(part: &'static str, state: State, error: &str) -> ProbeStatus {
+    ProbeStatus {
+        label: part.to_owned(),
+        part,
+        server: "127.0.0.1:53".to_owned(),
+        name: "kubernetes.default.svc.cluster.local.".to_owned(),
+        kind: "SRV".to_owned(),
+        transport: "udp".to_owned(),
+        interval_seconds: 5,
+        state,
+        since: 1_795_208_000_000,
+        latency_ms: 0.7,
+        error: error.to_owned(),
+        history: vec![Point { at: 1_795_208_050_000, state, latency_ms: 0.7 }],
+    }
+}
+
+fn good() -> Status {
+    let kubedns = "kubedns_synced 1\nkubedns_stale 0\nkubedns_watch_connected{kind=\"services\"} 1\n\
+                   kubedns_last_event_timestamp_seconds{kind=\"services\"} 1795208050\n";
+    let nanny = r#"{"dnsmasq":{"version":"2.90","restarts":{"died":2},"lastEnd":"signal 9"},
+                    "configuration":{"version":"00ff","loadedAt":"2026-11-21T01:00:00Z","stubDomains":{"acme.local":["192.0.2.1"]}},
+                    "routes":{"stubDomains":{"acme.local":["192.0.2.1#53"]},"upstreams":["192.0.2.9#53"],"upstreamsFrom":"resolv.conf"}}"#;
+    Status {
+        version: "1.2.3",
+        time: 1_795_208_055_000,
+        uptime_seconds: 3725,
+        health: "self",
+        probes: vec![probe("kubedns", State::Ok, ""), probe("dnsmasq", State::Ok, "")],
+        dnsmasq: DnsmasqStatus {
+            server: "127.0.0.1:53".to_owned(),
+            counters: Some(Reading { hits: 30, misses: 10, evictions: 1, insertions: 9, cache_size: 1000 }),
+            hit_ratio: Some(0.75),
+            read_at: Some(1_795_208_054_000),
+            error: None,
+        },
+        kubedns: told(Kubedns {
+            upstreams: vec![Upstream {
+                address: "192.0.2.9:53".to_owned(),
+                requests: 5.0,
+                errors: 1.0,
+                mean_ms: Some(12.3),
+            }],
+            ..Kubedns::read(kubedns)
+        }),
+        nanny: told(Nanny::read(nanny).unwrap()),
+    }
+}
+
+fn told<T>(known: T) -> Told<T> {
+    Told { source: "http://127.0.0.1/".to_owned(), known: Some(known), error: None }
+}
+
+/// The words on the page, without its markup, style and script.
+fn words(page: &str) -> String {
+    let main = page.split("<main>").nth(1).unwrap().split("</main>").next().unwrap();
+    let mut text = String::new();
+    for piece in main.split('<') {
+        let (_, words) = piece.split_once('>').unwrap_or(("", piece));
+        text.push_str(words);
+        text.push(' ');
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn says(page: &str, texts: &[&str]) {
+    let words = words(page);
+    for text in texts {
+        assert!(words.contains(text), "{text:?} is not in\n{words}");
+    }
+}
+
+#[test]
+fn a_good_day() {
+    let page = render(&good());
+    assert!(page.starts_with("<!doctype html>") && page.contains("<title>\u{2713} kube-dns</title>"));
+    says(
+        &page,
+        &[
+            "as of 2026-11-20 20:54:15 UTC",
+            "kubedns \u{2713} answers records complete watching the API server last event of the API server 5 s ago",
+            "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 put in, 1 pushed out \
+             2 restarts last ended with signal 9 version 2.90",
+            "sidecar \u{2713} answers running for 1 h 2 min health judged by what each part can do alone version 1.2.3",
+            "kubedns \u{2713} answers for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
+            "version 00ff in force since 2026-11-21T01:00:00Z",
+            "acme.local 192.0.2.1#53 192.0.2.1",
+            "everything else 192.0.2.9#53 resolv.conf",
+            "none was refused",
+            "192.0.2.9:53 5 1 12.3 ms",
+        ],
+    );
+}
+
+#[test]
+fn a_bad_day() {
+    let mut status = good();
+    status.probes = vec![
+        probe("kubedns", State::Failed, "read udp A->B: i/o timeout"),
+        probe("dnsmasq", State::Itself, "no RRs for domain \"x.\""),
+        probe("other", State::Waiting, "waiting for first probe"),
+    ];
+    status.kubedns = Told {
+        source: "http://127.0.0.1:10055/metrics".to_owned(),
+        known: None,
+        error: Some("refused".to_owned()),
+    };
+    status.nanny = Told { source: String::new(), known: None, error: None };
+    status.dnsmasq.error = Some("hits.bind.: i/o timeout".to_owned());
+    status.dnsmasq.hit_ratio = None;
+    let page = render(&status);
+    assert!(page.contains("<title>\u{2717} kube-dns</title>"));
+    says(
+        &page,
+        &[
+            "kubedns \u{2717} does not answer metrics unknown: http://127.0.0.1:10055/metrics: refused",
+            "dnsmasq \u{25d0} answers for itself only hit ratio unknown",
+            "counters: hits.bind.: i/o timeout",
+            "read udp A-&gt;B: i/o timeout",
+            "other \u{2026} not probed yet",
+            "configuration unknown: no source given",
+            "none asked, or unknown",
+        ],
+    );
+}
+
+#[test]
+fn a_refused_configuration() {
+    let mut status = good();
+    let nanny = r#"{"configuration":{"error":{"text":"stubDomains: <not JSON>","at":"2026-11-21T02:00:00Z"}},
+                    "routes":{"loops":["127.0.0.53"],"unresolved":["dns.acme"]}}"#;
+    status.nanny = told(Nanny::read(nanny).unwrap());
+    says(
+        &render(&status),
+        &[
+            "the newest one was refused 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
+            "servers whose names have no address: dns.acme",
+            "servers left out because their queries come back: 127.0.0.53",
+        ],
+    );
+}
+
+#[test]
+fn a_lost_watch_and_records_of_an_earlier_run() {
+    let mut status = good();
+    let text = "kubedns_synced 0\nkubedns_stale 1\nkubedns_config_current 0\nkubedns_watch_connected{kind=\"endpoints\"} 0\n";
+    status.kubedns = told(Kubedns::read(text));
+    says(
+        &render(&status),
+        &["serving the records of an earlier run lost the watch of endpoints: records may be stale \
+             newest configuration refused, an older one is in force"],
+    );
+}
+
+#[test]
+fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
+    let mut status = good();
+    let evil = "<img src=x onerror=alert(1)>\"'&";
+    let mut bad = probe("other", State::Failed, evil);
+    bad.label = evil.to_owned();
+    bad.name = evil.to_owned();
+    bad.server = evil.to_owned();
+    status.probes.push(bad);
+    status.dnsmasq.error = Some(evil.to_owned());
+    status.kubedns = Told { source: evil.to_owned(), known: None, error: Some(evil.to_owned()) };
+    let all = format!(
+        "{{\"dnsmasq\":{{\"version\":{0},\"lastEnd\":{0},\"restarts\":{{\"x\":1}},\"missingFixes\":[{0}]}},\
+        \"configuration\":{{\"version\":{0},\"loadedAt\":{0},\"error\":{{\"text\":{0},\"at\":{0}}},\"stubDomains\":{{{0}:[{0}]}}}},\
+        \"routes\":{{\"upstreams\":[{0}],\"upstreamsFrom\":{0},\"unresolved\":[{0}],\"loops\":[{0}]}}}}",
+        serde_json::to_string(evil).unwrap()
+    );
+    status.nanny = told(Nanny::read(&all).unwrap());
+    let page = render(&status);
+    assert!(!page.contains("<img"), "{page}");
+    for elsewhere in ["src=\"", "href=", "url(", "@import", "http-equiv"] {
+        assert!(!page.contains(elsewhere), "{elsewhere}");
+    }
+    assert!(page.len() < 64 * 1024);
+}

@@ -1,1 +1,144 @@
-//! Tests.
+//! What probes make of what servers do.
+
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use super::*;
+
+const NAME: &str = "kubernetes.default.svc.cluster.local.";
+
+fn metrics() -> Metrics {
+    Metrics::new("sidecar").unwrap()
+}
+
+fn probe(upstream: &Upstream, part: Part, mode: Mode, kind: &str, metrics: &Metrics) -> Probe {
+    let spec = format!("it,{},{NAME},5,{kind}", upstream.addr()).parse().unwrap();
+    Probe::new(spec, part, mode, "kubedns", metrics).unwrap()
+}
+
+/// A dnsmasq that knows its own counters and hears REFUSED from its backend.
+fn backend_away(asked: &Asked) -> Reaction {
+    match asked.name().as_str() {
+        "cachesize.bind." => Reply::to(&asked.packet).answer("cachesize.bind. 0 CH TXT \"1000\"").into(),
+        _ => Reply::to(&asked.packet).rcode("REFUSED").into(),
+    }
+}
+
+fn fine(asked: &Asked) -> Reaction {
+    Reply::to(&asked.packet).answer(&format!("{NAME} 30 IN A 10.96.0.1")).into()
+}
+
+fn refused(asked: &Asked) -> Reaction {
+    Reply::to(&asked.packet).rcode("REFUSED").into()
+}
+
+#[tokio::test]
+async fn verdicts() {
+    type Server = fn(&Asked) -> Reaction;
+    let cases: [(&str, Server, Part, Mode, State); 9] = [
+        ("all is well", fine, Part::Dnsmasq, Mode::Itself, State::Ok),
+        ("all is well", fine, Part::Other, Mode::Through, State::Ok),
+        ("backend away", backend_away, Part::Dnsmasq, Mode::Itself, State::Itself),
+        ("backend away, as kube-dns judged", backend_away, Part::Dnsmasq, Mode::Through, State::Failed),
+        ("backend away, elsewhere", backend_away, Part::Other, Mode::Itself, State::Failed),
+        ("dnsmasq that cannot tell of itself", refused, Part::Dnsmasq, Mode::Itself, State::Failed),
+        ("kubedns before the first lists", refused, Part::Kubedns, Mode::Itself, State::Itself),
+        ("kubedns before them, as kube-dns judged", refused, Part::Kubedns, Mode::Through, State::Failed),
+        ("any other server", refused, Part::Other, Mode::Itself, State::Failed),
+    ];
+    for (case, server, part, mode, state) in cases {
+        for kind in ["A", "A/tcp"] {
+            let upstream = Upstream::start(server).await;
+            let probe = probe(&upstream, part, mode, kind, &metrics());
+            assert_eq!(probe.health().last.state, State::Waiting, "{case}");
+            probe.once().await;
+            let last = probe.health().last;
+            assert_eq!(last.state, state, "{case} {kind}: {last:?}");
+            assert_eq!(last.latency.is_zero(), state == State::Failed, "{case} {kind}");
+            let error = if state == State::Ok { "" } else { &format!("no RRs for domain \"{NAME}\"") };
+            assert_eq!(last.error, error, "{case} {kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn silence_fails_every_part() {
+    for part in [Part::Dnsmasq, Part::Kubedns, Part::Other] {
+        let upstream = Upstream::start(|_: &Asked| Reaction::silence()).await;
+        let probe = probe(&upstream, part, Mode::Itself, "A", &metrics());
+        probe.once().await;
+        let last = probe.health().last;
+        assert_eq!(last.state, State::Failed, "{part:?}");
+        assert!(last.error.ends_with(": i/o timeout"), "{}", last.error);
+    }
+}
+
+#[tokio::test]
+async fn only_answers_to_the_name_are_measured() {
+    let metrics = metrics();
+    let upstream = Upstream::start(backend_away).await;
+    let probe = probe(&upstream, Part::Dnsmasq, Mode::Itself, "A", &metrics);
+    probe.once().await;
+    probe.once().await;
+    let text = metrics.render().unwrap();
+    for line in [
+        "kubedns_probe_it_errors 2",
+        "kubedns_probe_it_latency_ms_count 0",
+        "kubedns_probe_it_backend_away 1",
+    ] {
+        assert!(text.contains(&format!("{line}\n")), "no {line} in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_recovers_is_healthy_again() {
+    let away = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let switch = Arc::clone(&away);
+    let upstream = Upstream::start(move |asked: &Asked| {
+        if switch.load(std::sync::atomic::Ordering::Relaxed) { backend_away(asked) } else { fine(asked) }
+    })
+    .await;
+    let metrics = metrics();
+    let probe = probe(&upstream, Part::Dnsmasq, Mode::Itself, "A", &metrics);
+    probe.once().await;
+    assert_eq!(probe.health().last.state, State::Itself);
+    away.store(false, std::sync::atomic::Ordering::Relaxed);
+    probe.once().await;
+    assert_eq!(probe.health().last.state, State::Ok);
+    assert!(metrics.render().unwrap().contains("kubedns_probe_it_backend_away 0\n"));
+}
+
+#[test]
+fn probes_do_not_start_together() {
+    let second = Duration::from_secs(1);
+    let starts: Vec<Duration> = (0..4).map(|index| stagger(5 * second, index, 4)).collect();
+    assert_eq!(starts, [second, 2 * second, 3 * second, 4 * second]);
+    // A probe of ten minutes does not keep a liveness check waiting.
+    assert!(stagger(600 * second, 0, 1) <= 5 * second);
+    assert!(stagger(Duration::MAX, usize::MAX, usize::MAX) <= 5 * second);
+}
+
+#[tokio::test]
+async fn probes_never_overlap() {
+    // Each answer takes longer than the interval; the first question waits for its turn.
+    let upstream = Upstream::start(|asked: &Asked| fine(asked).after(Duration::from_millis(1500))).await;
+    let spec = format!("it,{},{NAME},1,A", upstream.addr()).parse().unwrap();
+    let probe = Arc::new(Probe::new(spec, Part::Other, Mode::Itself, "", &metrics()).unwrap());
+    let stop = CancellationToken::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(Arc::clone(&probe).run(0, 1, stop.clone()));
+    let patience = Duration::from_mins(1);
+    let asked = || async { upstream.count() >= 3 };
+    testkit::eventually(patience, asked).await;
+    // The third question is not asked before the second answer has been taken in.
+    let (asked, known) = (upstream.count(), probe.health().history.len());
+    assert!(known + 1 >= asked, "{known} results of {asked} questions");
+    stop.cancel();
+    tokio::time::timeout(patience, tasks.join_next()).await.unwrap().unwrap().unwrap();
+}
+
+#[test]
+fn names_of_metrics() {
+    assert_eq!(metric_name("kubedns", "dnsmasq_hits"), "kubedns_dnsmasq_hits");
+    assert_eq!(metric_name("", "dnsmasq_hits"), "dnsmasq_hits");
+}

@@ -17,8 +17,14 @@ pub struct Kubedns {
     pub version: Option<String>,
     /// Have the first lists of the API server arrived?
     pub synced: Option<bool>,
-    /// For how long the records may have been out of date, in seconds; 0 while the API server is being watched.
-    pub stale_seconds: Option<f64>,
+    /// Are the records those of an earlier run?
+    pub stale: Option<bool>,
+    /// Kinds of objects, and whether their watch is open.
+    pub watches: BTreeMap<String, bool>,
+    /// When the last event arrived from the API server, in seconds since 1970.
+    pub last_event: Option<f64>,
+    /// Is the newest configuration in force?
+    pub config_current: Option<bool>,
     /// Questions answered since it started.
     pub requests: Option<f64>,
     /// The upstreams asked most, the busiest first.
@@ -66,7 +72,16 @@ impl Kubedns {
         match line.name {
             "kube_dns_build_info" => self.version = line.label("version"),
             "kubedns_synced" => self.synced = Some(line.value > 0.0),
-            "kubedns_stale_seconds" => self.stale_seconds = Some(line.value),
+            "kubedns_stale" => self.stale = Some(line.value > 0.0),
+            "kubedns_config_current" => self.config_current = Some(line.value > 0.0),
+            "kubedns_watch_connected" => {
+                if let Some(kind) = line.label("kind") {
+                    self.watches.insert(kind, line.value > 0.0);
+                }
+            }
+            "kubedns_last_event_timestamp_seconds" => {
+                self.last_event = Some(self.last_event.unwrap_or_default().max(line.value));
+            }
             name if name.ends_with("_dns_request_count_total") => {
                 self.requests = Some(self.requests.unwrap_or_default() + line.value);
             }

@@ -1,43 +1,82 @@
-//! What the nanny's status tells: dnsmasq, the configuration in force, and the last one that was rejected.
+//! What the nanny's status tells: dnsmasq, the configuration in force, and the last one that was refused.
+//!
+//! A reader of its own rather than the nanny's types: the two may be of different versions during a rollout, so every
+//! field may be missing and what is not known here is passed over.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-/// The nanny's status. Every part of it may be missing, and what is not known here is passed over.
+/// The nanny's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Nanny {
-    /// The nanny's version.
+    /// The dnsmasq it supervises.
+    pub dnsmasq: Process,
+    /// The `ConfigMap`.
+    pub configuration: Configuration,
+    /// Which server dnsmasq asks for which names.
+    pub routes: Routes,
+}
+
+/// The dnsmasq process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Process {
+    /// Its version.
     pub version: Option<String>,
-    /// The version of dnsmasq.
-    pub dnsmasq_version: Option<String>,
-    /// How often dnsmasq was started again.
-    pub dnsmasq_restarts: Option<u64>,
-    /// The configuration in force.
-    pub config: Option<Config>,
-    /// The last configuration that was rejected.
-    pub rejected: Option<Rejected>,
+    /// Security fixes this version lacks.
+    pub missing_fixes: Vec<String>,
+    /// When it was started.
+    pub started_at: Option<String>,
+    /// Starts after the first one, by reason.
+    pub restarts: BTreeMap<String, u64>,
+    /// How the last one ended.
+    pub last_end: Option<String>,
 }
 
-/// A configuration.
+/// The `ConfigMap` as it is in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Config {
-    /// Since when it has been in force, RFC 3339.
-    pub since: Option<String>,
-    /// What it says, key by key.
-    #[serde(flatten)]
-    pub values: serde_json::Map<String, Value>,
+pub struct Configuration {
+    /// Its version.
+    pub version: Option<String>,
+    /// When it came into force.
+    pub loaded_at: Option<String>,
+    /// How many were refused since the start.
+    pub rejected: u64,
+    /// Why the newest one is not in force; none when it is.
+    pub error: Option<Refusal>,
+    /// Stub domains and their servers.
+    pub stub_domains: BTreeMap<String, Vec<String>>,
+    /// Upstream name servers.
+    pub upstream_nameservers: Vec<String>,
 }
 
-/// A configuration that was rejected.
+/// A configuration that was refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Rejected {
-    /// When, RFC 3339.
+pub struct Refusal {
+    /// What is wrong with it.
+    pub text: Option<String>,
+    /// When it was refused.
     pub at: Option<String>,
-    /// Why.
-    pub error: Option<String>,
+}
+
+/// Which server dnsmasq asks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Routes {
+    /// Stub domains and the addresses of their servers.
+    pub stub_domains: BTreeMap<String, Vec<String>>,
+    /// The servers for all other names.
+    pub upstreams: Vec<String>,
+    /// Where these come from.
+    pub upstreams_from: Option<String>,
+    /// Servers whose names have no address yet.
+    pub unresolved: BTreeSet<String>,
+    /// Servers left out because their queries come back.
+    pub loops: BTreeSet<String>,
 }
 
 impl Nanny {

@@ -1,1 +1,42 @@
-//! Tests.
+//! Words and numbers.
+
+use super::*;
+
+#[test]
+fn markup_is_only_text() {
+    assert_eq!(
+        escape("<script>alert('&\"')</script>"),
+        "&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;"
+    );
+}
+
+#[test]
+fn times() {
+    let cases = [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min 0 s"),
+        (3725, "1 h 2 min"),
+        (90_000, "1 d 1 h"),
+        (u64::MAX, "213503982334601 d 7 h"),
+    ];
+    for (seconds, text) in cases {
+        assert_eq!(ago(seconds), text);
+    }
+}
+
+#[test]
+fn numbers() {
+    let cases = [
+        (0.0, "0 ms"),
+        (0.123, "0.12 ms"),
+        (5.0, "5 ms"),
+        (12.345, "12.3 ms"),
+        (1234.5, "1234 ms"),
+        (f64::NAN, "NaN ms"),
+    ];
+    for (value, text) in cases {
+        assert_eq!(number(value, "ms"), text);
+    }
+    assert_eq!(number(7.0, ""), "7");
+}

@@ -1,1 +1,60 @@
-//! Tests.
+//! Expositions of kubedns, new, old and strange.
+
+use super::*;
+
+#[test]
+fn a_whole_exposition() {
+    let text = "\
+kube_dns_build_info{program=\"kubedns\",version=\"1.2.3\"} 1
+kubedns_synced 1
+kubedns_stale 0
+kubedns_config_current 0
+kubedns_watch_connected{kind=\"endpoints\"} 0
+kubedns_watch_connected{kind=\"services\"} 1
+kubedns_last_event_timestamp_seconds{kind=\"endpoints\"} 100
+kubedns_last_event_timestamp_seconds{kind=\"services\"} 150.5
+skydns_skydns_dns_request_count_total{system=\"auth\"} 10
+skydns_skydns_dns_request_count_total{system=\"recursive\"} 5
+kubedns_forward_requests_total{upstream=\"192.0.2.1:53\",transport=\"udp\"} 3
+kubedns_forward_requests_total{upstream=\"192.0.2.1:53\",transport=\"tcp\"} 1
+kubedns_forward_requests_total{upstream=\"192.0.2.2:53\",transport=\"udp\"} 9
+kubedns_forward_errors_total{upstream=\"192.0.2.2:53\",cause=\"timeout\"} 2
+kubedns_forward_request_duration_seconds_bucket{upstream=\"192.0.2.1:53\",le=\"+Inf\"} 4
+kubedns_forward_request_duration_seconds_sum{upstream=\"192.0.2.1:53\"} 0.02
+kubedns_forward_request_duration_seconds_count{upstream=\"192.0.2.1:53\"} 4
+";
+    let kubedns = Kubedns::read(text);
+    assert_eq!(kubedns.version.as_deref(), Some("1.2.3"));
+    assert_eq!(
+        (kubedns.synced, kubedns.stale, kubedns.config_current),
+        (Some(true), Some(false), Some(false))
+    );
+    assert_eq!(
+        kubedns.watches,
+        BTreeMap::from([("endpoints".to_owned(), false), ("services".to_owned(), true)])
+    );
+    assert_eq!((kubedns.last_event, kubedns.requests), (Some(150.5), Some(15.0)));
+    let upstream = |address: &str, requests, errors, mean_ms| Upstream {
+        address: address.to_owned(),
+        requests,
+        errors,
+        mean_ms,
+    };
+    let expected = [upstream("192.0.2.2:53", 9.0, 2.0, None), upstream("192.0.2.1:53", 4.0, 0.0, Some(5.0))];
+    assert_eq!(kubedns.upstreams, expected);
+}
+
+#[test]
+fn what_is_not_exported_is_unknown() {
+    assert_eq!(Kubedns::read("go_threads 7\n"), Kubedns::default());
+    assert_eq!(Kubedns::read(""), Kubedns::default());
+}
+
+#[test]
+fn upstreams_are_bounded() {
+    let lines: Vec<String> =
+        (0..1000).map(|at| format!("kubedns_forward_requests_total{{upstream=\"{at}\"}} {at}")).collect();
+    let upstreams = Kubedns::read(&lines.join("\n")).upstreams;
+    assert_eq!(upstreams.len(), SHOWN);
+    assert_eq!(upstreams[0].address, "999");
+}

@@ -1,0 +1,160 @@
+//! A real dnsmasq in front of a scripted backend.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use testkit::client;
+use testkit::eventually;
+use testkit::ports::free_port;
+use testkit::process::{Process, Program};
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use crate::running::{PATIENCE, Sidecar};
+
+const NAME: &str = "kubernetes.default.svc.cluster.local.";
+
+/// A dnsmasq with a cache, as the manifest starts it.
+async fn dnsmasq(port: u16, backend: SocketAddr) -> Process {
+    let backend = format!("{}#{}", backend.ip(), backend.port());
+    let process = Program::at(Path::new("/usr/sbin/dnsmasq"))
+        .args([
+            "-k",
+            "--cache-size=1000",
+            "--no-negcache",
+            "--log-facility=-",
+            "--no-resolv",
+            "--no-hosts",
+            "--conf-file=/dev/null",
+            "--pid-file=",
+            "--user=",
+            "--listen-address=127.0.0.1",
+            "--bind-interfaces",
+        ])
+        .args([format!("--port={port}"), format!("--server=/cluster.local/{backend}")])
+        .start();
+    let server = (Ipv4Addr::LOCALHOST, port).into();
+    eventually(PATIENCE, || async {
+        let packet = Query::new("version.bind.", "TXT").class("CH").wire();
+        client::udp(server, &packet, std::time::Duration::from_millis(200)).await
+    })
+    .await;
+    process
+}
+
+/// A backend that answers as kubedns does, while it is there.
+async fn backend(there: Arc<AtomicBool>) -> Upstream {
+    Upstream::start(move |asked: &Asked| {
+        let reply = Reply::to(&asked.packet);
+        if there.load(Ordering::Relaxed) {
+            reply.answer(&format!("{NAME} 1 IN SRV 10 100 443 {NAME}")).into()
+        } else {
+            Reaction::silence()
+        }
+    })
+    .await
+}
+
+async fn health(sidecar: &Sidecar) -> (u16, Value) {
+    let (status, body) = sidecar.get("/healthcheck/dnsmasq").await;
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+fn flags(port: u16) -> [String; 3] {
+    [
+        format!("--probe=dnsmasq,127.0.0.1:{port},kubernetes.default.svc.cluster.local,1,SRV"),
+        format!("--dnsmasq-port={port}"),
+        "--dnsmasq-poll-interval-ms=100".to_owned(),
+    ]
+}
+
+/// Waits until at least one probe has found what is expected.
+async fn until(sidecar: &Sidecar, series: &str, least: f64) {
+    eventually(PATIENCE, || async { sidecar.metric(series).await >= Some(least) }).await;
+}
+
+#[tokio::test]
+async fn a_healthy_dnsmasq_is_not_punished_for_its_backend() {
+    let there = Arc::new(AtomicBool::new(false));
+    let backend = backend(Arc::clone(&there)).await;
+    let port = free_port();
+    let mut process = dnsmasq(port, backend.addr()).await;
+    let sidecar = Sidecar::start(&flags(port)).await;
+
+    // The backend is silent: dnsmasq is healthy, the failed probes are counted and told.
+    until(&sidecar, "kubedns_probe_dnsmasq_errors", 2.0).await;
+    let (status, body) = health(&sidecar).await;
+    assert_eq!((status, &body["IsOk"], &body["Err"]), (200, &Value::from(true), &Value::from("")));
+    assert!(body["LatencySeconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(sidecar.metric("kubedns_probe_dnsmasq_backend_away").await, Some(1.0));
+
+    // The backend is there again.
+    there.store(true, Ordering::Relaxed);
+    until(&sidecar, "kubedns_probe_dnsmasq_latency_ms_count", 1.0).await;
+    assert_eq!(health(&sidecar).await.0, 200);
+    assert_eq!(sidecar.metric("kubedns_probe_dnsmasq_backend_away").await, Some(0.0));
+
+    // dnsmasq itself hangs: that is what the health check is for.
+    process.signal(Signal::SIGSTOP);
+    eventually(PATIENCE, || async { health(&sidecar).await.0 == 503 }).await;
+    process.signal(Signal::SIGCONT);
+    eventually(PATIENCE, || async { health(&sidecar).await.0 == 200 }).await;
+
+    // It is gone.
+    process.signal(Signal::SIGKILL);
+    process.wait(PATIENCE).await;
+    eventually(PATIENCE, || async { health(&sidecar).await.0 == 503 }).await;
+}
+
+#[tokio::test]
+async fn health_through_is_what_it_was() {
+    let there = Arc::new(AtomicBool::new(true));
+    let backend = backend(Arc::clone(&there)).await;
+    let port = free_port();
+    let _process = dnsmasq(port, backend.addr()).await;
+    let mut flags = flags(port).to_vec();
+    flags.push("--health=through".to_owned());
+    let sidecar = Sidecar::start(&flags).await;
+    eventually(PATIENCE, || async { health(&sidecar).await.0 == 200 }).await;
+    there.store(false, Ordering::Relaxed);
+    let server = (Ipv4Addr::LOCALHOST, port).into();
+    let other = Query::new("other.default.svc.cluster.local.", "A").wire();
+    let patience = std::time::Duration::from_millis(500);
+    assert!(client::udp(server, &other, patience).await.is_err(), "the backend is silent");
+    eventually(PATIENCE, || async { health(&sidecar).await.0 == 503 }).await;
+}
+
+#[tokio::test]
+async fn counters_survive_a_restart_of_dnsmasq() {
+    let backend = backend(Arc::new(AtomicBool::new(true))).await;
+    let port = free_port();
+    let mut process = dnsmasq(port, backend.addr()).await;
+    let sidecar = Sidecar::start(&flags(port)[1..]).await;
+    let hits = "kubedns_dnsmasq_hits";
+    let ask = || async {
+        let server: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
+        for _ in 0..50 {
+            client::ask(server, &Query::new(NAME, "SRV")).await;
+        }
+    };
+    ask().await;
+    until(&sidecar, hits, 45.0).await;
+    until(&sidecar, "kubedns_dnsmasq_max_size", 1000.0).await;
+    let before = sidecar.metric(hits).await.unwrap();
+
+    process.signal(Signal::SIGKILL);
+    process.wait(PATIENCE).await;
+    until(&sidecar, "kubedns_dnsmasq_errors", 1.0).await;
+    assert_eq!(sidecar.metric(hits).await, Some(before));
+
+    let _process = dnsmasq(port, backend.addr()).await;
+    until(&sidecar, "kubedns_dnsmasq_up", 1.0).await;
+    assert!(sidecar.metric(hits).await.unwrap() >= before);
+    ask().await;
+    until(&sidecar, hits, before + 45.0).await;
+}

@@ -1,0 +1,15 @@
+//! The `sidecar` binary as it is shipped: its command line, its ports, a scripted DNS server, a real dnsmasq.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test whose set-up fails has to end there, with the reason"
+)]
+
+mod dnsmasq;
+mod exposition;
+mod healthcheck;
+mod running;
+mod start;
+mod status;

@@ -1,0 +1,78 @@
+//! Starting, and failing to start.
+
+use nix::sys::signal::Signal;
+use testkit::process::Process;
+
+use crate::running::{PATIENCE, Sidecar, program};
+
+async fn fails(flags: &[&str]) -> (i32, Vec<String>) {
+    // A back-trace must not be printed even if the environment asks for one.
+    let mut process: Process = program(flags).env("RUST_BACKTRACE", "full").start();
+    let status = process.wait(PATIENCE).await;
+    assert!(process.stdout().is_empty(), "{:?}", process.stdout());
+    (status.code().expect("it exits"), process.stderr())
+}
+
+#[tokio::test]
+async fn a_mistake_on_the_command_line_is_one_line_and_a_hint() {
+    let (status, lines) = fails(&["--probe=l,127.0.0.1:53,x,5,MX"]).await;
+    assert_eq!(status, 2);
+    assert_eq!(
+        lines,
+        [
+            "Usage of sidecar: see sidecar --help",
+            "invalid argument \"l,127.0.0.1:53,x,5,MX\" for \"--probe\" flag: invalid type for DNS: MX"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_start_that_fails_is_one_line() {
+    let taken = Sidecar::start::<&str>(&[]).await;
+    let port = format!("--prometheus-port={}", taken.address.port());
+    let cases: [(&[&str], &str); 5] = [
+        (&["--prometheus-addr=127.0.0.1", &port], "cannot listen on 127.0.0.1:"),
+        (&["--prometheus-addr=192.0.2.1", "--prometheus-port=1"], "cannot listen on 192.0.2.1:1: "),
+        (
+            &["--prometheus-port=0", "--probe=a,127.0.0.1,x", "--probe=a,127.0.0.1,y"],
+            "the label a is used twice",
+        ),
+        (&["--prometheus-port=0", "--prometheus-path=metrics"], "\"metrics\" does not begin with a slash"),
+        (&["--prometheus-port=0", "--prometheus-namespace=a-b"], "cannot register the metric a-b_"),
+    ];
+    for (flags, expected) in cases {
+        let (status, lines) = fails(flags).await;
+        assert_eq!(status, 255, "{flags:?}");
+        let [line] = lines.as_slice() else { panic!("{flags:?}: {lines:?}") };
+        assert!(line.starts_with('E') && line.contains(expected), "{flags:?}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn signals_end_it_at_once_and_well() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut sidecar = Sidecar::start(&["--probe=silent,192.0.2.1,x"]).await;
+        sidecar.process.signal(signal);
+        let status = sidecar.process.wait(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{signal}");
+        let last = sidecar.process.stderr().pop().unwrap_or_default();
+        assert!(last.contains(&format!("stopping signal=\"{signal}\"")), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn words_without_meaning_are_told() {
+    let mut sidecar = Sidecar::start(&["stray", "--v=2", "words"]).await;
+    let line = sidecar.process.line_with("have no effect", PATIENCE).await;
+    assert!(line.starts_with('W') && line.contains("stray") && line.contains("words"), "{line}");
+}
+
+#[tokio::test]
+async fn json_logs_on_request() {
+    let process = Sidecar::start(&["--log-format=json"]).await.process;
+    for line in process.stderr() {
+        let value: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert!(value["msg"].is_string() && value["level"].is_string(), "{line}");
+    }
+}

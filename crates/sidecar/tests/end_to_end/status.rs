@@ -1,0 +1,100 @@
+//! `/status` and the page, with other parts of the pod that talk and that do not.
+
+use serde_json::Value;
+use testkit::eventually;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::healthcheck::Servers;
+use crate::running::{PATIENCE, Sidecar};
+
+async fn status(sidecar: &Sidecar) -> Value {
+    let (code, body) = sidecar.get("/status").await;
+    assert_eq!(code, 200);
+    serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+/// An HTTP server that says the same to everyone, or nothing at all.
+async fn says(body: Option<&'static str>) -> (String, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let mut held = Vec::new();
+        loop {
+            let Ok((mut stream, _)) = listener.accept().await else { continue };
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            match body {
+                Some(body) => {
+                    drop(stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{body}").as_bytes()).await);
+                }
+                None => held.push(stream),
+            }
+        }
+    });
+    (url, task)
+}
+
+#[tokio::test]
+async fn probes_and_their_history() {
+    let servers = Servers::start().await;
+    let sidecar = Sidecar::start(&servers.probes()).await;
+    let probes = eventually(PATIENCE, || async {
+        let status = status(&sidecar).await;
+        let probes = status["probes"].as_array().unwrap().clone();
+        probes.iter().all(|probe| probe["state"] != "waiting").then_some(probes)
+    })
+    .await;
+    let of = |label: &str| probes.iter().find(|probe| probe["label"] == label).unwrap();
+    assert_eq!(of("good")["state"], "ok");
+    assert_eq!(of("good")["name"], "www.outside.test.");
+    assert!(of("good")["latencyMs"].as_f64().unwrap() > 0.0);
+    assert_eq!(of("tcp")["transport"], "tcp");
+    assert_eq!(of("nx")["state"], "failed");
+    assert_eq!(of("nx")["error"], "no RRs for domain \"nowhere.outside.test.\"");
+    assert_eq!(of("nx")["history"][0]["state"], "failed");
+    let (code, page) = sidecar.get("/").await;
+    assert_eq!(code, 200);
+    assert!(page.contains("<polyline class=\"ok\"") || page.contains("<circle class=\"ok\""), "{page}");
+    assert!(page.contains("no RRs for domain &quot;nowhere.outside.test.&quot;"), "{page}");
+}
+
+#[tokio::test]
+async fn other_parts_are_asked_when_somebody_looks() {
+    let (kubedns, _kubedns) =
+        says(Some("kubedns_synced 1\nkube_dns_build_info{version=\"9.8.7\"} 1\n")).await;
+    let (nanny, _nanny) = says(Some("{\"configuration\":{\"version\":\"00ff\",\"rejected\":2}}")).await;
+    let flags = [format!("--kubedns-metrics={kubedns}"), format!("--nanny-status={nanny}")];
+    let sidecar = Sidecar::start(&flags).await;
+    let status = status(&sidecar).await;
+    assert_eq!(status["kubedns"]["known"]["version"], "9.8.7");
+    assert_eq!(status["kubedns"]["known"]["synced"], true);
+    assert_eq!(status["nanny"]["known"]["configuration"]["rejected"], 2);
+    let (_, page) = sidecar.get("/").await;
+    assert!(page.contains("version 9.8.7") && page.contains("2 were refused before"), "{page}");
+}
+
+#[tokio::test]
+async fn other_parts_that_hang_or_are_away_are_unknown() {
+    let (hangs, _task) = says(None).await;
+    let flags = [format!("--kubedns-metrics={hangs}"), "--nanny-status=/nonexistent/status.json".to_owned()];
+    let sidecar = Sidecar::start(&flags).await;
+    let status = status(&sidecar).await;
+    assert_eq!(status["kubedns"]["known"], Value::Null);
+    assert_eq!(status["kubedns"]["error"], "no answer within 1s");
+    assert_eq!(status["nanny"]["known"], Value::Null);
+    let (_, page) = sidecar.get("/").await;
+    assert!(page.contains("metrics unknown: http://127.0.0.1:"), "{page}");
+}
+
+#[tokio::test]
+async fn the_page_lets_no_script_of_others_run() {
+    let sidecar = Sidecar::start::<&str>(&[]).await;
+    let reply = sidecar.reply("GET", "/").await;
+    let head = reply.split("\r\n\r\n").next().unwrap();
+    assert!(head.contains("Content-Type: text/html; charset=utf-8"), "{head}");
+    assert!(head.contains("Content-Security-Policy: default-src 'none'; "), "{head}");
+    assert!(head.contains("Cache-Control: no-store"), "{head}");
+}
