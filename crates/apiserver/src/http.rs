@@ -4,6 +4,7 @@ mod body;
 mod discovery;
 mod negotiate;
 mod path;
+mod protobuf;
 mod query;
 mod reply;
 mod resource;
@@ -21,7 +22,10 @@ use warp::{Buf, Filter};
 
 use self::path::Target;
 pub(crate) use self::query::Query;
-use crate::faults::Faults;
+use self::reply::Answer;
+use self::resource::Call;
+use crate::faults::mangle::Mangle;
+use crate::faults::{Faults, Presence, control};
 use crate::registry::Registry;
 use crate::settings::Options;
 use crate::status::Status;
@@ -40,6 +44,7 @@ pub(crate) struct Api {
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) path: String,
+    pub(crate) raw_query: String,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -54,38 +59,79 @@ pub(crate) fn routes(
     let read = parts.and(warp::body::stream()).then(
         move |method, path: warp::path::FullPath, query: String, headers, body| {
             let api = Arc::clone(&api);
-            async move { receive(&api, method, path.as_str(), &query, headers, body).await }
+            async move { receive(&api, method, path.as_str(), query, headers, body).await }
         },
     );
-    read.recover(|_| async { Ok::<_, Infallible>(reply::plain(404, "404 page not found\n")) }).unify()
+    read.recover(|_| async { Ok::<_, Infallible>(Answer::nothing().into_response(None)) }).unify()
 }
 
 async fn receive<B: Buf>(
     api: &Arc<Api>,
     method: Method,
     path: &str,
-    query: &str,
+    query: String,
     headers: HeaderMap,
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Response {
     let Ok(permit) = Arc::clone(&api.slots).try_acquire_owned() else {
         let status =
             Status::failure(429, Some("TooManyRequests"), "Too many requests, please try again later.");
-        return reply::retry_after(reply::status(&status));
+        return Answer::status(&status).into_response(None);
     };
     let body = match body::read(body, api.options.max_body).await {
         Ok(body) => body,
-        Err(status) => return reply::status(&status),
+        Err(status) => return Answer::status(&status).into_response(None),
     };
-    let request = Request { method, path: path.to_owned(), query: Query::parse(query), headers, body };
-    serve(api, request, permit).await.unwrap_or_else(|status| reply::status(&status))
+    let parsed = Query::parse(&query);
+    let request = Request { method, path: path.to_owned(), raw_query: query, query: parsed, headers, body };
+    let target = path::target(&request.path);
+    if target == Target::Control && api.options.control {
+        return control(api, &request).unwrap_or_else(|status| Answer::status(&status)).into_response(None);
+    }
+    thawed(api).await;
+    match target {
+        Target::Resource(path) => resource(api, Call { api, request: &request, path }, permit).await,
+        Target::Discovery(document) => discovery::serve(&document, &request).into_response(None),
+        Target::Health => Answer::plain(200, "ok").into_response(None),
+        Target::Control | Target::Unknown => Answer::nothing().into_response(None),
+    }
 }
 
-async fn serve(api: &Arc<Api>, request: Request, permit: OwnedSemaphorePermit) -> Result<Response, Status> {
-    match path::target(&request.path) {
-        Target::Resource(target) => resource::serve(api, &request, target, permit).await,
-        Target::Discovery(document) => discovery::serve(&document, &request),
-        Target::Health => Ok(reply::plain(200, "ok")),
-        Target::Unknown => Ok(reply::plain(404, "404 page not found\n")),
+/// Serves a request about objects, unless a fault gets in between.
+async fn resource(api: &Api, call: Call<'_>, permit: OwnedSemaphorePermit) -> Response {
+    let verb = match call.verb() {
+        Ok(verb) => verb,
+        Err(status) => return Answer::status(&status).into_response(None),
+    };
+    let verdict = api.faults.admit(&call.fault_request(verb));
+    if verdict.freeze {
+        api.stop.cancelled().await;
     }
+    if !verdict.delay.is_zero() {
+        api.stop.run_until_cancelled(tokio::time::sleep(verdict.delay)).await;
+    }
+    let silent = verdict.mangle == Some(Mangle::Silence);
+    let answer = match verdict.refusal {
+        Some(refusal) => Err(refusal),
+        None => call.answer(verb, permit, silent),
+    };
+    answer.unwrap_or_else(|status| Answer::status(&status)).into_response(verdict.mangle.as_ref())
+}
+
+fn control(api: &Api, request: &Request) -> Result<Answer, Status> {
+    match request.method {
+        Method::GET => Ok(Answer::value(200, &control::get(&api.faults))),
+        Method::POST => control::post(&api.faults, &request.body).map(|value| Answer::value(200, &value)),
+        Method::DELETE => {
+            api.faults.clear();
+            Ok(Answer::value(200, &serde_json::json!({})))
+        }
+        _ => Err(Status::failure(405, Some("MethodNotAllowed"), "GET, POST or DELETE")),
+    }
+}
+
+/// Returns at once unless the server is frozen; then when it is no longer, or stops.
+async fn thawed(api: &Api) {
+    let mut signals = api.faults.signals();
+    api.stop.run_until_cancelled(signals.wait_for(|signals| signals.presence != Presence::Frozen)).await;
 }

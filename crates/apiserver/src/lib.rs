@@ -26,7 +26,7 @@ mod table;
 mod validate;
 mod watch;
 
-pub use crate::faults::Faults;
+pub use crate::faults::{Action, Faults, KUBE_DNS_USER, RequestRecord, Rule, RuleId, Verb};
 pub use crate::kinds::{Kind, NameRule, Resource};
 pub use crate::manifests::{ManifestError, Manifests};
 pub use crate::object::{Object, ObjectError};

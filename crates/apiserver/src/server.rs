@@ -10,10 +10,11 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::Faults;
+use crate::faults::{Faults, Presence, Signals};
 use crate::http::{Api, routes};
 use crate::manifests::Manifests;
 use crate::registry::Registry;
@@ -85,7 +86,7 @@ impl ApiServer {
         if options.bootstrap {
             registry.bootstrap();
         }
-        let faults = Faults::new(store);
+        let faults = Faults::new(store, options.token.clone());
         Ok(Self { listener, local_addr, registry, faults, options })
     }
 
@@ -143,10 +144,13 @@ impl ApiServer {
 
 /// Serves one connection until it closes, or until `stop`: then the response under way is finished and no more begun.
 async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
+    let signals = api.faults.signals();
     let service = TowerToHyperService::new(warp::service(routes(api)));
     let builder = Builder::new(TokioExecutor::new()).http1_only();
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
+        biased;
+        () = down(signals) => return,
         ended = &mut connection => ended,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
@@ -155,6 +159,13 @@ async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
     };
     if let Err(error) = ended {
         tracing::debug!(error = error.to_string(), "connection ended early");
+    }
+}
+
+/// Returns when nobody is to be there any more.
+async fn down(mut signals: Receiver<Signals>) {
+    if signals.wait_for(|signals| signals.presence == Presence::Down).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -7,9 +7,13 @@ use crate::kinds::Kind;
 
 /// A `v1.Status` object.
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
-#[error("{message}")]
+#[error("{}", .0.message)]
+#[serde(transparent)]
+pub struct Status(Box<Fields>);
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+struct Fields {
     kind: &'static str,
     api_version: &'static str,
     metadata: ListMeta,
@@ -40,7 +44,7 @@ pub struct FieldError {
 impl Status {
     /// A failure with an HTTP code, a reason (or none) and a sentence.
     pub fn failure(code: u16, reason: Option<&'static str>, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Fields {
             kind: "Status",
             api_version: "v1",
             metadata: ListMeta { continue_token: None },
@@ -49,14 +53,16 @@ impl Status {
             reason,
             details: None,
             code,
-        }
+        }))
     }
 
     /// The answer to a deletion that left nothing behind.
     pub fn deleted(kind: &Kind, name: &str, uid: &str) -> Self {
         let mut details = json!({ "name": name, "kind": kind.plural, "uid": uid });
         add_group(&mut details, kind);
-        Self { status: "Success", details: Some(details), ..Self::failure(200, None, "") }
+        let mut status = Self::failure(200, None, "").with_details(details);
+        status.0.status = "Success";
+        status
     }
 
     /// 400 for a request that cannot be understood.
@@ -102,7 +108,7 @@ impl Status {
         let message = format!("{} \"{name}\" is invalid: {all}", kind.qualified_kind());
         let mut details = json!({ "name": name, "kind": kind.kind, "causes": causes });
         add_group(&mut details, kind);
-        Self { details: Some(details), ..Self::failure(422, Some("Invalid"), message) }
+        Self::failure(422, Some("Invalid"), message).with_details(details)
     }
 
     /// 405.
@@ -110,7 +116,7 @@ impl Status {
         let message = format!("{verb} is not supported on resources of kind \"{}\"", kind.qualified());
         let mut details = json!({ "kind": kind.plural });
         add_group(&mut details, kind);
-        Self { details: Some(details), ..Self::failure(405, Some("MethodNotAllowed"), message) }
+        Self::failure(405, Some("MethodNotAllowed"), message).with_details(details)
     }
 
     /// 410: the version asked for is no longer known.
@@ -125,7 +131,7 @@ impl Status {
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
             "retryAfterSeconds": 1,
         });
-        Self { details: Some(details), ..Self::failure(504, Some("Timeout"), message) }
+        Self::failure(504, Some("Timeout"), message).with_details(details)
     }
 
     /// Adds `details` naming the object.
@@ -133,37 +139,37 @@ impl Status {
     pub fn about(mut self, kind: &Kind, name: &str) -> Self {
         let mut details = json!({ "name": name, "kind": kind.plural });
         add_group(&mut details, kind);
-        self.details = Some(details);
+        self.0.details = Some(details);
         self
     }
 
     /// Replaces `details`.
     #[must_use]
     pub fn with_details(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.0.details = Some(details);
         self
     }
 
     /// Adds a token to go on listing with.
     #[must_use]
     pub fn with_continue(mut self, token: String) -> Self {
-        self.metadata.continue_token = Some(token);
+        self.0.metadata.continue_token = Some(token);
         self
     }
 
     /// HTTP status code.
     pub fn code(&self) -> u16 {
-        self.code
+        self.0.code
     }
 
     /// The sentence for people.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// The word for programs.
     pub fn reason(&self) -> Option<&'static str> {
-        self.reason
+        self.0.reason
     }
 
     /// As JSON text.

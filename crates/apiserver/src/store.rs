@@ -238,6 +238,11 @@ impl Store {
         }
     }
 
+    /// Watches that are open.
+    pub(crate) fn watchers(&self, resource: Resource) -> usize {
+        self.shared.changed.get(resource as usize).map_or(0, watch::Sender::receiver_count)
+    }
+
     /// Reads and writes under the lock, then wakes the watchers of what changed.
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();

@@ -12,6 +12,7 @@ use rand::RngExt as _;
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::encode::error as error_line;
 pub(crate) use self::stream::stream;
 use crate::faults::Signals;
 use crate::http::Query;
@@ -52,6 +53,8 @@ pub(crate) struct Watch {
     /// Whether the client wants tables.
     pub(crate) table: bool,
     pub(crate) bookmark_period: Duration,
+    /// Whether it never delivers anything.
+    pub(crate) silent: bool,
     pub(crate) stop: CancellationToken,
     pub(crate) signals: Receiver<Signals>,
 }
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     fn parse(query: &str) -> Result<WatchQuery, u16> {
-        WatchQuery::parse(&Query::parse(query), Duration::from_secs(1800)).map_err(|status| status.code())
+        WatchQuery::parse(&Query::parse(query), Duration::from_mins(30)).map_err(|status| status.code())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reading request bodies, as JSON or YAML.
+//! Reading request bodies.
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
@@ -6,7 +6,13 @@ use serde_json::Value;
 use warp::Buf;
 use warp::http::HeaderMap;
 
+use super::protobuf;
 use crate::status::Status;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// How many times the limit is read, and thrown away, so that a client that sends too much hears of it.
+const TOLERATED: usize = 4;
 
 /// Reads a whole body of at most `limit` octets.
 pub(super) async fn read<B: Buf>(
@@ -14,19 +20,24 @@ pub(super) async fn read<B: Buf>(
     limit: usize,
 ) -> Result<Bytes, Status> {
     let mut whole = BytesMut::new();
+    let mut length: usize = 0;
     let mut body = std::pin::pin!(body);
     while let Some(part) = body.next().await {
         let mut part = part.map_err(|error| Status::bad_request(format!("cannot read the body: {error}")))?;
-        if whole.len() + part.remaining() > limit {
-            let message = format!("Request entity too large: limit is {limit}");
-            return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
+        length = length.saturating_add(part.remaining());
+        if length > limit.saturating_mul(TOLERATED) {
+            break;
         }
-        while part.has_remaining() {
+        while length <= limit && part.has_remaining() {
             let chunk = part.chunk();
             whole.extend_from_slice(chunk);
             let read = chunk.len();
             part.advance(read);
         }
+    }
+    if length > limit {
+        let message = format!("Request entity too large: limit is {limit}");
+        return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
     }
     Ok(whole.freeze())
 }
@@ -37,7 +48,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-/// An object sent as JSON (or YAML).
+/// An object sent as JSON, YAML or protobuf.
 pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
     let unreadable =
         |error: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"));
@@ -46,15 +57,13 @@ pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> 
             serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))
         }
         "application/yaml" => serde_norway::from_slice(body).map_err(|error| unreadable(error.to_string())),
-        _ => Err(unsupported(&["application/json", "application/yaml"])),
+        PROTOBUF => protobuf::object(body).map_err(|error| Status::bad_request(error.to_string())),
+        _ => {
+            let message = format!(
+                "the body of the request was in an unknown format - accepted media types include: application/json, \
+                 application/yaml, {PROTOBUF}"
+            );
+            Err(Status::failure(415, Some("UnsupportedMediaType"), message))
+        }
     }
-}
-
-/// 415, naming what is supported.
-pub(super) fn unsupported(accepted: &[&str]) -> Status {
-    let message = format!(
-        "the body of the request was in an unknown format - accepted media types include: {}",
-        accepted.join(", ")
-    );
-    Status::failure(415, Some("UnsupportedMediaType"), message)
 }

@@ -4,26 +4,25 @@ mod openapi;
 mod resources;
 
 use serde_json::{Value, json};
-use warp::reply::Response;
 
+use super::Request;
 use super::negotiate::{Format, format};
 use super::path::Document;
-use super::{Request, reply};
+use super::reply::Answer;
 use crate::kinds::Resource;
-use crate::status::Status;
 
 /// The version of Kubernetes this server plays.
 const MINOR: &str = "36";
 const GIT_VERSION: &str = "v1.36.0";
 
 /// Serves a document, or 404.
-pub(super) fn serve(document: &Document, request: &Request) -> Result<Response, Status> {
+pub(super) fn serve(document: &Document, request: &Request) -> Answer {
     let aggregated = format(&request.headers) == Ok(Format::AggregatedDiscovery);
     let value = match document {
         Document::Version => Some(version()),
         Document::Paths => Some(paths()),
-        Document::CoreVersions if aggregated => return Ok(resources::aggregated("")),
-        Document::Groups if aggregated => return Ok(resources::aggregated("apis")),
+        Document::CoreVersions if aggregated => return resources::aggregated(""),
+        Document::Groups if aggregated => return resources::aggregated("apis"),
         Document::CoreVersions => Some(core_versions(request)),
         Document::Groups => Some(groups()),
         Document::Group(name) => group_names().contains(&name.as_str()).then(|| group(name)),
@@ -31,7 +30,7 @@ pub(super) fn serve(document: &Document, request: &Request) -> Result<Response, 
         Document::OpenApi => Some(openapi::index()),
         Document::OpenApiGroup { group, version } => openapi::group(group, version),
     };
-    Ok(value.map_or_else(|| reply::plain(404, "404 page not found\n"), |value| reply::value(200, &value)))
+    value.map_or_else(Answer::nothing, |value| Answer::value(200, &value))
 }
 
 fn version() -> Value {

@@ -9,6 +9,8 @@ pub(super) enum Target {
     Resource(ResourcePath),
     /// A document about the API itself.
     Discovery(Document),
+    /// Where things are made to go wrong.
+    Control,
     /// `/healthz`, `/livez`, `/readyz`.
     Health,
     /// Nothing here.
@@ -58,6 +60,7 @@ pub(super) fn target(path: &str) -> Target {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match parts.as_slice() {
         [] => Target::Discovery(Document::Paths),
+        ["_faults"] => Target::Control,
         ["version"] => Target::Discovery(Document::Version),
         ["healthz" | "livez" | "readyz", ..] => Target::Health,
         ["api"] => Target::Discovery(Document::CoreVersions),

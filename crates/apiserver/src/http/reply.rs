@@ -1,85 +1,124 @@
-//! Responses with the headers of a real server.
+//! Answers, and the responses with the headers of a real server that they become.
 
 use bytes::Bytes;
-use futures::Stream;
 use serde_json::Value;
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply as _, Response};
 
-use crate::kinds::Resource;
+use crate::faults::mangle::{self, Mangle};
 use crate::list::Chunks;
 use crate::status::Status;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// What a real server since 1.33 says about Endpoints.
 const ENDPOINTS_WARNING: HeaderValue = HeaderValue::from_static(
     "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",
 );
 
-/// A failure, or the success of a deletion.
-pub(super) fn status(status: &Status) -> Response {
-    let mut body = status.to_json();
-    body.push(b'\n');
-    let mut response = json(status.code(), body);
-    if status.code() == 403 {
-        response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+/// What a request is answered with.
+pub(super) struct Answer {
+    code: u16,
+    content_type: HeaderValue,
+    body: Body,
+    headers: Vec<(&'static str, HeaderValue)>,
+}
+
+enum Body {
+    /// There as a whole.
+    Whole(Bytes),
+    /// A list, made as it is sent.
+    List(Chunks),
+    /// The lines of a watch.
+    Lines(mangle::Body),
+}
+
+impl Answer {
+    /// JSON text.
+    pub(super) fn json(code: u16, body: impl Into<Bytes>) -> Self {
+        let body = Body::Whole(body.into());
+        Self { code, content_type: HeaderValue::from_static("application/json"), body, headers: Vec::new() }
     }
-    response
-}
 
-/// A JSON document.
-pub(super) fn value(code: u16, value: &Value) -> Response {
-    let mut body = serde_json::to_vec(value).unwrap_or_default();
-    body.push(b'\n');
-    json(code, body)
-}
+    /// A JSON document.
+    pub(super) fn value(code: u16, value: &Value) -> Self {
+        let mut body = serde_json::to_vec(value).unwrap_or_default();
+        body.push(b'\n');
+        Self::json(code, body)
+    }
 
-/// JSON text.
-pub(super) fn json(code: u16, body: impl Into<Bytes>) -> Response {
-    with_headers(code, warp::http::Response::new(body.into()).into_response())
-}
+    /// A failure, or the success of a deletion.
+    pub(super) fn status(status: &Status) -> Self {
+        let mut body = status.to_json();
+        body.push(b'\n');
+        let answer = Self::json(status.code(), body);
+        match status.code() {
+            403 => answer.header("x-content-type-options", HeaderValue::from_static("nosniff")),
+            429 => answer.header("retry-after", HeaderValue::from_static("1")),
+            _ => answer,
+        }
+    }
 
-/// Plain text.
-pub(super) fn plain(code: u16, text: &'static str) -> Response {
-    let mut response = with_headers(code, text.into_response());
-    response.headers_mut().insert("content-type", HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
-}
+    /// Plain text.
+    pub(super) fn plain(code: u16, text: &'static str) -> Self {
+        Self { content_type: HeaderValue::from_static("text/plain; charset=utf-8"), ..Self::json(code, text) }
+    }
 
-/// A list: whole if it is short, else in chunks made as they are sent.
-pub(super) fn list(chunks: Chunks) -> Response {
-    match chunks.into_short() {
-        Ok(body) => json(200, body),
-        Err(chunks) => stream(futures::stream::iter(chunks.map(Ok::<_, std::io::Error>))),
+    /// Nothing at this path.
+    pub(super) fn nothing() -> Self {
+        Self::plain(404, "404 page not found\n")
+    }
+
+    /// A list.
+    pub(super) fn list(chunks: Chunks) -> Self {
+        Self { body: Body::List(chunks), ..Self::json(200, Bytes::new()) }
+    }
+
+    /// A watch.
+    pub(super) fn lines(lines: mangle::Body) -> Self {
+        Self { body: Body::Lines(lines), ..Self::json(200, Bytes::new()) }
+    }
+
+    /// Says that Endpoints are deprecated.
+    pub(super) fn warn_of_endpoints(self) -> Self {
+        self.header("warning", ENDPOINTS_WARNING)
+    }
+
+    /// Is of another media type.
+    pub(super) fn of_type(self, content_type: &'static str) -> Self {
+        Self { content_type: HeaderValue::from_static(content_type), ..self }
+    }
+
+    /// The response, its body spoiled if a fault says so.
+    pub(super) fn into_response(self, mangle: Option<&Mangle>) -> Response {
+        let mut response = match (self.body, mangle) {
+            (Body::Whole(body), None) => warp::http::Response::new(body).into_response(),
+            (Body::Whole(body), Some(mangle)) => stream(mangle::whole(body, mangle)),
+            (Body::List(chunks), None) => match chunks.into_short() {
+                Ok(body) => warp::http::Response::new(body).into_response(),
+                Err(chunks) => stream(Box::pin(futures::stream::iter(chunks.map(Ok)))),
+            },
+            (Body::List(chunks), Some(mangle)) => {
+                let body: Vec<u8> = chunks.flatten().collect();
+                stream(mangle::whole(body.into(), mangle))
+            }
+            (Body::Lines(lines), None) => stream(lines),
+            (Body::Lines(lines), Some(mangle)) => stream(mangle::lines(lines, mangle)),
+        };
+        *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
+        headers.insert("content-type", self.content_type);
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
+        response
+    }
+
+    fn header(mut self, name: &'static str, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
     }
 }
 
-/// JSON text in chunks.
-pub(super) fn stream<E>(chunks: impl Stream<Item = Result<Bytes, E>> + Send + Sync + 'static) -> Response
-where
-    E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
-{
-    with_headers(200, warp::reply::stream(chunks).into_response())
-}
-
-/// Adds what a real server says about a resource.
-pub(super) fn warn(mut response: Response, resource: Resource) -> Response {
-    if resource == Resource::Endpoints {
-        response.headers_mut().insert("warning", ENDPOINTS_WARNING);
-    }
-    response
-}
-
-/// Tells the client to wait a second.
-pub(super) fn retry_after(mut response: Response) -> Response {
-    response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
-    response
-}
-
-fn with_headers(code: u16, mut response: Response) -> Response {
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
-    headers.insert("content-type", JSON);
-    response
+fn stream(body: mangle::Body) -> Response {
+    warp::reply::stream(body).into_response()
 }

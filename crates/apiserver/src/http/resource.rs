@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use warp::http::Method;
-use warp::reply::Response;
 
 use super::negotiate::{Format, format};
 use super::path::ResourcePath;
-use super::{Api, Request, body, reply};
+use super::reply::Answer;
+use super::{Api, Request, body};
+use crate::faults::{self, Verb};
 use crate::kinds::Resource;
 use crate::list::{self, ListQuery};
 use crate::object::Object;
@@ -19,50 +20,79 @@ use crate::selector::Selection;
 use crate::status::Status;
 use crate::watch::{self, WatchQuery};
 
-pub(super) async fn serve(
-    api: &Arc<Api>,
-    request: &Request,
-    path: ResourcePath,
-    permit: OwnedSemaphorePermit,
-) -> Result<Response, Status> {
-    let resource = path.resource;
-    let call = Call { api, request, path };
-    let response = match request.method {
-        Method::GET | Method::HEAD if call.is_watch() => call.watch(permit),
-        Method::GET | Method::HEAD if call.path.name.is_empty() => call.list(),
-        Method::GET | Method::HEAD => call.get(),
-        Method::POST if call.path.name.is_empty() => call.create(),
-        Method::PUT if !call.path.name.is_empty() => call.update(),
-        Method::PATCH if !call.path.name.is_empty() => call.patch(),
-        Method::DELETE if call.path.name.is_empty() => call.delete_collection(),
-        Method::DELETE => call.delete(),
-        _ => Err(call.not_supported()),
-    };
-    response.map(|response| reply::warn(response, resource))
-}
-
-struct Call<'a> {
-    api: &'a Arc<Api>,
-    request: &'a Request,
-    path: ResourcePath,
+/// A request about objects.
+pub(super) struct Call<'a> {
+    pub(super) api: &'a Arc<Api>,
+    pub(super) request: &'a Request,
+    pub(super) path: ResourcePath,
 }
 
 impl Call<'_> {
-    fn is_watch(&self) -> bool {
-        self.path.name.is_empty() && self.request.query.flag("watch")
+    /// What it wants to do; 405 for what cannot be done.
+    pub(super) fn verb(&self) -> Result<Verb, Status> {
+        let named = !self.path.name.is_empty();
+        let everywhere = self.path.resource.kind().namespaced && self.path.namespace.is_empty();
+        match (&self.request.method, named) {
+            (&Method::GET | &Method::HEAD, true) => Ok(Verb::Get),
+            (&Method::GET | &Method::HEAD, false) if self.request.query.flag("watch") => Ok(Verb::Watch),
+            (&Method::GET | &Method::HEAD, false) => Ok(Verb::List),
+            (&Method::POST, false) if !everywhere => Ok(Verb::Create),
+            (&Method::PUT, true) => Ok(Verb::Update),
+            (&Method::PATCH, true) => Ok(Verb::Patch),
+            (&Method::DELETE, true) => Ok(Verb::Delete),
+            (&Method::DELETE, false) if !everywhere => Ok(Verb::DeleteCollection),
+            _ => {
+                let message = "the server does not allow this method on the requested resource";
+                Err(Status::failure(405, Some("MethodNotAllowed"), message))
+            }
+        }
     }
 
-    fn list(&self) -> Result<Response, Status> {
+    /// As faults see it.
+    pub(super) fn fault_request(&self, verb: Verb) -> faults::Request<'_> {
+        let header = |name| self.request.headers.get(name).and_then(|value| value.to_str().ok());
+        faults::Request {
+            verb,
+            resource: self.path.resource,
+            namespace: &self.path.namespace,
+            name: &self.path.name,
+            query: &self.request.raw_query,
+            authorization: header("authorization"),
+            user_agent: header("user-agent"),
+        }
+    }
+
+    /// Does it. The permit is held as long as a watch lasts; `silent` watches deliver nothing.
+    pub(super) fn answer(
+        &self,
+        verb: Verb,
+        permit: OwnedSemaphorePermit,
+        silent: bool,
+    ) -> Result<Answer, Status> {
+        let answer = match verb {
+            Verb::Get => self.get(),
+            Verb::List => self.list(),
+            Verb::Watch => self.watch(permit, silent),
+            Verb::Create => self.create(),
+            Verb::Update => self.update(),
+            Verb::Patch => self.patch(),
+            Verb::Delete => self.delete(),
+            Verb::DeleteCollection => self.delete_collection(),
+        }?;
+        Ok(if self.path.resource == Resource::Endpoints { answer.warn_of_endpoints() } else { answer })
+    }
+
+    fn list(&self) -> Result<Answer, Status> {
         let format = format(&self.request.headers)?;
         let query = ListQuery::parse(&self.request.query)?;
         let page = list::page(&self.api.registry.store, self.path.resource, &self.selection()?, &query)?;
         match format {
-            Format::Table => Ok(reply::value(200, &crate::table::list(&page))),
-            _ => Ok(reply::list(page.into_chunks())),
+            Format::Table => Ok(Answer::value(200, &crate::table::list(&page))),
+            _ => Ok(Answer::list(page.into_chunks())),
         }
     }
 
-    fn watch(&self, permit: OwnedSemaphorePermit) -> Result<Response, Status> {
+    fn watch(&self, permit: OwnedSemaphorePermit, silent: bool) -> Result<Answer, Status> {
         let format = format(&self.request.headers)?;
         let options = &self.api.options;
         let query = WatchQuery::parse(&self.request.query, options.watch_timeout)?;
@@ -73,36 +103,33 @@ impl Call<'_> {
             query,
             table: format == Format::Table,
             bookmark_period: options.bookmark_period,
+            silent,
             stop: self.api.stop.clone(),
             signals: self.api.faults.signals(),
         };
-        Ok(reply::stream(watch::stream(watch, permit)))
+        Ok(Answer::lines(Box::pin(watch::stream(watch, permit))))
     }
 
-    fn get(&self) -> Result<Response, Status> {
+    fn get(&self) -> Result<Answer, Status> {
         self.part()?;
         let object = self.api.registry.get(&self.place())?;
         self.object(200, &object)
     }
 
-    fn create(&self) -> Result<Response, Status> {
-        let resource = self.path.resource;
-        if resource.kind().namespaced && self.path.namespace.is_empty() {
-            return Err(self.not_supported());
-        }
+    fn create(&self) -> Result<Answer, Status> {
         let value = body::object(&self.request.headers, &self.request.body)?;
         let object = self.api.registry.create(&self.place(), value, self.dry_run())?;
         self.object(201, &object)
     }
 
-    fn update(&self) -> Result<Response, Status> {
+    fn update(&self) -> Result<Answer, Status> {
         let part = self.part()?;
         let value = body::object(&self.request.headers, &self.request.body)?;
         let object = self.api.registry.update(&self.place(), part, self.dry_run(), |_| Ok(value))?;
         self.object(200, &object)
     }
 
-    fn patch(&self) -> Result<Response, Status> {
+    fn patch(&self) -> Result<Answer, Status> {
         let part = self.part()?;
         let patch = patch::Patch::parse(body::media_type(&self.request.headers), &self.request.body)?;
         let resource = self.path.resource;
@@ -113,7 +140,7 @@ impl Call<'_> {
         self.object(200, &object)
     }
 
-    fn delete(&self) -> Result<Response, Status> {
+    fn delete(&self) -> Result<Answer, Status> {
         self.part()?;
         let deletion = Deletion::from_body(&self.delete_options()?, self.dry_run());
         let object = self.api.registry.delete(&self.place(), &deletion)?;
@@ -121,30 +148,25 @@ impl Call<'_> {
         if self.path.resource == Resource::Namespaces || self.path.resource == Resource::Pods {
             return self.object(200, &object);
         }
-        Ok(reply::status(&Status::deleted(self.path.resource.kind(), object.name(), object.uid())))
+        Ok(Answer::status(&Status::deleted(self.path.resource.kind(), object.name(), object.uid())))
     }
 
-    fn delete_collection(&self) -> Result<Response, Status> {
-        if self.path.resource.kind().namespaced && self.path.namespace.is_empty() {
-            return Err(self.not_supported());
-        }
+    fn delete_collection(&self) -> Result<Answer, Status> {
         let deletion = Deletion::from_body(&self.delete_options()?, self.dry_run());
         let selection = self.selection()?;
         let gone =
             self.api.registry.delete_all(self.path.resource, deletion.dry_run, |o| selection.matches(o))?;
         let version = self.api.registry.store.version();
-        Ok(reply::list(list::Page::of(self.path.resource, version, gone).into_chunks()))
+        Ok(Answer::list(list::Page::of(self.path.resource, version, gone).into_chunks()))
     }
 
-    fn object(&self, code: u16, object: &Object) -> Result<Response, Status> {
-        match format(&self.request.headers)? {
-            Format::Table => Ok(reply::value(code, &crate::table::single(object))),
-            _ => {
-                let mut text = object.to_json();
-                text.push(b'\n');
-                Ok(reply::json(code, text))
-            }
+    fn object(&self, code: u16, object: &Object) -> Result<Answer, Status> {
+        if format(&self.request.headers)? == Format::Table {
+            return Ok(Answer::value(code, &crate::table::single(object)));
         }
+        let mut text = object.to_json();
+        text.push(b'\n');
+        Ok(Answer::json(code, text))
     }
 
     fn place(&self) -> Place {
@@ -179,23 +201,5 @@ impl Call<'_> {
             return Ok(Value::Null);
         }
         body::object(&self.request.headers, &self.request.body)
-    }
-
-    fn not_supported(&self) -> Status {
-        let verb = match (&self.request.method, self.path.name.is_empty()) {
-            (&Method::POST, _) => "create",
-            (&Method::PUT, _) => "update",
-            (&Method::PATCH, _) => "patch",
-            (&Method::DELETE, true) => "deletecollection",
-            (&Method::DELETE, false) => "delete",
-            (method, _) => {
-                return Status::failure(
-                    405,
-                    Some("MethodNotAllowed"),
-                    format!("the server does not allow the method {method} on the requested resource"),
-                );
-            }
-        };
-        Status::method_not_supported(self.path.resource.kind(), verb)
     }
 }

@@ -75,10 +75,10 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), Status> {
             map.insert(unescape(last), value);
             Ok(())
         }
-        Some(Value::Array(list)) => {
-            let index = if last == "-" { Some(list.len()) } else { last.parse().ok() };
-            let index = index.filter(|index| *index <= list.len()).ok_or_else(|| missing("add", path))?;
-            list.insert(index, value);
+        Some(Value::Array(elements)) => {
+            let index = if last == "-" { Some(elements.len()) } else { last.parse().ok() };
+            let index = index.filter(|index| *index <= elements.len()).ok_or_else(|| missing("add", path))?;
+            elements.insert(index, value);
             Ok(())
         }
         _ => Err(missing("add", path)),
@@ -89,9 +89,11 @@ fn remove(target: &mut Value, path: &str) -> Result<Value, Status> {
     let (parent, last) = path.rsplit_once('/').ok_or_else(|| missing("remove", path))?;
     let removed = match target.pointer_mut(parent) {
         Some(Value::Object(map)) => map.remove(&unescape(last)),
-        Some(Value::Array(list)) => {
-            last.parse().ok().filter(|index: &usize| *index < list.len()).map(|index| list.remove(index))
-        }
+        Some(Value::Array(elements)) => last
+            .parse()
+            .ok()
+            .filter(|index: &usize| *index < elements.len())
+            .map(|index| elements.remove(index)),
         _ => None,
     };
     removed.ok_or_else(|| missing("remove", path))

@@ -25,21 +25,19 @@ pub(super) fn apply(resource: Resource, target: &mut Value, patch: Value) -> Res
 
 /// The fields that identify an element of a list, `None` for lists that are replaced whole. Service ports are
 /// keyed by number alone, as on a real server.
-fn merge_key(resource: Resource, path: &str) -> Option<&'static str> {
-    Some(match (resource, path) {
+fn merge_key(resource: Resource, at: &str) -> Option<&'static str> {
+    Some(match (resource, at) {
         (Resource::Services, "spec.ports") => "port",
         (_, "metadata.ownerReferences") => "uid",
+        (_, "status.conditions") | (Resource::Nodes, "status.addresses") => "type",
         (
-            Resource::Services | Resource::Nodes | Resource::Pods | Resource::Namespaces,
-            "status.conditions",
-        ) => "type",
-        (Resource::Pods, "spec.containers" | "spec.initContainers" | "spec.volumes") => "name",
-        (Resource::Pods, "spec.containers.env") => "name",
+            Resource::Pods,
+            "spec.containers" | "spec.initContainers" | "spec.volumes" | "spec.containers.env",
+        )
+        | (Resource::ServiceAccounts, "secrets" | "imagePullSecrets") => "name",
         (Resource::Pods, "spec.containers.ports") => "containerPort",
         (Resource::Pods, "status.podIPs") => "ip",
-        (Resource::Nodes, "status.addresses") => "type",
         (Resource::Nodes, "spec.taints") => "key",
-        (Resource::ServiceAccounts, "secrets" | "imagePullSecrets") => "name",
         _ => return None,
     })
 }
@@ -51,7 +49,7 @@ fn is_set(path: &str) -> bool {
 
 fn merge_maps(
     resource: Resource,
-    path: &str,
+    within: &str,
     target: &mut Map<String, Value>,
     mut patch: Map<String, Value>,
     depth: usize,
@@ -83,11 +81,11 @@ fn merge_maps(
         }
     }
     for (field, value) in patch {
-        let at = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+        let at = join(within, &field);
         merge_field(resource, &at, target, field, value, depth)?;
     }
     for (field, order) in orders {
-        let at = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+        let at = join(within, &field);
         if let (Some(list), Some(order)) =
             (target.get_mut(&field).and_then(Value::as_array_mut), order.as_array())
         {
@@ -162,16 +160,19 @@ fn merge_lists(
             list.retain(|other| other.get(key) != Some(&id));
             continue;
         }
-        match position.and_then(|position| list.get_mut(position)).and_then(Value::as_object_mut) {
-            Some(old) => merge_maps(resource, at, old, element, depth)?,
-            None => {
-                let mut fresh = Map::new();
-                merge_maps(resource, at, &mut fresh, element, depth)?;
-                list.push(Value::Object(fresh));
-            }
+        if let Some(old) = position.and_then(|position| list.get_mut(position)?.as_object_mut()) {
+            merge_maps(resource, at, old, element, depth)?;
+        } else {
+            let mut fresh = Map::new();
+            merge_maps(resource, at, &mut fresh, element, depth)?;
+            list.push(Value::Object(fresh));
         }
     }
     Ok(())
+}
+
+fn join(within: &str, field: &str) -> String {
+    if within.is_empty() { field.to_owned() } else { format!("{within}.{field}") }
 }
 
 fn take_directives(patch: &mut Map<String, Value>, prefix: &str) -> Vec<(String, Value)> {
@@ -193,12 +194,12 @@ fn sort(list: &mut [Value], order: &[Value], key: Option<&str>) {
         }
         None => order.iter().position(|other| other == value),
     };
-    let mut last = 0;
+    let mut current = 0;
     let mut ranked: Vec<(usize, Value)> = list
         .iter()
         .map(|value| {
-            last = rank(value).unwrap_or(last);
-            (last, value.clone())
+            current = rank(value).unwrap_or(current);
+            (current, value.clone())
         })
         .collect();
     ranked.sort_by_key(|(rank, _)| *rank);

@@ -13,13 +13,13 @@ fn take(ledger: &mut Ledger, spec: &Value) {
     ledger.take(Object::new(Resource::Services, value, 1).unwrap().claims());
 }
 
-fn created(spec: Value) -> Value {
-    let mut service = json!({ "spec": spec });
+fn created(spec: impl Into<Value>) -> Value {
+    let mut service = json!({ "spec": spec.into() });
     complete(&mut service, None, &dual(), &mut Ledger::default()).unwrap();
     service["spec"].clone()
 }
 
-fn refused(spec: Value, before: Option<Value>, ranges: &[IpNet], ledger: &mut Ledger) -> String {
+fn refused(spec: &Value, before: Option<&Value>, ranges: &[IpNet], ledger: &mut Ledger) -> String {
     let before = before.map(|spec| json!({ "spec": spec }));
     match complete(&mut json!({ "spec": spec }), before.as_ref(), ranges, ledger) {
         Err(Refusal::Fields(errors)) => {
@@ -29,10 +29,10 @@ fn refused(spec: Value, before: Option<Value>, ranges: &[IpNet], ledger: &mut Le
     }
 }
 
-fn updated(before: &Value, spec: Value) -> Value {
+fn updated(before: &Value, spec: impl Into<Value>) -> Value {
     let mut ledger = Ledger::default();
     take(&mut ledger, before);
-    let mut service = json!({ "spec": spec });
+    let mut service = json!({ "spec": spec.into() });
     complete(&mut service, Some(&json!({ "spec": before })), &dual(), &mut ledger).unwrap();
     service["spec"].clone()
 }
@@ -122,7 +122,7 @@ fn contradictions_are_refused() {
     ];
     for (mut spec, message) in cases {
         spec["ports"] = ports.clone();
-        let text = refused(spec, None, single, &mut ledger);
+        let text = refused(&spec, None, single, &mut ledger);
         assert!(text.contains(message), "{text}");
     }
 }
@@ -163,7 +163,7 @@ fn a_change_of_type_releases_what_the_new_one_does_not_have() {
 fn the_cluster_ip_may_not_change() {
     let before = created(json!({ "ports": [{ "port": 80 }] }));
     let after = json!({ "clusterIP": "10.96.0.77", "ports": [{ "port": 80 }] });
-    let text = refused(after, Some(before), &dual(), &mut Ledger::default());
+    let text = refused(&after, Some(&before), &dual(), &mut Ledger::default());
     assert!(
         text.contains("spec.clusterIPs[0]: Invalid value: [\"10.96.0.77\"]: may not change once set"),
         "{text}"

@@ -70,7 +70,7 @@ static PODS: [Column; 7] = [
     Column { wide: true, ..text_column("Node", |object| json!(or(text_at(object, "/spec/nodeName"), NONE))) },
 ];
 static EVENTS: [Column; 5] = [
-    text_column("Last Seen", |object| json!(age(&text(object, "lastTimestamp").to_owned(), Utc::now()))),
+    text_column("Last Seen", |object| json!(age(text(object, "lastTimestamp"), Utc::now()))),
     text_column("Type", |object| json!(text(object, "type"))),
     text_column("Reason", |object| json!(text(object, "reason"))),
     text_column("Object", |object| {

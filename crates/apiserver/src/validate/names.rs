@@ -87,10 +87,12 @@ fn is_plain(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    type Check = fn(&str) -> Result<(), &'static str>;
+
     #[test]
     fn names() {
         let long = "a".repeat(64);
-        let cases: [(fn(&str) -> Result<(), &'static str>, &str, bool); 18] = [
+        let cases: [(Check, &str, bool); 18] = [
             (label_1035, "web-1", true),
             (label_1035, "1web", false),
             (label_1035, "web-", false),

@@ -47,7 +47,7 @@ pub(super) fn bookmark(resource: Resource, version: u64, initial_events_end: boo
 }
 
 /// The line of an error, the last of a watch.
-pub(super) fn error(status: &Status) -> Bytes {
+pub(crate) fn error(status: &Status) -> Bytes {
     let mut text = b"{\"type\":\"ERROR\",\"object\":".to_vec();
     text.extend_from_slice(&status.to_json());
     text.extend_from_slice(b"}\n");

@@ -10,6 +10,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Start, Watch, encode};
+use crate::faults::Presence;
 use crate::status::Status;
 use crate::store::{Batch, Objects};
 
@@ -88,7 +89,7 @@ impl Session {
                     None
                 };
             }
-            let paused = signals.held || signals.frozen;
+            let paused = signals.held || signals.presence != Presence::Up || self.watch.silent;
             if !paused {
                 self.changed.borrow_and_update();
                 if matches!(self.phase, Phase::Over) {

@@ -1,10 +1,8 @@
 //! Lists of resources, one group at a time or all at once.
 
 use serde_json::{Value, json};
-use warp::http::HeaderValue;
-use warp::reply::Response;
 
-use crate::http::reply;
+use crate::http::reply::Answer;
 use crate::kinds::{Kind, Resource};
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -40,7 +38,7 @@ pub(super) fn list(group: &str, version: &str) -> Option<Value> {
 }
 
 /// All resources of the core group (`root` empty) or of the others, in one document.
-pub(super) fn aggregated(root: &str) -> Response {
+pub(super) fn aggregated(root: &str) -> Answer {
     let mut groups: Vec<&str> =
         Resource::all().map(|r| r.kind().group).filter(|group| group.is_empty() == root.is_empty()).collect();
     groups.dedup();
@@ -48,10 +46,8 @@ pub(super) fn aggregated(root: &str) -> Response {
     let document = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     });
-    let mut response = reply::value(200, &document);
-    let kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
-    response
+    Answer::value(200, &document)
+        .of_type("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 }
 
 fn aggregated_group(group: &str) -> Value {

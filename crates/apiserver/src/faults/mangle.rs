@@ -1,0 +1,154 @@
+//! Spoiling the body of a response.
+
+use std::io;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use crate::status::Status;
+
+/// The chunks of a body.
+pub(crate) type Body = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send + Sync>>;
+
+const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
+
+/// How a body is spoiled.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Mangle {
+    /// Nothing is ever delivered.
+    Silence,
+    /// An error event and no more.
+    Error(Status),
+    /// Not JSON.
+    Garbage,
+    /// The first object has fields of the wrong type.
+    Malformed,
+    /// The connection closes after so many octets.
+    Cut(usize),
+}
+
+/// Spoils a body that is there as a whole.
+pub(crate) fn whole(body: Bytes, mangle: &Mangle) -> Body {
+    match mangle {
+        Mangle::Silence | Mangle::Error(_) => once(body),
+        Mangle::Garbage => once(Bytes::from_static(GARBAGE)),
+        Mangle::Malformed => once(malformed(&body)),
+        Mangle::Cut(after) => cut(once(body), *after),
+    }
+}
+
+/// Spoils the lines of a watch. Silence is the watch's own business.
+pub(crate) fn lines(body: Body, mangle: &Mangle) -> Body {
+    match mangle {
+        Mangle::Silence => body,
+        Mangle::Error(status) => once(crate::watch::error_line(status)),
+        Mangle::Garbage => Box::pin(once(Bytes::from_static(GARBAGE)).chain(body)),
+        Mangle::Malformed => {
+            let mut done = false;
+            Box::pin(body.map(move |chunk| {
+                if std::mem::replace(&mut done, true) {
+                    chunk
+                } else {
+                    chunk.map(|chunk| first_line_malformed(&chunk))
+                }
+            }))
+        }
+        Mangle::Cut(after) => cut(body, *after),
+    }
+}
+
+fn once(body: Bytes) -> Body {
+    Box::pin(stream::once(async { Ok(body) }))
+}
+
+fn cut(body: Body, after: usize) -> Body {
+    let closed = || io::Error::new(io::ErrorKind::ConnectionAborted, "cut by a fault");
+    Box::pin(stream::unfold((body, Some(after)), move |(mut body, left)| async move {
+        let left = left?;
+        if left == 0 {
+            // Lets what was sent so far leave first.
+            tokio::task::yield_now().await;
+            return Some((Err(closed()), (body, None)));
+        }
+        match body.next().await {
+            Some(Ok(mut chunk)) => {
+                chunk.truncate(left);
+                let left = left - chunk.len();
+                Some((Ok(chunk), (body, Some(left))))
+            }
+            Some(Err(_)) | None => Some((Err(closed()), (body, None))),
+        }
+    }))
+}
+
+fn first_line_malformed(chunk: &Bytes) -> Bytes {
+    let end = chunk.iter().position(|octet| *octet == b'\n').map_or(chunk.len(), |end| end + 1);
+    let (first, rest) = chunk.split_at(end);
+    let mut text = malformed(first).to_vec();
+    text.extend_from_slice(rest);
+    text.into()
+}
+
+/// The text with its first object spoiled: that of a watch event, of a list, or the only one.
+fn malformed(text: &[u8]) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return Bytes::copy_from_slice(text) };
+    let object = if value.get("items").is_some() {
+        value.pointer_mut("/items/0")
+    } else if value.get("object").is_some() {
+        value.pointer_mut("/object")
+    } else {
+        Some(&mut value)
+    };
+    if let Some(object) = object.and_then(Value::as_object_mut) {
+        let spoilt =
+            ["spec", "subsets", "data", "endpoints"].into_iter().find(|field| object.contains_key(*field));
+        object.insert(spoilt.unwrap_or("spec").to_owned(), json!("malformed"));
+    }
+    let mut text = serde_json::to_vec(&value).unwrap_or_default();
+    text.push(b'\n');
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(body: Body) -> (String, bool) {
+        let chunks: Vec<io::Result<Bytes>> = body.collect().await;
+        let failed = chunks.iter().any(Result::is_err);
+        let text: Vec<u8> = chunks.into_iter().flatten().flatten().collect();
+        (String::from_utf8(text).unwrap(), failed)
+    }
+
+    fn chunks(parts: &'static [&'static str]) -> Body {
+        Box::pin(stream::iter(parts.iter().map(|part| Ok(Bytes::from_static(part.as_bytes())))))
+    }
+
+    #[tokio::test]
+    async fn bodies_are_cut() {
+        for (after, expected) in [(0, ""), (2, "ab"), (3, "abc"), (5, "abcde"), (9, "abcdef")] {
+            let cut = read(lines(chunks(&["abc", "def"]), &Mangle::Cut(after))).await;
+            assert_eq!(cut, (expected.to_owned(), true), "{after}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_object_is_malformed() {
+        let list = r#"{"items":[{"metadata":{},"spec":{}},{"spec":{}}]}"#;
+        let (text, _) = read(whole(Bytes::from_static(list.as_bytes()), &Mangle::Malformed)).await;
+        assert_eq!(text, "{\"items\":[{\"metadata\":{},\"spec\":\"malformed\"},{\"spec\":{}}]}\n");
+        let events = chunks(&["{\"type\":\"ADDED\",\"object\":{\"subsets\":[]}}\n{\"x\":1}\n", "rest"]);
+        let (text, _) = read(lines(events, &Mangle::Malformed)).await;
+        assert_eq!(text, "{\"object\":{\"subsets\":\"malformed\"},\"type\":\"ADDED\"}\n{\"x\":1}\nrest");
+    }
+
+    #[tokio::test]
+    async fn garbage_is_not_json() {
+        let (text, failed) = read(whole(Bytes::from_static(b"{}"), &Mangle::Garbage)).await;
+        assert!(serde_json::from_str::<Value>(&text).is_err() && !failed);
+        let (text, _) = read(lines(chunks(&["{}\n"]), &Mangle::Garbage)).await;
+        assert!(text.ends_with("\n{}\n"), "{text}");
+    }
+}

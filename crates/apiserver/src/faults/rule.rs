@@ -1,0 +1,289 @@
+//! Rules: which requests go wrong, and how.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::mangle::Mangle;
+use super::{KUBE_DNS_USER, Request, Verdict};
+use crate::kinds::Resource;
+use crate::status::Status;
+
+/// What a request wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the verbs of Kubernetes")]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+/// Which requests go wrong, and how. Without limits, all that are about objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// How they go wrong.
+    pub action: Action,
+    /// Only these verbs; all when empty.
+    #[serde(default)]
+    pub verbs: Vec<Verb>,
+    /// Only these resources; all when empty.
+    #[serde(default)]
+    pub resources: Vec<Resource>,
+    /// Only in this namespace; anywhere when empty.
+    #[serde(default)]
+    pub namespace: String,
+    /// Only this object; any when empty.
+    #[serde(default)]
+    pub name: String,
+    /// All requests except those that the limits describe.
+    #[serde(default)]
+    pub except: bool,
+    /// Lets so many matching requests pass first.
+    #[serde(default)]
+    pub skip: u32,
+    /// Goes wrong so many times, then no more; always when absent.
+    #[serde(default)]
+    pub times: Option<u32>,
+}
+
+/// How a request goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Answers with a failure: 401, 403, 404, 410, 429, 500, 503, ...
+    Refuse {
+        /// HTTP status code.
+        code: u16,
+    },
+    /// Waits before answering; every page of a list waits anew.
+    Delay {
+        /// How long, in milliseconds.
+        ms: u64,
+    },
+    /// Never answers.
+    Freeze,
+    /// Opens a watch that never delivers anything. Other requests pass.
+    Silence,
+    /// Opens a watch whose only event is an `ERROR` with this code. Other requests pass.
+    ErrorEvent {
+        /// Code of the Status in the event: 410 for an expired version.
+        code: u16,
+    },
+    /// Sends something that is not JSON: in place of the body, or as the first line of a watch.
+    Garbage,
+    /// Makes the first object of the body or of a watch one whose fields have the wrong type.
+    Malformed,
+    /// Closes the connection in the middle of the body.
+    Cut {
+        /// After so many octets.
+        after: usize,
+    },
+}
+
+/// Names a rule that was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleId(u64);
+
+/// The rules in force.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    rules: Vec<Active>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Active {
+    id: RuleId,
+    rule: Rule,
+    matched: u32,
+}
+
+impl Rule {
+    /// Does this to every request about objects.
+    pub fn new(action: Action) -> Self {
+        Self {
+            action,
+            verbs: Vec::new(),
+            resources: Vec::new(),
+            namespace: String::new(),
+            name: String::new(),
+            except: false,
+            skip: 0,
+            times: None,
+        }
+    }
+
+    /// Only to requests with these verbs.
+    #[must_use]
+    pub fn verbs(mut self, verbs: impl IntoIterator<Item = Verb>) -> Self {
+        self.verbs.extend(verbs);
+        self
+    }
+
+    /// Only to requests about these resources.
+    #[must_use]
+    pub fn on(mut self, resources: impl IntoIterator<Item = Resource>) -> Self {
+        self.resources.extend(resources);
+        self
+    }
+
+    /// To all requests except those described so far.
+    #[must_use]
+    pub fn inverted(mut self) -> Self {
+        self.except = true;
+        self
+    }
+
+    /// Lets so many of them pass first.
+    #[must_use]
+    pub fn skip(mut self, skip: u32) -> Self {
+        self.skip = skip;
+        self
+    }
+
+    /// Only so many times.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    fn applies(&self, request: &Request<'_>) -> bool {
+        let described = (self.verbs.is_empty() || self.verbs.contains(&request.verb))
+            && (self.resources.is_empty() || self.resources.contains(&request.resource))
+            && (self.namespace.is_empty() || self.namespace == request.namespace)
+            && (self.name.is_empty() || self.name == request.name);
+        described != self.except
+    }
+}
+
+impl Rules {
+    pub(super) fn add(&mut self, rule: Rule) -> RuleId {
+        self.last += 1;
+        let id = RuleId(self.last);
+        self.rules.push(Active { id, rule, matched: 0 });
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: RuleId) -> bool {
+        let before = self.rules.len();
+        self.rules.retain(|active| active.id != id);
+        self.rules.len() < before
+    }
+
+    pub(super) fn list(&self) -> Vec<(RuleId, Rule)> {
+        self.rules.iter().map(|active| (active.id, active.rule.clone())).collect()
+    }
+
+    pub(super) fn judge(&mut self, request: &Request<'_>) -> Verdict {
+        let mut verdict = Verdict::default();
+        for active in self.rules.iter_mut().filter(|active| active.rule.applies(request)) {
+            active.matched = active.matched.saturating_add(1);
+            let rule = &active.rule;
+            let past = rule.times.is_some_and(|times| active.matched > rule.skip.saturating_add(times));
+            if active.matched > rule.skip && !past {
+                verdict.take(&rule.action, request);
+            }
+        }
+        self.rules.retain(|active| {
+            active.rule.times.is_none_or(|times| active.matched < active.rule.skip.saturating_add(times))
+        });
+        verdict
+    }
+}
+
+impl Verdict {
+    fn take(&mut self, action: &Action, request: &Request<'_>) {
+        let watch = request.verb == Verb::Watch;
+        match *action {
+            Action::Refuse { code } => {
+                self.refusal.get_or_insert_with(|| refusal(code, request));
+            }
+            Action::Delay { ms } => self.delay += Duration::from_millis(ms),
+            Action::Freeze => self.freeze = true,
+            Action::Silence if watch => self.mangle = Some(Mangle::Silence),
+            Action::ErrorEvent { code } if watch => self.mangle = Some(Mangle::Error(refusal(code, request))),
+            Action::Silence | Action::ErrorEvent { .. } => {}
+            Action::Garbage => self.mangle = Some(Mangle::Garbage),
+            Action::Malformed => self.mangle = Some(Mangle::Malformed),
+            Action::Cut { after } => self.mangle = Some(Mangle::Cut(after)),
+        }
+    }
+}
+
+fn refusal(code: u16, request: &Request<'_>) -> Status {
+    match code {
+        401 => Status::failure(401, Some("Unauthorized"), "Unauthorized"),
+        403 => forbidden(request, KUBE_DNS_USER),
+        404 => Status::failure(404, Some("NotFound"), "the server could not find the requested resource"),
+        410 => Status::expired("too old resource version: 1 (2)"),
+        429 => {
+            let message = "Too many requests, please try again later.";
+            Status::failure(429, Some("TooManyRequests"), message)
+                .with_details(json!({ "retryAfterSeconds": 1 }))
+        }
+        500 => Status::failure(500, Some("InternalError"), "Internal error occurred: injected fault"),
+        503 => Status::failure(
+            503,
+            Some("ServiceUnavailable"),
+            "the server is currently unable to handle the request",
+        ),
+        504 => Status::failure(
+            504,
+            Some("Timeout"),
+            "Timeout: request did not complete within the allotted timeout",
+        ),
+        other => Status::failure(other, None, "injected fault"),
+    }
+}
+
+/// 403 in the words of a real server.
+pub(super) fn forbidden(request: &Request<'_>, user: &str) -> Status {
+    let kind = request.resource.kind();
+    let what = if request.name.is_empty() {
+        kind.qualified()
+    } else {
+        format!("{} \"{}\"", kind.qualified(), request.name)
+    };
+    let scope = if request.namespace.is_empty() {
+        "at the cluster scope".to_owned()
+    } else {
+        format!("in the namespace \"{}\"", request.namespace)
+    };
+    let (verb, plural, group) = (request.verb.as_str(), kind.plural, kind.group);
+    let message = format!(
+        "{what} is forbidden: User \"{user}\" cannot {verb} resource \"{plural}\" in API group \"{group}\" {scope}"
+    );
+    let mut details = json!({ "kind": plural });
+    if !request.name.is_empty() {
+        details["name"] = json!(request.name);
+    }
+    if !group.is_empty() {
+        details["group"] = json!(group);
+    }
+    Status::failure(403, Some("Forbidden"), message).with_details(details)
+}
+
+impl Verb {
+    /// As Kubernetes writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+}

@@ -1,0 +1,111 @@
+use serde_json::Value;
+
+use super::*;
+
+fn faults() -> Faults {
+    Faults::new(Store::default(), None)
+}
+
+fn request(verb: Verb, resource: Resource) -> Request<'static> {
+    Request { verb, resource, namespace: "", name: "", query: "", authorization: None, user_agent: None }
+}
+
+fn code(faults: &Faults, verb: Verb, resource: Resource) -> Option<u16> {
+    faults.admit(&request(verb, resource)).refusal.map(|status| status.code())
+}
+
+#[test]
+fn the_stock_role_grants_two_verbs_on_two_resources() {
+    let faults = faults();
+    faults.kube_dns_role();
+    let cases = [
+        (Verb::List, Resource::Services, None),
+        (Verb::Watch, Resource::Endpoints, None),
+        (Verb::Get, Resource::Services, Some(403)),
+        (Verb::List, Resource::EndpointSlices, Some(403)),
+        (Verb::Watch, Resource::ConfigMaps, Some(403)),
+        (Verb::List, Resource::Nodes, Some(403)),
+    ];
+    for (verb, resource, expected) in cases {
+        assert_eq!(code(&faults, verb, resource), expected, "{verb:?} {resource}");
+    }
+    faults.clear();
+    assert_eq!(code(&faults, Verb::Get, Resource::Services), None);
+}
+
+#[test]
+fn refusals_read_like_those_of_a_real_server() {
+    let faults = faults();
+    faults.forbid(Resource::ConfigMaps);
+    faults.forbid(Resource::EndpointSlices);
+    let one =
+        Request { namespace: "kube-system", name: "kube-dns", ..request(Verb::Get, Resource::ConfigMaps) };
+    assert_eq!(
+        faults.admit(&one).refusal.unwrap().message(),
+        "configmaps \"kube-dns\" is forbidden: User \"system:serviceaccount:kube-system:kube-dns\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"kube-system\""
+    );
+    assert_eq!(
+        faults.admit(&request(Verb::Watch, Resource::EndpointSlices)).refusal.unwrap().message(),
+        "endpointslices.discovery.k8s.io is forbidden: User \"system:serviceaccount:kube-system:kube-dns\" cannot watch resource \"endpointslices\" in API group \"discovery.k8s.io\" at the cluster scope"
+    );
+}
+
+#[test]
+fn rules_count() {
+    let faults = faults();
+    faults.add(Rule::new(Action::Refuse { code: 500 }).verbs([Verb::List]).skip(1).times(2));
+    let codes: Vec<_> = (0..5).map(|_| code(&faults, Verb::List, Resource::Services)).collect();
+    assert_eq!(codes, [None, Some(500), Some(500), None, None]);
+}
+
+#[test]
+fn tokens_are_looked_at() {
+    let faults = faults();
+    faults.require_token(Some("secret"));
+    let with = |authorization| {
+        let request = Request { authorization, ..request(Verb::List, Resource::Services) };
+        faults.admit(&request).refusal.map(|status| (status.code(), status.message().to_owned()))
+    };
+    assert_eq!(with(Some("Bearer secret")), None);
+    assert_eq!(with(Some("Bearer other")), Some((401, "Unauthorized".to_owned())));
+    let anonymous = "services is forbidden: User \"system:anonymous\" cannot list resource \"services\" in API group \"\" at the cluster scope";
+    assert_eq!(with(None), Some((403, anonymous.to_owned())));
+    assert_eq!(faults.requests().len(), 3);
+    assert_eq!(faults.requests()[0].authorization.as_deref(), Some("Bearer secret"));
+}
+
+#[test]
+fn control_understands_every_command() {
+    let faults = faults();
+    let simple = [
+        "drop_watches",
+        "cut_watches",
+        "hold_watches",
+        "release_watches",
+        "expire",
+        "expire_watches",
+        "restart",
+        "freeze",
+        "thaw",
+        "down",
+        "kube_dns_role",
+        "clear",
+        "clear_requests",
+    ];
+    for name in simple {
+        control::post(&faults, format!("{{\"do\":\"{name}\"}}").as_bytes()).expect(name);
+    }
+    let rule = br#"{"do":"add_rule","rule":{"action":{"refuse":{"code":500}},"verbs":["list"],"resources":["endpointslices"],"times":1}}"#;
+    let id = control::post(&faults, rule).unwrap()["id"].as_u64().unwrap();
+    assert_eq!(code(&faults, Verb::List, Resource::Services), None);
+    let state: Value = control::get(&faults);
+    assert_eq!(state["rules"][0]["id"], id);
+    assert_eq!(code(&faults, Verb::List, Resource::EndpointSlices), Some(500));
+    let gone = control::post(&faults, format!("{{\"do\":\"remove_rule\",\"id\":{id}}}").as_bytes());
+    assert_eq!(gone.unwrap_err().code(), 404, "used up");
+    for nonsense in
+        ["", "{}", r#"{"do":"explode"}"#, r#"{"do":"add_rule","rule":{"action":"freeze","verb":["list"]}}"#]
+    {
+        assert_eq!(control::post(&faults, nonsense.as_bytes()).unwrap_err().code(), 400, "{nonsense}");
+    }
+}

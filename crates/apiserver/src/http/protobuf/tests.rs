@@ -1,0 +1,86 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// A field of octets.
+fn octets(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut text = vec![number << 3 | 2, u8::try_from(content.len()).unwrap()];
+    text.extend_from_slice(content);
+    text
+}
+
+fn number(number: u8, value: u8) -> Vec<u8> {
+    vec![number << 3, value]
+}
+
+fn enveloped(kind: &str, raw: &[u8]) -> Vec<u8> {
+    let type_meta = [octets(1, b"v1"), octets(2, kind.as_bytes())].concat();
+    [MAGIC.to_vec(), octets(1, &type_meta), octets(2, raw), octets(3, b""), octets(4, b"")].concat()
+}
+
+#[test]
+fn a_config_map() {
+    let meta = [octets(1, b"kube-dns"), octets(2, b""), octets(3, b"kube-system"), octets(8, b"")].concat();
+    let entry = [octets(1, b"upstreamNameservers"), octets(2, b"[\"10.0.0.1\"]")].concat();
+    let empty = [octets(1, b"k"), octets(2, b"")].concat();
+    let binary = [octets(1, b"b"), octets(2, &[0xff])].concat();
+    let raw =
+        [octets(1, &meta), octets(2, &entry), octets(2, &empty), octets(3, &binary), number(4, 0)].concat();
+    assert_eq!(
+        object(&enveloped("ConfigMap", &raw)).unwrap(),
+        json!({
+            "kind": "ConfigMap", "apiVersion": "v1",
+            "metadata": { "name": "kube-dns", "namespace": "kube-system" },
+            "data": { "upstreamNameservers": "[\"10.0.0.1\"]", "k": "" },
+            "binaryData": { "b": "/w==" },
+            "immutable": false,
+        })
+    );
+}
+
+#[test]
+fn a_service() {
+    let by_number =
+        [octets(1, b"http"), octets(2, b"TCP"), number(3, 80), octets(4, &number(2, 81)), number(5, 0)];
+    let by_name = [number(3, 90), octets(4, &[number(1, 1), number(2, 0), octets(3, b"web")].concat())];
+    let spec = [octets(1, &by_number.concat()), octets(1, &by_name.concat()), octets(3, b""), number(13, 0)]
+        .concat();
+    let raw = [octets(1, &octets(1, b"web")), octets(2, &spec), octets(3, b"")].concat();
+    assert_eq!(
+        object(&enveloped("Service", &raw)).unwrap(),
+        json!({
+            "kind": "Service", "apiVersion": "v1",
+            "metadata": { "name": "web" },
+            "spec": { "ports": [
+                { "name": "http", "protocol": "TCP", "port": 80, "targetPort": 81 },
+                { "port": 90, "targetPort": "web" },
+            ] },
+        })
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let cases = [
+        (b"{}".to_vec(), ProtobufError::NoMagic),
+        ([MAGIC, &[0x0a, 0x7f]].concat(), ProtobufError::Malformed),
+        (enveloped("ConfigMap", &[0x0b]), ProtobufError::Malformed),
+        (enveloped("ConfigMap", &number(1, 5)), ProtobufError::Malformed),
+        (
+            enveloped("Deployment", &[]),
+            ProtobufError::UnknownKind { api_version: "v1".to_owned(), kind: "Deployment".to_owned() },
+        ),
+    ];
+    for (body, error) in cases {
+        assert_eq!(object(&body), Err(error));
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(raw in proptest::collection::vec(any::<u8>(), 0..120), kind in 0..3_usize) {
+        let kind = ["Service", "EndpointSlice", "Secret"][kind];
+        let _either = object(&enveloped(kind, &raw));
+        let _either = object(&[MAGIC, &raw].concat());
+    }
+}

@@ -1,0 +1,194 @@
+//! Writing and reading objects over HTTP.
+
+use serde_json::{Value, json};
+
+use crate::client::{Response, Server};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn service(name: &str) -> Value {
+    json!({ "kind": "Service", "apiVersion": "v1", "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }] } })
+}
+
+async fn patch(server: &Server, kind: &str, path: &str, body: &Value) -> Response {
+    let media_type = format!("application/{kind}");
+    server.send("PATCH", path, &[("Content-Type", &media_type)], &body.to_string()).await
+}
+
+#[tokio::test]
+async fn an_object_lives_and_dies() {
+    let server = Server::start();
+    let created = server.post(SERVICES, &service("web")).await;
+    assert_eq!(created.code, 201);
+    let created = created.json();
+    assert_eq!(created["spec"]["clusterIP"], "10.96.1.1");
+    let path = format!("{SERVICES}/web");
+    assert_eq!(server.get(&path).await.json(), created);
+    assert_eq!(
+        server.post(SERVICES, &service("web")).await.json()["message"],
+        "services \"web\" already exists"
+    );
+
+    let mut stale = created.clone();
+    stale["spec"]["ports"][0]["port"] = json!(81);
+    let put = async |value: &Value| {
+        server.send("PUT", &path, &[("Content-Type", "application/json")], &value.to_string()).await
+    };
+    assert_eq!(put(&stale).await.code, 200);
+    let conflict = put(&stale).await;
+    assert_eq!(conflict.code, 409);
+    assert_eq!(
+        conflict.json()["message"],
+        "Operation cannot be fulfilled on services \"web\": the object has been modified; please apply your changes to the latest version and try again"
+    );
+
+    let deleted = server.send("DELETE", &path, &[], "").await;
+    assert_eq!((deleted.code, deleted.json()["status"].clone()), (200, json!("Success")));
+    assert_eq!(server.get(&path).await.code, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn patches_of_every_kind() {
+    let server = Server::start();
+    server.post(SERVICES, &service("web")).await;
+    let path = format!("{SERVICES}/web");
+    let cases = [
+        ("merge-patch+json", json!({ "metadata": { "labels": { "a": "1" } } }), 200),
+        ("strategic-merge-patch+json", json!({ "spec": { "ports": [{ "port": 80, "name": "http" }] } }), 200),
+        ("json-patch+json", json!([{ "op": "add", "path": "/metadata/labels/b", "value": "2" }]), 200),
+        ("apply-patch+yaml", json!({}), 415),
+        ("merge-patch+json", json!({ "spec": { "clusterIP": "10.96.9.9" } }), 422),
+        ("json-patch+json", json!([{ "op": "test", "path": "/metadata/name", "value": "other" }]), 422),
+        ("json-patch+json", json!({ "not": "a list" }), 400),
+    ];
+    for (kind, body, code) in cases {
+        let response = patch(&server, kind, &path, &body).await;
+        assert_eq!(response.code, code, "{}", response.body);
+    }
+    let value = server.get(&path).await.json();
+    assert_eq!(value["metadata"]["labels"], json!({ "a": "1", "b": "2" }));
+    assert_eq!(value["spec"]["ports"][0]["name"], "http");
+    assert_eq!(patch(&server, "merge-patch+json", &format!("{SERVICES}/none"), &json!({})).await.code, 404);
+    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } } });
+    let patched = patch(&server, "merge-patch+json", &format!("{path}/status"), &status).await.json();
+    assert_eq!(patched["status"], status["status"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bad_requests_get_a_status() {
+    let server = Server::start();
+    let cases = [
+        ("POST", SERVICES, "application/json", "{", 400),
+        ("POST", SERVICES, "application/json", "[]", 400),
+        ("POST", SERVICES, "text/plain", "{}", 415),
+        ("POST", SERVICES, "application/vnd.kubernetes.protobuf", "k8s", 400),
+        ("POST", SERVICES, "application/yaml", "metadata: {name: y}\nspec: {ports: [{port: 1}]}", 201),
+        (
+            "POST",
+            SERVICES,
+            "application/json",
+            r#"{"metadata":{"name":"Web"},"spec":{"ports":[{"port":1}]}}"#,
+            422,
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/none/services",
+            "application/json",
+            r#"{"metadata":{"name":"a"},"spec":{"ports":[{"port":1}]}}"#,
+            404,
+        ),
+        ("POST", "/api/v1/services", "application/json", "{}", 405),
+        ("DELETE", "/api/v1/services", "application/json", "", 405),
+        ("PUT", SERVICES, "application/json", "{}", 405),
+        ("GET", "/api/v1/services?limit=x", "", "", 400),
+        ("GET", "/api/v1/services?labelSelector=a+b", "", "", 400),
+        ("GET", "/api/v1/services?fieldSelector=spec.nothing%3D1", "", "", 400),
+        ("GET", "/api/v1/services?watch=1&sendInitialEvents=true", "", "", 422),
+        ("DELETE", "/api/v1/namespaces/default", "", "", 403),
+    ];
+    for (method, path, kind, body, code) in cases {
+        let headers = if kind.is_empty() { vec![] } else { vec![("Content-Type", kind)] };
+        let response = server.send(method, path, &headers, body).await;
+        assert_eq!(response.code, code, "{method} {path} {body}: {}", response.body);
+        if code != 201 {
+            assert_eq!(response.json()["kind"], "Status", "{path}");
+        }
+    }
+    assert_eq!(server.get("/api/v1/nothing").await.body, "404 page not found\n");
+    let huge = "x".repeat(4 * 1024 * 1024);
+    assert_eq!(server.send("POST", SERVICES, &[], &huge).await.code, 413);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn collections_are_deleted_by_selection() {
+    let server = Server::start();
+    for (name, label) in [("a", "x"), ("b", "x"), ("c", "y")] {
+        let mut service = service(name);
+        service["metadata"]["labels"] = json!({ "l": label });
+        server.post(SERVICES, &service).await;
+    }
+    let deleted = server.send("DELETE", &format!("{SERVICES}?labelSelector=l%3Dx"), &[], "").await;
+    assert_eq!(deleted.names(), ["a", "b"]);
+    assert_eq!(server.get(SERVICES).await.names(), ["c", "kubernetes"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pages_cross_the_wire() {
+    let server = Server::start();
+    let objects = (0..25).map(|index| {
+        let mut service = service(&format!("s{index:02}"));
+        service["metadata"]["namespace"] = json!("bulk");
+        service
+    });
+    assert_eq!(server.store.load(objects).unwrap(), 25);
+    let mut names = Vec::new();
+    let mut token = String::new();
+    loop {
+        let page = server.get(&format!("/api/v1/services?limit=10&continue={token}")).await;
+        assert_eq!(page.code, 200, "{}", page.body);
+        names.extend(page.names());
+        match page.json()["metadata"]["continue"].as_str() {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+        server.store.delete(apiserver::Resource::Services, "bulk", "s20");
+    }
+    assert_eq!(names.len(), 26, "all of one version");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn documents_about_the_api() {
+    let server = Server::start();
+    assert_eq!(server.get("/version").await.json()["major"], "1");
+    assert_eq!(server.get("/api").await.json()["versions"], json!(["v1"]));
+    assert_eq!(server.get("/apis").await.json()["groups"][0]["name"], "discovery.k8s.io");
+    assert_eq!(server.get("/apis/discovery.k8s.io").await.json()["kind"], "APIGroup");
+    let resources = server.get("/apis/discovery.k8s.io/v1").await.json();
+    assert_eq!(resources["resources"][0]["name"], "endpointslices");
+    assert_eq!(server.get("/apis/apps/v1").await.code, 404);
+    assert_eq!(server.get("/readyz").await.body, "ok");
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let aggregated = server.send("GET", "/apis", &[("Accept", accept)], "").await;
+    assert_eq!(aggregated.header("content-type"), Some(accept));
+    assert_eq!(aggregated.json()["items"][0]["versions"][0]["resources"][0]["resource"], "endpointslices");
+    let url = server.get("/openapi/v3").await.json()["paths"]["api/v1"]["serverRelativeURL"].clone();
+    assert!(server.get(url.as_str().unwrap()).await.body.contains("fieldValidation"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_clients_accept_decides_the_form() {
+    let server = Server::start();
+    let table = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
+    let value = server.send("GET", "/api/v1/services", &table, "").await.json();
+    assert_eq!(value["kind"], "Table");
+    assert_eq!(value["rows"][0]["cells"][0], "kubernetes");
+    let protobuf = [("Accept", "application/vnd.kubernetes.protobuf")];
+    assert_eq!(server.send("GET", "/api/v1/services", &protobuf, "").await.code, 406);
+    server.stop().await;
+}

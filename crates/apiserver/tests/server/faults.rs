@@ -1,0 +1,191 @@
+//! Faults over the wire.
+
+use std::time::{Duration, Instant};
+
+use apiserver::{Action, Options, Resource, Rule, Verb};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::client::{Server, eventually};
+
+const SERVICES: &str = "/api/v1/services";
+
+fn service(name: &str) -> Value {
+    json!({ "kind": "Service", "apiVersion": "v1", "metadata": { "name": name, "namespace": "apps" }, "spec": {} })
+}
+
+fn watch_from(version: u64) -> String {
+    format!("{SERVICES}?watch=1&resourceVersion={version}")
+}
+
+#[tokio::test]
+async fn watches_are_ended_and_cut() {
+    let server = Server::start();
+    let mut ended = server.watch(&watch_from(server.store.version())).await;
+    server.faults.drop_watches();
+    assert_eq!(ended.event().await, None);
+    let mut cut = server.watch(&watch_from(server.store.version())).await;
+    server.faults.cut_watches();
+    assert!(cut.line().await.is_err());
+    let mut fresh = server.watch(&watch_from(server.store.version())).await;
+    server.store.set(service("a")).unwrap();
+    assert_eq!(fresh.event().await.unwrap()["type"], "ADDED");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_gap_forces_a_new_list() {
+    let server = Server::start();
+    let version = server.store.version();
+    let mut watch = server.watch(&watch_from(version)).await;
+    server.faults.gap(|store| store.set(service("unseen"))).unwrap();
+    assert_eq!(watch.event().await, None);
+    let mut again = server.watch(&watch_from(version)).await;
+    assert_eq!(again.event().await.unwrap()["object"]["code"], 410);
+    let list = server.get(SERVICES).await;
+    assert!(list.names().contains(&"unseen".to_owned()));
+    let version = list.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    let mut live = server.watch(&watch_from(version)).await;
+    server.store.set(service("seen")).unwrap();
+    assert_eq!(live.event().await.unwrap()["object"]["metadata"]["name"], "seen");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn refusals_by_verb_and_resource() {
+    let server = Server::start();
+    for code in [401, 403, 404, 429, 500, 503] {
+        let id = server
+            .faults
+            .add(Rule::new(Action::Refuse { code }).verbs([Verb::List]).on([Resource::Services]));
+        let refused = server.get(SERVICES).await;
+        assert_eq!((refused.code, refused.json()["code"].as_u64()), (code, Some(u64::from(code))));
+        assert_eq!(server.get("/api/v1/endpoints").await.code, 200);
+        assert!(server.faults.remove(id));
+    }
+    assert_eq!(server.get(SERVICES).await.code, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn slow_answers() {
+    let server = Server::start();
+    server.faults.add(Rule::new(Action::Delay { ms: 150 }).verbs([Verb::List]));
+    let start = Instant::now();
+    assert_eq!(server.get(SERVICES).await.code, 200);
+    assert!(start.elapsed() >= Duration::from_millis(150));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_frozen_server_takes_connections_and_says_nothing() {
+    let server = Server::start();
+    let mut watch = server.watch(&watch_from(server.store.version())).await;
+    eventually("the watch is open", async || server.faults.open_watches(Resource::Services) == 1).await;
+    server.faults.freeze();
+    server.store.set(service("a")).unwrap();
+    let mut waiting = server.request("GET", SERVICES, &[], "").await;
+    assert!(timeout(Duration::from_millis(200), waiting.read_head()).await.is_err(), "an answer");
+    assert!(timeout(Duration::from_millis(50), watch.line()).await.is_err(), "an event");
+    server.faults.thaw();
+    waiting.read_head().await;
+    assert_eq!(watch.event().await.unwrap()["type"], "ADDED");
+    server.faults.freeze();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_closes_everything() {
+    let server = Server::start();
+    let mut watch = server.watch(&watch_from(server.store.version())).await;
+    server.faults.down();
+    assert!(watch.line().await.is_err());
+    let mut nobody = server.request("GET", SERVICES, &[], "").await;
+    nobody.read_head().await;
+    assert_eq!(nobody.code, 0);
+    server.faults.up();
+    assert_eq!(server.get(SERVICES).await.code, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn spoilt_bodies() {
+    let server = Server::start();
+    let spoil = |action| server.faults.add(Rule::new(action).times(1));
+    spoil(Action::Garbage);
+    let garbage = server.get(SERVICES).await;
+    assert!(garbage.code == 200 && serde_json::from_str::<Value>(&garbage.body).is_err());
+    spoil(Action::Malformed);
+    assert_eq!(server.get(SERVICES).await.json()["items"][0]["spec"], "malformed");
+    spoil(Action::Cut { after: 20 });
+    let cut = server.get(SERVICES).await;
+    assert!(cut.cut && cut.body.len() == 20, "{cut:?}");
+    assert!(!server.get(SERVICES).await.cut);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn spoilt_watches() {
+    let server = Server::start();
+    let spoil = |action| server.faults.add(Rule::new(action).verbs([Verb::Watch]).times(1));
+    let open = async || server.watch(&format!("{SERVICES}?watch=1")).await;
+    spoil(Action::Garbage);
+    let mut garbage = open().await;
+    assert!(serde_json::from_str::<Value>(&garbage.line().await.unwrap().unwrap()).is_err());
+    assert_eq!(garbage.event().await.unwrap()["type"], "ADDED");
+    spoil(Action::Malformed);
+    assert_eq!(open().await.event().await.unwrap()["object"]["spec"], "malformed");
+    spoil(Action::Cut { after: 10 });
+    assert!(open().await.line().await.is_err());
+    spoil(Action::ErrorEvent { code: 410 });
+    let mut error = open().await;
+    let event = error.event().await.unwrap();
+    assert_eq!(
+        (event["type"].as_str(), event["object"]["reason"].as_str()),
+        (Some("ERROR"), Some("Expired"))
+    );
+    assert_eq!(error.event().await, None);
+    spoil(Action::Silence);
+    let mut silent = open().await;
+    assert_eq!(silent.code, 200);
+    assert!(timeout(Duration::from_millis(200), silent.line()).await.is_err(), "a line");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_begins_a_fresh_space_of_versions() {
+    let server = Server::start();
+    for index in 0..40 {
+        server.store.set(service(&format!("s{}", index % 2))).unwrap();
+    }
+    let before = server.store.version();
+    let mut watch = server.watch(&watch_from(before)).await;
+    server.faults.restart();
+    assert!(watch.line().await.is_err());
+    assert!(server.store.version() < before);
+    let list = server.get(&format!("{SERVICES}?resourceVersion={before}")).await;
+    assert_eq!(list.code, 504, "a version of the future");
+    let mut future = server.watch(&watch_from(before)).await;
+    server.store.set(service("new")).unwrap();
+    assert!(timeout(Duration::from_millis(200), future.line()).await.is_err(), "silence until that version");
+    assert_eq!(server.get(SERVICES).await.names(), ["new", "s0", "s1", "kubernetes"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn faults_over_http() {
+    let server = Server::with(Options { control: true, ..Options::default() });
+    let added = server.post("/_faults", &json!({ "do": "forbid", "resource": "services" })).await;
+    assert_eq!(added.code, 200);
+    assert_eq!(server.get(SERVICES).await.code, 403);
+    server.faults.freeze();
+    let state = server.get("/_faults").await.json();
+    assert_eq!((state["frozen"].clone(), state["requests"][0]["verb"].clone()), (json!(true), json!("list")));
+    assert_eq!(server.send("DELETE", "/_faults", &[], "").await.code, 200);
+    assert_eq!(server.get(SERVICES).await.code, 200);
+    assert_eq!(server.post("/_faults", &json!({ "do": "nothing" })).await.code, 400);
+    server.stop().await;
+    let server = Server::start();
+    assert_eq!(server.get("/_faults").await.code, 404);
+    server.stop().await;
+}

@@ -1,0 +1,141 @@
+//! Watches over the wire.
+
+use std::time::Duration;
+
+use apiserver::{Options, Resource};
+use serde_json::{Value, json};
+
+use crate::client::{Server, eventually};
+
+fn service(name: &str, app: &str) -> Value {
+    json!({ "kind": "Service", "apiVersion": "v1",
+            "metadata": { "name": name, "namespace": "apps", "labels": { "app": app } }, "spec": { "clusterIP": "None" } })
+}
+
+fn seen(event: &Value) -> (&str, &str) {
+    (event["type"].as_str().unwrap(), event["object"]["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn recorded_events_arrive_as_given() {
+    let server = Server::start();
+    let version = server.store.version();
+    let mut watch = server.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
+    for kind in ["ADDED", "MODIFIED", "DELETED"] {
+        let mut object = service("web", kind);
+        object["metadata"]["uid"] = json!("given");
+        object["spec"] = json!({ "odd": [1, null, { "a": 1.5 }] });
+        let version = server.store.apply_event(&json!({ "type": kind, "object": object })).unwrap();
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        assert_eq!(watch.event().await.unwrap(), json!({ "type": kind, "object": object }));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_selection_sees_objects_come_and_go() {
+    let server = Server::start();
+    let version = server.store.version();
+    let path =
+        format!("/api/v1/namespaces/apps/services?watch=1&resourceVersion={version}&labelSelector=app%3Dweb");
+    let mut watch = server.watch(&path).await;
+    for (name, app) in [("a", "db"), ("b", "web"), ("a", "web"), ("b", "db"), ("a", "web")] {
+        server.store.set(service(name, app)).unwrap();
+    }
+    server.store.delete(Resource::Services, "apps", "b");
+    server.store.delete(Resource::Services, "apps", "a");
+    let mut events = Vec::new();
+    for _ in 0..5 {
+        let event = watch.event().await.unwrap();
+        let (kind, name) = seen(&event);
+        events.push(format!("{kind} {name}"));
+    }
+    assert_eq!(events, ["ADDED b", "ADDED a", "DELETED b", "MODIFIED a", "DELETED a"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bookmarks_come_periodically() {
+    let options = Options { bookmark_period: Duration::from_millis(20), ..Options::default() };
+    let server = Server::with(options);
+    let version = server.store.version();
+    let path = format!(
+        "/api/v1/endpoints?watch=1&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=60"
+    );
+    let mut watch = server.watch(&path).await;
+    let first = watch.event().await.unwrap();
+    assert_eq!(
+        first["object"],
+        json!({ "kind": "Endpoints", "apiVersion": "v1", "metadata": { "resourceVersion": version.to_string() } })
+    );
+    // A change of another resource moves the version too.
+    let version = server.store.set(service("a", "b")).unwrap();
+    let second = watch.event().await.unwrap();
+    assert_eq!(second["type"], "BOOKMARK");
+    assert_eq!(second["object"]["metadata"]["resourceVersion"], version.to_string());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_watcher_is_cut_off() {
+    let server = Server::with(Options { history: 5, ..Options::default() });
+    let version = server.store.version();
+    let mut watch = server.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
+    eventually("the watch is open", async || server.faults.open_watches(Resource::Services) == 1).await;
+    server.faults.hold_watches();
+    for index in 0..10 {
+        server.store.set(service(&format!("s{index}"), "x")).unwrap();
+    }
+    server.faults.release_watches();
+    let event = watch.event().await.unwrap();
+    assert_eq!((event["type"].as_str(), event["object"]["code"].as_u64()), (Some("ERROR"), Some(410)));
+    assert_eq!(watch.event().await, None);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn many_events_arrive_in_order() {
+    let server = Server::start();
+    let version = server.store.version();
+    let mut watch = server.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
+    let objects = (0..3000).map(|index| service(&format!("s{index}"), "x"));
+    server.store.load(objects).unwrap();
+    for index in 0..3000 {
+        assert_eq!(seen(&watch.event().await.unwrap()), ("ADDED", format!("s{index}").as_str()));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_ends_by_itself_and_with_the_server() {
+    let server = Server::start();
+    let mut short = server.watch("/api/v1/nodes?watch=1&timeoutSeconds=1").await;
+    assert_eq!(short.event().await, None);
+    eventually("nothing is left of it", async || server.faults.open_watches(Resource::Nodes) == 0).await;
+    let mut long = server.watch("/api/v1/nodes?watch=1").await;
+    server.stop().await;
+    assert_eq!(long.event().await, None);
+}
+
+#[tokio::test]
+async fn watchers_beyond_the_bound_are_refused() {
+    let server = Server::with(Options { max_requests: 2, ..Options::default() });
+    let first = server.watch("/api/v1/nodes?watch=1").await;
+    let _second = server.watch("/api/v1/nodes?watch=1").await;
+    let refused = server.get("/api/v1/nodes").await;
+    assert_eq!((refused.code, refused.header("retry-after")), (429, Some("1")));
+    drop(first);
+    eventually("there is room again", async || server.get("/api/v1/nodes").await.code == 200).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn tables_can_be_watched() {
+    let server = Server::start();
+    let table = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
+    let mut watch = server.request("GET", "/api/v1/services?watch=1", &table, "").await;
+    watch.read_head().await;
+    let event = watch.event().await.unwrap();
+    assert_eq!(event["object"]["rows"][0]["cells"][0], "kubernetes");
+    server.stop().await;
+}
