@@ -15,15 +15,19 @@ use self::text::{ago, escape, number};
 use crate::health::State;
 use crate::status::{ProbeStatus, Status};
 
-/// What a browser may do with the page.
-pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// What a browser may do with the page: run what carries the nonce, and fetch from where the page came from.
+pub fn policy(nonce: &str) -> String {
+    format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
 
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/live.js");
 
-/// The whole page.
-pub fn render(status: &Status) -> String {
+/// The whole page; `nonce` is the one of its [`policy`].
+pub fn render(status: &Status, nonce: &str) -> String {
     let mut body = String::with_capacity(32 * 1024);
     parts(&mut body, status);
     probes(&mut body, status);
@@ -35,10 +39,10 @@ pub fn render(status: &Status) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{mark} kube-dns</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <title>{mark} kube-dns</title>\n<style nonce=\"{nonce}\">{STYLE}</style>\n</head>\n<body>\n\
          <main>\n<h1>kube-dns <small>{version}</small></h1>\n\
          <p class=\"when\">as of <time>{updated}</time><span id=\"lost\" hidden>, connection lost</span></p>\n{body}</main>\n\
-         <script>{SCRIPT}</script>\n</body>\n</html>\n",
+         <script nonce=\"{nonce}\">{SCRIPT}</script>\n</body>\n</html>\n",
         mark = mark(worst(status.probes.iter())),
         version = escape(status.version),
     )
@@ -128,7 +132,7 @@ fn upstreams(out: &mut String, status: &Status) {
         out.push_str("<p>none asked, or unknown</p>\n</section>\n");
         return;
     }
-    out.push_str("<table><tr><th>address<th>questions<th>errors<th>mean</tr>\n");
+    out.push_str("<table class=\"numbers\"><tr><th>address<th>questions<th>errors<th>mean</tr>\n");
     for upstream in upstreams {
         let _ = writeln!(
             out,

@@ -31,7 +31,7 @@ async fn reply(parts: &Parts, path: &str) -> Response {
     match path {
         "/healthz" => healthz(parts),
         "/status" => fresh(http::json(StatusCode::OK, &status::status(parts).await)),
-        "/" => fresh(html(page::render(&status::status(parts).await))),
+        "/" => fresh(page(parts).await),
         _ => path
             .strip_prefix("/healthcheck/")
             .and_then(|label| check(parts, label))
@@ -55,10 +55,14 @@ fn healthz(parts: &Parts) -> Response {
     http::text(StatusCode::OK, text)
 }
 
-fn html(body: String) -> Response {
+/// `/`: the page, whose script only runs with the nonce of this reply.
+async fn page(parts: &Parts) -> Response {
+    let nonce = format!("{:032x}", fastrand::u128(..));
+    let body = page::render(&status::status(parts).await, &nonce);
     let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", body);
-    let policy = HeaderValue::from_static(page::POLICY);
-    response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    if let Ok(policy) = HeaderValue::from_str(&page::policy(&nonce)) {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
     response
 }
 

@@ -49,7 +49,8 @@ fn in_force(out: &mut String, nanny: &Nanny) {
 }
 
 fn row(out: &mut String, names: &str, servers: &str, configured: &str) {
-    let (names, servers, configured) = (escape(names), escape(servers), escape(configured));
+    let shown = |text: &str| if text.is_empty() { "-".to_owned() } else { escape(text) };
+    let (names, servers, configured) = (shown(names), shown(servers), shown(configured));
     let _ = writeln!(out, "<tr><td>{names}<td>{servers}<td>{configured}</tr>");
 }
 

@@ -9,6 +9,7 @@ async function refresh() {
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
     document.title = next.title;
     document.querySelector("main").replaceWith(next.querySelector("main"));
+    document.body.dataset.refreshed = Number(document.body.dataset.refreshed || 0) + 1;
   } catch {
     document.getElementById("lost").hidden = false;
   }

@@ -70,6 +70,10 @@ fn words(page: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+fn page(status: &Status) -> String {
+    render(status, "0123456789abcdef")
+}
+
 #[track_caller]
 fn says(page: &str, texts: &[&str]) {
     let words = words(page);
@@ -80,7 +84,7 @@ fn says(page: &str, texts: &[&str]) {
 
 #[test]
 fn a_good_day() {
-    let page = render(&good());
+    let page = page(&good());
     assert!(page.starts_with("<!doctype html>") && page.contains("<title>\u{2713} kube-dns</title>"));
     says(
         &page,
@@ -116,7 +120,7 @@ fn a_bad_day() {
     status.nanny = Told { source: String::new(), known: None, error: None };
     status.dnsmasq.error = Some("hits.bind.: i/o timeout".to_owned());
     status.dnsmasq.hit_ratio = None;
-    let page = render(&status);
+    let page = page(&status);
     assert!(page.contains("<title>\u{2717} kube-dns</title>"));
     says(
         &page,
@@ -139,7 +143,7 @@ fn a_refused_configuration() {
                     "routes":{"loops":["127.0.0.53"],"unresolved":["dns.acme"]}}"#;
     status.nanny = told(Nanny::read(nanny).unwrap());
     says(
-        &render(&status),
+        &page(&status),
         &[
             "the newest one was refused 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
             "servers whose names have no address: dns.acme",
@@ -154,7 +158,7 @@ fn a_lost_watch_and_records_of_an_earlier_run() {
     let text = "kubedns_synced 0\nkubedns_stale 1\nkubedns_config_current 0\nkubedns_watch_connected{kind=\"endpoints\"} 0\n";
     status.kubedns = told(Kubedns::read(text));
     says(
-        &render(&status),
+        &page(&status),
         &["serving the records of an earlier run lost the watch of endpoints: records may be stale \
              newest configuration refused, an older one is in force"],
     );
@@ -178,8 +182,10 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
         serde_json::to_string(evil).unwrap()
     );
     status.nanny = told(Nanny::read(&all).unwrap());
-    let page = render(&status);
+    let page = page(&status);
     assert!(!page.contains("<img"), "{page}");
+    assert_eq!(page.matches("<script").count(), 1);
+    assert!(page.contains("<script nonce=\"0123456789abcdef\">"), "{page}");
     for elsewhere in ["src=\"", "href=", "url(", "@import", "http-equiv"] {
         assert!(!page.contains(elsewhere), "{elsewhere}");
     }

@@ -7,6 +7,7 @@
     reason = "a test whose set-up fails has to end there, with the reason"
 )]
 
+mod browser;
 mod dnsmasq;
 mod exposition;
 mod healthcheck;
