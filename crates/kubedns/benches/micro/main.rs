@@ -1,0 +1,13 @@
+//! What one query, one change and one start cost, without sockets: see docs/performance.md.
+
+#![allow(missing_docs, reason = "criterion's macros make functions without documentation")]
+
+mod cluster;
+mod engine;
+mod index;
+mod start;
+
+use criterion::{criterion_group, criterion_main};
+
+criterion_group!(benches, engine::questions, index::changes, start::starts);
+criterion_main!(benches);

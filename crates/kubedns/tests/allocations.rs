@@ -1,0 +1,116 @@
+//! Answering a cluster name allocates nothing: from the published records to the bytes in the transport's buffer.
+
+#![allow(clippy::unwrap_used, reason = "a test whose set-up fails has to end there")]
+
+use std::sync::Arc;
+
+use kubedns::index::Index;
+use kubedns::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Service};
+use kubedns::snapshot::{Published, Snapshot};
+use serde_json::Value;
+use skydns::engine::{Identity, Outcome, answer};
+use skydns::outside::Outside;
+use skydns::query::Transport;
+use skydns::{Backend, Name, Zone};
+use testkit::message::Message;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
+use testkit::query::Query;
+
+/// How often each question is asked while allocations are counted.
+const TIMES: u64 = 100;
+
+fn object<T: FromApi>(json: &Value) -> T {
+    T::from_api(&json.to_string()).unwrap().object
+}
+
+fn records() -> Arc<Published> {
+    let zone = Zone::new(&Name::parse("cluster.local").unwrap());
+    let published = Arc::new(Published::new(Snapshot::new(zone)));
+    let mut index = Index::new(Arc::clone(&published));
+    let web = mk_cluster_ip("apps", "web", &["10.96.0.10", "fd00:10:96::10"], &["http:80", "metrics:9090"]);
+    let plain = mk_cluster_ip("apps", "plain", &["10.96.0.11"], &["http:80"]);
+    let db = mk_headless("apps", "db", &["sql:5432"]);
+    let members = ["10.244.0.1 db-0", "10.244.0.2 db-1", "10.244.0.3 db-2"];
+    let endpoints: Endpoints = object(&mk_endpoints("apps", "db", &members, &["sql:5432"]));
+    for service in [web, plain, db] {
+        index.apply(Event::Service(Change::Apply(object::<Service>(&service))));
+    }
+    index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::Endpoints(Change::Apply(endpoints)));
+    index.apply(Event::Endpoints(Change::RelistDone));
+    index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+    index.publish();
+    published
+}
+
+/// Asks and returns the answer as the transports would send it.
+fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mut Vec<u8>) -> &'b [u8] {
+    static NOTHING: Outside = Outside::none();
+    out.clear();
+    let outcome = answer(&*published.view(), identity, query, Transport::Udp, &NOTHING, out);
+    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    out
+}
+
+/// Name, type, and what is to be in the answer: RCODE, records in the answer and additional sections.
+type Case = (&'static str, &'static str, &'static str, usize, usize);
+
+/// The names of `cases` whose answers take more than `allowed` allocations each, plain or with EDNS.
+fn allocating(cases: &[Case], allowed: u64) -> Vec<String> {
+    let published = records();
+    let identity = Identity { version: "test".to_owned() };
+    let mut out = Vec::with_capacity(4096);
+    let mut allocating = Vec::new();
+    for &(name, rtype, rcode, answers, additional) in cases {
+        for query in [Query::new(name, rtype).wire(), Query::new(name, rtype).edns(1232).wire()] {
+            // The first answer also warms up what every thread needs once.
+            let reply = Message::parse(ask(&published, &identity, &query, &mut out)).unwrap();
+            let found = (reply.rcode_name(), reply.answer.len(), reply.additional.len());
+            assert_eq!(found, (rcode.to_owned(), answers, additional), "{name} {rtype}");
+            let counted = allocation_counter::measure(|| {
+                for _ in 0..TIMES {
+                    ask(&published, &identity, &query, &mut out);
+                }
+            });
+            if counted.count_total > allowed * TIMES {
+                allocating.push(format!("{name} {rtype}: {} in {TIMES} answers", counted.count_total));
+            }
+        }
+    }
+    allocating
+}
+
+#[test]
+fn names_of_services_are_answered_without_allocating() {
+    let cases = [
+        ("web.apps.svc.cluster.local", "A", "NOERROR", 1, 0),
+        ("WEB.apps.svc.cluster.LOCAL", "A", "NOERROR", 1, 0),
+        ("web.apps.svc.cluster.local", "AAAA", "NOERROR", 1, 0),
+        // One record for both families, with both addresses of its target.
+        ("_http._tcp.web.apps.svc.cluster.local", "SRV", "NOERROR", 1, 2),
+        ("db.apps.svc.cluster.local", "A", "NOERROR", 3, 0),
+        ("_sql._tcp.db.apps.svc.cluster.local", "SRV", "NOERROR", 3, 3),
+        ("db-1.db.apps.svc.cluster.local", "A", "NOERROR", 1, 0),
+        ("plain.apps.svc.cluster.local", "AAAA", "NOERROR", 0, 0),
+        ("web.apps.svc.cluster.local", "TXT", "NOERROR", 0, 0),
+        ("missing.apps.svc.cluster.local", "A", "NXDOMAIN", 0, 0),
+        ("www.example.com.apps.svc.cluster.local", "A", "NXDOMAIN", 0, 0),
+        ("10.0.96.10.in-addr.arpa", "PTR", "NOERROR", 1, 0),
+        ("1.0.244.10.in-addr.arpa", "PTR", "NOERROR", 1, 0),
+        ("cluster.local", "SOA", "NOERROR", 1, 0),
+        ("web.apps.svc.cluster.local", "ANY", "REFUSED", 0, 0),
+    ];
+    assert_eq!(allocating(&cases, 0), [""; 0]);
+}
+
+#[test]
+fn pod_names_are_answered_with_one_allocation() {
+    let cases = [("10-244-0-1.apps.pod.cluster.local", "A", "NOERROR", 1, 0)];
+    assert_eq!(allocating(&cases, 1), [""; 0]);
+}
+
+#[test]
+fn the_counter_counts() {
+    let counted = allocation_counter::measure(|| drop(std::hint::black_box(vec![1])));
+    assert_eq!(counted.count_total, 1);
+}
