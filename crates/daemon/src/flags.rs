@@ -2,7 +2,7 @@
 //!
 //! Manifests in the field were written for Go binaries. This module reads what they say: long flags with one or two
 //! dashes, `_` for `-`, `=` or a following word for the value, booleans alone or with `=true`, `=0`, `=T`..., `-v2`,
-//! and everything after `--` untouched. Each command line is first rewritten to `--name=value` words ([`words`]), then
+//! and everything after `--` untouched. Each command line is first rewritten to `--name=value` words, then
 //! clap fills the options, and what went wrong is said in the words of the Go packages, because that is what people
 //! find when they search for it.
 //!

@@ -305,3 +305,31 @@ fn help_is_laid_out_as_pflag_lays_it_out() {
 ";
     assert_eq!(exit.stderr, expected);
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_command_line_panics(
+        words in proptest::collection::vec("-{0,3}[a-zA-Z_-]{0,12}(=\\PC{0,8})?|--?(v|dns[-_]port|profiling|configDir|probe|version|log_dir)(=[0-9a-z]{0,4})?|\\PC{0,10}", 0..8),
+    ) {
+        for style in [Style::Pflag, Style::Go] {
+            let argv = || words.iter().map(OsString::from);
+            for exit in [
+                parse::<Small>("x", style, argv()).err(),
+                parse::<Both>("x", style, argv()).err(),
+                parse::<Nanny>("x", style, argv()).err(),
+            ].into_iter().flatten() {
+                // Help and version are no mistakes; a mistake is one line and a hint.
+                let mistake = exit.status == 2;
+                proptest::prop_assert!(mistake || exit.status == 0);
+                proptest::prop_assert!(!mistake || exit.stderr.lines().count() == 2, "{:?}", exit.stderr);
+            }
+        }
+    }
+
+    #[test]
+    fn words_after_two_dashes_arrive_as_they_are(words in proptest::collection::vec("\\PC{0,10}|-[a-z-]{1,8}", 0..8)) {
+        let argv = ["-restartDnsmasq", "--"].into_iter().map(OsString::from).chain(words.iter().map(OsString::from));
+        let options: Passing = parse("x", Style::Go, argv).unwrap();
+        proptest::prop_assert_eq!(options.rest, words.iter().map(OsString::from).collect::<Vec<_>>());
+    }
+}

@@ -10,6 +10,7 @@
 mod browser;
 mod dnsmasq;
 mod exposition;
+mod flood;
 mod healthcheck;
 mod running;
 mod start;

@@ -1,0 +1,41 @@
+//! Clients of the status port that mean no good.
+
+use testkit::eventually;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::running::{PATIENCE, Sidecar};
+
+/// More than the sidecar holds at a time.
+const CLIENTS: usize = 1000;
+/// What it holds, and a margin for its own files and for connections that are just ending.
+const DESCRIPTORS: usize = 256 + 64;
+
+fn descriptors(sidecar: &Sidecar) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", sidecar.process.id())).unwrap().count()
+}
+
+#[tokio::test]
+async fn idle_and_slow_clients_do_not_keep_the_kubelet_out() {
+    let mut sidecar = Sidecar::start::<&str>(&[]).await;
+    let mut clients = Vec::with_capacity(CLIENTS);
+    for at in 0..CLIENTS {
+        let mut client = TcpStream::connect(sidecar.address).await.unwrap();
+        if at % 2 == 0 {
+            // A head that never ends. The connection may have given way already.
+            let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost: ").await;
+        }
+        clients.push(client);
+        if at % 100 == 0 {
+            let (status, _) = sidecar.get("/healthz").await;
+            assert_eq!(status, 200, "after {at} clients");
+        }
+    }
+    let (status, metrics) = sidecar.get("/metrics").await;
+    assert!(status == 200 && metrics.contains("process_open_fds"));
+    eventually(PATIENCE, || async { descriptors(&sidecar) <= DESCRIPTORS }).await;
+    drop(clients);
+    eventually(PATIENCE, || async { descriptors(&sidecar) < 64 }).await;
+    assert_eq!(sidecar.get("/healthz").await.0, 200);
+    assert_eq!(sidecar.process.terminate(PATIENCE).await.code(), Some(0));
+}
