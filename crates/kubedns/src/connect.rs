@@ -87,7 +87,8 @@ pub struct Connection {
     access: Access,
     url: String,
     client: ArcSwap<Client>,
-    renewed: Mutex<Instant>,
+    /// When the credentials were last read again.
+    renewed: Mutex<Option<Instant>>,
 }
 
 impl Connection {
@@ -98,7 +99,7 @@ impl Connection {
     /// [`ConnectError`], when there is nothing to connect to or nothing to connect with.
     pub async fn new(access: Access) -> Result<Self, ConnectError> {
         let (url, client) = client(&access).await?;
-        Ok(Self { access, url, client: ArcSwap::from_pointee(client), renewed: Mutex::new(Instant::now()) })
+        Ok(Self { access, url, client: ArcSwap::from_pointee(client), renewed: Mutex::new(None) })
     }
 
     /// The URL of the API server, for logs.
@@ -116,10 +117,10 @@ impl Connection {
     pub async fn renew(&self) {
         {
             let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
-            if renewed.elapsed() < RENEWAL {
+            if renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {
                 return;
             }
-            *renewed = Instant::now();
+            *renewed = Some(Instant::now());
         }
         match client(&self.access).await {
             Ok((_, client)) => self.client.store(client.into()),

@@ -109,10 +109,16 @@ impl Metrics {
             malformed: api.malformed.with_label_values(&label),
             connected: api.connected.with_label_values(&label),
             lists: api.lists.with_label_values(&label),
+            bookmarks: api.bookmarks.with_label_values(&label),
             events: api.events.with_label_values(&label),
             last_event: api.last_event.with_label_values(&label),
             restarts: api.restarts.clone(),
         }
+    }
+
+    /// How often lists and watches of `kind` have ended for `reason`.
+    pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
+        self.api.restarts.with_label_values(&[kind.plural(), reason]).get()
     }
 
     /// Records were put in force that are due to events of which the oldest arrived `since_arrival` ago, and to
@@ -169,6 +175,7 @@ struct ApiMetrics {
     restarts: IntCounterVec,
     lists: IntCounterVec,
     events: IntCounterVec,
+    bookmarks: IntCounterVec,
     last_event: GaugeVec,
 }
 
@@ -196,6 +203,11 @@ impl ApiMetrics {
                 &["kind", "reason"],
             )?,
             lists: registry.int_counter_vec("kubedns_lists_total", "Complete lists received", &["kind"])?,
+            bookmarks: registry.int_counter_vec(
+                "kubedns_bookmarks_total",
+                "Bookmarks received, which show that a watch without events is alive",
+                &["kind"],
+            )?,
             events: registry.int_counter_vec(
                 "kubedns_events_total",
                 "Changes taken from lists and watches",
@@ -212,12 +224,23 @@ pub struct FeedMetrics {
     pub(crate) malformed: IntCounter,
     pub(crate) connected: IntGauge,
     pub(crate) lists: IntCounter,
+    pub(crate) bookmarks: IntCounter,
     events: IntCounter,
     last_event: Gauge,
     restarts: IntCounterVec,
 }
 
 impl FeedMetrics {
+    /// Objects and parts of objects that were left out so far.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.get()
+    }
+
+    /// Bookmarks so far.
+    pub fn bookmarks(&self) -> u64 {
+        self.bookmarks.get()
+    }
+
     /// A list or watch ended.
     pub(crate) fn restarted(&self, reason: &str) {
         self.restarts.with_label_values(&[self.kind.plural(), reason]).inc();

@@ -135,7 +135,7 @@ impl Sync {
         let was_listed = self.index.has_listed();
         let mut causes = Vec::new();
         for Received { event, .. } in batch.drain(..) {
-            tracing::debug!(?event, "event");
+            tracing::debug!(?event, "seen at the API server");
             if was_listed {
                 causes.extend(self.cause(&event));
             }

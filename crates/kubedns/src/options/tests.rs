@@ -64,6 +64,20 @@ fn help_is_that_of_kube_dns_with_the_new_flags_between() {
 }
 
 #[test]
+fn what_is_wrong_is_said_in_the_words_of_kube_dns() {
+    let captured = include_str!("../../testdata/kube-dns-bad-flags.txt");
+    let mut cases = 0;
+    for case in captured.split("\n\n") {
+        let (line, expected) = case.trim().split_once('\n').unwrap();
+        let words: Vec<&str> = line.split(' ').skip(2).collect();
+        let exit = options(&words).unwrap_err();
+        assert_eq!((exit.status, exit.stderr.lines().last().unwrap()), (2, expected), "{line}");
+        cases += 1;
+    }
+    assert_eq!(cases, 18);
+}
+
+#[test]
 fn a_domain_is_labels_with_a_dot_at_the_end() {
     assert_eq!("a".parse(), Ok(Domain("a.".to_owned())));
     assert_eq!("a.b-c.d.".parse(), Ok(Domain("a.b-c.d.".to_owned())));

@@ -251,6 +251,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
             }
             "BOOKMARK" => {
                 self.bookmarks = true;
+                self.metrics.bookmarks.inc();
                 history.advance(&version_of(object));
             }
             "ERROR" => return Err(Failure::of_event(object).into()),

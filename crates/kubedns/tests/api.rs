@@ -1,0 +1,11 @@
+//! kubedns against the embedded API server, with everything that can go wrong there.
+
+#[cfg(test)]
+mod api {
+    mod cluster;
+    mod endpoints;
+    mod feed;
+    mod life;
+    mod mirror;
+    mod process;
+}

@@ -1,0 +1,74 @@
+//! An API server of one's own, and the ways to it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::{ApiServer, Faults, Options, Resource, Store};
+use kubedns::connect::{Access, Connection};
+use kubedns::metrics::Metrics;
+use kubedns::watch::Pace;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// However slow the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An embedded API server without objects; it ends with this.
+pub(crate) struct Cluster {
+    pub(crate) address: SocketAddr,
+    pub(crate) store: Store,
+    pub(crate) faults: Faults,
+    _server: JoinSet<()>,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub(crate) fn with(options: Options) -> Self {
+        let options = Options { bootstrap: false, ..options };
+        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap();
+        let (address, store, faults) = (server.local_addr(), server.store(), server.faults());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(server.run(CancellationToken::new()));
+        Self { address, store, faults, _server: tasks }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) async fn connection(&self) -> Arc<Connection> {
+        let access = Access { kubeconfig: None, master_url: Some(self.url()) };
+        Arc::new(Connection::new(access).await.unwrap())
+    }
+
+    pub(crate) fn set(&self, object: serde_json::Value) {
+        self.store.set(object).unwrap();
+    }
+
+    pub(crate) fn delete(&self, resource: Resource, namespace: &str, name: &str) {
+        self.store.delete(resource, namespace, name).expect("it is there");
+    }
+}
+
+/// The timing of tests: a second where the real one waits for minutes.
+pub(crate) fn pace() -> Pace {
+    let ms = Duration::from_millis;
+    Pace {
+        watch: ms(20_000)..=ms(30_000),
+        mute_watch: ms(20_000)..=ms(30_000),
+        silence: ms(1500),
+        grace: ms(1000),
+        response: ms(1500),
+        backoff: ms(5)..=ms(100),
+        refused: ms(20)..=ms(50),
+        outage: ms(20_000),
+    }
+}
+
+pub(crate) fn metrics() -> Arc<Metrics> {
+    Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap()
+}

@@ -1,0 +1,319 @@
+//! A feed of Services keeps up with the API server, whatever that does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::{Action, Options, Resource, Rule, Verb};
+use kubedns::connect::{Access, Connection};
+use kubedns::metrics::Metrics;
+use kubedns::objects::{Change, Kind, Service};
+use kubedns::watch::{Collection, Feed, FeedState, Pace, Phase, Received};
+use testkit::eventually;
+use testkit::objects::mk_cluster_ip;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{Cluster, PATIENCE, metrics, pace};
+use super::mirror::Mirror;
+
+/// A feed that runs, and what it has told so far.
+struct Running {
+    mirror: Mirror<Service>,
+    changes: mpsc::Receiver<Received<Change<Service>>>,
+    state: watch::Receiver<FeedState>,
+    metrics: Arc<Metrics>,
+    _feed: JoinSet<()>,
+}
+
+impl Running {
+    async fn start(cluster: &Cluster) -> Self {
+        Self::with(cluster.connection().await, pace())
+    }
+
+    fn with(connection: Arc<Connection>, pace: Pace) -> Self {
+        let (sink, changes) = mpsc::channel(64);
+        let metrics = metrics();
+        let services = Collection::all(Kind::Service);
+        let feed = Feed::new(connection, services, pace, metrics.feed(Kind::Service), sink, |change| change);
+        let state = feed.state();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(feed.run(CancellationToken::new()));
+        Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
+    }
+
+    /// Takes changes until what is known fulfils `wanted`.
+    #[track_caller]
+    fn until(&mut self, wanted: impl Fn(&Mirror<Service>) -> bool) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let taking = async {
+                while !wanted(&self.mirror) {
+                    let received = self.changes.recv().await.expect("the feed goes on");
+                    self.mirror.apply(received.event);
+                }
+            };
+            let taken = tokio::time::timeout(PATIENCE, taking).await;
+            assert!(taken.is_ok(), "{caller}: {:?} after {} lists", self.mirror.keys(), self.mirror.lists);
+        }
+    }
+
+    async fn until_known(&mut self, names: &[&str]) {
+        self.until(|mirror| mirror.lists > 0 && mirror.keys() == names).await;
+    }
+
+    async fn until_phase(&mut self, phase: Phase) {
+        let reached = self.state.wait_for(|state| state.phase == phase);
+        tokio::time::timeout(PATIENCE, reached).await.expect("in time").expect("it goes on");
+    }
+
+    /// How often lists and watches ended for this reason.
+    fn restarts(&self, reason: &str) -> u64 {
+        self.metrics.restarts(Kind::Service, reason)
+    }
+
+    async fn until_restarted(&self, reason: &str) {
+        eventually(PATIENCE, || async { self.restarts(reason) > 0 }).await;
+    }
+}
+
+fn service(name: &str, ip: &str) -> serde_json::Value {
+    mk_cluster_ip("apps", name, &[ip], &["http:80"])
+}
+
+#[tokio::test]
+async fn lists_come_in_pages_and_changes_follow() {
+    let cluster = Cluster::start();
+    let names: Vec<String> = (0..1200).map(|number| format!("s{number:04}")).collect();
+    cluster.store.load(names.iter().map(|name| service(name, "10.96.0.1"))).unwrap();
+    let mut feed = Running::start(&cluster).await;
+    feed.until(|mirror| mirror.lists == 1).await;
+    let expected: Vec<String> = names.iter().map(|name| format!("apps/{name}")).collect();
+    assert_eq!(feed.mirror.keys(), expected);
+    let lists = cluster.faults.requests().iter().filter(|request| request.verb == Verb::List).count();
+    assert_eq!(lists, 3, "1200 objects in pages of 500");
+    cluster.set(service("new", "10.96.0.2"));
+    feed.until(|mirror| mirror.get("apps", "new").is_some()).await;
+    cluster.set(service("new", "10.96.0.3"));
+    feed.until(|mirror| format!("{:?}", mirror.get("apps", "new")).contains("10.96.0.3")).await;
+    cluster.delete(Resource::Services, "apps", "new");
+    feed.until(|mirror| mirror.keys() == expected).await;
+    assert_eq!(feed.mirror.lists, 1);
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_or_breaks_is_resumed() {
+    let cluster = Cluster::start();
+    cluster.set(service("a", "10.96.0.1"));
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/a"]).await;
+    feed.until_phase(Phase::Following).await;
+    cluster.faults.drop_watches();
+    cluster.set(service("b", "10.96.0.2"));
+    feed.until_known(&["apps/a", "apps/b"]).await;
+    cluster.faults.cut_watches();
+    cluster.set(service("c", "10.96.0.3"));
+    feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
+    assert_eq!(feed.mirror.lists, 1, "nothing was listed again");
+}
+
+#[tokio::test]
+async fn a_version_that_is_too_old_leads_to_a_new_list_that_settles_what_was_missed() {
+    let cluster = Cluster::start();
+    for name in ["gone", "kept"] {
+        cluster.set(service(name, "10.96.0.1"));
+    }
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/gone", "apps/kept"]).await;
+    feed.until_phase(Phase::Following).await;
+    cluster.faults.gap(|store| {
+        store.delete(Resource::Services, "apps", "gone");
+        store.set(service("new", "10.96.0.2")).unwrap();
+    });
+    feed.until(|mirror| mirror.lists == 2).await;
+    assert_eq!(feed.mirror.keys(), ["apps/kept", "apps/new"]);
+    assert_eq!(feed.mirror.deletions, [""; 0], "only the list tells what is gone");
+    assert!(feed.restarts("expired") > 0);
+}
+
+#[tokio::test]
+async fn a_list_that_expires_between_its_pages_is_begun_again() {
+    let cluster = Cluster::start();
+    cluster.store.load((0..700).map(|number| service(&format!("s{number:04}"), "10.96.0.1"))).unwrap();
+    let expired = Rule::new(Action::Refuse { code: 410 }).verbs([Verb::List]).skip(1).times(1);
+    cluster.faults.add(expired);
+    let mut feed = Running::start(&cluster).await;
+    feed.until(|mirror| mirror.lists == 1).await;
+    assert_eq!(feed.mirror.keys().len(), 700);
+    assert_eq!(feed.restarts("expired"), 1);
+}
+
+#[tokio::test]
+async fn a_list_that_breaks_off_removes_nothing() {
+    let cluster = Cluster::start();
+    for name in ["a", "b"] {
+        cluster.set(service(name, "10.96.0.1"));
+    }
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/a", "apps/b"]).await;
+    feed.until_phase(Phase::Following).await;
+    cluster.faults.add(Rule::new(Action::Cut { after: 300 }).verbs([Verb::List]).times(3));
+    cluster.faults.gap(|store| {
+        store.set(service("c", "10.96.0.2")).unwrap();
+    });
+    feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
+    assert_eq!(feed.mirror.deletions, [""; 0]);
+    let broken: Vec<(&str, u64)> =
+        kubedns::watch::Failure::REASONS.iter().map(|reason| (*reason, feed.restarts(reason))).collect();
+    assert_eq!(feed.restarts("broken"), 3, "{broken:?}");
+}
+
+#[tokio::test]
+async fn failures_are_retried_until_they_end() {
+    let failures = [
+        (Action::Refuse { code: 500 }, "server_error"),
+        (Action::Refuse { code: 503 }, "server_error"),
+        (Action::Refuse { code: 429 }, "server_error"),
+        (Action::Refuse { code: 403 }, "refused"),
+        (Action::Refuse { code: 404 }, "refused"),
+        (Action::Refuse { code: 401 }, "unauthorized"),
+        (Action::Garbage, "garbage"),
+        (Action::Freeze, "silent"),
+    ];
+    for (action, reason) in failures {
+        let cluster = Cluster::start();
+        cluster.set(service("a", "10.96.0.1"));
+        cluster.faults.add(Rule::new(action.clone()).verbs([Verb::List]).times(2));
+        cluster.faults.add(Rule::new(action.clone()).verbs([Verb::Watch]).times(2));
+        let mut feed = Running::start(&cluster).await;
+        feed.until_known(&["apps/a"]).await;
+        cluster.set(service("b", "10.96.0.2"));
+        feed.until_known(&["apps/a", "apps/b"]).await;
+        eventually(PATIENCE, || async {
+            let restarts = feed.restarts(reason);
+            if restarts == 4 { Ok(()) } else { Err(format!("{action:?}: {restarts}")) }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn one_malformed_object_stops_nothing_and_is_counted() {
+    let cluster = Cluster::start();
+    for name in ["a", "b", "c"] {
+        cluster.set(service(name, "10.96.0.1"));
+    }
+    let rule = cluster.faults.add(Rule::new(Action::Malformed).verbs([Verb::List]));
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/b", "apps/c"]).await;
+    assert_eq!(feed.metrics.feed(Kind::Service).malformed(), 1);
+    cluster.faults.remove(rule);
+    cluster.set(service("a", "10.96.0.2"));
+    feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
+}
+
+#[tokio::test]
+async fn an_object_that_becomes_malformed_is_gone_and_comes_back() {
+    let cluster = Cluster::start();
+    cluster.set(service("a", "10.96.0.1"));
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/a"]).await;
+    feed.until_phase(Phase::Following).await;
+    let mut broken = service("a", "10.96.0.1");
+    broken["spec"]["ports"] = "none".into();
+    cluster.set(broken);
+    feed.until_known(&[]).await;
+    cluster.set(service("a", "10.96.0.1"));
+    feed.until_known(&["apps/a"]).await;
+    assert_eq!(feed.mirror.lists, 1);
+}
+
+#[tokio::test]
+async fn a_silent_watch_is_noticed_when_bookmarks_stay_away() {
+    let cluster =
+        Cluster::with(Options { bookmark_period: Duration::from_millis(100), ..Options::default() });
+    cluster.set(service("a", "10.96.0.1"));
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/a"]).await;
+    feed.until_phase(Phase::Following).await;
+    cluster.set(service("b", "10.96.0.2"));
+    feed.until_known(&["apps/a", "apps/b"]).await;
+    eventually(PATIENCE, || async { feed.metrics.feed(Kind::Service).bookmarks() > 0 }).await;
+    cluster.faults.hold_watches();
+    cluster.set(service("c", "10.96.0.3"));
+    feed.until_restarted("silent").await;
+    cluster.faults.release_watches();
+    feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
+}
+
+#[tokio::test]
+async fn a_frozen_api_server_is_noticed_and_followed_again_when_it_thaws() {
+    let cluster =
+        Cluster::with(Options { bookmark_period: Duration::from_millis(100), ..Options::default() });
+    cluster.set(service("a", "10.96.0.1"));
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/a"]).await;
+    eventually(PATIENCE, || async { feed.metrics.feed(Kind::Service).bookmarks() > 0 }).await;
+    cluster.faults.freeze();
+    cluster.set(service("b", "10.96.0.2"));
+    feed.until_phase(Phase::Away).await;
+    cluster.faults.thaw();
+    feed.until_known(&["apps/a", "apps/b"]).await;
+}
+
+#[tokio::test]
+async fn an_api_server_with_a_new_history_is_listed_again() {
+    let cluster = Cluster::start();
+    for number in 0..20 {
+        cluster.set(service("a", &format!("10.96.0.{number}")));
+    }
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/a"]).await;
+    feed.until_phase(Phase::Following).await;
+    cluster.faults.restart();
+    cluster.set(service("b", "10.96.0.2"));
+    feed.until_known(&["apps/a", "apps/b"]).await;
+    feed.until(|mirror| mirror.lists == 2).await;
+    assert!(feed.restarts("other_history") > 0);
+}
+
+#[tokio::test]
+async fn an_api_server_that_was_away_is_listed_again() {
+    let cluster = Cluster::start();
+    cluster.set(service("a", "10.96.0.1"));
+    let mut feed = Running::start(&cluster).await;
+    feed.until_known(&["apps/a"]).await;
+    feed.until_phase(Phase::Following).await;
+    cluster.faults.down();
+    feed.until_phase(Phase::Away).await;
+    cluster.set(service("b", "10.96.0.2"));
+    cluster.faults.up();
+    feed.until_known(&["apps/a", "apps/b"]).await;
+    assert_eq!(feed.mirror.deletions, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_token_that_was_exchanged_is_read_again() {
+    let cluster = Cluster::start();
+    cluster.set(service("a", "10.96.0.1"));
+    cluster.faults.require_token(Some("first"));
+    let directory = tempfile::tempdir().unwrap();
+    let (config, token) = (directory.path().join("config"), directory.path().join("token"));
+    std::fs::write(&token, "first").unwrap();
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: '{}'}}}}]\nusers: [{{name: u, user: {{tokenFile: '{}'}}}}]\n",
+        cluster.url(),
+        token.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let access = Access { kubeconfig: Some(config), master_url: None };
+    let mut feed = Running::with(Arc::new(Connection::new(access).await.unwrap()), pace());
+    feed.until_known(&["apps/a"]).await;
+    cluster.faults.require_token(Some("second"));
+    std::fs::write(&token, "second").unwrap();
+    cluster.faults.cut_watches();
+    cluster.set(service("b", "10.96.0.2"));
+    feed.until_known(&["apps/a", "apps/b"]).await;
+    assert!(feed.restarts("unauthorized") > 0);
+}

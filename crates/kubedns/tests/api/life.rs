@@ -1,0 +1,221 @@
+//! The life of the binary: start, outage of the API server, end; and the mistakes that keep it from starting.
+
+use std::time::Duration;
+
+use apiserver::{Action, Resource, Rule};
+use nix::sys::signal::Signal;
+use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless, mk_node};
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use super::cluster::{Cluster, PATIENCE};
+use super::process::{Kubedns, program};
+
+const WEB: &str = "web.apps.svc.cluster.local.";
+const OUTSIDE: &str = "www.outside.test.";
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::start();
+    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
+    cluster
+}
+
+async fn upstream(address: &'static str) -> Upstream {
+    Upstream::start(move |asked: &Asked| -> Reaction {
+        Reply::to(&asked.packet).answer(&format!("{} 60 IN A {address}", asked.name())).into()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
+    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    cluster.faults.down();
+    let nameservers = format!("--nameservers={}", upstream.addr());
+    let mut kubedns = Kubedns::start(&cluster, &[&nameservers, "--initial-sync-timeout=200ms"]).await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "REFUSED");
+    kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
+    assert_eq!(kubedns.get("/readiness").await.0, 503);
+    kubedns.process.line_with("the first lists have not come", PATIENCE).await;
+    kubedns.until_metric("kubedns_initial_sync_overdue", 1.0).await;
+    cluster.faults.up();
+    kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+    kubedns.until_ready().await;
+    kubedns.until_metric("kubedns_synced", 1.0).await;
+    kubedns.until_metric("kubedns_initial_sync_overdue", 0.0).await;
+    kubedns.stop().await;
+}
+
+#[tokio::test]
+async fn one_list_of_two_is_not_enough() {
+    let cluster = cluster();
+    let sources = [Resource::Endpoints, Resource::EndpointSlices];
+    let rule = cluster.faults.add(Rule::new(Action::Refuse { code: 500 }).on(sources));
+    let kubedns = Kubedns::start(&cluster, &[]).await;
+    kubedns.until_metric("kubedns_watch_connected{kind=\"services\"}", 1.0).await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "REFUSED");
+    assert_eq!(kubedns.get("/readiness").await.0, 503);
+    cluster.faults.remove(rule);
+    kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+    kubedns.until_ready().await;
+}
+
+#[tokio::test]
+async fn it_goes_on_without_its_api_server_and_catches_up() {
+    let cluster = cluster();
+    let mut kubedns = Kubedns::start(&cluster, &[]).await;
+    kubedns.until_ready().await;
+    cluster.faults.down();
+    kubedns.process.line_with("cannot follow the API server", PATIENCE).await;
+    kubedns.until_metric("kubedns_watch_connected{kind=\"services\"}", 0.0).await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    assert_eq!(kubedns.get("/readiness").await, (200, "ok\n".to_owned()));
+    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.8"], &["http:80"]));
+    cluster.faults.up();
+    kubedns.until_answered(WEB, "A", "10.96.0.8").await;
+    kubedns.process.line_with("following the API server again", PATIENCE).await;
+}
+
+#[tokio::test]
+async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
+    let cluster = cluster();
+    let mut kubedns = Kubedns::start(&cluster, &["--lameduck=2s"]).await;
+    kubedns.until_ready().await;
+    kubedns.process.signal(Signal::SIGTERM);
+    kubedns.process.line_with("stopping", PATIENCE).await;
+    let (code, body) = kubedns.get("/readiness").await;
+    assert_eq!((code, body.as_str()), (503, "not ready: shutting down\n"));
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    assert!(kubedns.process.wait(PATIENCE).await.success());
+}
+
+#[tokio::test]
+async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
+    let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
+    cluster.set(mk_headless("apps", "db", &["sql:5432"]));
+    cluster.set(mk_endpoints("apps", "db", &["10.0.0.1 db-0"], &["sql:5432"]));
+    cluster.faults.kube_dns_role();
+    let flags =
+        [format!("--snapshot-dir={}", directory.path().display()), "--initial-sync-timeout=2s".into()];
+    let flags = flags.each_ref().map(String::as_str);
+    let kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns.until_ready().await;
+    kubedns.stop().await;
+
+    cluster.faults.down();
+    let mut kubedns = Kubedns::start(&cluster, &flags).await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    assert_eq!(kubedns.answers("db-0.db.apps.svc.cluster.local.", "A").await, "10.0.0.1");
+    assert_eq!(kubedns.metric("kubedns_stale").await, Some(1.0));
+    kubedns.process.line_with("serving the records of a snapshot file", PATIENCE).await;
+    kubedns.until_ready().await;
+    kubedns.process.line_with("the first lists have not come", PATIENCE).await;
+
+    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.8"], &["http:80"]));
+    cluster.delete(Resource::Endpoints, "apps", "db");
+    cluster.faults.up();
+    kubedns.until_answered(WEB, "A", "10.96.0.8").await;
+    kubedns.until_answered("db-0.db.apps.svc.cluster.local.", "A", "NXDOMAIN").await;
+    kubedns.until_metric("kubedns_stale", 0.0).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_damaged_is_refused_and_nothing_else_breaks() {
+    let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
+    std::fs::write(directory.path().join("kubedns.snapshot"), "{\"format\":\"kubedns snapshot\"").unwrap();
+    cluster.faults.down();
+    let flag = format!("--snapshot-dir={}", directory.path().display());
+    let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
+    let line = kubedns.process.line_with("the snapshot file is not used", PATIENCE).await;
+    assert!(line.contains("it is no snapshot file"), "{line}");
+    assert_eq!(kubedns.answers(WEB, "A").await, "REFUSED");
+    cluster.faults.up();
+    kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+}
+
+#[tokio::test]
+async fn the_stock_role_suffices_and_what_it_lacks_is_said_once() {
+    let cluster = cluster();
+    cluster.set(mk_headless("apps", "db", &["sql:5432"]));
+    cluster.set(mk_endpoints("apps", "db", &["10.0.0.1 db-0"], &["sql:5432"]));
+    cluster.faults.kube_dns_role();
+    let flags = ["--config-map=kube-dns", "--v=2"];
+    let mut kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns.until_answered("db-0.db.apps.svc.cluster.local.", "A", "10.0.0.1").await;
+    kubedns.until_ready().await;
+    kubedns.process.line_with("kind=\"configmaps\"", PATIENCE).await;
+    assert_eq!(kubedns.logged("forbidden"), 2, "{:#?}", kubedns.process.stderr());
+}
+
+#[tokio::test]
+async fn configuration_comes_from_the_one_config_map() {
+    let (cluster, first, second) =
+        (cluster(), upstream("198.51.100.1").await, upstream("198.51.100.2").await);
+    let map = |name: &str, upstream: &str| {
+        mk_config_map("dns-cfg", name, &[("upstreamNameservers", &format!("[\"{upstream}\"]"))])
+    };
+    cluster.set(map("dns-config", &first.addr().to_string()));
+    cluster.set(map("another", &second.addr().to_string()));
+    let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
+    let mut kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
+    cluster.set(map("dns-config", &second.addr().to_string()));
+    kubedns.until_answered(OUTSIDE, "A", "198.51.100.2").await;
+    cluster.set(map("dns-config", "nonsense"));
+    kubedns.process.line_with("configuration refused", PATIENCE).await;
+    kubedns.until_metric("kubedns_config_current", 0.0).await;
+    assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.2");
+    cluster.delete(Resource::ConfigMaps, "dns-cfg", "dns-config");
+    kubedns.until_answered(OUTSIDE, "A", "SERVFAIL").await;
+    kubedns.until_metric("kubedns_config_current", 1.0).await;
+}
+
+#[tokio::test]
+async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
+    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    let labels = [("topology.kubernetes.io/zone", "z1"), ("topology.kubernetes.io/region", "r1")];
+    cluster.set(mk_node("n1", &labels));
+    let nameservers = format!("--nameservers={}", upstream.addr());
+    let kubedns = Kubedns::start(&cluster, &[&nameservers, "--federations=fed=fed.example"]).await;
+    kubedns.until_ready().await;
+    let name = "web.apps.fed.svc.cluster.local.";
+    kubedns.until_answered(name, "CNAME", "web.apps.fed.svc.z1.r1.fed.example.").await;
+}
+
+#[tokio::test]
+async fn mistakes_end_it_with_one_line_and_status_255() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--dns-port={}", taken.local_addr().unwrap().port());
+    let api = "--kube-master-url=http://127.0.0.1:1";
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["--kubecfg-file=/nonexistent/kubeconfig"],
+            "cannot use the kubeconfig /nonexistent/kubeconfig: No such file",
+        ),
+        (&[api, "--config-map=a", "--config-dir=b"], "cannot use both --config-map and --config-dir"),
+        (&[api, &port], "cannot serve DNS: cannot listen on 127.0.0.1:"),
+        (&[api, "--dns-bind-address=nowhere"], "--dns-bind-address \"nowhere\" is not an IP address"),
+        (&[], "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"),
+        (&["--kubecfg-file=/"], "cannot"),
+    ];
+    for (flags, expected) in cases {
+        let mut process = program(flags).start();
+        let status = process.wait(PATIENCE).await;
+        let log = process.stderr();
+        let errors: Vec<&String> = log.iter().filter(|line| line.starts_with(['E', 'F'])).collect();
+        assert_eq!(status.code(), Some(255), "{flags:?}: {log:#?}");
+        assert_eq!(errors.len(), 1, "{flags:?}: {log:#?}");
+        assert!(errors[0].contains(expected), "{flags:?}: {log:#?}");
+        assert!(!log.iter().any(|line| line.contains("panicked") || line.contains("backtrace")), "{log:#?}");
+    }
+    let mut process = program(&["--no-such-flag"]).start();
+    assert_eq!(process.wait(PATIENCE).await.code(), Some(2));
+    assert_eq!(process.stderr().last().map(String::as_str), Some("unknown flag: --no-such-flag"));
+}
+
+#[tokio::test]
+async fn two_signals_end_it_at_once() {
+    let cluster = cluster();
+    let kubedns = Kubedns::start(&cluster, &["--lameduck=1h"]).await;
+    tokio::time::timeout(Duration::from_secs(20), kubedns.stop()).await.expect("not in an hour");
+}

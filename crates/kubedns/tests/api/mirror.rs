@@ -1,0 +1,55 @@
+//! What a reader of a feed's events knows, kept as simply as possible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubedns::objects::{Change, FromApi, ObjectKey};
+
+/// The objects as told by changes.
+#[derive(Debug)]
+pub(crate) struct Mirror<T> {
+    objects: BTreeMap<ObjectKey, T>,
+    unseen: Option<BTreeSet<ObjectKey>>,
+    /// Complete lists.
+    pub(crate) lists: usize,
+    /// Objects that were reported gone, by name.
+    pub(crate) deletions: Vec<String>,
+}
+
+impl<T: FromApi> Mirror<T> {
+    pub(crate) fn new() -> Self {
+        Self { objects: BTreeMap::new(), unseen: None, lists: 0, deletions: Vec::new() }
+    }
+
+    pub(crate) fn apply(&mut self, change: Change<T>) {
+        match change {
+            Change::RelistStarted => self.unseen = Some(self.objects.keys().cloned().collect()),
+            Change::Apply(object) => {
+                let key = object.key().clone();
+                if let Some(unseen) = &mut self.unseen {
+                    unseen.remove(&key);
+                }
+                self.objects.insert(key, object);
+            }
+            Change::RelistDone => {
+                let unseen = self.unseen.take().expect("a list ends that did not begin");
+                for key in unseen {
+                    self.objects.remove(&key);
+                }
+                self.lists += 1;
+            }
+            Change::Deleted(key) => {
+                self.deletions.push(key.to_string());
+                self.objects.remove(&key);
+            }
+        }
+    }
+
+    /// The keys of all objects.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.objects.keys().map(ToString::to_string).collect()
+    }
+
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&T> {
+        self.objects.get(&ObjectKey::new(namespace, name))
+    }
+}
