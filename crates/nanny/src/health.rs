@@ -4,7 +4,8 @@
 //! stays silent and uses no processor time hangs: stopped by a signal, or waiting for what never comes. One that stays
 //! silent but works is busy, and is given longer: a flood is no reason to throw its cache away.
 //!
-//! Only a process that has answered once is judged: where it cannot be reached from here at all, silence means nothing.
+//! Only a process that has answered once is judged by that: where it cannot be reached from here at all, silence means
+//! nothing. One that the kernel shows as stopped hangs in any case.
 
 use std::time::Duration;
 
@@ -35,7 +36,16 @@ pub struct Health {
     pid: Pid,
     answered: Option<Instant>,
     idle_since: Option<(Instant, u64)>,
-    failures: u64,
+    stopped_since: Option<Instant>,
+}
+
+/// What the kernel tells of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Look {
+    /// Processor time used so far, in clock ticks.
+    ticks: u64,
+    /// Stopped by a signal.
+    stopped: bool,
 }
 
 /// What was found.
@@ -52,7 +62,7 @@ pub enum Finding {
 impl Health {
     /// Watches the process that answers at `server`.
     pub fn new(server: Nameserver, pid: Pid) -> Self {
-        Self { server, pid, answered: None, idle_since: None, failures: 0 }
+        Self { server, pid, answered: None, idle_since: None, stopped_since: None }
     }
 
     /// Waits for something worth telling.
@@ -60,30 +70,33 @@ impl Health {
         loop {
             sleep(if self.answered.is_some() { INTERVAL } else { FIRST_INTERVAL }).await;
             let alive = answers(self.server).await;
-            if let Some(finding) = self.judge(alive, Instant::now(), cpu_ticks(self.pid).unwrap_or_default())
-            {
+            if let Some(finding) = self.judge(alive, Instant::now(), look(self.pid).unwrap_or_default()) {
                 return finding;
             }
         }
     }
 
-    /// One probe's outcome, and the processor time the process has used so far.
-    fn judge(&mut self, alive: bool, now: Instant, ticks: u64) -> Option<Finding> {
+    /// One probe's outcome, and what the process looks like.
+    fn judge(&mut self, alive: bool, now: Instant, look: Look) -> Option<Finding> {
         if alive {
             self.idle_since = None;
-            self.failures = 0;
+            self.stopped_since = None;
             return self.answered.replace(now).is_none().then_some(Finding::Up);
         }
-        let answered = self.answered?;
-        self.failures += 1;
+        let stopped_since = look.stopped.then(|| self.stopped_since.unwrap_or(now));
+        self.stopped_since = stopped_since;
+        let stopped = stopped_since.map(|since| now.duration_since(since)).unwrap_or_default();
+        let Some(answered) = self.answered else {
+            return (stopped >= HANGS_AFTER).then_some(Finding::Hangs(stopped));
+        };
         match self.idle_since {
-            Some((_, before)) if before == ticks => {}
-            _ => self.idle_since = Some((now, ticks)),
+            Some((_, before)) if before == look.ticks => {}
+            _ => self.idle_since = Some((now, look.ticks)),
         }
         let silent = now.duration_since(answered);
         let idle = self.idle_since.map(|(since, _)| now.duration_since(since)).unwrap_or_default();
-        if idle >= HANGS_AFTER || silent >= BUSY_TOO_LONG {
-            warn!(server = %self.server, ?silent, ?idle, "dnsmasq does not answer");
+        if idle >= HANGS_AFTER || stopped >= HANGS_AFTER || silent >= BUSY_TOO_LONG {
+            warn!(server = %self.server, ?silent, ?idle, ?stopped, "dnsmasq does not answer");
             return Some(Finding::Hangs(silent));
         }
         debug!(server = %self.server, ?silent, "dnsmasq did not answer a probe");
@@ -107,20 +120,25 @@ async fn answers(server: Nameserver) -> bool {
     }
 }
 
-/// Processor time used by a process, in clock ticks (fields 14 and 15 of its `stat`, see proc(5)).
-fn cpu_ticks(pid: Pid) -> Option<u64> {
+/// Reads state and processor time of a process (fields 3, 14 and 15 of its `stat`, see proc(5)).
+fn look(pid: Pid) -> Option<Look> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; what follows it is fixed.
     let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
+    let mut fields = fields.split(' ');
+    let stopped = fields.next()? == "T";
+    let user: u64 = fields.nth(10)?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+    Some(Look { ticks: user + system, stopped })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn busy(ticks: u64) -> Look {
+        Look { ticks, stopped: false }
+    }
 
     fn health() -> Health {
         Health::new("127.0.0.1".parse().unwrap(), Pid::this())
@@ -131,18 +149,22 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut idle = health();
-        assert_eq!(idle.judge(true, at(0), 10), Some(Finding::Up));
-        assert_eq!(idle.judge(true, at(1), 11), None);
-        assert_eq!(idle.judge(false, at(3), 11), Some(Finding::Silent));
-        assert_eq!(idle.judge(false, at(5), 11), Some(Finding::Silent));
-        assert_eq!(idle.judge(false, at(7), 11), Some(Finding::Hangs(Duration::from_secs(6))));
+        assert_eq!(idle.judge(true, at(0), busy(10)), Some(Finding::Up));
+        assert_eq!(idle.judge(true, at(1), busy(11)), None);
+        assert_eq!(idle.judge(false, at(3), busy(11)), Some(Finding::Silent));
+        assert_eq!(idle.judge(false, at(5), busy(11)), Some(Finding::Silent));
+        assert_eq!(idle.judge(false, at(7), busy(11)), Some(Finding::Hangs(Duration::from_secs(6))));
 
-        let mut busy = health();
-        busy.judge(true, at(0), 10);
+        let mut working = health();
+        working.judge(true, at(0), busy(10));
         for second in 1..30 {
-            assert_eq!(busy.judge(false, at(second), 10 + second), Some(Finding::Silent), "{second}");
+            assert_eq!(
+                working.judge(false, at(second), busy(10 + second)),
+                Some(Finding::Silent),
+                "{second}"
+            );
         }
-        assert_eq!(busy.judge(false, at(30), 40), Some(Finding::Hangs(Duration::from_secs(30))));
+        assert_eq!(working.judge(false, at(30), busy(40)), Some(Finding::Hangs(Duration::from_secs(30))));
     }
 
     #[test]
@@ -151,19 +173,32 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut never = health();
         for second in 0..100 {
-            assert_eq!(never.judge(false, at(second), 0), None);
+            assert_eq!(never.judge(false, at(second), busy(0)), None);
         }
         let mut flaky = health();
-        flaky.judge(true, at(0), 0);
+        flaky.judge(true, at(0), busy(0));
         for second in 1..100 {
-            let finding = flaky.judge(second % 4 == 0, at(second), 0);
+            let finding = flaky.judge(second % 4 == 0, at(second), busy(0));
             assert!(!matches!(finding, Some(Finding::Hangs(_))), "{second}");
         }
     }
 
     #[test]
-    fn processor_time_of_a_process() {
-        assert!(cpu_ticks(Pid::this()).is_some());
-        assert_eq!(cpu_ticks(Pid::from_raw(i32::MAX)), None);
+    fn one_that_is_stopped_hangs_even_if_it_never_answered() {
+        let start = Instant::now();
+        let stopped = Look { ticks: 0, stopped: true };
+        let mut health = health();
+        assert_eq!(health.judge(false, start, stopped), None);
+        assert_eq!(health.judge(false, start + Duration::from_secs(3), stopped), None);
+        assert_eq!(
+            health.judge(false, start + Duration::from_secs(4), stopped),
+            Some(Finding::Hangs(HANGS_AFTER))
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_tells_of_a_process() {
+        assert!(look(Pid::this()).is_some_and(|look| !look.stopped));
+        assert_eq!(look(Pid::from_raw(i32::MAX)), None);
     }
 }

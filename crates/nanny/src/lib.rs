@@ -21,6 +21,7 @@ pub mod log_lines;
 pub mod loops;
 pub mod nowhere;
 pub mod process;
+pub mod quiet;
 pub mod report;
 pub mod resolv_conf;
 pub mod resolve;

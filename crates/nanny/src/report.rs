@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use warp::Filter;
 
+use crate::quiet::Sent;
 use crate::routes::{Omission, Routes};
 use crate::state_dir::StateDir;
 use crate::status::{self, Status};
@@ -65,6 +66,7 @@ struct Counters {
     config_edits: IntGauge,
     config_rejected: IntGauge,
     reloads: IntCounter,
+    hasty_reloads: IntCounter,
     last_reload: IntGauge,
     stub_domains: IntGauge,
     upstreams: IntGauge,
@@ -105,6 +107,10 @@ impl Counters {
             config_rejected: gauge("nanny_config_rejected", "Edits of the configuration that were refused.")?,
             reloads: metrics
                 .int_counter("nanny_reloads_total", "Times dnsmasq was told to read its servers again.")?,
+            hasty_reloads: metrics.int_counter(
+                "nanny_hasty_reloads_total",
+                "Reloads that took servers away while queries may have been waiting for them.",
+            )?,
             last_reload: gauge("nanny_last_reload_timestamp_seconds", "When dnsmasq was last told so.")?,
             stub_domains: gauge("nanny_stub_domains", "Stub domains in force.")?,
             upstreams: gauge("nanny_upstreams", "Servers for all other names.")?,
@@ -190,6 +196,13 @@ impl Report {
         let mut status = self.edit();
         status.configuration.reloads += 1;
         status.configuration.last_reload_at = Some(status::time(SystemTime::now()));
+    }
+
+    /// A reload took servers away.
+    pub fn taken_away(&self, sent: Sent) {
+        if sent == Sent::Anyway {
+            self.counters.hasty_reloads.inc();
+        }
     }
 
     /// The configuration, or what became of an edit.

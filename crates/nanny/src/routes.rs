@@ -83,6 +83,16 @@ impl Routes {
         }
         (Self { stub_domains, upstreams, configured_upstreams }, omissions)
     }
+
+    /// Whether a server of `before` is missing here, for its domain.
+    pub fn lack_some_of(&self, before: &Self) -> bool {
+        let lacks = |now: Option<&Vec<Nameserver>>, before: &[Nameserver]| {
+            before.iter().any(|server| !now.is_some_and(|now| now.contains(server)))
+        };
+        let mut domains = before.stub_domains.iter();
+        lacks(Some(&self.upstreams), &before.upstreams)
+            || domains.any(|(domain, servers)| lacks(self.stub_domains.get(domain), servers))
+    }
 }
 
 fn stub_servers(

@@ -76,6 +76,7 @@ impl Nanny {
         let waits_for_names = unresolved && plan.mode == Mode::Restart;
         let supervisor = Supervisor {
             program: flags.dnsmasq_exec,
+            port: arguments.port(),
             probe: arguments.probe_address().filter(|_| !arguments.has("no-ident")),
             plan,
             directory: directory.clone(),

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::deaths::{Deaths, Verdict};
 use crate::exit_status;
@@ -19,6 +19,7 @@ use crate::health::{Finding, Health};
 use crate::launch::{Mode, Plan};
 use crate::log_lines::Event;
 use crate::process::Process;
+use crate::quiet::Quiet;
 use crate::report::{Report, Restart};
 use crate::routes::Routes;
 use crate::servers_file;
@@ -29,6 +30,9 @@ use crate::trial;
 const STOPPING: Duration = Duration::from_secs(3);
 /// A dnsmasq that neither says nor shows that it is up is believed to be after this long.
 const SURELY_UP: Duration = Duration::from_secs(3);
+/// How long a reload that takes servers away waits for a moment in which no query is lost by it. An edit is to be in
+/// force within a second.
+const QUIET: Duration = Duration::from_millis(400);
 /// Bytes of the user's own servers file that are taken over at most.
 const LARGEST_EXTRA: u64 = 1 << 20;
 
@@ -78,6 +82,8 @@ pub struct Supervisor {
     pub directory: Option<Arc<StateDir>>,
     /// The routes in force.
     pub routes: watch::Receiver<Routes>,
+    /// The port dnsmasq answers on.
+    pub port: u16,
     /// Where dnsmasq can be asked whether it lives.
     pub probe: Option<Nameserver>,
     /// How often dnsmasq is to log its statistics; zero for never.
@@ -104,6 +110,7 @@ struct Life {
     process: Process,
     events: mpsc::Receiver<Event>,
     health: Option<Health>,
+    quiet: Quiet,
     up: bool,
     /// The servers file changed before dnsmasq could be told.
     stale: bool,
@@ -161,7 +168,8 @@ impl Supervisor {
             Process::start(&self.program, &argv, self.json).map_err(SuperviseError::Spawn)?;
         self.report.started(process.pid().as_raw(), again);
         let health = self.probe.map(|server| Health::new(server, process.pid()));
-        let mut life = Life { process, events, health, up: false, stale: false, routes };
+        let quiet = Quiet::new(process.pid(), self.port);
+        let mut life = Life { process, events, health, quiet, up: false, stale: false, routes };
         let outcome = self.attend(&mut life, stop).await;
         Ok(self.bury(life, outcome).await)
     }
@@ -181,19 +189,19 @@ impl Supervisor {
                 biased;
                 () = stop.cancelled() => return Outcome::Stop,
                 status = life.process.wait() => return Outcome::Ended(status),
-                Some(event) = life.events.recv() => self.heard(life, &event),
+                Some(event) = life.events.recv() => self.heard(life, &event).await,
                 Ok(()) = self.routes.changed() => {
                     if self.apply(life).await {
                         return Outcome::Replace;
                     }
                 }
                 finding = next_finding(&mut life.health) => match finding {
-                    Finding::Up => self.is_up(life),
+                    Finding::Up => self.is_up(life).await,
                     Finding::Silent => self.report.silent(),
                     Finding::Hangs(_) => return Outcome::Hangs,
                 },
                 () = tick(&mut statistics), if life.up => life.process.signal(Signal::SIGUSR1),
-                () = &mut surely_up, if !life.up => self.is_up(life),
+                () = &mut surely_up, if !life.up => self.is_up(life).await,
             }
         }
     }
@@ -221,9 +229,9 @@ impl Supervisor {
         ended
     }
 
-    fn heard(&self, life: &mut Life, event: &Event) {
+    async fn heard(&self, life: &mut Life, event: &Event) {
         match event {
-            Event::Started => self.is_up(life),
+            Event::Started => self.is_up(life).await,
             Event::Loop(server) => self.report.found_loop(*server),
             Event::OwnAddress(ip) => warn!(%ip, "dnsmasq leaves a server out: the address is its own"),
             Event::TooManyQueries => self.report.too_many_queries(),
@@ -231,13 +239,14 @@ impl Supervisor {
     }
 
     /// dnsmasq handles signals now. (Before that, SIGHUP would be lost or deadly.)
-    fn is_up(&self, life: &mut Life) {
+    async fn is_up(&self, life: &mut Life) {
+        life.quiet.observe();
         if std::mem::replace(&mut life.up, true) {
             return;
         }
         self.report.up();
         if std::mem::take(&mut life.stale) {
-            self.reload(life);
+            self.reload(life, false).await;
         }
     }
 
@@ -254,17 +263,35 @@ impl Supervisor {
             error!(error = &error as &dyn std::error::Error, "the old servers stay in force");
             return false;
         }
+        let takes_away = routes.lack_some_of(&life.routes);
         life.routes = routes;
         if life.up {
-            self.reload(life);
+            self.reload(life, takes_away).await;
         } else {
             life.stale = true;
         }
         false
     }
 
-    fn reload(&self, life: &Life) {
-        life.process.signal(Signal::SIGHUP);
+    /// Has dnsmasq read its servers again; if some are taken away, without forgetting queries that wait for them.
+    async fn reload(&self, life: &mut Life, takes_away: bool) {
+        if takes_away {
+            let mut quiet = life.quiet.clone();
+            let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
+            match sent {
+                Ok((sent, quiet)) => {
+                    debug!(?sent, "servers are taken away");
+                    self.report.taken_away(sent);
+                    life.quiet = quiet;
+                }
+                Err(error) => {
+                    error!(%error, "looking for a quiet moment failed");
+                    life.process.signal(Signal::SIGHUP);
+                }
+            }
+        } else {
+            life.process.signal(Signal::SIGHUP);
+        }
         self.report.reloaded();
         info!(
             stub_domains = life.routes.stub_domains.len(),

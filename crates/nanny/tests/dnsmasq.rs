@@ -1,0 +1,20 @@
+//! The nanny with a real dnsmasq, end to end. Without dnsmasq every test says so and does nothing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests, which the test-only relaxation of these lints does not reach"
+)]
+
+mod dnsmasq {
+    pub(crate) mod load;
+    pub(crate) mod rig;
+
+    mod edits;
+    mod faults;
+    mod names;
+    mod privileges;
+    mod starts;
+}

@@ -1,0 +1,253 @@
+//! Edits of the `ConfigMap` and of resolv.conf while dnsmasq runs.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::upstream::Upstream;
+
+use super::load::Load;
+use super::rig::{Plan, Rig, at, dnsmasq_is_here, upstream};
+
+/// `stubDomains` with one server each.
+fn stubs(entries: &[(&str, &Upstream)]) -> String {
+    let domains = entries.iter().map(|(domain, server)| ((*domain).to_owned(), json!([at(server)])));
+    Value::Object(domains.collect()).to_string()
+}
+
+/// `upstreamNameservers` with one server.
+fn only(server: &Upstream) -> String {
+    json!([at(server)]).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_edits_under_load_lose_no_query() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (outside, first, second) =
+        (upstream("192.0.2.1").await, upstream("192.0.2.11").await, upstream("192.0.2.12").await);
+    let upstreams = only(&outside);
+    let route = |moved| stubs(&[("kept.test", &first), ("moved.test", moved)]);
+    let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &route(&first))]);
+    let mut rig = plan.start().await;
+    let dnsmasq = rig.dnsmasq();
+    // Every question with a `*` is one that dnsmasq has to forward.
+    let names = ["www.outside.test.", "*.kept.test.", "*.outside.test.", "same.moved.test.", "*.moved.test."];
+    let load = Load::start(rig.server(), 2, &names);
+    for edit in 1..=50 {
+        let moved = if edit % 2 == 0 { &first } else { &second };
+        rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &route(moved))]);
+        rig.status_with("edit in force", |status| status["configuration"]["reloads"] == edit).await;
+    }
+    let seen = load.end().await;
+    println!("{} asked, slowest {:?}, {:?}", seen.asked, seen.slowest, seen.answers);
+    assert!(seen.asked > 1000, "only {} questions", seen.asked);
+    let hasty = rig.nanny.stderr().iter().filter(|line| line.contains("sent=\"Anyway\"")).count();
+    let (moved, others): (Vec<_>, Vec<_>) =
+        seen.lost.into_iter().partition(|name| name.ends_with(".moved.test."));
+    assert_eq!(others, Vec::<String>::new());
+    // A question to the server that goes away can be lost only when no quiet moment was found for the edit.
+    assert!(moved.len() <= hasty * 2, "{moved:?} with {hasty} hasty reloads");
+    let answers: Vec<&str> = seen.answers.keys().map(String::as_str).collect();
+    let right = [
+        "*.kept.test. 192.0.2.11",
+        "*.moved.test. 192.0.2.11",
+        "*.moved.test. 192.0.2.12",
+        "*.outside.test. 192.0.2.1",
+        "same.moved.test. 192.0.2.11",
+        "same.moved.test. 192.0.2.12",
+        "www.outside.test. 192.0.2.1",
+    ];
+    assert_eq!(answers, right, "nothing but right answers");
+    assert_eq!(rig.dnsmasq(), dnsmasq, "the same process all the time");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
+    let upstreams = only(&outside);
+    let with_stub = stubs(&[("acme.test", &stub)]);
+    let mut rig = Plan::new().config(&[("upstreamNameservers", &upstreams)]).start().await;
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        // Cached for an hour, as far as the upstream servers are concerned.
+        rig.until("www.acme.test.", "192.0.2.1").await;
+        rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &with_stub)]);
+        times.push(timed(&rig, "192.0.2.11").await);
+        rig.config(&[("upstreamNameservers", &upstreams)]);
+        times.push(timed(&rig, "192.0.2.1").await);
+    }
+    times.sort();
+    println!("{times:?}");
+    // The median: a busy machine may be late now and then.
+    assert!(times[times.len() / 2] < Duration::from_secs(1), "{times:?}");
+    rig.end().await;
+}
+
+async fn timed(rig: &Rig, expected: &str) -> Duration {
+    let swapped = Instant::now();
+    rig.until("www.acme.test.", expected).await;
+    swapped.elapsed()
+}
+
+#[tokio::test]
+async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
+    let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &stub)]));
+    let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &stub_domains)]);
+    let mut rig = plan.start().await;
+    let before = rig.status();
+
+    rig.config(&[
+        ("upstreamNameservers", "[]"),
+        ("stubDomains", r#"{"a\nserver=192.0.2.66": ["192.0.2.1"]}"#),
+    ]);
+    let status = rig.status_with("error", |status| status["configuration"]["error"].is_object()).await;
+    assert_eq!(status["configuration"]["error"]["key"], "stubDomains");
+    let text = status["configuration"]["error"]["text"].as_str().unwrap();
+    assert!(text.starts_with(r#"invalid domain name: "a\nserver=192.0.2.66""#), "{text}");
+    assert_eq!(status["configuration"]["rejected"], 1);
+    assert_eq!(status["configuration"]["version"], before["configuration"]["version"]);
+    assert_eq!(status["routes"], before["routes"]);
+    rig.nanny
+        .line_with("configuration refused, the last good one stays in force", Duration::from_secs(5))
+        .await;
+
+    nix::sys::signal::kill(rig.dnsmasq(), nix::sys::signal::Signal::SIGKILL).unwrap();
+    rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["died"] == 1).await;
+    rig.until("www.acme.test.", "192.0.2.11").await;
+    rig.until("www.outside.test.", "192.0.2.1").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let outside = upstream("192.0.2.1").await;
+    let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\nnameserver 198.51.100.2\n");
+    let mut rig = plan.start().await;
+    let dnsmasq = rig.dnsmasq();
+    let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
+    assert_eq!(upstreams(&rig.status()), json!(["198.51.100.1:53", "198.51.100.2:53"]));
+
+    rig.config(&[("upstreamNameservers", &only(&outside))]);
+    rig.until("www.outside.test.", "192.0.2.1").await;
+    rig.status_with("configured servers", |status| status["routes"]["upstreamsFrom"] == "configuration")
+        .await;
+
+    rig.resolv_conf("nameserver 198.51.100.3\n");
+    rig.config(&[]);
+    rig.status_with("servers of the new file", |status| upstreams(status) == json!(["198.51.100.3:53"]))
+        .await;
+    // Emptied and written again, as editors do.
+    rig.resolv_conf("");
+    rig.resolv_conf("nameserver 198.51.100.4\n");
+    rig.status_with("servers of the newest file", |status| upstreams(status) == json!(["198.51.100.4:53"]))
+        .await;
+    let file = fs::read_to_string(rig.path("state/servers.conf")).unwrap();
+    assert!(file.ends_with("\nserver=198.51.100.4\n"), "{file}");
+    assert_eq!(rig.dnsmasq(), dnsmasq, "never restarted");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn the_users_own_options_are_honoured() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (own, stub) = (upstream("192.0.2.5").await, upstream("192.0.2.11").await);
+    let own_at = at(&own).replace(':', "#");
+    let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\n");
+    fs::write(plan.path("own"), format!("server=/own.test/{own_at}\n")).unwrap();
+    let own_file = format!("--servers-file={}", plan.path("own").display());
+    let plan =
+        plan.dnsmasq("--no-resolv").dnsmasq(own_file).dnsmasq(format!("--server=/fixed.test/{own_at}"));
+    let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))]).start().await;
+    assert_eq!(rig.status()["routes"]["upstreams"], json!([]), "--no-resolv");
+    for (name, expected) in [
+        ("www.own.test.", "192.0.2.5"),
+        ("www.fixed.test.", "192.0.2.5"),
+        ("www.acme.test.", "192.0.2.11"),
+        ("www.outside.test.", "REFUSED"),
+    ] {
+        rig.until(name, expected).await;
+    }
+    rig.config(&[]);
+    rig.until("www.acme.test.", "REFUSED").await;
+    rig.until("www.own.test.", "192.0.2.5").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn the_order_of_servers_is_kept() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let servers = json!([at(&first), at(&second)]).to_string();
+    let plan = Plan::new().dnsmasq("--strict-order").config(&[("upstreamNameservers", &servers)]);
+    let rig = plan.start().await;
+    for number in 0..20 {
+        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
+    }
+    let questions = second.asked().iter().filter(|asked| asked.rtype() == "A").count();
+    assert_eq!(questions, 0, "only dnsmasq's probes for loops");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn without_restart_dnsmasq_the_configuration_is_read_once() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
+    let plan = Plan::new().flag("-restartDnsmasq=false").flag("-syncInterval=100ms");
+    let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))]).start().await;
+    assert_eq!(rig.status()["configuration"]["editsBy"], "none");
+    rig.until("www.acme.test.", "192.0.2.11").await;
+    rig.config(&[("upstreamNameservers", &only(&outside))]);
+    // An edit of resolv.conf is followed all the same; when it is in force, the earlier one would be, too.
+    rig.resolv_conf("nameserver 198.51.100.9\n");
+    let status = rig.status_with("the new file", |status| status["routes"]["upstreams"] != json!([])).await;
+    assert_eq!(status["routes"]["upstreams"], json!(["198.51.100.9:53"]));
+    assert_eq!(status["configuration"]["edits"], 0);
+    rig.until("www.acme.test.", "192.0.2.11").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (first, second) = (upstream("192.0.2.11").await, upstream("192.0.2.12").await);
+    let plan = Plan::new();
+    fs::write(plan.path("own"), "").unwrap();
+    fs::write(plan.path("dnsmasq.conf"), format!("servers-file={}\n", plan.path("own").display())).unwrap();
+    let file = format!("--conf-file={}", plan.path("dnsmasq.conf").display());
+    let plan = plan
+        .without("--conf-file")
+        .dnsmasq(file)
+        .config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
+    let mut rig = plan.start().await;
+    assert_eq!(rig.status()["configuration"]["editsBy"], "restart");
+    let before = rig.dnsmasq();
+    rig.until("www.acme.test.", "192.0.2.11").await;
+    rig.config(&[("stubDomains", &stubs(&[("acme.test", &second)]))]);
+    rig.until("www.acme.test.", "192.0.2.12").await;
+    let status =
+        rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["configuration"] == 1).await;
+    assert_eq!(status["dnsmasq"]["lastEnd"], "exit status 0 (it ended by itself)");
+    assert_ne!(rig.dnsmasq(), before);
+    rig.end().await;
+}

@@ -1,0 +1,113 @@
+//! Stub servers given by name, and servers that lead back to dnsmasq.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use super::rig::{PATIENCE, Plan, Rig, at, dnsmasq_is_here, upstream};
+
+/// A kubedns that knows `ns.apps.svc.corp.test` (127.0.0.1) when told so.
+async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
+    Upstream::start(move |asked: &Asked| {
+        let reply = Reply::to(&asked.packet);
+        let name = asked.name();
+        match (asked.rtype().as_str(), knows.load(Ordering::Relaxed)) {
+            ("A", true) => Reaction::from(reply.answer(&format!("{name} 30 IN A 127.0.0.1"))),
+            (_, true) => reply.into(),
+            (_, false) => reply.rcode("REFUSED").into(),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let knows = Arc::new(AtomicBool::new(false));
+    let (kubedns, stub, outside) =
+        (kubedns(Arc::clone(&knows)).await, upstream("192.0.2.11").await, upstream("192.0.2.1").await);
+    let name = format!("ns.apps.svc.corp.test:{}", stub.addr().port());
+    let config = [
+        ("stubDomains", json!({"acme.test": [name]}).to_string()),
+        ("upstreamNameservers", json!([at(&outside)]).to_string()),
+    ];
+    let config: Vec<(&str, &str)> = config.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    // The cluster domain is the one that dnsmasq routes to kubedns.
+    let plan = Plan::new()
+        .flag(format!("-kubednsServer={}", at(&kubedns)))
+        .dnsmasq(format!("--server=/corp.test/{}", at(&kubedns).replace(':', "#")));
+    let rig = plan.config(&config).start().await;
+
+    rig.until("www.acme.test.", "SERVFAIL").await;
+    let unresolved = |names| move |status: &Value| status["routes"]["unresolved"] == names;
+    rig.status_with("the name", unresolved(json!(["ns.apps.svc.corp.test"]))).await;
+    rig.until("www.outside.test.", "192.0.2.1").await;
+    assert_eq!(outside.count_of("www.acme.test.", "A"), 0, "not a matter for the upstream servers");
+
+    knows.store(true, Ordering::Relaxed);
+    rig.until("www.acme.test.", "192.0.2.11").await;
+    rig.status_with("no name", unresolved(json!([]))).await;
+    assert_eq!(outside.count_of("www.acme.test.", "A"), 0);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_dnsmasq_itself_is_left_out() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let outside = upstream("192.0.2.1").await;
+    let plan = Plan::new();
+    let own = format!("127.0.0.1:{}", plan.port());
+    let config = json!([own, at(&outside)]).to_string();
+    let stubs = json!({"acme.test": [own]}).to_string();
+    let mut rig = plan.config(&[("upstreamNameservers", &config), ("stubDomains", &stubs)]).start().await;
+    assert_eq!(rig.status()["routes"]["loops"], json!([own]));
+    rig.nanny.line_with("this server is dnsmasq itself", PATIENCE).await;
+    for number in 0..10 {
+        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
+    }
+    rig.until("www.acme.test.", "SERVFAIL").await;
+    rig.end().await;
+}
+
+/// An upstream server that asks dnsmasq in its turn.
+async fn back_to(server: std::net::SocketAddr) -> Upstream {
+    Upstream::start(move |asked: &Asked| {
+        let packet = asked.packet.clone();
+        std::thread::spawn(move || {
+            let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            let _ = socket.send_to(&packet, server);
+        });
+        Reaction::silence()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_server_that_leads_back_to_dnsmasq_is_found_and_left_out() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let outside = upstream("192.0.2.1").await;
+    let plan = Plan::new();
+    let round = back_to((std::net::Ipv4Addr::LOCALHOST, plan.port()).into()).await;
+    let both = json!([at(&round), at(&outside)]).to_string();
+    let mut rig: Rig = plan.config(&[("upstreamNameservers", &both)]).start().await;
+    rig.nanny.line_with("query loop detected", PATIENCE).await;
+    rig.status_with("loop", |status| status["routes"]["loops"] == json!([at(&round)])).await;
+    round.forget();
+    for number in 0..20 {
+        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
+    }
+    assert_eq!(round.count(), 0, "not asked any more");
+
+    rig.config(&[("upstreamNameservers", &json!([at(&outside)]).to_string())]);
+    rig.status_with("no loop", |status| status["routes"]["loops"] == json!([])).await;
+    rig.end().await;
+}

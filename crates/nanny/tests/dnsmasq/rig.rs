@@ -1,0 +1,280 @@
+//! A nanny with its dnsmasq on loopback, a `ConfigMap` directory, a resolv.conf and scripted upstream servers.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+use testkit::client::{self, AskError};
+use testkit::eventually;
+use testkit::message::Message;
+use testkit::ports::free_port;
+use testkit::process::{Process, Program};
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+const DNSMASQ: &str = "/usr/sbin/dnsmasq";
+
+/// Whether dnsmasq is there; says so if not.
+pub(crate) fn dnsmasq_is_here() -> bool {
+    let here = Path::new(DNSMASQ).exists();
+    if !here {
+        println!("SKIPPED: no {DNSMASQ} on this machine");
+    }
+    here
+}
+
+/// An upstream server that answers every A question with `address`, except below `.missing.test`.
+pub(crate) async fn upstream(address: &'static str) -> Upstream {
+    Upstream::start(move |asked: &Asked| {
+        let reply = Reply::to(&asked.packet);
+        let name = asked.name();
+        match asked.rtype().as_str() {
+            _ if name.ends_with("missing.test.") => Reaction::from(reply.rcode("NXDOMAIN")),
+            "A" => reply.answer(&format!("{name} 3600 IN A {address}")).into(),
+            _ => reply.into(),
+        }
+    })
+    .await
+}
+
+/// `ip:port` of a server, as a `ConfigMap` has it.
+pub(crate) fn at(upstream: &Upstream) -> String {
+    upstream.addr().to_string()
+}
+
+/// How a rig is to be made.
+pub(crate) struct Plan {
+    directory: TempDir,
+    port: u16,
+    flags: Vec<String>,
+    dnsmasq: Vec<String>,
+    runner: Vec<String>,
+    generation: u32,
+}
+
+impl Plan {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let port = free_port();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        fs::create_dir(path("config")).unwrap();
+        fs::write(path("resolv.conf"), "").unwrap();
+        let flags = [
+            "-v=4".to_owned(),
+            "-restartDnsmasq=true".to_owned(),
+            // So long that only notification can be quick.
+            "-syncInterval=1h".to_owned(),
+            format!("-configDir={}", path("config")),
+            format!("-stateDir={}", path("state")),
+            "-lameduck=0s".to_owned(),
+            "-statusAddr=".to_owned(),
+        ];
+        let dnsmasq = [
+            "-k".to_owned(),
+            format!("--port={port}"),
+            "--listen-address=127.0.0.1".to_owned(),
+            "--bind-interfaces".to_owned(),
+            "--no-hosts".to_owned(),
+            "--conf-file=/dev/null".to_owned(),
+            "--cache-size=1000".to_owned(),
+            format!("--resolv-file={}", path("resolv.conf")),
+        ];
+        Self {
+            port,
+            flags: flags.to_vec(),
+            dnsmasq: dnsmasq.to_vec(),
+            runner: Vec::new(),
+            directory,
+            generation: 0,
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Another port than the free one that was found.
+    pub(crate) fn on_port(mut self, port: u16) -> Self {
+        self.port = port;
+        self.without("--port=").dnsmasq(format!("--port={port}"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn flag(mut self, flag: impl Into<String>) -> Self {
+        self.flags.push(flag.into());
+        self
+    }
+
+    pub(crate) fn dnsmasq(mut self, argument: impl Into<String>) -> Self {
+        self.dnsmasq.push(argument.into());
+        self
+    }
+
+    /// dnsmasq's arguments without those that begin so.
+    pub(crate) fn without(mut self, beginning: &str) -> Self {
+        self.dnsmasq.retain(|argument| !argument.starts_with(beginning));
+        self
+    }
+
+    /// A program that runs the nanny, with its arguments.
+    pub(crate) fn run_by(mut self, words: &[&str]) -> Self {
+        self.runner = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// The servers of resolv.conf are on port 53: only for addresses that need not answer.
+    pub(crate) fn resolv_conf(self, text: &str) -> Self {
+        fs::write(self.path("resolv.conf"), text).unwrap();
+        self
+    }
+
+    pub(crate) fn config(mut self, files: &[(&str, &str)]) -> Self {
+        self.generation += 1;
+        kubelet_swap(&self.path("config"), self.generation, files);
+        self
+    }
+
+    /// Starts the nanny without waiting for anything.
+    pub(crate) fn spawn(self) -> Rig {
+        let nanny = env!("CARGO_BIN_EXE_nanny");
+        let mut words = self.runner.clone();
+        words.push(nanny.to_owned());
+        words.extend(self.flags.iter().cloned());
+        words.push("--".to_owned());
+        words.extend(self.dnsmasq.iter().cloned());
+        let program = Program::at(Path::new(&words.remove(0))).args(words);
+        Rig { nanny: program.start(), plan: self }
+    }
+
+    /// Starts the nanny and waits until dnsmasq is up.
+    pub(crate) async fn start(self) -> Rig {
+        let mut rig = self.spawn();
+        rig.nanny.line_with("dnsmasq: started, version", PATIENCE).await;
+        rig.status_with("dnsmasq up", |status| status["dnsmasq"]["up"] == true).await;
+        rig
+    }
+}
+
+/// A running nanny.
+pub(crate) struct Rig {
+    pub(crate) nanny: Process,
+    plan: Plan,
+}
+
+impl Rig {
+    /// Where dnsmasq answers.
+    pub(crate) fn server(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.plan.port).into()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.plan.path(name)
+    }
+
+    /// Edits the `ConfigMap`.
+    pub(crate) fn config(&mut self, files: &[(&str, &str)]) {
+        self.plan.generation += 1;
+        kubelet_swap(&self.plan.path("config"), self.plan.generation, files);
+    }
+
+    pub(crate) fn resolv_conf(&self, text: &str) {
+        fs::write(self.plan.path("resolv.conf"), text).unwrap();
+    }
+
+    pub(crate) async fn try_ask(&self, name: &str) -> Result<Message, AskError> {
+        let wire = Query::new(name, "A").wire();
+        let reply = client::udp(self.server(), &wire, Duration::from_secs(3)).await?;
+        Ok(Message::parse(&reply).unwrap())
+    }
+
+    /// The addresses of a name, or the response code, or `silence`.
+    pub(crate) async fn resolve(&self, name: &str) -> String {
+        match self.try_ask(name).await {
+            Err(_) => "silence".to_owned(),
+            Ok(answer) if answer.answer.is_empty() => answer.rcode_name(),
+            Ok(answer) => answer.answer_data("A").join(" "),
+        }
+    }
+
+    /// Waits until a name resolves so.
+    pub(crate) async fn until(&self, name: &str, expected: &str) {
+        eventually(PATIENCE, || async {
+            let found = self.resolve(name).await;
+            if found == expected { Ok(()) } else { Err(format!("{name}: {found}")) }
+        })
+        .await;
+    }
+
+    /// The status file.
+    pub(crate) fn status(&self) -> Value {
+        let text = fs::read_to_string(self.path("state/status.json")).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Waits for a status that is as described.
+    pub(crate) async fn status_with(&self, what: &str, good: impl Fn(&Value) -> bool) -> Value {
+        eventually(PATIENCE, || {
+            let status = self.status();
+            let outcome = if good(&status) { Ok(status) } else { Err(format!("no {what} in {status}")) };
+            async move { outcome }
+        })
+        .await
+    }
+
+    /// The running dnsmasq.
+    pub(crate) fn dnsmasq(&self) -> Pid {
+        let pid = self.status()["dnsmasq"]["pid"].as_i64().expect("dnsmasq runs");
+        Pid::from_raw(i32::try_from(pid).unwrap())
+    }
+
+    /// Sends SIGTERM; the nanny must end well and leave no dnsmasq.
+    pub(crate) async fn end(mut self) {
+        let pid = self.status()["dnsmasq"]["pid"].as_i64();
+        let status = self.nanny.terminate(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{}", self.nanny.stderr().join("\n"));
+        if let Some(pid) = pid {
+            assert!(!is_alive(pid), "dnsmasq is left behind");
+        }
+    }
+}
+
+/// Whether a process runs (a zombie does not).
+pub(crate) fn is_alive(pid: i64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+/// Writes a generation of the data and swaps the `..data` link to it, as a kubelet does.
+fn kubelet_swap(directory: &Path, generation: u32, files: &[(&str, &str)]) {
+    let data = directory.join(format!("..gen{generation}"));
+    fs::create_dir(&data).unwrap();
+    for (name, value) in files {
+        fs::write(data.join(name), value).unwrap();
+    }
+    symlink(data.file_name().unwrap(), directory.join("..data_tmp")).unwrap();
+    fs::rename(directory.join("..data_tmp"), directory.join("..data")).unwrap();
+    for (name, _) in files {
+        let link = directory.join(name);
+        if fs::symlink_metadata(&link).is_err() {
+            symlink(Path::new("..data").join(name), link).unwrap();
+        }
+    }
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_symlink() && !path.exists() {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}

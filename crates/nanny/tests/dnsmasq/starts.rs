@@ -1,0 +1,142 @@
+//! Starts that fail with one clear line, and things that must not keep it from starting.
+
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::Path;
+
+use testkit::ports::free_port;
+use testkit::process::Program;
+
+use super::rig::{PATIENCE, Plan, dnsmasq_is_here};
+
+/// Starts the nanny with these words; returns its exit status and the last line it wrote.
+async fn fails(words: &[&str]) -> (i32, String) {
+    let mut nanny = Program::at(Path::new(env!("CARGO_BIN_EXE_nanny"))).args(words).start();
+    let status = nanny.wait(PATIENCE).await;
+    (status.code().unwrap(), nanny.stderr().join("\n"))
+}
+
+#[tokio::test]
+async fn bad_flags_are_told_in_gos_words() {
+    for (words, text) in [
+        (["-no-such-flag"], "flag provided but not defined: -no-such-flag"),
+        (["-syncInterval=5"], "invalid value \"5\" for flag -syncInterval: parse error"),
+        (["-restartDnsmasq=maybe"], "invalid boolean value \"maybe\" for -restartDnsmasq: parse error"),
+        (["-logInterval=x"], "invalid value \"x\" for flag -logInterval: parse error"),
+    ] {
+        let (code, log) = fails(&words).await;
+        assert_eq!(code, 2, "{log}");
+        assert!(log.starts_with(text), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn bad_values_end_it_with_one_line() {
+    for (words, text) in [
+        (vec!["-dnsmasqExec=/nonexistent"], "cannot execute /nonexistent: No such file or directory"),
+        (vec!["-dnsmasqExec=/bin/echo"], "/bin/echo is no dnsmasq: /bin/echo --version printed"),
+        (
+            vec!["-kubednsServer=nowhere"],
+            "-kubednsServer (accepted: IP, IP:port): address nowhere: missing port",
+        ),
+        (vec!["-kubednsDomain=a_b"], "-kubednsDomain: \"a_b\" is no domain name"),
+    ] {
+        let (code, log) = fails(&words).await;
+        assert_eq!(code, 255, "{log}");
+        let last = log.lines().last().unwrap_or_default();
+        assert!(last.starts_with('E') && last.contains(text), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn an_unusable_state_directory_is_named() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (code, log) = fails(&["-stateDir=/proc/nowhere", "--", "-k"]).await;
+    assert_eq!(code, 255);
+    assert!(log.contains("cannot use the state directory \"/proc/nowhere\""), "{log}");
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let plan = Plan::new();
+    let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, plan.port())).unwrap();
+    let mut rig = plan.spawn();
+    let status = rig.nanny.wait(PATIENCE).await;
+    assert_eq!(status.code(), Some(255));
+    let log = rig.nanny.stderr().join("\n");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(
+        last.contains("dnsmasq did not start: exit status 2 (it cannot use the network")
+            && last.ends_with("failed to create listening socket for 127.0.0.1: Address already in use"),
+        "{log}"
+    );
+}
+
+#[tokio::test]
+async fn wrong_arguments_of_dnsmasq_are_told_with_its_reason() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let mut rig = Plan::new().dnsmasq("--no-such-option").spawn();
+    let status = rig.nanny.wait(PATIENCE).await;
+    assert_eq!(status.code(), Some(255));
+    let log = rig.nanny.stderr().join("\n");
+    let text =
+        "exit status 1 (its arguments or configuration are wrong): bad command line options: try --help";
+    assert!(log.lines().last().unwrap_or_default().ends_with(text), "{log}");
+}
+
+#[tokio::test]
+async fn neither_a_missing_directory_nor_a_taken_status_port_keeps_it_from_starting() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap();
+    let plan = Plan::new().flag(format!("-statusAddr={address}")).flag("-configDir=/nonexistent/config");
+    let mut rig = plan.start().await;
+    let line = rig.nanny.line_with("no status page", PATIENCE).await;
+    assert!(line.contains(&format!("cannot listen on {address}: Address already in use")), "{line}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn status_health_and_metrics_are_served() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let port = free_port();
+    let plan = Plan::new().flag(format!("-statusAddr=127.0.0.1:{port}"));
+    let plan = plan.config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)]);
+    let mut rig = plan.start().await;
+    assert!(get(port, "/healthz").await.starts_with("HTTP/1.1 200 OK"));
+    let status = get(port, "/status").await;
+    assert!(status.contains("\"acme.test\": [\n        \"192.0.2.1:53\"\n"), "{status}");
+    let metrics = get(port, "/metrics").await;
+    for line in ["nanny_dnsmasq_up 1", "nanny_config_error 0", "nanny_stub_domains 1"] {
+        assert!(metrics.contains(&format!("\n{line}\n")), "{line} is not in {metrics}");
+    }
+    rig.config(&[("stubDomains", "{")]);
+    rig.status_with("error", |status| status["configuration"]["error"].is_object()).await;
+    let metrics = get(port, "/metrics").await;
+    for line in ["nanny_config_error 1", "nanny_config_rejected 1", "nanny_stub_domains 1"] {
+        assert!(metrics.contains(&format!("\n{line}\n")), "{line} is not in {metrics}");
+    }
+    rig.end().await;
+}
+
+/// One HTTP exchange, as text.
+async fn get(port: u16, path: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let mut stream = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut reply)).await.unwrap().unwrap();
+    String::from_utf8_lossy(&reply).into_owned()
+}
