@@ -72,6 +72,11 @@ pub(crate) fn prepare_update(
         };
     }
     tidy(meta);
+    Ok(())
+}
+
+/// Counts up the generation of an object whose content differs from that of `before`.
+pub(crate) fn count_generation(kind: &Kind, value: &mut Value, before: &Value) -> Result<(), Status> {
     if keeps_generation(kind.resource) && content(value) != content(before) {
         let generation = before["metadata"]["generation"].as_u64().unwrap_or(0) + 1;
         metadata(value)?.insert("generation".to_owned(), json!(generation));

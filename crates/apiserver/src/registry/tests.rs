@@ -104,3 +104,19 @@ fn applying_makes_the_namespace() {
     let again = registry.apply(&place, service("web")).unwrap();
     assert_eq!(made.version(), again.version());
 }
+
+#[test]
+fn the_generation_counts_changes_of_content() {
+    let registry = registry();
+    let slice = |address: &str| json!({ "metadata": { "name": "s" }, "addressType": "IPv4", "endpoints": [{ "addresses": [address] }] });
+    registry.create(&place(Resource::EndpointSlices, ""), slice("10.0.0.1"), false).unwrap();
+    let update = |value: Value| {
+        let slice = registry.update(&place(Resource::EndpointSlices, "s"), Part::Main, false, |_| Ok(value));
+        slice.unwrap().value()["metadata"]["generation"].clone()
+    };
+    assert_eq!(update(slice("10.0.0.1")), 1);
+    assert_eq!(update(slice("10.0.0.2")), 2);
+    let mut labelled = slice("10.0.0.2");
+    labelled["metadata"]["labels"] = json!({ "a": "b" });
+    assert_eq!(update(labelled), 2);
+}

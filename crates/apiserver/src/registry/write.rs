@@ -53,6 +53,7 @@ pub(super) fn update(
     meta::prepare_update(kind, &place.namespace, &place.name, &mut value, &before)?;
     keep_part(place.resource, part, &mut value, &before);
     complete(state, ranges, place, &mut value, Some(&before))?;
+    meta::count_generation(kind, &mut value, &before)?;
     set_type(place, &mut value);
     if value == before {
         return Ok(old);

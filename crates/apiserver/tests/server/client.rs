@@ -1,5 +1,6 @@
 //! A tiny HTTP client, and a server to talk to.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use apiserver::{ApiServer, Faults, Options, Store};
@@ -17,7 +18,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Server {
     pub(crate) store: Store,
     pub(crate) faults: Faults,
-    pub(crate) address: std::net::SocketAddr,
+    pub(crate) address: SocketAddr,
     stop: CancellationToken,
     task: JoinSet<()>,
 }
@@ -80,12 +81,6 @@ impl Server {
         timeout(PATIENCE, self.open("GET", path, &[], "")).await.expect("an answer in time")
     }
 
-    async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Stream {
-        let mut stream = self.request(method, path, headers, body).await;
-        stream.read_head().await;
-        stream
-    }
-
     /// Sends a request without reading anything.
     pub(crate) async fn request(
         &self,
@@ -94,30 +89,13 @@ impl Server {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Stream {
-        let mut tcp = TcpStream::connect(self.address).await.unwrap();
-        let fields: Vec<String> = headers
-            .iter()
-            .map(|(name, value)| {
-                format!(
-                    "{name}: {value}
-"
-                )
-            })
-            .collect();
-        let fields = fields.concat();
-        let length = body.len();
-        let text = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
-        );
-        // A server that is down closes the connection while we write; reading tells.
-        tcp.write_all(text.as_bytes()).await.ok();
-        Stream {
-            reader: BufReader::new(tcp),
-            code: 0,
-            headers: Vec::new(),
-            chunk: Vec::new(),
-            text: Vec::new(),
-        }
+        Stream::request(self.address, method, path, headers, body).await
+    }
+
+    async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Stream {
+        let mut stream = self.request(method, path, headers, body).await;
+        stream.read_head().await;
+        stream
     }
 
     /// Stops it; everything ends within a bounded time.
@@ -143,6 +121,31 @@ impl Response {
 }
 
 impl Stream {
+    async fn request(
+        address: SocketAddr,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Self {
+        let mut tcp = TcpStream::connect(address).await.unwrap();
+        let fields: Vec<String> =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let (fields, length) = (fields.concat(), body.len());
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
+        );
+        // A server that is down closes the connection while we write; reading tells.
+        tcp.write_all(text.as_bytes()).await.ok();
+        Self {
+            reader: BufReader::new(tcp),
+            code: 0,
+            headers: Vec::new(),
+            chunk: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+
     /// Reads the status line and the headers. Code 0: nothing came.
     pub(crate) async fn read_head(&mut self) {
         let mut line = String::new();
@@ -214,6 +217,16 @@ impl Stream {
 
 fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+/// A GET to any server.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Response {
+    let answer = async {
+        let mut stream = Stream::request(address, "GET", path, &[], "").await;
+        stream.read_head().await;
+        stream.finish().await
+    };
+    timeout(PATIENCE, answer).await.expect("an answer in time")
 }
 
 /// Waits until something holds.

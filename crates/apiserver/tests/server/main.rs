@@ -3,9 +3,13 @@
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod binary;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod kubectl;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
