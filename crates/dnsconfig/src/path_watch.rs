@@ -12,7 +12,7 @@ use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// An edit often comes as several events; after the first one we wait until there was none for this long ...
 const QUIET: Duration = Duration::from_millis(20);
@@ -40,7 +40,9 @@ impl PathWatch {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let wake = Arc::new(Notify::new());
         let watcher = notify::recommended_watcher(waker(path.clone(), Arc::clone(&wake)))
-            .inspect_err(|error| debug!(%error, "no file notifications to be had, looking periodically"))
+            .inspect_err(|error| {
+                warn!(path = %path.display(), %error, ?period, "no file notifications to be had, looking periodically");
+            })
             .ok();
         let period = period.max(SHORTEST_PERIOD);
         Self { path, wake, watcher, watched: [None, None], period, next_look: Instant::now() + period }

@@ -7,10 +7,13 @@ use std::time::Duration;
 use daemon::flags::GoDuration;
 use daemon::klog::LogFlags;
 
-/// Manages the dnsmasq daemon, handles configuration given by the `ConfigMap`.
-/// Any arguments given after "--" will be passed directly to dnsmasq itself.
+/// What `-help` begins with.
+const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.\n\
+                     Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
+
+/// The flags; those that the reference has keep its names, meanings and defaults.
 #[derive(Debug, clap::Parser)]
-#[command(name = "dnsmasq-nanny")]
+#[command(name = "dnsmasq-nanny", about = ABOUT)]
 pub struct Flags {
     /// location of the dnsmasq executable
     #[arg(long = "dnsmasqExec", value_name = "string", default_value = "/usr/sbin/dnsmasq")]

@@ -51,8 +51,8 @@ struct Look {
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// It answered for the first time.
-    Up,
+    /// It answered.
+    Answers,
     /// It did not answer this time.
     Silent,
     /// It hangs.
@@ -81,7 +81,8 @@ impl Health {
         if alive {
             self.idle_since = None;
             self.stopped_since = None;
-            return self.answered.replace(now).is_none().then_some(Finding::Up);
+            self.answered = Some(now);
+            return Some(Finding::Answers);
         }
         let stopped_since = look.stopped.then(|| self.stopped_since.unwrap_or(now));
         self.stopped_since = stopped_since;
@@ -149,8 +150,8 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut idle = health();
-        assert_eq!(idle.judge(true, at(0), busy(10)), Some(Finding::Up));
-        assert_eq!(idle.judge(true, at(1), busy(11)), None);
+        assert_eq!(idle.judge(true, at(0), busy(10)), Some(Finding::Answers));
+        assert_eq!(idle.judge(true, at(1), busy(11)), Some(Finding::Answers));
         assert_eq!(idle.judge(false, at(3), busy(11)), Some(Finding::Silent));
         assert_eq!(idle.judge(false, at(5), busy(11)), Some(Finding::Silent));
         assert_eq!(idle.judge(false, at(7), busy(11)), Some(Finding::Hangs(Duration::from_secs(6))));

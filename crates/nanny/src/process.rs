@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
@@ -89,6 +90,7 @@ impl Process {
         // Children that answer TCP queries outlive their parent; the next dnsmasq is to be the only one.
         let _ = killpg(self.pid, Signal::SIGKILL);
         let _ = timeout(LAST_LINES, async { while self.pumps.join_next().await.is_some() {} }).await;
+        reap_group(self.pid);
         self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -106,6 +108,16 @@ impl Process {
         };
         self.last_words().await;
         Ok(status)
+    }
+}
+
+/// As the first process of a container we inherit the children of a dnsmasq that ended.
+fn reap_group(group: Pid) {
+    let anyone = Pid::from_raw(-group.as_raw());
+    while let Ok(status) = waitpid(anyone, Some(WaitPidFlag::WNOHANG)) {
+        if status == WaitStatus::StillAlive {
+            return;
+        }
     }
 }
 

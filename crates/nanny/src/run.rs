@@ -1,6 +1,7 @@
 //! Puts the parts together.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,11 @@ impl Nanny {
         let (routes, unresolved) =
             routing(&flags, &arguments, &plan, sources, &report, &mut tasks, &beside).await?;
         if let Some(directory) = &directory {
-            tasks.passing("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
+            keep(
+                &mut tasks,
+                "write status",
+                report.clone().write_file(Arc::clone(directory), beside.clone()),
+            );
         }
         serve_pages(&flags.status_addr, &report, &mut tasks, &beside).await;
         let waits_for_names = unresolved && plan.mode == Mode::Restart;
@@ -89,19 +94,37 @@ impl Nanny {
         Ok(Self { tasks, beside, supervisor, directory, waits_for_names })
     }
 
+    /// dnsmasq and what is beside it end together: whichever ends first takes the other along.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         if self.waits_for_names {
             first_names(&self.supervisor.routes).await;
         }
-        let supervised = self.supervisor.run(stop).await;
-        self.beside.cancel();
-        let ended = self.tasks.join(ENDING).await;
+        let stop = stop.child_token();
+        let supervise = async {
+            let outcome = self.supervisor.run(stop.clone()).await;
+            self.beside.cancel();
+            outcome
+        };
+        let attend = async {
+            let outcome = self.tasks.join(ENDING).await;
+            stop.cancel();
+            outcome
+        };
+        let (supervised, attended) = tokio::join!(supervise, attend);
         if let Some(directory) = self.directory.and_then(Arc::into_inner) {
             directory.remove();
         }
         supervised?;
-        Ok(ended?)
+        Ok(attended?)
     }
+}
+
+/// Adds a task that runs until it is cancelled.
+fn keep(tasks: &mut Tasks, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    tasks.critical(name, async move {
+        task.await;
+        Ok::<(), Infallible>(())
+    });
 }
 
 fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources> {
@@ -176,32 +199,33 @@ async fn routing(
     let states = config.subscribe();
     // Not following it is what -restartDnsmasq=false means.
     if flags.restart_dnsmasq {
-        let stop = stop.clone();
-        tasks.passing("follow the configuration", async move { config.run(stop).await });
+        keep(tasks, "follow the configuration", config.run(stop.clone()));
     }
 
     let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), period);
-    // Names are looked up where dnsmasq would look, if it looks anywhere.
-    let mut system_files = plan.resolv_files.clone();
-    if system_files.is_empty() {
-        system_files.push(PathBuf::from("/etc/resolv.conf"));
+    let upstream_servers = upstreams.subscribe();
+    let system = if plan.resolv_files.is_empty() {
+        // dnsmasq is to look nowhere; names are looked up as the system would all the same.
+        let system = resolv_conf::Follower::open(vec![PathBuf::from("/etc/resolv.conf")], period);
+        let servers = system.subscribe();
+        keep(tasks, "follow resolv.conf for names", system.run(stop.clone()));
+        servers
+    } else {
+        upstreams.subscribe()
+    };
+    if plan.follow_resolv {
+        keep(tasks, "follow resolv.conf", upstreams.run(stop.clone()));
     }
-    let system = resolv_conf::Follower::open(system_files, period);
-    let (wanted, wants) = watch::channel(BTreeSet::new());
-    let resolver = Resolver::new(sources, wants, system.subscribe());
 
+    let (wanted, wants) = watch::channel(BTreeSet::new());
+    let resolver = Resolver::new(sources, wants, system);
     let nowhere = Nowhere::bind().await.context("cannot listen on a loopback port")?;
-    let inputs = Inputs { config: states, resolv_conf: upstreams.subscribe(), names: resolver.subscribe() };
+    let inputs = Inputs { config: states, resolv_conf: upstream_servers, names: resolver.subscribe() };
     let router = Router::new(inputs, arguments.clone(), nowhere.local_addr(), wanted, report.clone());
     let outcome = (router.subscribe(), router.has_unresolved_names());
-
-    if plan.follow_resolv {
-        tasks.passing("follow resolv.conf", upstreams.run(stop.clone()));
-    }
-    tasks.passing("follow resolv.conf for names", system.run(stop.clone()));
-    tasks.passing("resolve names", resolver.run(stop.clone()));
-    tasks.passing("fail unroutable queries", nowhere.run(stop.clone()));
-    tasks.passing("route", router.run(stop.clone()));
+    keep(tasks, "resolve names", resolver.run(stop.clone()));
+    keep(tasks, "fail unroutable queries", nowhere.run(stop.clone()));
+    keep(tasks, "route", router.run(stop.clone()));
     Ok(outcome)
 }
 
@@ -219,7 +243,7 @@ async fn serve_pages(address: &str, report: &Report, tasks: &mut Tasks, stop: &C
     match Server::bind(host, port).await {
         Ok(server) => {
             info!(address = %server.local_addr(), "status and metrics pages");
-            tasks.passing("status pages", server.run(report.pages(), stop.clone()));
+            keep(tasks, "status pages", server.run(report.pages(), stop.clone()));
         }
         Err(error) => warn!(%error, "no status page"),
     }

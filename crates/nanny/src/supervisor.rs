@@ -196,7 +196,10 @@ impl Supervisor {
                     }
                 }
                 finding = next_finding(&mut life.health) => match finding {
-                    Finding::Up => self.is_up(life).await,
+                    Finding::Answers => {
+                        life.quiet.observe();
+                        self.is_up(life).await;
+                    }
                     Finding::Silent => self.report.silent(),
                     Finding::Hangs(_) => return Outcome::Hangs,
                 },
@@ -240,7 +243,6 @@ impl Supervisor {
 
     /// dnsmasq handles signals now. (Before that, SIGHUP would be lost or deadly.)
     async fn is_up(&self, life: &mut Life) {
-        life.quiet.observe();
         if std::mem::replace(&mut life.up, true) {
             return;
         }

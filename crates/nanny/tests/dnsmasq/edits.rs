@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::upstream::Upstream;
 
 use super::load::Load;
-use super::rig::{Plan, Rig, at, dnsmasq_is_here, upstream};
+use super::rig::{PATIENCE, Plan, Rig, at, dnsmasq_is_here, upstream};
 
 /// `stubDomains` with one server each.
 fn stubs(entries: &[(&str, &Upstream)]) -> String {
@@ -248,6 +248,16 @@ async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     let status =
         rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["configuration"] == 1).await;
     assert_eq!(status["dnsmasq"]["lastEnd"], "exit status 0 (it ended by itself)");
-    assert_ne!(rig.dnsmasq(), before);
+    let replaced = rig.dnsmasq();
+    assert_ne!(replaced, before);
+
+    // What dnsmasq would not start with is tried first.
+    fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
+    rig.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
+    let line =
+        rig.nanny.line_with("dnsmasq refuses the new arguments, the old ones stay in force", PATIENCE).await;
+    assert!(line.contains("bad option at line 1 of"), "{line}");
+    rig.until("www.acme.test.", "192.0.2.12").await;
+    assert_eq!(rig.dnsmasq(), replaced);
     rig.end().await;
 }
