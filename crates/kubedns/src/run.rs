@@ -78,6 +78,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
         timeout: options.initial_sync_timeout.into(),
     };
+    sync.configure();
     load_snapshot(&options, &mut sync);
 
     let mut tasks = Tasks::new(shutdown.stop.clone());

@@ -3,17 +3,25 @@
 //! The port listens from the start. Until the first lists are in, `/readiness` answers 503; to a kubelet that is the
 //! same as the reference's, where the port does not listen before.
 
+mod cache;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use bytes::Bytes;
 use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use warp::Filter;
 use warp::http::StatusCode;
 use warp::reply::Response;
 
 use crate::snapshot::Published;
+use cache::Cache;
+
+/// Dumps in memory at a time. That of a large cluster takes tens of megabytes until it was read.
+const MAX_DUMPS: usize = 2;
 
 /// How far the first lists are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +42,15 @@ pub struct Status {
     published: Arc<Published>,
     progress: Arc<AtomicU8>,
     draining: CancellationToken,
+    /// One permit for each dump in memory.
+    dumps: Arc<Semaphore>,
 }
 
 impl Status {
     /// The status of records not there yet; once `draining` is cancelled nothing is ready any more.
     pub fn new(published: Arc<Published>, draining: CancellationToken) -> Self {
-        let status = Self { published, progress: Arc::default(), draining };
+        let dumps = Arc::new(Semaphore::new(MAX_DUMPS));
+        let status = Self { published, progress: Arc::default(), draining, dumps };
         status.set(Progress::Waiting);
         status
     }
@@ -96,15 +107,34 @@ impl Status {
 
     /// The records as kube-dns dumps them: JSON, indented by tabs, as plain text.
     fn cache(&self) -> Response {
+        let Ok(permit) = Arc::clone(&self.dumps).try_acquire_owned() else {
+            let busy = "others are reading the cache, try again\n";
+            return daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, busy);
+        };
         let mut text = Vec::new();
         let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
-        match self.published.get().dump().serialize(&mut writer) {
-            Ok(()) => daemon::http::text(StatusCode::OK, String::from_utf8_lossy(&text)),
-            Err(error) => {
-                tracing::error!(%error, "cannot write the records down");
-                daemon::http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the records\n")
-            }
+        if let Err(error) = Cache(&self.published.get()).serialize(&mut writer) {
+            tracing::error!(%error, "cannot write the records down");
+            return daemon::http::plain_error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot write the records\n",
+            );
         }
+        let mut response = daemon::http::text(StatusCode::OK, "");
+        *response.body_mut() = Bytes::from_owner(Dump { text, _permit: permit }).into();
+        response
+    }
+}
+
+/// A dump that somebody is reading.
+struct Dump {
+    text: Vec<u8>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Dump {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
     }
 }
 
@@ -158,5 +188,15 @@ mod tests {
         assert_eq!((code, kind.as_str()), (200, "text/plain; charset=utf-8"));
         assert!(body.starts_with("{\n\t\"ChildNodes\": {\n\t\t\"local\": {\n"), "{body}");
         assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok());
+    }
+
+    #[tokio::test]
+    async fn dumps_are_bounded_and_room_comes_back() {
+        let (status, _draining) = status();
+        let held: Vec<Response> = (0..MAX_DUMPS).map(|_| status.cache()).collect();
+        assert!(held.iter().all(|response| response.status() == StatusCode::OK));
+        assert_eq!(get(&status, "/cache").await.0, 503);
+        drop(held);
+        assert_eq!(get(&status, "/cache").await.0, 200);
     }
 }

@@ -96,7 +96,6 @@ impl Sync {
     /// [`WatchersEnded`], when nobody sends events any more.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), WatchersEnded> {
         let begun = Instant::now();
-        self.settings.mark_changed();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut overdue = tokio::time::Instant::now() + self.timeout;
@@ -175,7 +174,8 @@ impl Sync {
         cause.filter(|_| cause != known)
     }
 
-    fn configure(&mut self) {
+    /// Puts the settings in force. To be called before the first query may come; later it happens by itself.
+    pub fn configure(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let zone = self.zone.with(&settings);
         if zone.upstreams.is_empty() {

@@ -1,1 +1,203 @@
 //! The index task, fed with events and settings.
+
+use std::collections::BTreeMap;
+
+use skydns::View as _;
+use testkit::eventually;
+
+use super::*;
+use crate::objects::{Endpoints, FromApi, Service};
+use crate::snapshot::{Published, Snapshot};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A task that runs, and both of its ends.
+struct Running {
+    sink: mpsc::Sender<Received<Event>>,
+    settings: watch::Sender<Arc<Settings>>,
+    published: Arc<Published>,
+    status: Status,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+    task: tokio::task::JoinSet<Result<(), WatchersEnded>>,
+}
+
+impl Running {
+    fn start(timeout: Duration, saving: impl FnOnce(&Arc<Metrics>) -> Option<Saving>) -> Self {
+        let domain = Name::parse("cluster.local.").unwrap();
+        let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
+        let status = Status::new(Arc::clone(&published), CancellationToken::new());
+        let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
+        let (sink, events) = mpsc::channel(64);
+        let settings = watch::Sender::new(Arc::new(settings(&[])));
+        let sync = Sync {
+            index: Index::new(Arc::clone(&published)),
+            events,
+            settings: settings.subscribe(),
+            zone: ZoneFrame { domain, strict: false, listening: vec!["127.0.0.1:10053".parse().unwrap()] },
+            status: status.clone(),
+            metrics: Arc::clone(&metrics),
+            source: None,
+            saving: saving(&metrics),
+            timeout,
+        };
+        let (stop, mut task) = (CancellationToken::new(), tokio::task::JoinSet::new());
+        task.spawn(sync.run(stop.clone()));
+        Self { sink, settings, published, status, metrics, stop, task }
+    }
+
+    async fn send(&self, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            self.sink.send(Received { event, at: Instant::now() }).await.unwrap();
+        }
+    }
+
+    async fn until(&self, what: impl Fn(&Self) -> bool) {
+        eventually(PATIENCE, || async { what(self) }).await;
+    }
+
+    async fn end(mut self) -> Result<(), WatchersEnded> {
+        self.stop.cancel();
+        self.task.join_next().await.unwrap().unwrap()
+    }
+}
+
+fn settings(upstreams: &[&str]) -> Settings {
+    Settings {
+        version: dnsconfig::Config::default().version(),
+        federations: BTreeMap::new(),
+        upstreams: upstreams.iter().map(|address| address.parse().unwrap()).collect(),
+        stub_domains: vec![
+            ("A.test".to_owned(), vec!["192.0.2.7:53".parse().unwrap()]),
+            ("only-names.test".to_owned(), Vec::new()),
+        ],
+    }
+}
+
+fn service(name: &str, ip: &str) -> Event {
+    let json =
+        format!(r#"{{"metadata":{{"name":"{name}","namespace":"apps"}},"spec":{{"clusterIP":"{ip}"}}}}"#);
+    Event::Service(Change::Apply(Service::from_api(&json).unwrap().object))
+}
+
+fn endpoints(name: &str, ip: &str, changed: &str) -> Event {
+    let json = format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"apps","annotations":{{
+        "endpoints.kubernetes.io/last-change-trigger-time":"{changed}"}}}},
+        "subsets":[{{"addresses":[{{"ip":"{ip}"}}]}}]}}"#
+    );
+    Event::Endpoints(Change::Apply(Endpoints::from_api(&json).unwrap().object))
+}
+
+fn first_lists() -> Vec<Event> {
+    vec![
+        Event::Service(Change::RelistStarted),
+        service("web", "10.96.0.7"),
+        service("db", "None"),
+        Event::Service(Change::RelistDone),
+        Event::Endpoints(Change::RelistStarted),
+        endpoints("db", "10.0.0.1", "2026-01-01T00:00:00Z"),
+        Event::Endpoints(Change::RelistDone),
+        Event::EndpointsFrom(EndpointsSource::Endpoints),
+    ]
+}
+
+#[tokio::test]
+async fn what_is_seen_is_published_and_counted() {
+    let running = Running::start(PATIENCE, |_| None);
+    assert_eq!(running.status.progress(), Progress::Waiting);
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+    assert!(running.published.get().has_synced());
+    running.until(|running| running.metrics.records.get() == 2).await;
+    let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
+    assert_eq!((objects("services"), objects("endpoints"), objects("endpointslices")), (2, 1, 0));
+    assert_eq!(running.metrics.synced.get(), 1);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_of_what_is_known_publishes_nothing() {
+    let running = Running::start(PATIENCE, |_| None);
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+    let (publications, before) = (running.metrics.publications.get(), running.published.get());
+    running.send(first_lists()).await;
+    running.send([service("last", "10.96.0.9")]).await;
+    running.until(|running| running.metrics.publications.get() > publications).await;
+    assert_eq!(running.metrics.publications.get(), publications + 1, "for the last Service alone");
+    assert!(!Arc::ptr_eq(&before, &running.published.get()));
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn programming_latency_is_measured_for_changes_and_not_for_the_first_lists() {
+    let running = Running::start(PATIENCE, |_| None);
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+    let measured = |running: &Running| running.metrics.programming.get_sample_count();
+    assert_eq!(measured(&running), 0);
+    let now = chrono::Utc::now().to_rfc3339();
+    running.send([endpoints("db", "10.0.0.2", &now)]).await;
+    running.until(|running| measured(running) == 1).await;
+    assert!(running.metrics.programming.get_sample_sum() < PATIENCE.as_secs_f64());
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn settings_become_the_zone() {
+    let running = Running::start(PATIENCE, |_| None);
+    running.settings.send_replace(Arc::new(settings(&["192.0.2.1:53", "127.0.0.1:10053"])));
+    let upstreams = |running: &Running| running.published.get().zone().upstreams.to_vec();
+    running.until(|running| upstreams(running) == ["192.0.2.1:53".parse().unwrap()]).await;
+    let zone = running.published.get().zone().clone();
+    assert_eq!(zone.stub_domains.len(), 1, "a stub domain without addresses is none");
+    assert_eq!(zone.stub_domains[0].0.to_string(), "a.test.");
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_first_sync_that_does_not_come_is_loud_and_not_the_end() {
+    let running = Running::start(Duration::from_millis(10), |_| None);
+    running.until(|running| running.metrics.sync_overdue.get() == 1).await;
+    assert_eq!(running.status.progress(), Progress::Waiting);
+    running.send(first_lists()).await;
+    running.until(|running| running.metrics.sync_overdue.get() == 0).await;
+    assert_eq!(running.status.progress(), Progress::Synced);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_of_all_watchers_is_a_failure() {
+    let Running { sink, mut task, .. } = Running::start(PATIENCE, |_| None);
+    drop(sink);
+    assert!(task.join_next().await.unwrap().unwrap().is_err());
+}
+
+#[tokio::test]
+async fn what_is_known_at_the_end_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let running =
+        Running::start(PATIENCE, |metrics| Some(Saving::new(path, "cluster.local.", Arc::clone(metrics))));
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+    let metrics = Arc::clone(&running.metrics);
+    running.end().await.unwrap();
+    assert_eq!(metrics.snapshots_written.with_label_values(&["written"]).get(), 1);
+    let saved = crate::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
+    assert_eq!((saved.objects(), saved.source()), (3, EndpointsSource::Endpoints));
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().join("below a file");
+    let running =
+        Running::start(PATIENCE, |metrics| Some(Saving::new(path, "cluster.local.", Arc::clone(metrics))));
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+    let metrics = Arc::clone(&running.metrics);
+    running.end().await.unwrap();
+    assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
+}

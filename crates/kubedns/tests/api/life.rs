@@ -34,7 +34,7 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
     let nameservers = format!("--nameservers={}", upstream.addr());
     let mut kubedns = Kubedns::start(&cluster, &[&nameservers, "--initial-sync-timeout=200ms"]).await;
     assert_eq!(kubedns.answers(WEB, "A").await, "REFUSED");
-    kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
+    assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
     assert_eq!(kubedns.get("/readiness").await.0, 503);
     kubedns.process.line_with("the first lists have not come", PATIENCE).await;
     kubedns.until_metric("kubedns_initial_sync_overdue", 1.0).await;
@@ -180,6 +180,40 @@ async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
     kubedns.until_ready().await;
     let name = "web.apps.fed.svc.cluster.local.";
     kubedns.until_answered(name, "CNAME", "web.apps.fed.svc.z1.r1.fed.example.").await;
+}
+
+#[tokio::test]
+async fn the_cache_dump_is_that_of_kube_dns() {
+    let objects: serde_json::Value =
+        serde_json::from_str(include_str!("../../testdata/kube-dns-http-cache-objects.json")).unwrap();
+    let captured = include_str!("../../testdata/kube-dns-http-cache.json");
+    let cluster = Cluster::start();
+    for (kind, list) in [("Service", "services"), ("Endpoints", "endpoints")] {
+        for object in objects[list].as_array().unwrap() {
+            let mut object = object.clone();
+            object["kind"] = kind.into();
+            cluster.set(object);
+        }
+    }
+    let kubedns = Kubedns::start(&cluster, &["--endpoints-source=endpoints"]).await;
+    kubedns.until_ready().await;
+    let (code, body) = kubedns.get("/cache").await;
+    assert_eq!((code, body.as_str()), (200, captured));
+    assert_eq!(kubedns.get("/").await, (404, "404 page not found\n".to_owned()));
+    assert_eq!(kubedns.get("/metrics").await.0, 404);
+}
+
+#[tokio::test]
+async fn metrics_are_called_as_the_environment_says() {
+    let cluster = cluster();
+    let url = format!("--kube-master-url={}", cluster.url());
+    let names =
+        [("PROMETHEUS_PATH", "/custom"), ("PROMETHEUS_NAMESPACE", "nsx"), ("PROMETHEUS_SUBSYSTEM", "subx")];
+    let kubedns = Kubedns::start_with(&[&url], &names).await;
+    kubedns.until_ready().await;
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    let count = kubedns.metric_at("/custom", "nsx_subx_dns_request_count_total{system=\"auth\"}").await;
+    assert_eq!(count, Some(1.0));
 }
 
 #[tokio::test]

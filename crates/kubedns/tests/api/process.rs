@@ -25,11 +25,14 @@ impl Kubedns {
     /// Starts it against `cluster`, everything on free ports.
     pub(crate) async fn start(cluster: &Cluster, flags: &[&str]) -> Self {
         let url = format!("--kube-master-url={}", cluster.url());
-        Self::start_with(&[&[url.as_str()], flags].concat()).await
+        Self::start_with(&[&[url.as_str()], flags].concat(), &[]).await
     }
 
-    pub(crate) async fn start_with(flags: &[&str]) -> Self {
-        let mut process = program(flags).env("PROMETHEUS_PORT", "0").start();
+    /// Starts it with these flags and environment variables.
+    pub(crate) async fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let program = program(flags).env("PROMETHEUS_PORT", "0");
+        let mut process =
+            environment.iter().fold(program, |program, (name, value)| program.env(name, value)).start();
         let dns = address(&process.line_with("serving DNS", PATIENCE).await);
         let status = address(&process.line_with("serving /readiness", PATIENCE).await);
         let metrics = address(&process.line_with("serving metrics", PATIENCE).await);
@@ -72,7 +75,12 @@ impl Kubedns {
 
     /// The value of a metric, given with its labels as in the exposition.
     pub(crate) async fn metric(&self, name: &str) -> Option<f64> {
-        let (_, body) = get(self.metrics, "/metrics").await;
+        self.metric_at("/metrics", name).await
+    }
+
+    /// The same when metrics are served at another path.
+    pub(crate) async fn metric_at(&self, path: &str, name: &str) -> Option<f64> {
+        let (_, body) = get(self.metrics, path).await;
         body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
