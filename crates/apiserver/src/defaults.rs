@@ -1,5 +1,7 @@
 //! Fields that objects other than Services get when they do not say otherwise.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::Resource;
@@ -12,7 +14,7 @@ pub(crate) fn fill(resource: Resource, value: &mut Value) {
         Resource::EndpointSlices => slice(map),
         Resource::Namespaces => namespace(map),
         Resource::Pods => pod(map),
-        Resource::Secrets => fill_in(map, "type", json!("Opaque")),
+        Resource::Secrets => secret(map),
         Resource::Services => service_status(map),
         _ => {}
     }
@@ -57,7 +59,21 @@ fn pod(map: &mut Map<String, Value>) {
         fill_in(spec, "restartPolicy", json!("Always"));
         fill_in(spec, "dnsPolicy", json!("ClusterFirst"));
     }
-    fill_in(map, "status", json!({ "phase": "Pending" }));
+    fill_in(map, "status", json!({}));
+    if let Some(status) = map.get_mut("status").and_then(Value::as_object_mut) {
+        fill_in(status, "phase", json!("Pending"));
+    }
+}
+
+/// `stringData` is only for writing: it ends up in `data`.
+fn secret(map: &mut Map<String, Value>) {
+    fill_in(map, "type", json!("Opaque"));
+    let Some(Value::Object(plain)) = map.remove("stringData") else { return };
+    fill_in(map, "data", json!({}));
+    if let Some(data) = map.get_mut("data").and_then(Value::as_object_mut) {
+        let encoded = |value: Value| json!(STANDARD.encode(value.as_str().unwrap_or_default()));
+        data.extend(plain.into_iter().map(|(key, value)| (key, encoded(value))));
+    }
 }
 
 fn service_status(map: &mut Map<String, Value>) {
@@ -103,6 +119,11 @@ mod tests {
                     "endpoints": [{ "addresses": ["a"], "conditions": { "ready": true } }],
                     "ports": [{ "port": 1, "protocol": "TCP", "name": "" }],
                 }),
+            ),
+            (
+                Resource::Secrets,
+                json!({ "stringData": { "a": "b" } }),
+                json!({ "type": "Opaque", "data": { "a": "Yg==" } }),
             ),
             (Resource::Services, json!({}), json!({ "status": { "loadBalancer": {} } })),
             (

@@ -16,6 +16,7 @@ mod meta;
 mod object;
 mod patch;
 mod registry;
+mod schema;
 mod selector;
 mod server;
 mod service;

@@ -13,6 +13,7 @@ use serde_json::Value;
 pub(crate) use self::delete::Deletion;
 use crate::kinds::{Kind, Resource};
 use crate::object::{Object, key};
+use crate::schema::{self, Unknown};
 use crate::status::Status;
 use crate::store::{State, Store};
 
@@ -73,7 +74,8 @@ impl Registry {
     }
 
     /// Creates an object or replaces the one there is; makes its namespace if it is missing. For manifests.
-    pub(crate) fn apply(&self, place: &Place, value: Value) -> Result<Arc<Object>, Status> {
+    pub(crate) fn apply(&self, place: &Place, mut value: Value) -> Result<Arc<Object>, Status> {
+        schema::check(place.kind(), &mut value, Unknown::Refuse)?;
         self.store.write(|state| {
             write::ensure_namespace(state, &self.ranges, place)?;
             if state.get(place.resource, &place.key()).is_some() {

@@ -1,15 +1,14 @@
 //! Objects sent as protobuf: `kubectl create` sends what it builds itself (config maps, namespaces, Services...) that way and
 //! takes no refusal. Only reading, and only the kinds somebody sends; answers are JSON, which every client takes.
 
-mod schema;
 mod wire;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use self::schema::{Field, Message, Type};
 use self::wire::{Reader, Wire};
+use crate::schema::{self, Field, Message, Type};
 
 /// What every message begins with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -103,7 +102,7 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Result<Option<Value>, ProtobufError> {
             let inner = message(wire.octets()?, schema)?;
             (!inner.is_empty()).then_some(Value::Object(inner))
         }
-        Type::List(_) | Type::Map(_) => None,
+        Type::List(_) | Type::Map(_) | Type::Any => None,
     })
 }
 

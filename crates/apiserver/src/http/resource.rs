@@ -16,6 +16,7 @@ use crate::list::{self, ListQuery};
 use crate::object::Object;
 use crate::patch;
 use crate::registry::{Deletion, Part, Place};
+use crate::schema::{self, Unknown};
 use crate::selector::Selection;
 use crate::status::Status;
 use crate::watch::{self, WatchQuery};
@@ -117,14 +118,14 @@ impl Call<'_> {
     }
 
     fn create(&self) -> Result<Answer, Status> {
-        let value = body::object(&self.request.headers, &self.request.body)?;
+        let value = self.body()?;
         let object = self.api.registry.create(&self.place(), value, self.dry_run())?;
         self.object(201, &object)
     }
 
     fn update(&self) -> Result<Answer, Status> {
         let part = self.part()?;
-        let value = body::object(&self.request.headers, &self.request.body)?;
+        let value = self.body()?;
         let object = self.api.registry.update(&self.place(), part, self.dry_run(), |_| Ok(value))?;
         self.object(200, &object)
     }
@@ -133,10 +134,11 @@ impl Call<'_> {
         let part = self.part()?;
         let patch = patch::Patch::parse(body::media_type(&self.request.headers), &self.request.body)?;
         let resource = self.path.resource;
-        let object = self
-            .api
-            .registry
-            .update(&self.place(), part, self.dry_run(), |value| patch.apply(resource, value))?;
+        let object = self.api.registry.update(&self.place(), part, self.dry_run(), |value| {
+            let mut patched = patch.apply(resource, value)?;
+            schema::check(resource.kind(), &mut patched, self.unknown_fields())?;
+            Ok(patched)
+        })?;
         self.object(200, &object)
     }
 
@@ -167,6 +169,21 @@ impl Call<'_> {
         let mut text = object.to_json();
         text.push(b'\n');
         Ok(Answer::json(code, text))
+    }
+
+    /// The object sent.
+    fn body(&self) -> Result<Value, Status> {
+        let mut value = body::object(&self.request.headers, &self.request.body)?;
+        // An object of another kind is refused later, in other words.
+        let kind = self.path.resource.kind();
+        if value.get("kind").is_none_or(|given| given == kind.kind) {
+            schema::check(kind, &mut value, self.unknown_fields())?;
+        }
+        Ok(value)
+    }
+
+    fn unknown_fields(&self) -> Unknown {
+        if self.request.query.text("fieldValidation") == "Strict" { Unknown::Refuse } else { Unknown::Drop }
     }
 
     fn place(&self) -> Place {

@@ -99,6 +99,13 @@ async fn bad_requests_get_a_status() {
             r#"{"metadata":{"name":"a"},"spec":{"ports":[{"port":1}]}}"#,
             404,
         ),
+        (
+            "POST",
+            SERVICES,
+            "application/json",
+            r#"{"metadata":{"name":"z"},"spec":{"ports":[{"port":"80"}]}}"#,
+            400,
+        ),
         ("POST", "/api/v1/services", "application/json", "{}", 405),
         ("DELETE", "/api/v1/services", "application/json", "", 405),
         ("PUT", SERVICES, "application/json", "{}", 405),

@@ -163,6 +163,8 @@ async fn patches_and_replaces() {
     assert!(refused.contains("may not change once set"), "{refused}");
     let refused = kubectl.fails("apply --server-side -f -", SHOP).await;
     assert!(refused.contains("Server-side apply not available on the server"), "{refused}");
+    let refused = kubectl.fails("apply -f -", &SHOP.replace("selector", "slector")).await;
+    assert!(refused.contains("unknown field \"spec.slector\""), "{refused}");
     kubectl.server.stop().await;
 }
 

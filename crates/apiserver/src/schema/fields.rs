@@ -1,19 +1,19 @@
-//! Which field has which number: facts of the Kubernetes API (`generated.proto` of each group).
+//! The fields of each kind and their protobuf numbers: facts of the Kubernetes API (`generated.proto` of each group).
 
 /// The fields of a message.
-pub(super) type Message = [Field];
+pub(crate) type Message = [Field];
 
 /// One field.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field {
-    pub(super) number: u64,
-    pub(super) name: &'static str,
-    pub(super) kind: Type,
+pub(crate) struct Field {
+    pub(crate) number: u64,
+    pub(crate) name: &'static str,
+    pub(crate) kind: Type,
 }
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Type {
+pub(crate) enum Type {
     Text,
     Octets,
     Number,
@@ -22,34 +22,42 @@ pub(super) enum Type {
     /// Something else when it is absent than when it is false.
     Flag,
     NumberOrText,
+    /// Not looked at, and not read from protobuf.
+    Any,
     Message(&'static Message),
     List(&'static Type),
     /// From text to this.
     Map(&'static Type),
 }
 
-use Type::{Bool, Flag, List, Map, Number, NumberOrText, Octets, Text};
+use Type::{Any, Bool, Flag, List, Map, Number, NumberOrText, Octets, Text};
 
 const fn field(number: u64, name: &'static str, kind: Type) -> Field {
     Field { number, name, kind }
 }
 
-pub(super) static ENVELOPE: [Field; 2] =
+pub(crate) static ENVELOPE: [Field; 2] =
     [field(1, "typeMeta", Type::Message(&TYPE_META)), field(2, "raw", Octets)];
 static TYPE_META: [Field; 2] = [field(1, "apiVersion", Text), field(2, "kind", Text)];
-pub(super) static NUMBER_OR_TEXT: [Field; 3] =
+pub(crate) static NUMBER_OR_TEXT: [Field; 3] =
     [field(1, "type", Number), field(2, "number", Number), field(3, "text", Text)];
 
-static META: [Field; 9] = [
+static META: [Field; 15] = [
     field(1, "name", Text),
     field(2, "generateName", Text),
     field(3, "namespace", Text),
+    field(4, "selfLink", Text),
     field(5, "uid", Text),
     field(6, "resourceVersion", Text),
+    field(7, "generation", Number),
+    field(8, "creationTimestamp", Any),
+    field(9, "deletionTimestamp", Any),
+    field(10, "deletionGracePeriodSeconds", Number),
     field(11, "labels", Map(&Text)),
     field(12, "annotations", Map(&Text)),
     field(13, "ownerReferences", List(&Type::Message(&OWNER))),
     field(14, "finalizers", List(&Text)),
+    field(17, "managedFields", Any),
 ];
 static OWNER: [Field; 6] = [
     field(1, "kind", Text),
@@ -83,7 +91,8 @@ static SECRET: [Field; 5] = [
     field(4, "stringData", Map(&Text)),
     field(5, "immutable", Flag),
 ];
-static NAMESPACE: [Field; 2] = [METADATA, field(2, "spec", Type::Message(&NAMESPACE_SPEC))];
+static NAMESPACE: [Field; 3] =
+    [METADATA, field(2, "spec", Type::Message(&NAMESPACE_SPEC)), field(3, "status", Any)];
 static NAMESPACE_SPEC: [Field; 1] = [field(1, "finalizers", List(&Text))];
 static SERVICE_ACCOUNT: [Field; 4] = [
     METADATA,
@@ -93,7 +102,16 @@ static SERVICE_ACCOUNT: [Field; 4] = [
 ];
 static LOCAL_REFERENCE: [Field; 1] = [field(1, "name", Text)];
 
-static SERVICE: [Field; 2] = [METADATA, field(2, "spec", Type::Message(&SERVICE_SPEC))];
+static SERVICE: [Field; 3] = [
+    METADATA,
+    field(2, "spec", Type::Message(&SERVICE_SPEC)),
+    field(3, "status", Type::Message(&SERVICE_STATUS)),
+];
+static SERVICE_STATUS: [Field; 2] =
+    [field(1, "loadBalancer", Type::Message(&LOAD_BALANCER)), field(2, "conditions", Any)];
+static LOAD_BALANCER: [Field; 1] = [field(1, "ingress", List(&Type::Message(&INGRESS)))];
+static INGRESS: [Field; 4] =
+    [field(1, "ip", Text), field(2, "hostname", Text), field(3, "ipMode", Text), field(4, "ports", Any)];
 static SERVICE_SPEC: [Field; 20] = [
     field(1, "ports", List(&Type::Message(&SERVICE_PORT))),
     field(2, "selector", Map(&Text)),
@@ -152,18 +170,22 @@ static SLICE: [Field; 4] = [
     field(3, "ports", List(&Type::Message(&SLICE_PORT))),
     field(4, "addressType", Text),
 ];
-static SLICE_ENDPOINT: [Field; 7] = [
+static SLICE_ENDPOINT: [Field; 8] = [
     field(1, "addresses", List(&Text)),
     field(2, "conditions", Type::Message(&CONDITIONS)),
     field(3, "hostname", Text),
     field(4, "targetRef", Type::Message(&REFERENCE)),
+    field(5, "deprecatedTopology", Map(&Text)),
     field(6, "nodeName", Text),
     field(7, "zone", Text),
     field(8, "hints", Type::Message(&HINTS)),
 ];
 static CONDITIONS: [Field; 3] =
     [field(1, "ready", Flag), field(2, "serving", Flag), field(3, "terminating", Flag)];
-static HINTS: [Field; 1] = [field(1, "forZones", List(&Type::Message(&LOCAL_REFERENCE)))];
+static HINTS: [Field; 2] = [
+    field(1, "forZones", List(&Type::Message(&LOCAL_REFERENCE))),
+    field(2, "forNodes", List(&Type::Message(&LOCAL_REFERENCE))),
+];
 static SLICE_PORT: [Field; 4] = [
     field(1, "name", Text),
     field(2, "protocol", Text),
@@ -179,8 +201,8 @@ static DELETE_OPTIONS: [Field; 4] = [
 ];
 static PRECONDITIONS: [Field; 2] = [field(1, "uid", Text), field(2, "resourceVersion", Text)];
 
-/// The fields of a kind.
-pub(super) fn of(kind: &str) -> Option<&'static Message> {
+/// The fields of a kind, if they are known.
+pub(crate) fn of(kind: &str) -> Option<&'static Message> {
     Some(match kind {
         "ConfigMap" => &CONFIG_MAP,
         "DeleteOptions" => &DELETE_OPTIONS,
@@ -195,6 +217,6 @@ pub(super) fn of(kind: &str) -> Option<&'static Message> {
 }
 
 /// The fields of an entry of a map to this.
-pub(super) fn entry(values: &Type) -> [Field; 2] {
+pub(crate) fn entry(values: &Type) -> [Field; 2] {
     [field(1, "key", Text), field(2, "value", *values)]
 }
