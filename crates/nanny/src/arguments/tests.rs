@@ -121,3 +121,16 @@ fn configuration_files_count_too() {
     assert!(Arguments::read(words(&format!("-C {}", path("missing")))).unknown.is_some());
     assert_eq!(Arguments::read(words("--conf-file=")).unknown, None);
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_words_are_read_and_kept(words in proptest::collection::vec("(-{0,2}[a-zA-Z0-9=/.,#-]{0,12}|\\PC{0,8})", 0..8)) {
+        let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+        let arguments = Arguments::from_words(words.clone());
+        let _ = (arguments.port(), arguments.probe_address(), arguments.resolv_files());
+        let _ = arguments.domain_routed_to("127.0.0.1:10053".parse().unwrap());
+        if !arguments.typed("servers-file") {
+            proptest::prop_assert_eq!(arguments.words_without("servers-file"), words);
+        }
+    }
+}
