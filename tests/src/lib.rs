@@ -1,1 +1,4 @@
 //! Support for the cross-crate tests.
+
+pub mod conformance;
+pub mod e2e;

@@ -107,15 +107,23 @@ impl Guide<'_> {
         ]
     }
 
+    /// Against a real cluster only looking: nothing that a person might paste without a thought changes it.
     fn kubectl_lines(&self) -> Vec<String> {
-        let to = match self.access {
-            Access::MasterUrl(url) => format!("--server={url}"),
-            Access::Kubeconfig(file) => format!("--kubeconfig={}", file.display()),
+        let url = match self.access {
+            Access::MasterUrl(url) => url,
+            Access::Kubeconfig(file) => {
+                return vec![format!(
+                    "kubectl --kubeconfig={} get services --all-namespaces",
+                    file.display()
+                )];
+            }
         };
+        let hello = format!("dig @127.0.0.1 -p {} +short hello.default.svc.{}", self.ports.dns, self.domain);
         vec![
-            format!("kubectl {to} get services --all-namespaces"),
-            format!("kubectl {to} edit configmap -n kube-system kube-dns"),
-            format!("kubectl {to} create service clusterip hello --tcp=80"),
+            format!("kubectl --server={url} get services --all-namespaces"),
+            format!("kubectl --server={url} create service clusterip hello --tcp=80"),
+            hello,
+            format!("kubectl --server={url} edit configmap -n kube-system kube-dns"),
         ]
     }
 

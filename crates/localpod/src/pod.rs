@@ -50,6 +50,8 @@ pub struct Wiring<'a> {
     pub domain: &'a str,
     /// The `ConfigMap` as a directory.
     pub config_dir: &'a Path,
+    /// Where the nanny keeps its files.
+    pub state_dir: &'a Path,
     /// The API server.
     pub access: Access,
     /// Upstreams instead of those in /etc/resolv.conf.
@@ -105,6 +107,7 @@ impl Wiring<'_> {
             // Not in the manifest: these have the right defaults in the pod.
             format!("-dnsmasqExec={}", self.programs.dnsmasq.display()),
             format!("-kubednsServer={kubedns_address}"),
+            format!("-stateDir={}", self.state_dir.display()),
             format!("-statusAddr=127.0.0.1:{}", self.ports.nanny),
             NO_LAMEDUCK.to_owned(),
         ];
@@ -159,6 +162,7 @@ impl Wiring<'_> {
             probe("dnsmasq", self.ports.dns),
             // Not in the manifest: the addresses and ports there are the defaults.
             format!("--kubedns-addr=127.0.0.1:{}", self.ports.kubedns),
+            format!("--nanny-status=http://127.0.0.1:{}/status", self.ports.nanny),
             format!("--kubedns-metrics=http://127.0.0.1:{}/metrics", self.ports.kubedns_metrics),
             format!("--dnsmasq-port={}", self.ports.dns),
             "--prometheus-addr=127.0.0.1".to_owned(),
@@ -197,6 +201,7 @@ mod tests {
             ports: Ports::block(5300).unwrap(),
             domain: "cluster.local",
             config_dir: Path::new("/tmp/config"),
+            state_dir: Path::new("/tmp/state"),
             access: Access::MasterUrl("http://127.0.0.1:5305".to_owned()),
             nameservers,
             verbosity: 2,

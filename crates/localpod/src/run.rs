@@ -66,6 +66,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         ports,
         domain: options.domain(),
         config_dir: &config_dir,
+        state_dir: &work.path().join("nanny"),
         access: cluster.access.clone(),
         nameservers: &nameservers,
         verbosity: options.v,

@@ -48,6 +48,7 @@ fn every_flag_and_variable_of_the_manifest_is_passed() {
         ports: manifest_ports(),
         domain: "cluster.local",
         config_dir: Path::new("/config"),
+        state_dir: Path::new("/state"),
         access: Access::MasterUrl("http://127.0.0.1:6443".to_owned()),
         nameservers: &[],
         verbosity: 2,

@@ -57,8 +57,9 @@ fn every_kind_of_record_has_its_line() {
             "curl http://127.0.0.1:5304/metrics",
             "curl http://127.0.0.1:5303/metrics",
             "kubectl --server=http://127.0.0.1:5305 get services --all-namespaces",
-            "kubectl --server=http://127.0.0.1:5305 edit configmap -n kube-system kube-dns",
             "kubectl --server=http://127.0.0.1:5305 create service clusterip hello --tcp=80",
+            "dig @127.0.0.1 -p 5300 +short hello.default.svc.cluster.local",
+            "kubectl --server=http://127.0.0.1:5305 edit configmap -n kube-system kube-dns",
         ]
     );
 }
@@ -74,4 +75,5 @@ fn a_bare_cluster_still_has_something_to_ask_for() {
         "{text}"
     );
     assert!(!text.contains("acme"), "{text}");
+    assert!(!text.contains("edit") && !text.contains("create"), "a real cluster is only looked at: {text}");
 }

@@ -1,0 +1,229 @@
+//! End to end: the real binaries, a real dnsmasq, real `dig` and `kubectl`, on the example cluster.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+
+use nix::sys::signal::Signal;
+use testkit::eventually;
+use testkit::upstream::{Upstream, Zone};
+use tests::e2e::{PATIENCE, Pid, Pod, descendants, get, is_running};
+
+/// What `dig +short` prints for each question about the example cluster.
+const ANSWERS: &[(&str, &[&str])] = &[
+    // A and AAAA of cluster IPs
+    ("web.default.svc.cluster.local A", &["10.96.12.80"]),
+    ("web.default.svc.cluster.local AAAA", &["fd00:10:96::c80"]),
+    ("cart.shop.svc.cluster.local A", &["10.96.44.7"]),
+    ("cart.shop.svc.cluster.local AAAA", &[]),
+    ("kubernetes.default.svc.cluster.local A", &["10.96.0.1"]),
+    // a headless Service, its pods by name
+    ("db.shop.svc.cluster.local A", &["10.244.1.31", "10.244.1.32", "10.244.2.31"]),
+    ("db-1.db.shop.svc.cluster.local A", &["10.244.2.31"]),
+    ("workers.shop.svc.cluster.local A", &["10.244.2.41"]),
+    // SRV of named ports
+    ("_grpc._tcp.cart.shop.svc.cluster.local SRV", &["10 100 9000 cart.shop.svc.cluster.local."]),
+    ("_https._tcp.web.default.svc.cluster.local SRV", &["10 50 443 web.default.svc.cluster.local."]),
+    (
+        "_dns._udp.kube-dns.kube-system.svc.cluster.local SRV",
+        &["10 100 53 kube-dns.kube-system.svc.cluster.local."],
+    ),
+    (
+        "_postgresql._tcp.db.shop.svc.cluster.local SRV",
+        &[
+            "10 33 5432 db-0.db.shop.svc.cluster.local.",
+            "10 33 5432 db-1.db.shop.svc.cluster.local.",
+            "10 33 5432 db-2.db.shop.svc.cluster.local.",
+        ],
+    ),
+    // PTR, both families, Services and named pods
+    ("-x 10.96.12.80", &["web.default.svc.cluster.local."]),
+    ("-x fd00:10:96::c80", &["web.default.svc.cluster.local."]),
+    ("-x 10.244.2.31", &["db-1.db.shop.svc.cluster.local."]),
+    // CNAME: an alias inside the cluster, one that leads out of it through the stub domain
+    ("storefront.shop.svc.cluster.local CNAME", &["web.default.svc.cluster.local."]),
+    ("storefront.shop.svc.cluster.local A", &["10.96.12.80", "web.default.svc.cluster.local."]),
+    ("payments.shop.svc.cluster.local A", &["192.0.2.80", "payments.acme.example."]),
+    // pods by address, wildcards
+    ("10-244-1-31.shop.pod.cluster.local A", &["10.244.1.31"]),
+    ("web.*.svc.cluster.local A", &["10.96.12.80"]),
+    ("*.db.shop.svc.cluster.local A", &["10.244.1.31", "10.244.1.32", "10.244.2.31"]),
+    // the stub domain, and names that do not exist
+    ("www.acme.example A", &["192.0.2.80", "payments.acme.example."]),
+    ("missing.shop.svc.cluster.local A", &[]),
+    ("db-7.db.shop.svc.cluster.local A", &[]),
+];
+
+#[tokio::test]
+async fn dig_gets_the_right_answers_over_udp_and_tcp() {
+    let pod = Pod::start().await;
+    let dig = pod.dig();
+    for transport in ["+notcp", "+tcp"] {
+        for (question, expected) in ANSWERS {
+            assert_eq!(
+                dig.short(&format!("{transport} {question}")).await,
+                *expected,
+                "{transport} {question}"
+            );
+        }
+        for missing in ["missing.shop.svc.cluster.local", "db-7.db.shop.svc.cluster.local", "outside.example"]
+        {
+            let status = dig.status(&format!("{transport} {missing}")).await;
+            assert_eq!(status.as_deref(), Some("NXDOMAIN"), "{transport} {missing}");
+        }
+    }
+}
+
+/// A Service without a cluster IP: the API server allocates one.
+const HELLO: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: hello, namespace: default}
+spec:
+  selector: {app: hello}
+  ports: [{name: http, port: 80}]
+";
+
+#[tokio::test]
+async fn a_service_applied_with_kubectl_is_answered_until_it_is_deleted() {
+    let pod = Pod::start().await;
+    let (dig, kubectl) = (pod.dig(), pod.kubectl());
+    let name = "hello.default.svc.cluster.local";
+    assert_eq!(dig.status(name).await.as_deref(), Some("NXDOMAIN"), "not there yet");
+
+    kubectl.with_input("apply -f -", HELLO).await;
+    let address = kubectl.run("get service hello -o jsonpath={.spec.clusterIP}").await;
+    assert!(address.starts_with("10.96."), "{address:?}");
+    eventually(PATIENCE, || async { dig.short(name).await == [address.as_str()] }).await;
+    assert_eq!(dig.short(&format!("-x {address}")).await, [format!("{name}.")]);
+
+    kubectl.run("delete service hello").await;
+    // dnsmasq keeps the answer for its TTL of 30 seconds: that is its job. kubedns itself forgets at once.
+    let kubedns = tests::e2e::Dig::on(pod.ports.kubedns);
+    eventually(PATIENCE, || async { kubedns.status(name).await.as_deref() == Some("NXDOMAIN") }).await;
+}
+
+#[tokio::test]
+async fn a_stub_domain_follows_kubectl_edit_and_delete() {
+    let corporate = Upstream::start(Zone::new(["host.corp.test. 3600 IN A 198.51.100.7"]).handler()).await;
+    let pod = Pod::start().await;
+    let (dig, kubectl) = (pod.dig(), pod.kubectl());
+    assert_eq!(dig.status("host.corp.test").await.as_deref(), Some("NXDOMAIN"), "not there yet");
+    assert_eq!(corporate.count(), 0);
+
+    let stub_domains = format!(r#"{{"corp.test": ["{}"]}}"#, corporate.addr());
+    let script = format!("s#{{.*}}#{stub_domains}#");
+    kubectl.edit("configmap -n kube-system kube-dns", &script).await;
+    eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["198.51.100.7"] }).await;
+    assert_eq!(dig.short("+tcp host.corp.test").await, ["198.51.100.7"]);
+    assert!(corporate.count() > 0);
+
+    kubectl.run("delete configmap -n kube-system kube-dns").await;
+    // Although the upstream's TTL was an hour.
+    eventually(PATIENCE, || async { dig.status("host.corp.test").await.as_deref() == Some("NXDOMAIN") })
+        .await;
+    let asked = corporate.count();
+    assert_eq!(dig.status("other.corp.test").await.as_deref(), Some("NXDOMAIN"));
+    assert_eq!(corporate.count(), asked, "nothing goes there any more");
+}
+
+#[tokio::test]
+async fn both_health_urls_follow_kubedns_where_health_is_an_answer_through_the_pod() {
+    // dnsmasq forgets after a second, so that its cache does not hide for long what happens behind it.
+    let pod = Pod::start_with(&["--sidecar-arg=--health=through", "--dnsmasq-arg=--max-cache-ttl=1"]).await;
+    let both = || async { (pod.health("kubedns").await, pod.health("dnsmasq").await) };
+    assert_eq!(both().await, (Some(200), Some(200)));
+
+    let kubedns = pod.container("kubedns").await;
+    signal(kubedns, Signal::SIGSTOP);
+    eventually(PATIENCE, || async { both().await == (Some(503), Some(503)) }).await;
+    signal(kubedns, Signal::SIGCONT);
+    eventually(PATIENCE, || async { both().await == (Some(200), Some(200)) }).await;
+}
+
+#[tokio::test]
+async fn a_stopped_kubedns_does_not_make_dnsmasq_unhealthy() {
+    let pod = Pod::start().await;
+    let kubedns = pod.container("kubedns").await;
+    signal(kubedns, Signal::SIGSTOP);
+    eventually(PATIENCE, || async { pod.health("kubedns").await == Some(503) }).await;
+    assert_eq!(
+        pod.health("dnsmasq").await,
+        Some(200),
+        "restarting dnsmasq would cost its cache and help nobody"
+    );
+    signal(kubedns, Signal::SIGCONT);
+    eventually(PATIENCE, || async { pod.health("kubedns").await == Some(200) }).await;
+}
+
+#[tokio::test]
+async fn every_http_endpoint_answers() {
+    let pod = Pod::start().await;
+    let ports = pod.ports;
+    let cases = [
+        (ports.readiness, "/readiness", "ok\n"),
+        (ports.readiness, "/cache", "{"),
+        (ports.kubedns_metrics, "/metrics", "# HELP skydns_skydns_dns_request_count_total"),
+        (ports.sidecar, "/metrics", "kubedns_dnsmasq_hits"),
+        (ports.sidecar, "/metrics", "kubedns_probe_kubedns_errors"),
+        (ports.sidecar, "/healthz", ""),
+    ];
+    for (port, path, expected) in cases {
+        let response = get(port, path).await.unwrap();
+        assert_eq!(response.status, 200, "{path}: {response:?}");
+        assert!(response.body.contains(expected), "{path}: {response:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_killed_container_comes_back() {
+    let pod = Pod::start().await;
+    for name in ["kubedns", "dnsmasq", "sidecar"] {
+        let first = pod.container(name).await;
+        let below = descendants(first);
+        signal(first, Signal::SIGKILL);
+        eventually(PATIENCE, || async { pod.container(name).await != first }).await;
+        assert_eq!(pod.status().containers[name].restarts, 1);
+        eventually(PATIENCE, || async { none_runs(&below) }).await;
+    }
+    let answered = || async { pod.dig().short("web.default.svc.cluster.local").await == ["10.96.12.80"] };
+    eventually(PATIENCE, answered).await;
+    eventually(PATIENCE, || async { pod.health("dnsmasq").await == Some(200) }).await;
+}
+
+#[tokio::test]
+async fn ctrl_c_leaves_nothing_behind() {
+    for way in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut pod = Pod::start().await;
+        let processes = descendants(pod.process.id());
+        assert!(processes.len() >= 5, "localpod, kubedns, nanny, dnsmasq, sidecar: {processes:?}");
+        let config_dir = pod.status().config_dir;
+        assert!(config_dir.is_dir());
+
+        pod.process.signal(way);
+        let status = pod.process.wait(PATIENCE).await;
+        assert!(status.success(), "{way}: {status}");
+        assert!(none_runs(&processes), "{way}: {:?}", running(&processes));
+        assert!(!config_dir.exists(), "{way}");
+    }
+}
+
+#[tokio::test]
+async fn even_a_killed_localpod_leaves_no_process() {
+    let mut pod = Pod::start().await;
+    let processes = descendants(pod.process.id());
+    pod.process.signal(Signal::SIGKILL);
+    pod.process.wait(PATIENCE).await;
+    eventually(PATIENCE, || async { none_runs(&processes) }).await;
+}
+
+fn signal(pid: Pid, signal: Signal) {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+    nix::sys::signal::kill(pid, signal).unwrap();
+}
+
+fn running(processes: &[Pid]) -> Vec<Pid> {
+    processes.iter().copied().filter(|pid| is_running(*pid)).collect()
+}
+
+fn none_runs(processes: &[Pid]) -> bool {
+    running(processes).is_empty()
+}
