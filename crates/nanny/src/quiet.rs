@@ -9,8 +9,11 @@
 //! many queries), the reload is sent all the same.
 //!
 //! What is looked at, all of it in `/proc`: whether dnsmasq has sockets beyond those it has when idle (it opens one per
-//! forwarded query), whether it waits in poll(2), and whether its own port has packets waiting.
+//! forwarded query; those that have been open for long belong to queries nobody waits for any more), whether it waits in
+//! poll(2), and whether its own port has packets waiting.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -21,6 +24,8 @@ use nix::unistd::Pid;
 
 /// How long a stopped process may take to be seen stopped.
 const STOPPING: Duration = Duration::from_millis(5);
+/// A query that has waited for so long has been asked again, or given up.
+const FORGOTTEN: Duration = Duration::from_secs(5);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -29,9 +34,14 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub struct Quiet {
     pid: Pid,
     port: u16,
-    /// The fewest descriptors it was ever seen with: its number when idle.
-    idle: Option<usize>,
+    /// The descriptors it had when it had fewest: those of an idle one.
+    idle: Option<Descriptors>,
+    /// Since when each of the present ones is known.
+    since: BTreeMap<OsString, Instant>,
 }
+
+/// What the descriptors lead to, such as `socket:[4711]`.
+type Descriptors = BTreeSet<OsString>;
 
 /// How a reload went out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,16 +55,21 @@ pub enum Sent {
 impl Quiet {
     /// For the process that answers on `port`.
     pub fn new(pid: Pid, port: u16) -> Self {
-        Self { pid, port, idle: None }
+        Self { pid, port, idle: None, since: BTreeMap::new() }
     }
 
     /// Learns what idle looks like; to be called now and then.
     pub fn observe(&mut self) {
-        let now = descriptors(self.pid);
-        self.idle = match (self.idle, now) {
-            (Some(least), Some(now)) => Some(least.min(now)),
-            (known, now) => known.or(now),
+        let Some(now) = descriptors(self.pid) else {
+            return;
         };
+        self.since.retain(|descriptor, _| now.contains(descriptor));
+        for descriptor in &now {
+            self.since.entry(descriptor.clone()).or_insert_with(Instant::now);
+        }
+        if self.idle.as_ref().is_none_or(|idle| now.len() < idle.len()) {
+            self.idle = Some(now);
+        }
     }
 
     /// Sends SIGHUP in the first quiet moment within `patience`, or at its end. Blocks for as long.
@@ -88,7 +103,11 @@ impl Quiet {
     }
 
     fn looks_idle(&self) -> bool {
-        self.idle.is_some() && descriptors(self.pid) == self.idle
+        let (Some(idle), Some(now)) = (&self.idle, descriptors(self.pid)) else {
+            return false;
+        };
+        let old = |descriptor| self.since.get(descriptor).is_some_and(|since| since.elapsed() >= FORGOTTEN);
+        now.iter().all(|descriptor| idle.contains(descriptor) || old(descriptor))
     }
 }
 
@@ -126,9 +145,12 @@ fn is_stopped(pid: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
-/// How many descriptors are open; none if that is not for us to know.
-fn descriptors(pid: Pid) -> Option<usize> {
-    Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
+/// The open descriptors; none if they are not for us to see.
+fn descriptors(pid: Pid) -> Option<Descriptors> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    // One that is closed before its link is read is gone.
+    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    Some(links.map(std::path::PathBuf::into_os_string).collect())
 }
 
 /// Whether a stopped process was stopped while waiting for something to happen.
@@ -163,8 +185,9 @@ fn waits_at(line: &str, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::UdpSocket;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -178,6 +201,34 @@ mod tests {
         assert!(has_packets_waiting(Pid::this(), port));
         server.recv(&mut [0; 16]).unwrap();
         assert!(!has_packets_waiting(Pid::this(), port));
+    }
+
+    #[test]
+    fn descriptors_beyond_the_idle_ones_are_seen_until_they_are_old() {
+        let mut child = Command::new("sh")
+            .args(["-c", "read a; exec 9</dev/zero; echo open; read b"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, mut output) =
+            (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut quiet = Quiet::new(Pid::from_raw(i32::try_from(child.id()).unwrap()), 1);
+        quiet.observe();
+        assert!(quiet.looks_idle());
+
+        writeln!(input, "go on").unwrap();
+        output.read_line(&mut String::new()).unwrap();
+        assert!(!quiet.looks_idle());
+        quiet.observe();
+        assert!(!quiet.looks_idle());
+        let long_ago = Instant::now().checked_sub(FORGOTTEN).unwrap();
+        quiet.since.values_mut().for_each(|since| *since = long_ago);
+        assert!(quiet.looks_idle());
+
+        drop(input);
+        child.wait().unwrap();
+        assert!(!quiet.looks_idle(), "there is nothing to be seen any more");
     }
 
     #[test]
