@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use ipnet::IpNet;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -45,6 +45,9 @@ struct Args {
     /// Start without the namespaces and the kubernetes Service that every cluster has
     #[arg(long)]
     empty: bool,
+    /// Mirror Endpoints into EndpointSlices, as controllers do in a real cluster
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    mirror_endpoints: bool,
     /// Serve /_faults, where things can be made to go wrong
     #[arg(long)]
     enable_faults: bool,
@@ -95,6 +98,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
         history: args.history,
         bookmark_period: Duration::from_secs(args.bookmark_period),
         bootstrap: !args.empty,
+        mirror_endpoints: args.mirror_endpoints,
         control: args.enable_faults,
         token: args.token,
         ..Options::default()

@@ -13,6 +13,7 @@ mod kinds;
 mod list;
 mod manifests;
 mod meta;
+mod mirror;
 mod object;
 mod patch;
 mod registry;

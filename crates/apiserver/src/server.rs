@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::faults::{Faults, Presence, Signals};
 use crate::http::{Api, routes};
 use crate::manifests::Manifests;
+use crate::mirror;
 use crate::registry::Registry;
 use crate::settings::Options;
 use crate::store::Store;
@@ -122,6 +123,9 @@ impl ApiServer {
             slots,
         });
         let mut tasks = JoinSet::new();
+        if api.options.mirror_endpoints {
+            tasks.spawn(mirror::run(api.registry.clone(), stop.clone()));
+        }
         while let Some(stream) = accept(&self.listener, &stop).await {
             let Some(Ok(permit)) = stop.run_until_cancelled(Arc::clone(&connections).acquire_owned()).await
             else {

@@ -11,6 +11,8 @@ pub struct Options {
     pub service_ranges: Vec<IpNet>,
     /// Whether the namespaces, the `kubernetes` Service and its Endpoints that every cluster has exist from the start.
     pub bootstrap: bool,
+    /// Whether Endpoints are mirrored into `EndpointSlices`, as controllers do in a real cluster.
+    pub mirror_endpoints: bool,
     /// Events kept per resource; watches from before the oldest get 410.
     pub history: usize,
     /// Time between bookmarks on watches that allow them.
@@ -37,6 +39,7 @@ impl Default for Options {
                 Ipv6Net::new_assert([0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0].into(), 112).into(),
             ],
             bootstrap: true,
+            mirror_endpoints: false,
             history: crate::store::DEFAULT_HISTORY,
             bookmark_period: Duration::from_mins(1),
             watch_timeout: Duration::from_mins(30),
