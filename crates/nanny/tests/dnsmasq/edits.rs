@@ -4,7 +4,11 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::upstream::Upstream;
+use testkit::message::Message;
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::{client, eventually};
 
 use super::load::Load;
 use super::rig::{PATIENCE, Plan, Rig, at, dnsmasq_is_here, upstream};
@@ -43,7 +47,7 @@ async fn fifty_edits_under_load_lose_no_query() {
     let seen = load.end().await;
     println!("{} asked, slowest {:?}, {:?}", seen.asked, seen.slowest, seen.answers);
     assert!(seen.asked > 1000, "only {} questions", seen.asked);
-    let hasty = rig.nanny.stderr().iter().filter(|line| line.contains("sent=\"Anyway\"")).count();
+    let hasty = hasty_reloads(&rig);
     let (moved, others): (Vec<_>, Vec<_>) =
         seen.lost.into_iter().partition(|name| name.ends_with(".moved.test."));
     assert_eq!(others, Vec::<String>::new());
@@ -93,6 +97,43 @@ async fn timed(rig: &Rig, expected: &str) -> Duration {
     let swapped = Instant::now();
     rig.until("www.acme.test.", expected).await;
     swapped.elapsed()
+}
+
+#[tokio::test]
+async fn a_query_that_waits_for_a_server_taken_away_is_answered() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let outside = upstream("192.0.2.1").await;
+    let slow = Upstream::start(|asked: &Asked| {
+        let reply = Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.11", asked.name()));
+        Reaction::from(reply).after(Duration::from_millis(150))
+    })
+    .await;
+    let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &slow)]));
+    let without_stub = [("upstreamNameservers", upstreams.as_str())];
+    let with_stub = [without_stub[0], ("stubDomains", stub_domains.as_str())];
+    let mut rig = Plan::new().config(&without_stub).start().await;
+    for round in 0..5 {
+        rig.config(&with_stub);
+        rig.until(&format!("before{round}.acme.test."), "192.0.2.11").await;
+        let query = Query::new(&format!("during{round}.acme.test."), "A").wire();
+        let (server, asked) = (rig.server(), slow.count());
+        let (answer, ()) = tokio::join!(client::udp(server, &query, Duration::from_secs(3)), async {
+            eventually(PATIENCE, || std::future::ready(slow.count() > asked)).await;
+            rig.config(&without_stub);
+        });
+        let answer = answer.map(|wire| Message::parse(&wire).unwrap().answer_data("A").join(" "));
+        assert!(answer.is_ok() || hasty_reloads(&rig) > 0, "lost in round {round}");
+        assert_eq!(answer.unwrap_or_else(|_| "192.0.2.11".to_owned()), "192.0.2.11");
+        rig.until(&format!("after{round}.acme.test."), "192.0.2.1").await;
+    }
+    rig.end().await;
+}
+
+/// Reloads that took servers away although queries may have been waiting for them.
+fn hasty_reloads(rig: &Rig) -> usize {
+    rig.nanny.stderr().iter().filter(|line| line.contains("sent=\"Anyway\"")).count()
 }
 
 #[tokio::test]
