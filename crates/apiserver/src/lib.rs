@@ -8,6 +8,8 @@ mod allocate;
 pub mod cli;
 mod defaults;
 mod faults;
+#[cfg(test)]
+mod hostile;
 mod http;
 mod kinds;
 mod list;

@@ -158,5 +158,11 @@ fn is_manifest(path: &Path) -> bool {
     !hidden && matches!(extension, Some("yaml" | "yml" | "json")) && path.is_file()
 }
 
+/// Whether a text is understood; for tests with texts of all sorts.
+#[cfg(test)]
+pub(crate) fn understand(text: &str) -> Result<usize, String> {
+    documents::parse(text).map(|documents| documents.len())
+}
+
 #[cfg(test)]
 mod tests;

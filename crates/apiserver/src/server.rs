@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -26,6 +26,8 @@ use crate::store::Store;
 const BACKLOG: u32 = 1024;
 /// How long a stopping server waits for responses under way.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How long a connection may stay without a request.
+const IDLE: Duration = Duration::from_mins(5);
 /// How long accepting pauses when it fails, for want of file descriptors for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -113,8 +115,8 @@ impl ApiServer {
 
     /// Serves until `stop` is cancelled; watches end then, and other responses get a moment to finish.
     pub async fn run(self, stop: CancellationToken) {
-        let connections = Arc::new(Semaphore::new(self.options.max_connections));
-        let slots = Arc::new(Semaphore::new(self.options.max_requests));
+        let connections = semaphore(self.options.max_connections);
+        let slots = semaphore(self.options.max_requests);
         let api = Arc::new(Api {
             registry: self.registry,
             faults: self.faults,
@@ -150,7 +152,8 @@ impl ApiServer {
 async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
     let signals = api.faults.signals();
     let service = TowerToHyperService::new(warp::service(routes(api)));
-    let builder = Builder::new(TokioExecutor::new()).http1_only();
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
@@ -184,6 +187,10 @@ async fn accept(listener: &TcpListener, stop: &CancellationToken) -> Option<TcpS
             }
         }
     }
+}
+
+fn semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {

@@ -22,6 +22,9 @@ use crate::selector::Selection;
 use crate::status::Status;
 use crate::store::Store;
 
+/// The longest a client may ask a watch to last.
+const LONGEST: Duration = Duration::from_hours(24);
+
 /// Parameters of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchQuery {
@@ -82,8 +85,8 @@ impl WatchQuery {
             (_, Some(version)) => Start::After(version),
         };
         let timeout = match query.number("timeoutSeconds")? {
-            Some(seconds) if seconds > 0 => Duration::from_secs(seconds.min(24 * 3600)),
-            _ => default_timeout.mul_f64(rand::rng().random_range(1.0..2.0)),
+            Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST),
+            _ => default_timeout.min(LONGEST).mul_f64(rand::rng().random_range(1.0..2.0)),
         };
         Ok(Self { start, bookmarks, timeout })
     }

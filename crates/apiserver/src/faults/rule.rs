@@ -207,7 +207,7 @@ impl Verdict {
             Action::Refuse { code } => {
                 self.refusal.get_or_insert_with(|| refusal(code, request));
             }
-            Action::Delay { ms } => self.delay += Duration::from_millis(ms),
+            Action::Delay { ms } => self.delay = self.delay.saturating_add(Duration::from_millis(ms)),
             Action::Freeze => self.freeze = true,
             Action::Silence if watch => self.mangle = Some(Mangle::Silence),
             Action::ErrorEvent { code } if watch => self.mangle = Some(Mangle::Error(refusal(code, request))),

@@ -1,5 +1,7 @@
 //! Reading request bodies.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use serde_json::Value;
@@ -14,8 +16,20 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// How many times the limit is read, and thrown away, so that a client that sends too much hears of it.
 const TOLERATED: usize = 4;
 
+/// How long a client may take to send it.
+const SLOWEST: Duration = Duration::from_mins(1);
+
 /// Reads a whole body of at most `limit` octets.
 pub(super) async fn read<B: Buf>(
+    body: impl Stream<Item = Result<B, warp::Error>>,
+    limit: usize,
+) -> Result<Bytes, Status> {
+    tokio::time::timeout(SLOWEST, read_all(body, limit)).await.unwrap_or_else(|_| {
+        Err(Status::failure(408, Some("Timeout"), "Timeout: the body did not arrive in time"))
+    })
+}
+
+async fn read_all<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     limit: usize,
 ) -> Result<Bytes, Status> {

@@ -29,9 +29,10 @@ pub(super) fn of(endpoints: &Object) -> Vec<(String, Value)> {
 }
 
 fn metadata(name: &str, endpoints: &Object, value: &Value) -> Value {
-    let mut labels = value.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
-    labels[SERVICE_LABEL] = json!(endpoints.name());
-    labels[MANAGER_LABEL] = json!(MANAGER);
+    let mut labels =
+        value.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+    labels.insert(SERVICE_LABEL.to_owned(), json!(endpoints.name()));
+    labels.insert(MANAGER_LABEL.to_owned(), json!(MANAGER));
     json!({
         "name": name,
         "labels": labels,

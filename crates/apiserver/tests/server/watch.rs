@@ -118,6 +118,19 @@ async fn a_watch_ends_by_itself_and_with_the_server() {
 }
 
 #[tokio::test]
+async fn a_server_comes_back_at_its_address_with_its_objects() {
+    let server = Server::start();
+    server.store.set(service("web", "x")).unwrap();
+    let (address, store, version) = (server.address, server.store.clone(), server.store.version());
+    server.stop().await;
+    let again = Server::at(address, Options::default(), store);
+    assert_eq!(again.get("/api/v1/services").await.names(), ["web", "kubernetes"]);
+    let mut watch = again.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
+    assert_eq!(watch.event().await.unwrap()["object"]["code"], 410, "its watch cache is fresh");
+    again.stop().await;
+}
+
+#[tokio::test]
 async fn watchers_beyond_the_bound_are_refused() {
     let server = Server::with(Options { max_requests: 2, ..Options::default() });
     let first = server.watch("/api/v1/nodes?watch=1").await;
