@@ -2,3 +2,4 @@
 
 pub mod conformance;
 pub mod e2e;
+pub mod lab;

@@ -1,6 +1,7 @@
 //! Where we answer otherwise than kube-dns on purpose: one file per difference, with the answers we give instead.
 
 mod edit;
+pub mod page;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ pub struct Difference {
     pub ours: String,
     /// Why.
     pub why: String,
-    /// Files of tests that pin what no vector holds.
+    /// Files of tests that pin what no vector holds, from the root of the repository.
     #[serde(default)]
     pub tests: Vec<PathBuf>,
     /// A rule that changes answers, recorded ones and those listed by other differences.
@@ -157,6 +158,10 @@ impl Differences {
             let pinned =
                 difference.edit.is_some() || !difference.answers.is_empty() || !difference.tests.is_empty();
             ensure!(pinned, "{}: no answer, edit or test pins it", difference.id);
+            for test in &difference.tests {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(test);
+                ensure!(path.is_file(), "{}: there is no {}", difference.id, test.display());
+            }
             for answer in &difference.answers {
                 let case = answer
                     .case(&by_name)

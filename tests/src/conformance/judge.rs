@@ -102,6 +102,7 @@ mod tests {
     use super::*;
     use crate::conformance::answer::Observed;
 
+    #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
     fn case(extra: Value) -> Case {
         let mut case = json!({"query": {"name": "x.", "type": "A", "class": "IN", "transport": "udp"}});
         let fields = case.as_object_mut().expect("an object");
@@ -109,6 +110,7 @@ mod tests {
         serde_json::from_value(case).expect("a case")
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
     fn expecting(extra: Value) -> Case {
         let mut response = json!({"rcode": "NOERROR", "flags": "qr rd ra", "question": ["x. IN A"]});
         let fields = response.as_object_mut().expect("an object");

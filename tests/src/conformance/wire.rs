@@ -1,11 +1,11 @@
 //! The suite against a real server: a process of its own per scenario, the embedded API server, real sockets.
 
 mod ask;
-mod cluster;
-mod place;
+pub(crate) mod cluster;
+pub(crate) mod place;
 mod play;
-mod server;
-mod settle;
+pub(crate) mod server;
+pub(crate) mod settle;
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use tokio::task::JoinSet;
 
 use super::difference::{Differences, Mode};
+use super::memory::Memory;
 use super::report::Report;
 use super::vector::{self, Scenario};
 use super::verdict::Verdict;
@@ -34,7 +35,7 @@ pub enum Played {
 pub async fn run(target: Target, mode: Mode, filter: &str) -> anyhow::Result<Report> {
     let mut scenarios = vector::load_all()?;
     let differences = Arc::new(Differences::load(&scenarios)?);
-    let memory = Arc::new(place::Memory::of(&scenarios)?);
+    let memory = Arc::new(Memory::of(&scenarios)?);
     scenarios.retain(|scenario| scenario.name.contains(filter));
     scenarios.reverse();
     let target = Arc::new(target);

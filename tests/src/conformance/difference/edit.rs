@@ -13,7 +13,7 @@ const FLAGS: [&str; 8] = ["qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edit {
-    /// A question with an OPT record is answered with one (RFC 6891 section 6.1.1).
+    /// A question with an OPT record is answered with one (RFC 6891 section 6.1.1), unless the answer is an upstream's.
     AnswerOpt,
     /// NXDOMAIN about the cluster domain has AA and RA, SERVFAIL has RA.
     NegativeFlags,
@@ -25,7 +25,8 @@ impl Edit {
         let mut edited = response.clone();
         match self {
             Self::AnswerOpt => {
-                if let Some(asked) = case.query.edns.as_ref().filter(|_| response.no_answer.is_none()) {
+                let ours = response.no_answer.is_none() && !is_passed_on(case);
+                if let Some(asked) = case.query.edns.as_ref().filter(|_| ours) {
                     let dnssec_ok = asked.dnssec_ok;
                     edited.edns = Some(Edns { udp: OUR_UDP_SIZE, dnssec_ok, ..Edns::default() });
                 }
@@ -41,6 +42,11 @@ impl Edit {
         }
         edited
     }
+}
+
+/// Whether the answer is an upstream's: the question went there as it was.
+fn is_passed_on(case: &Case) -> bool {
+    case.upstream.iter().any(|exchange| exchange.question.starts_with(&format!("{} ", case.query.name)))
 }
 
 fn with_flags(flags: &str, more: &[&str]) -> String {

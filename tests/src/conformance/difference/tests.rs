@@ -16,6 +16,7 @@ fn scenario() -> Scenario {
     serde_json::from_value(scenario).expect("a scenario")
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
 fn difference(id: &str, when: &str, extra: Value) -> Difference {
     let mut fields = json!({"title": "t", "when": when, "kube-dns": "k", "ours": "o", "why": "w"});
     fields.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
@@ -37,6 +38,19 @@ fn load(all: Vec<Difference>) -> Result<Differences, String> {
 fn the_committed_list_fits_the_vectors() {
     let scenarios = vector::load_all().expect("the vectors");
     Differences::load(&scenarios).expect("the differences");
+}
+
+#[test]
+fn the_page_tells_what_the_list_says() {
+    let scenarios = vector::load_all().expect("the vectors");
+    let page = page::render(&Differences::load(&scenarios).expect("the differences"));
+    if std::env::var_os("UPDATE_DIFFERENCES_PAGE").is_some() {
+        std::fs::write(page::path(), &page).expect("the page can be written");
+    }
+    let written = std::fs::read_to_string(page::path()).expect("docs/differences.md");
+    let differing = written.lines().zip(page.lines()).find(|(written, rendered)| written != rendered);
+    assert_eq!(differing, None, "docs/differences.md is not what its sources say");
+    assert_eq!(written.len(), page.len(), "docs/differences.md is not what its sources say");
 }
 
 #[test]
@@ -74,6 +88,7 @@ fn a_list_that_slipped_is_refused() {
             "a: s 0.0 x. A lists the answer that would be expected anyway",
         ),
         ("nothing pins it", json!({}), "a: no answer, edit or test pins it"),
+        ("no such test", json!({"tests": ["tests/none.rs"]}), "a: there is no tests/none.rs"),
     ];
     for (name, extra, expected) in cases {
         assert_eq!(load(vec![difference("a", "always", extra)]).expect_err(name), expected, "{name}");

@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use super::Played;
 use super::ask::ask_all;
 use super::cluster::Cluster;
-use super::place::{Memory, Place};
+use super::place::Place;
 use super::server::{Server, Target};
 use super::settle::Markers;
 use crate::conformance::difference::{Differences, Mode};
+use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
@@ -57,7 +58,7 @@ pub(super) async fn play(
         // The vectors hold Endpoints; the embedded API server would give EndpointSlices too, and they would win.
         flags.push("--endpoints-source=endpoints".to_owned());
     }
-    let server = Server::start(target, flags);
+    let server = Server::start(target, flags, Vec::new());
     let bench = Bench { differences, mode, scenario };
     let markers = Markers::new(&scenario.domain);
     let mut stage = Stage { target, bench, place, cluster, server, markers };

@@ -39,43 +39,47 @@ impl Target {
 }
 
 /// A running server.
-pub(super) struct Server {
-    process: Process,
+pub(crate) struct Server {
+    /// Its process.
+    pub(crate) process: Process,
     flags: Vec<String>,
+    env: Vec<(&'static str, String)>,
     /// Where it answers DNS.
-    pub(super) dns: SocketAddr,
-    http: SocketAddr,
+    pub(crate) dns: SocketAddr,
+    /// Where it serves `/readiness`.
+    pub(crate) http: SocketAddr,
 }
 
 impl Server {
-    /// Starts it with `flags`, on ports of its own.
-    pub(super) fn start(target: &Target, flags: Vec<String>) -> Self {
+    /// Starts it with these flags and environment variables, on ports of its own.
+    pub(crate) fn start(target: &Target, mut flags: Vec<String>, env: Vec<(&'static str, String)>) -> Self {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (dns, http) = (at(free_port()), at(free_port()));
-        let process = Self::spawn(target, &flags, dns, http);
-        Self { process, flags, dns, http }
-    }
-
-    fn spawn(target: &Target, flags: &[String], dns: SocketAddr, http: SocketAddr) -> Process {
-        let ports = [
+        flags.extend([
             format!("--dns-bind-address={}", dns.ip()),
             format!("--dns-port={}", dns.port()),
             format!("--healthz-port={}", http.port()),
-        ];
-        target.program().args(flags).args(ports).start()
+        ]);
+        let process = Self::spawn(target, &flags, &env);
+        Self { process, flags, env, dns, http }
+    }
+
+    fn spawn(target: &Target, flags: &[String], env: &[(&'static str, String)]) -> Process {
+        let program = target.program().args(flags);
+        env.iter().fold(program, |program, (name, value)| program.env(name, value)).start()
     }
 
     /// Starts it again if it has ended. Returns whether it had.
-    pub(super) fn revive(&mut self, target: &Target) -> bool {
+    pub(crate) fn revive(&mut self, target: &Target) -> bool {
         let ended = self.process.exited().is_some();
         if ended {
-            self.process = Self::spawn(target, &self.flags, self.dns, self.http);
+            self.process = Self::spawn(target, &self.flags, &self.env);
         }
         ended
     }
 
     /// Waits until `/readiness` says that the first lists are in.
-    pub(super) async fn ready(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + START;
         while !matches!(timeout(START, is_ready(self.http)).await, Ok(Ok(true))) {
             self.check(deadline, "ready")?;
@@ -85,7 +89,7 @@ impl Server {
     }
 
     /// Waits until it answers a DNS question, whatever the answer.
-    pub(super) async fn answers(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn answers(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + START;
         let question = Query::new("cluster.local.", "SOA").wire();
         while client::udp(self.dns, &question, Duration::from_millis(200)).await.is_err() {
@@ -96,7 +100,7 @@ impl Server {
     }
 
     /// Fails when it has ended or the deadline is over, with the end of its log.
-    pub(super) fn check(&mut self, deadline: Instant, what: &str) -> anyhow::Result<()> {
+    pub(crate) fn check(&mut self, deadline: Instant, what: &str) -> anyhow::Result<()> {
         let ended = self.process.exited();
         if ended.is_none() && Instant::now() < deadline {
             return Ok(());
@@ -111,10 +115,17 @@ impl Server {
 }
 
 async fn is_ready(http: SocketAddr) -> anyhow::Result<bool> {
+    Ok(get(http, "/readiness").await?.0 == 200)
+}
+
+/// Status and body of a GET request.
+pub(crate) async fn get(http: SocketAddr, path: &str) -> anyhow::Result<(u16, String)> {
     let mut stream = TcpStream::connect(http).await?;
-    stream.write_all(b"GET /readiness HTTP/1.0\r\n\r\n").await?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
     let mut response = Vec::new();
     stream.read_to_end(&mut response).await?;
-    let status = response.split(|octet| *octet == b' ').nth(1).context("no status line")?;
-    Ok(status == b"200")
+    let response = String::from_utf8_lossy(&response);
+    let (head, body) = response.split_once("\r\n\r\n").context("no end of the header")?;
+    let status = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((status, body.to_owned()))
 }

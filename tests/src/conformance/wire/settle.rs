@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sets markers and waits for them.
 #[derive(Debug)]
-pub(super) struct Markers {
+pub(crate) struct Markers {
     domain: String,
     set: u8,
     services: Vec<String>,
@@ -31,14 +31,14 @@ pub(super) struct Markers {
 }
 
 impl Markers {
-    pub(super) fn new(domain: &str) -> Self {
+    pub(crate) fn new(domain: &str) -> Self {
         Self { domain: domain.to_owned(), set: 0, services: Vec::new(), headless: false }
     }
 
     /// Waits until everything before has been digested by the watch that `object` belongs to.
     ///
     /// Other kinds than Services and Endpoints have no records to show; nothing is waited for.
-    pub(super) async fn follow(
+    pub(crate) async fn follow(
         &mut self,
         object: &Value,
         cluster: &Cluster,
@@ -52,7 +52,7 @@ impl Markers {
     }
 
     /// Waits until the Services so far have been digested.
-    pub(super) async fn services(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+    pub(crate) async fn services(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         self.set += 1;
         let (name, ip) = (format!("m{}", self.set), format!("192.168.254.{}", self.set));
         cluster.set(mk_cluster_ip(NAMESPACE, &name, &[&ip], &["x:1"]))?;
@@ -61,7 +61,7 @@ impl Markers {
     }
 
     /// Waits until the Endpoints so far have been digested.
-    pub(super) async fn endpoints(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+    pub(crate) async fn endpoints(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         if !self.headless {
             cluster.set(mk_headless(NAMESPACE, HEADLESS, &["x:1"]))?;
             self.headless = true;
@@ -74,7 +74,7 @@ impl Markers {
     }
 
     /// Takes all markers away, and waits until they are gone.
-    pub(super) async fn remove(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
+    pub(crate) async fn remove(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
         let mut last = self.services.last().cloned();
         for name in self.services.drain(..) {
             cluster.delete(Resource::Services, NAMESPACE, &name);

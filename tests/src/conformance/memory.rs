@@ -1,0 +1,80 @@
+//! Everything the recorded resolver ever said, for questions that no single vector answers.
+
+use std::collections::HashMap;
+
+use anyhow::Context as _;
+use testkit::message::{Message, unhex};
+use testkit::upstream::{Exchange, Transport};
+
+use super::vector::Scenario;
+
+/// All exchanges of all vectors.
+#[derive(Debug)]
+pub struct Memory {
+    exchanges: HashMap<Key, Exchange>,
+}
+
+/// Question as it was or in lower case, transport, and whether the query had an OPT record.
+type Key = (String, Transport, bool);
+
+/// Domains for which the recorded resolver had data; names it does not know there do not exist.
+const KNOWN: [&str; 7] =
+    ["outside.test.", "example.com.", "example.net.", "example.org.", "fed.example.", "arpa.", "quirk.test."];
+
+/// What the recorded resolver would say.
+#[derive(Clone, Copy, Debug)]
+pub enum Recalled<'m> {
+    /// This was recorded.
+    Exchange(&'m Exchange),
+    /// Only a truncated answer over UDP was recorded, and it is asked over TCP.
+    OnlyTruncated,
+    /// Nothing was recorded; an answer with this RCODE and no records fits the rest.
+    Unknown(&'static str),
+}
+
+impl Memory {
+    /// Takes in the exchanges of plain questions.
+    pub fn of(scenarios: &[Scenario]) -> anyhow::Result<Self> {
+        let cases = scenarios.iter().flat_map(|scenario| &scenario.steps).flat_map(|step| &step.queries);
+        let plain = cases.filter(|case| case.query.opcode == "QUERY");
+        let mut exchanges = HashMap::new();
+        for recorded in plain.flat_map(|case| &case.upstream) {
+            let exchange = recorded.to_replay()?;
+            let query = unhex(&recorded.query_wire).context("a query is not hex")?;
+            for question in [exchange.question.clone(), exchange.question.to_lowercase()] {
+                let key = (question, exchange.transport, has_opt(&query));
+                exchanges.entry(key).or_insert_with(|| exchange.clone());
+            }
+        }
+        Ok(Self { exchanges })
+    }
+
+    /// What the resolver would say to a question (`name class type`) of this form.
+    pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
+        if let Some(exchange) = self.recorded(question, transport, opt) {
+            return Recalled::Exchange(exchange);
+        }
+        match self.recorded(question, Transport::Udp, opt) {
+            Some(exchange) if exchange.is_truncated() => Recalled::OnlyTruncated,
+            Some(exchange) => Recalled::Exchange(exchange),
+            None => Recalled::Unknown(rcode_of_unknown(question.split(' ').next().unwrap_or_default())),
+        }
+    }
+
+    fn recorded(&self, question: &str, transport: Transport, opt: bool) -> Option<&Exchange> {
+        let of = |question: &str, opt| self.exchanges.get(&(question.to_owned(), transport, opt));
+        let in_any_case = |opt| of(question, opt).or_else(|| of(&question.to_lowercase(), opt));
+        in_any_case(opt).or_else(|| in_any_case(!opt))
+    }
+}
+
+/// Whether a query has an OPT record.
+pub fn has_opt(query: &[u8]) -> bool {
+    Message::read(query).0.edns.is_some()
+}
+
+fn rcode_of_unknown(name: &str) -> &'static str {
+    let name = name.to_lowercase();
+    let known = KNOWN.iter().any(|domain| name == *domain || name.ends_with(&format!(".{domain}")));
+    if known { "NXDOMAIN" } else { "REFUSED" }
+}

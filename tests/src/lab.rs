@@ -1,0 +1,187 @@
+//! A `kubedns` process of its own with an API server and an upstream, for tests about what it answers.
+//!
+//! Objects are added and removed one at a time, and each call returns once the records have changed.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a test whose set-up fails has to end there, with the reason"
+)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::client;
+use testkit::message::Message;
+use testkit::ports::free_port;
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Handler, Reaction, Upstream};
+
+use crate::conformance::wire::Target;
+use crate::conformance::wire::cluster::Cluster;
+use crate::conformance::wire::place::kubeconfig_text;
+use crate::conformance::wire::server::{Server, get};
+use crate::conformance::wire::settle::Markers;
+
+/// The cluster domain of a lab.
+pub const DOMAIN: &str = "cluster.local.";
+
+/// A running server with everything around it; dropping it takes all down.
+pub struct Lab {
+    /// The upstream of the server.
+    pub upstream: Upstream,
+    cluster: Cluster,
+    server: Server,
+    markers: Markers,
+    directory: TempDir,
+    metrics: SocketAddr,
+}
+
+impl Lab {
+    /// Starts a server with these flags and an upstream that knows no name.
+    pub async fn start(flags: &[&str]) -> Self {
+        Self::with_upstream(flags, |asked: &Asked| Reply::to(&asked.packet).rcode("NXDOMAIN").into()).await
+    }
+
+    /// Starts a server with these flags and an upstream of the caller's.
+    pub async fn with_upstream(flags: &[&str], handler: impl Handler) -> Self {
+        let mut lab = Self::unready(flags, &[], handler).await;
+        lab.server.ready().await.expect("the server gets ready");
+        lab
+    }
+
+    /// Starts a server and waits until it answers, ready or not. `initial` objects are there from the start; `$UPSTREAM` in a
+    /// flag or an object stands for the upstream's address, `$DIR` in a flag for a directory of the lab.
+    ///
+    /// Metrics are served on [`Lab::metrics`].
+    pub async fn unready(flags: &[&str], initial: &[Value], handler: impl Handler) -> Self {
+        let cluster = Cluster::start().expect("an API server");
+        let upstream = Upstream::start(handler).await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let kubeconfig = directory.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, kubeconfig_text(cluster.url())).expect("a kubeconfig");
+        let address = upstream.addr().to_string();
+        for object in initial {
+            let text = object.to_string().replace("$UPSTREAM", &address);
+            cluster.set(serde_json::from_str(&text).expect("an object")).expect("an initial object");
+        }
+        let mut all = vec![
+            format!("--kubecfg-file={}", kubeconfig.display()),
+            "--endpoints-source=endpoints".to_owned(),
+            "--resolv-conf=/dev/null".to_owned(),
+        ];
+        let fill = |flag: &str| {
+            flag.replace("$UPSTREAM", &address).replace("$DIR", &directory.path().display().to_string())
+        };
+        all.extend(flags.iter().map(|flag| fill(flag)));
+        if !flags.iter().any(|flag| flag.starts_with("--nameservers") || flag.starts_with("--config-")) {
+            all.push(format!("--nameservers={address}"));
+        }
+        let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let env = vec![("PROMETHEUS_PORT", metrics.port().to_string())];
+        let mut server = Server::start(&Target::Ours(Vec::new()), all, env);
+        server.answers().await.expect("the server answers");
+        Self { upstream, cluster, server, markers: Markers::new(DOMAIN), directory, metrics }
+    }
+
+    /// Adds or changes an object and waits until it has been digested.
+    pub async fn set(&mut self, object: Value) {
+        self.apply("MODIFIED", object).await;
+    }
+
+    /// Deletes an object and waits until that has been digested.
+    pub async fn delete(&mut self, object: Value) {
+        self.apply("DELETED", object).await;
+    }
+
+    async fn apply(&mut self, kind: &str, object: Value) {
+        self.cluster.apply(&json!({"type": kind, "object": object})).expect("an object");
+        self.markers.follow(&object, &self.cluster, &mut self.server).await.expect("it is digested");
+        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers go");
+    }
+
+    /// Adds or changes many objects at once and waits until all have been digested.
+    pub async fn set_all(&mut self, objects: impl IntoIterator<Item = Value>) {
+        for object in objects {
+            self.cluster.set(object).expect("an object");
+        }
+        self.markers.services(&self.cluster, &mut self.server).await.expect("the Services are digested");
+        self.markers.endpoints(&self.cluster, &mut self.server).await.expect("the Endpoints are digested");
+        self.markers.remove(&self.cluster, &mut self.server).await.expect("the markers go");
+    }
+
+    /// Asks over UDP, with room for large answers.
+    pub async fn ask(&self, name: &str, rtype: &str) -> Message {
+        client::ask(self.dns(), &Query::new(name, rtype).edns(65_535)).await
+    }
+
+    /// Asks over TCP.
+    pub async fn ask_tcp(&self, name: &str, rtype: &str) -> Message {
+        client::ask_tcp(self.dns(), &Query::new(name, rtype)).await
+    }
+
+    /// The answer in a line: its RCODE, then the data of the answer records, sorted, aliases as `-> name`.
+    pub async fn answer(&self, name: &str, rtype: &str) -> String {
+        in_a_line(&self.ask(name, rtype).await)
+    }
+
+    /// Where it answers DNS.
+    pub fn dns(&self) -> SocketAddr {
+        self.server.dns
+    }
+
+    /// Where `/readiness` and `/cache` are.
+    pub fn http(&self) -> SocketAddr {
+        self.server.http
+    }
+
+    /// Where `/metrics` is.
+    pub fn metrics(&self) -> SocketAddr {
+        self.metrics
+    }
+
+    /// A directory of the lab's own.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The server's process.
+    pub fn process(&mut self) -> &mut testkit::process::Process {
+        &mut self.server.process
+    }
+}
+
+/// `NOERROR 10.0.0.1 10.0.0.2`: RCODE and the data of the answer records, sorted, aliases as `-> name`.
+pub fn in_a_line(message: &Message) -> String {
+    let mut data: Vec<String> =
+        message.answer_data("CNAME").iter().map(|target| format!("-> {target}")).collect();
+    let others = message.answer.iter().filter(|record| record.rtype != 5);
+    let mut others: Vec<String> = others.map(|record| record.data.clone()).collect();
+    others.sort();
+    data.extend(others);
+    let mut line = message.rcode_name();
+    for datum in data {
+        line.push(' ');
+        line.push_str(&datum);
+    }
+    line
+}
+
+/// Status of a GET request; 0 when nothing answers.
+pub async fn status_of(http: SocketAddr, path: &str) -> u16 {
+    get(http, path).await.map_or(0, |(status, _)| status)
+}
+
+/// Body of a GET request; empty when nothing answers.
+pub async fn body_of(http: SocketAddr, path: &str) -> String {
+    get(http, path).await.map_or_else(|_| String::new(), |(_, body)| body)
+}
+
+/// An upstream that never answers.
+pub fn silent(_: &Asked) -> Reaction {
+    Reaction::silence()
+}

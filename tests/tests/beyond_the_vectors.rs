@@ -1,0 +1,245 @@
+//! Deliberate differences from kube-dns that no recorded vector shows, and others beyond the vectors' examples:
+//! `docs/differences.md` names this file where it pins an entry.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use testkit::client::{self, PATIENCE};
+use testkit::eventually;
+use testkit::message::Message;
+use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_external_name, mk_headless};
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+use tests::lab::{Lab, in_a_line, silent, status_of};
+
+/// How long anything may take on a busy machine.
+const LONG: Duration = Duration::from_secs(30);
+
+fn one_address(asked: &Asked) -> Reaction {
+    let name = asked.name();
+    Reply::to(&asked.packet).answer(&format!("{name} 60 IN A 198.51.100.1")).into()
+}
+
+/// A headless Service with this many addresses.
+async fn crowd(lab: &mut Lab, addresses: u32) {
+    let ip = |n: u32| std::net::Ipv4Addr::from(0x0a40_0000 + n).to_string();
+    let addresses: Vec<String> = (1..=addresses).map(ip).collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    lab.set_all([mk_headless("apps", "crowd", &[]), mk_endpoints("apps", "crowd", &addresses, &["http:80"])])
+        .await;
+}
+
+#[tokio::test]
+async fn udp_answers_near_64_kib_fit_a_packet() {
+    let mut lab = Lab::start(&[]).await;
+    crowd(&mut lab, 4_090).await;
+    let question = Query::new("crowd.apps.svc.cluster.local.", "A").edns(65_535).wire();
+    let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
+    let answer = Message::parse(&packet).expect("a whole message");
+    // 4090 addresses take 65487 octets: they fit; 20 more do not.
+    assert_eq!((answer.answer.len(), answer.has("tc")), (4_090, false));
+    crowd(&mut lab, 4_110).await;
+    let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
+    let answer = Message::parse(&packet).expect("a whole message");
+    assert!(answer.has("tc"));
+    assert!(packet.len() <= 65_507 && packet.len() > 65_000, "{} octets", packet.len());
+}
+
+#[tokio::test]
+async fn tcp_answers_above_64_kib_are_a_fair_choice() {
+    let mut lab = Lab::start(&[]).await;
+    crowd(&mut lab, 8_000).await;
+    let mut seen = BTreeSet::new();
+    for _ in 0..4 {
+        let answer = lab.ask_tcp("crowd.apps.svc.cluster.local.", "A").await;
+        assert_eq!((answer.rcode_name().as_str(), answer.has("tc")), ("NOERROR", false));
+        assert!(answer.answer.len() > 4_000, "{} records", answer.answer.len());
+        seen.extend(answer.answer_data("A"));
+    }
+    // Each answer holds half of them. With a fair choice four answers miss about one in sixteen.
+    assert!(seen.len() > 7_000, "{} of 8000 addresses in four answers", seen.len());
+}
+
+#[tokio::test]
+async fn the_spelling_of_an_endpoint_address_does_not_matter() {
+    let mut lab = Lab::start(&[]).await;
+    let endpoints = mk_endpoints("apps", "set", &["2001:0DB8:0:0::0001 one"], &["http:80"]);
+    lab.set_all([mk_headless("apps", "set", &[]), endpoints]).await;
+    let reverse = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.";
+    assert_eq!(lab.answer(reverse, "PTR").await, "NOERROR one.set.apps.svc.cluster.local.");
+    assert_eq!(lab.answer("set.apps.svc.cluster.local.", "AAAA").await, "NOERROR 2001:db8::1");
+}
+
+#[tokio::test]
+async fn the_oldest_owner_of_an_address_is_answered_first() {
+    let mut lab = Lab::start(&[]).await;
+    for (name, created) in [("young", "2026-03-01"), ("old", "2026-01-01"), ("middle", "2026-02-01")] {
+        let mut service = mk_headless("apps", name, &[]);
+        service["metadata"]["creationTimestamp"] = format!("{created}T00:00:00Z").into();
+        lab.set_all([service, mk_endpoints("apps", name, &["10.0.0.1 pod"], &["http:80"])]).await;
+    }
+    let owners =
+        |answer: &Message| answer.answer.iter().map(|record| record.data.clone()).collect::<Vec<_>>();
+    let answer = lab.ask("1.0.0.10.in-addr.arpa.", "PTR").await;
+    let all = ["old", "middle", "young"].map(|name| format!("pod.{name}.apps.svc.cluster.local."));
+    assert_eq!(owners(&answer), all);
+    lab.delete(mk_headless("apps", "old", &[])).await;
+    let answer = lab.ask("1.0.0.10.in-addr.arpa.", "PTR").await;
+    assert_eq!(owners(&answer), all[1..]);
+}
+
+#[tokio::test]
+async fn a_chain_of_eight_aliases_is_followed_and_one_of_nine_fails() {
+    let mut lab = Lab::start(&[]).await;
+    let mut objects = vec![mk_cluster_ip("apps", "hop0", &["10.96.0.10"], &["http:80"])];
+    for hop in 1..=9 {
+        let target = format!("hop{}.apps.svc.cluster.local", hop - 1);
+        objects.push(mk_external_name("apps", &format!("hop{hop}"), &target));
+    }
+    lab.set_all(objects).await;
+    let eight = lab.ask("hop8.apps.svc.cluster.local.", "A").await;
+    assert_eq!(
+        (eight.answer_data("CNAME").len(), eight.answer_data("A")),
+        (8, vec!["10.96.0.10".to_owned()])
+    );
+    let nine = lab.ask("hop9.apps.svc.cluster.local.", "A").await;
+    assert_eq!(
+        (nine.rcode_name().as_str(), nine.answer.len(), nine.flags().as_str()),
+        ("SERVFAIL", 0, "qr rd ra")
+    );
+}
+
+#[tokio::test]
+async fn silent_upstreams_are_servfail_within_two_seconds() {
+    let mut lab = Lab::with_upstream(&[], silent).await;
+    lab.set(mk_external_name("apps", "ext", "www.outside.test")).await;
+    for name in ["www.outside.test.", "ext.apps.svc.cluster.local.", "9.9.9.10.in-addr.arpa."] {
+        let rtype = if name.ends_with("arpa.") { "PTR" } else { "A" };
+        for over_tcp in [false, true] {
+            let start = Instant::now();
+            let answer = if over_tcp { lab.ask_tcp(name, rtype).await } else { lab.ask(name, rtype).await };
+            assert_eq!(answer.rcode_name(), "SERVFAIL", "{name}");
+            // Half a second of grace for a busy machine.
+            assert!(start.elapsed() < Duration::from_millis(2_500), "{name}: {:?}", start.elapsed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn stub_domains_have_servers_of_their_own() {
+    let stub = Upstream::start(|asked: &Asked| {
+        let name = asked.name();
+        Reply::to(&asked.packet).answer(&format!("{name} 60 IN A 203.0.113.9")).into()
+    })
+    .await;
+    let domains = format!("{{\"corp.example\": [\"{}\"]}}", stub.addr());
+    let config = mk_config_map(
+        "dns-cfg",
+        "dns-config",
+        &[("stubDomains", &domains), ("upstreamNameservers", "[\"$UPSTREAM\"]")],
+    );
+    let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
+    let mut lab = Lab::unready(&flags, &[config], one_address).await;
+    lab.set(mk_external_name("apps", "ext", "git.corp.example")).await;
+    eventually(LONG, async || lab.answer("www.corp.example.", "A").await == "NOERROR 203.0.113.9").await;
+    assert_eq!(
+        lab.answer("ext.apps.svc.cluster.local.", "A").await,
+        "NOERROR -> git.corp.example. 203.0.113.9"
+    );
+    assert_eq!(lab.answer("www.outside.test.", "A").await, "NOERROR 198.51.100.1");
+    assert_eq!(lab.upstream.count_of("git.corp.example.", "A"), 0);
+}
+
+#[tokio::test]
+async fn only_the_named_config_map_counts() {
+    let good = [("upstreamNameservers", "[\"$UPSTREAM\"]")];
+    let stranger = mk_config_map("dns-cfg", "another", &[("upstreamNameservers", "[\"127.0.0.1:1\"]")]);
+    let named = mk_config_map("dns-cfg", "dns-config", &good);
+    let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
+    let mut lab = Lab::unready(&flags, &[stranger.clone(), named], one_address).await;
+    eventually(LONG, async || lab.answer("www.outside.test.", "A").await == "NOERROR 198.51.100.1").await;
+    lab.set(stranger).await;
+    // The named one is changed behind the stranger: once that shows, the stranger has been seen.
+    let other = Upstream::start(|asked: &Asked| {
+        let name = asked.name();
+        Reply::to(&asked.packet).answer(&format!("{name} 60 IN A 203.0.113.9")).into()
+    })
+    .await;
+    let servers = format!("[\"{}\"]", other.addr());
+    lab.set(mk_config_map("dns-cfg", "dns-config", &[("upstreamNameservers", &servers)])).await;
+    eventually(LONG, async || {
+        let answer = lab.answer("www.outside.test.", "A").await;
+        assert!(answer.starts_with("NOERROR"), "{answer}: the stranger was taken");
+        answer == "NOERROR 203.0.113.9"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_nameserver_leaves_the_good_ones() {
+    let mut lab = Lab::with_upstream(&["--nameservers=dns.example,$UPSTREAM"], one_address).await;
+    assert_eq!(lab.answer("www.outside.test.", "A").await, "NOERROR 198.51.100.1");
+    lab.process().line_with("dns.example", LONG).await;
+}
+
+#[tokio::test]
+async fn each_http_port_serves_its_own() {
+    let lab = Lab::start(&[]).await;
+    let paths =
+        [("/readiness", 200, 404), ("/cache", 200, 404), ("/metrics", 404, 200), ("/debug/pprof/", 404, 404)];
+    for (path, on_status_port, on_metrics_port) in paths {
+        assert_eq!(status_of(lab.http(), path).await, on_status_port, "{path} on the status port");
+        assert_eq!(status_of(lab.metrics(), path).await, on_metrics_port, "{path} on the metrics port");
+    }
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_does_not_end_the_process() {
+    // Nothing listens on port 1.
+    let flags = ["--kube-master-url=http://127.0.0.1:1", "--initial-sync-timeout=300ms"];
+    let mut lab = Lab::unready(&flags, &[], one_address).await;
+    lab.process().line_with("the first lists have not come", LONG).await;
+    let overdue = "kubedns_initial_sync_overdue 1";
+    eventually(LONG, async || tests::lab::body_of(lab.metrics(), "/metrics").await.contains(overdue)).await;
+    assert_eq!(lab.answer("www.outside.test.", "A").await, "NOERROR 198.51.100.1");
+    for name in ["kubernetes.default.svc.cluster.local.", "cluster.local."] {
+        assert_eq!(in_a_line(&lab.ask(name, "A").await), "REFUSED", "{name}");
+    }
+    assert_eq!(in_a_line(&lab.ask("1.0.96.10.in-addr.arpa.", "PTR").await), "REFUSED");
+    assert_ne!(status_of(lab.http(), "/readiness").await, 200);
+    assert!(lab.process().exited().is_none(), "it goes on trying");
+}
+
+#[tokio::test]
+async fn sigterm_drains_and_ends_with_status_zero() {
+    let mut lab = Lab::start(&["--lameduck=2s"]).await;
+    lab.set(mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"])).await;
+    let start = Instant::now();
+    lab.process().signal(Signal::SIGTERM);
+    eventually(LONG, async || status_of(lab.http(), "/readiness").await != 200).await;
+    assert_eq!(
+        lab.answer("web.apps.svc.cluster.local.", "A").await,
+        "NOERROR 10.96.0.10",
+        "it goes on answering"
+    );
+    assert_eq!(lab.process().wait(LONG).await.code(), Some(0));
+    assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn no_type_of_a_pod_name_ends_the_process() {
+    let mut lab = Lab::start(&[]).await;
+    for rtype in 1..=300_u16 {
+        let rtype = testkit::codes::type_name(rtype);
+        for name in
+            ["1-2-3-4.default.pod.cluster.local.", "fd00--1.a.pod.cluster.local.", "x.y.pod.cluster.local."]
+        {
+            let answer = lab.ask(name, &rtype).await;
+            let expected = if rtype == "ANY" { "REFUSED" } else { "NOERROR" };
+            assert_eq!(answer.rcode_name(), expected, "{name} {rtype}");
+        }
+    }
+    assert!(lab.process().exited().is_none());
+}

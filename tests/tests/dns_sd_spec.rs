@@ -1,0 +1,277 @@
+//! Kubernetes DNS-Based Service Discovery 1.1.0, section by section, asked of the real binary: by default and with
+//! `--strict-dns`.
+
+use serde_json::json;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless};
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction};
+use tests::lab::Lab;
+
+/// Both ways to run the server; everything in the specification holds for both unless a table says otherwise.
+const WAYS: [(&str, &[&str]); 2] = [("default", &[]), ("strict", &["--strict-dns"])];
+
+/// Questions and answers: name below the cluster domain, type, answer in a line.
+type Table<'t> = &'t [(&'t str, &'t str, &'t str)];
+
+async fn hold(lab: &Lab, way: &str, table: Table<'_>) {
+    for (name, rtype, expected) in table {
+        let whole =
+            if name.ends_with(".arpa.") { (*name).to_owned() } else { format!("{name}.cluster.local.") };
+        assert_eq!(lab.answer(&whole, rtype).await, *expected, "{way}: {name} {rtype}");
+        let upper = whole.to_uppercase();
+        assert_eq!(lab.answer(&upper, rtype).await, *expected, "{way}: {upper} {rtype}");
+    }
+}
+
+fn upstream(asked: &Asked) -> Reaction {
+    let reply = Reply::to(&asked.packet);
+    match (asked.name().as_str(), asked.rtype().as_str()) {
+        ("www.example.com.", "A") => reply.answer("www.example.com. 300 IN A 198.51.100.1").into(),
+        ("www.example.com.", "AAAA") => reply.answer("www.example.com. 300 IN AAAA 2001:db8::1").into(),
+        _ => reply.rcode("NXDOMAIN").into(),
+    }
+}
+
+#[tokio::test]
+async fn section_2_2_the_schema_version() {
+    for (way, flags) in WAYS {
+        let lab = Lab::start(flags).await;
+        hold(&lab, way, &[("dns-version", "TXT", "NOERROR \"1.1.0\""), ("dns-version", "A", "NOERROR")])
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn section_2_3_services_with_a_cluster_ip() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::start(flags).await;
+        let ports = ["https:443", "dns:53/UDP", ":8080"];
+        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &ports)).await;
+        lab.set(mk_cluster_ip("my-ns", "six", &["2001:db8::1"], &ports)).await;
+        lab.set(mk_cluster_ip("my-ns", "both", &["10.3.0.101", "2001:db8::2"], &ports)).await;
+        hold(
+            &lab,
+            way,
+            &[
+                // 2.3.1: A and AAAA records
+                ("four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
+                ("four.my-ns.svc", "AAAA", "NOERROR"),
+                ("six.my-ns.svc", "A", "NOERROR"),
+                ("six.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
+                ("both.my-ns.svc", "A", "NOERROR 10.3.0.101"),
+                ("both.my-ns.svc", "AAAA", "NOERROR 2001:db8::2"),
+                ("none.my-ns.svc", "A", "NXDOMAIN"),
+                // 2.3.2: SRV records of named ports; a port without a name has none
+                ("_https._tcp.four.my-ns.svc", "SRV", "NOERROR 10 100 443 four.my-ns.svc.cluster.local."),
+                ("_dns._udp.four.my-ns.svc", "SRV", "NOERROR 10 100 53 four.my-ns.svc.cluster.local."),
+                ("_https._tcp.six.my-ns.svc", "SRV", "NOERROR 10 100 443 six.my-ns.svc.cluster.local."),
+                ("_https._tcp.both.my-ns.svc", "SRV", "NOERROR 10 50 443 both.my-ns.svc.cluster.local."),
+                ("_dns._tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
+                // 2.3.3: PTR records
+                ("100.0.3.10.in-addr.arpa.", "PTR", "NOERROR four.my-ns.svc.cluster.local."),
+                (
+                    "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
+                    "PTR",
+                    "NOERROR six.my-ns.svc.cluster.local.",
+                ),
+                ("101.0.3.10.in-addr.arpa.", "PTR", "NOERROR both.my-ns.svc.cluster.local."),
+                (
+                    "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
+                    "PTR",
+                    "NOERROR both.my-ns.svc.cluster.local.",
+                ),
+            ],
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn section_2_3_srv_answers_bring_the_addresses() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::start(flags).await;
+        lab.set(mk_cluster_ip("my-ns", "both", &["10.3.0.101", "2001:db8::2"], &["https:443"])).await;
+        let answer = lab.ask("_https._tcp.both.my-ns.svc.cluster.local.", "SRV").await;
+        let mut additional: Vec<String> = answer.additional.iter().map(ToString::to_string).collect();
+        additional.sort();
+        let expected = [
+            "both.my-ns.svc.cluster.local. 30 IN A 10.3.0.101",
+            "both.my-ns.svc.cluster.local. 30 IN AAAA 2001:db8::2",
+        ];
+        assert_eq!(additional, expected, "{way}");
+    }
+}
+
+/// The label that is made for an address without a hostname; pinned here because kube-dns users see it in SRV answers.
+const GENERATED: &str = "3766346139356635";
+
+#[tokio::test]
+async fn section_2_4_headless_services() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::start(flags).await;
+        lab.set(mk_headless("my-ns", "set", &["https:443"])).await;
+        // No ready endpoints: NXDOMAIN (2.4.1).
+        hold(&lab, way, &[("set.my-ns.svc", "A", "NXDOMAIN")]).await;
+        let addresses = ["10.3.0.100 my-pet", "10.3.0.101 my-pet-2", "2001:db8::1 my-pet", "10.233.0.1"];
+        lab.set(mk_endpoints("my-ns", "set", &addresses, &["https:443"])).await;
+        let generated = format!("{GENERATED}.set.my-ns.svc");
+        hold(
+            &lab,
+            way,
+            &[
+                // 2.4.1: A and AAAA records of the Service and of each endpoint
+                ("set.my-ns.svc", "A", "NOERROR 10.233.0.1 10.3.0.100 10.3.0.101"),
+                ("set.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
+                ("my-pet.set.my-ns.svc", "A", "NOERROR 10.3.0.100"),
+                ("my-pet.set.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
+                ("my-pet-2.set.my-ns.svc", "A", "NOERROR 10.3.0.101"),
+                ("my-pet-2.set.my-ns.svc", "AAAA", "NOERROR"),
+                (&generated, "A", "NOERROR 10.233.0.1"),
+                ("my-pet-3.set.my-ns.svc", "A", "NXDOMAIN"),
+                // 2.4.2: SRV records, one for each endpoint and named port
+                (
+                    "_https._tcp.set.my-ns.svc",
+                    "SRV",
+                    "NOERROR 10 33 443 3766346139356635.set.my-ns.svc.cluster.local. \
+                     10 33 443 my-pet-2.set.my-ns.svc.cluster.local. 10 33 443 my-pet.set.my-ns.svc.cluster.local.",
+                ),
+                // 2.4.3: PTR records of endpoints with a hostname
+                ("100.0.3.10.in-addr.arpa.", "PTR", "NOERROR my-pet.set.my-ns.svc.cluster.local."),
+                ("101.0.3.10.in-addr.arpa.", "PTR", "NOERROR my-pet-2.set.my-ns.svc.cluster.local."),
+                (
+                    "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
+                    "PTR",
+                    "NOERROR my-pet.set.my-ns.svc.cluster.local.",
+                ),
+            ],
+        )
+        .await;
+        let unnamed = match way {
+            "strict" => "NOERROR 3766346139356635.set.my-ns.svc.cluster.local.",
+            _ => "NXDOMAIN",
+        };
+        hold(&lab, way, &[("1.0.233.10.in-addr.arpa.", "PTR", unnamed)]).await;
+    }
+}
+
+#[tokio::test]
+async fn section_2_4_only_ready_endpoints_are_published_unless_asked_for() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::start(flags).await;
+        let subsets = json!([{
+            "addresses": [{"ip": "10.3.0.100", "hostname": "up"}],
+            "notReadyAddresses": [{"ip": "10.3.0.101", "hostname": "coming"}],
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP"}],
+        }]);
+        let mut service = mk_headless("my-ns", "set", &["https:443"]);
+        lab.set(service.clone()).await;
+        lab.set(mk_endpoints_of("my-ns", "set", subsets)).await;
+        let ready_only: Table<'_> =
+            &[("set.my-ns.svc", "A", "NOERROR 10.3.0.100"), ("coming.set.my-ns.svc", "A", "NXDOMAIN")];
+        hold(&lab, way, ready_only).await;
+        service["spec"]["publishNotReadyAddresses"] = json!(true);
+        lab.set(service).await;
+        let all: Table<'_> = &[
+            ("set.my-ns.svc", "A", "NOERROR 10.3.0.100 10.3.0.101"),
+            ("coming.set.my-ns.svc", "A", "NOERROR 10.3.0.101"),
+        ];
+        hold(&lab, way, all).await;
+    }
+}
+
+#[tokio::test]
+async fn section_2_5_external_names() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::with_upstream(flags, upstream).await;
+        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
+        lab.set(mk_external_name("my-ns", "out", "www.example.com")).await;
+        lab.set(mk_external_name("my-ns", "in", "four.my-ns.svc.cluster.local")).await;
+        lab.set(mk_external_name("my-ns", "nowhere", "nowhere.example.com")).await;
+        hold(
+            &lab,
+            way,
+            &[
+                ("out.my-ns.svc", "CNAME", "NOERROR -> www.example.com."),
+                ("out.my-ns.svc", "A", "NOERROR -> www.example.com. 198.51.100.1"),
+                ("out.my-ns.svc", "AAAA", "NOERROR -> www.example.com. 2001:db8::1"),
+                ("in.my-ns.svc", "CNAME", "NOERROR -> four.my-ns.svc.cluster.local."),
+                ("in.my-ns.svc", "A", "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100"),
+                ("in.my-ns.svc", "AAAA", "NOERROR -> four.my-ns.svc.cluster.local."),
+                ("nowhere.my-ns.svc", "CNAME", "NOERROR -> nowhere.example.com."),
+                ("nowhere.my-ns.svc", "A", "NOERROR -> nowhere.example.com."),
+            ],
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn pod_names_of_both_families() {
+    for (way, flags) in WAYS {
+        let lab = Lab::start(flags).await;
+        let malformed = if way == "strict" { "NXDOMAIN" } else { "NOERROR" };
+        hold(
+            &lab,
+            way,
+            &[
+                ("1-2-3-4.my-ns.pod", "A", "NOERROR 1.2.3.4"),
+                ("1-2-3-4.my-ns.pod", "AAAA", "NOERROR"),
+                ("2001-db8--1.my-ns.pod", "AAAA", "NOERROR 2001:db8::1"),
+                ("2001-db8--1.my-ns.pod", "A", "NOERROR"),
+                ("1-2-3-4.my-ns.pod", "SRV", "NOERROR"),
+                ("no-address.my-ns.pod", "A", malformed),
+            ],
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn names_keep_the_case_of_the_question() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::start(flags).await;
+        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
+        let answer = lab.ask("Four.My-NS.svc.CLUSTER.local.", "A").await;
+        let shown: Vec<String> = answer.answer.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["Four.My-NS.svc.CLUSTER.local. 30 IN A 10.3.0.100"], "{way}");
+    }
+}
+
+#[tokio::test]
+async fn strictly_names_exist_as_the_rfcs_ask() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::start(flags).await;
+        lab.set(mk_cluster_ip("kube-system", "kube-dns", &["10.3.0.10", "2001:db8::53"], &["dns:53/UDP"]))
+            .await;
+        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
+        let lines: Table<'_> = match way {
+            "strict" => &[
+                ("svc", "A", "NOERROR"),
+                ("my-ns.svc", "TXT", "NOERROR"),
+                ("_tcp.four.my-ns.svc", "SRV", "NOERROR"),
+                ("_https._tcp.four.my-ns.svc", "A", "NOERROR"),
+                ("ns.dns", "A", "NOERROR 10.3.0.10"),
+                ("ns.dns", "AAAA", "NOERROR 2001:db8::53"),
+                ("none.my-ns.svc", "NS", "NXDOMAIN"),
+            ],
+            _ => &[
+                ("svc", "A", "NXDOMAIN"),
+                ("my-ns.svc", "TXT", "NXDOMAIN"),
+                ("_tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
+                ("_https._tcp.four.my-ns.svc", "A", "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100"),
+                ("ns.dns", "A", "NXDOMAIN"),
+                ("ns.dns", "AAAA", "NXDOMAIN"),
+                ("none.my-ns.svc", "NS", "NOERROR"),
+            ],
+        };
+        hold(&lab, way, lines).await;
+        let apex = lab.ask("cluster.local.", "NS").await;
+        let expected = match way {
+            "strict" => ("NOERROR".to_owned(), vec!["ns.dns.cluster.local.".to_owned()], 2),
+            _ => ("NXDOMAIN".to_owned(), vec![], 0),
+        };
+        assert_eq!((apex.rcode_name(), apex.answer_data("NS"), apex.additional.len()), expected, "{way}");
+        let missing = lab.ask("none.my-ns.svc.cluster.local.", "A").await;
+        assert_eq!(missing.flags(), if way == "strict" { "qr aa rd ra" } else { "qr rd" });
+    }
+}
