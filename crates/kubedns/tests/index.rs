@@ -199,17 +199,22 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 impl Cluster {
+    fn take_all(&mut self, steps: &[Step]) {
+        for step in steps {
+            self.take(step);
+        }
+    }
+
     fn take(&mut self, step: &Step) {
         match step {
             Step::Service(service) => drop(self.services.insert(service.key.clone(), service.clone())),
-            Step::Endpoints(endpoints) => {
-                drop(self.endpoints.insert(endpoints.key.clone(), endpoints.clone()))
+            Step::Endpoints(endpoints) => drop(self.endpoints.insert(endpoints.key.clone(), endpoints.clone()))
             }
             Step::Slice(slice) => drop(self.slices.insert(slice.key.clone(), slice.clone())),
             Step::DeleteService(key) => drop(self.services.remove(key)),
             Step::DeleteEndpoints(key) => drop(self.endpoints.remove(key)),
             Step::DeleteSlice(key) => drop(self.slices.remove(key)),
-            Step::Unseen(steps) => steps.iter().for_each(|step| self.take(step)),
+            Step::Unseen(steps) => self.take_all(steps),
             Step::Relist => {}
         }
     }
@@ -242,7 +247,7 @@ proptest! {
         switch_at in 0_usize..25,
     ) {
         let mut cluster = Cluster::default();
-        start.iter().for_each(|step| cluster.take(step));
+        cluster.take_all(&start);
         let (mut index, published) = index();
         list(&mut index, &cluster);
         list_slices(&mut index, &cluster);
@@ -267,7 +272,7 @@ proptest! {
     #[test]
     fn a_list_of_what_is_known_publishes_nothing(steps in proptest::collection::vec(change(), 0..12)) {
         let mut cluster = Cluster::default();
-        steps.iter().for_each(|step| cluster.take(step));
+        cluster.take_all(&steps);
         let (mut index, _) = index();
         list(&mut index, &cluster);
         index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
