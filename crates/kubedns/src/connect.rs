@@ -5,6 +5,8 @@
 //! Tokens in files (a service account's, a kubeconfig's `tokenFile`) are read again as they rotate; what is read only
 //! once (certificates, an exec plugin's credentials) is read again by [`Connection::renew`].
 
+mod client;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,10 +17,6 @@ use kube::{Client, Config};
 use thiserror::Error;
 use warp::http::Uri;
 
-/// How long a TCP or TLS handshake may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a write may stall.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often credentials may be read anew.
 const RENEWAL: Duration = Duration::from_secs(30);
 
@@ -68,17 +66,11 @@ pub struct Access {
 
 impl Access {
     async fn config(&self) -> Result<Config, ConnectError> {
-        let mut config = match (&self.kubeconfig, &self.master_url) {
-            (Some(path), url) => from_kubeconfig(path, url.as_deref()).await?,
-            (None, Some(url)) => Config::new(parse_url(url)?),
-            (None, None) => from_service_account()?,
-        };
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.write_timeout = Some(WRITE_TIMEOUT);
-        // Reads are timed by the watchers, which know how long silence is fine; they also retry on their own.
-        config.read_timeout = None;
-        config.default_retry = false;
-        Ok(config)
+        match (&self.kubeconfig, &self.master_url) {
+            (Some(path), url) => from_kubeconfig(path, url.as_deref()).await,
+            (None, Some(url)) => Ok(Config::new(parse_url(url)?)),
+            (None, None) => from_service_account(),
+        }
     }
 }
 
@@ -98,7 +90,7 @@ impl Connection {
     ///
     /// [`ConnectError`], when there is nothing to connect to or nothing to connect with.
     pub async fn new(access: Access) -> Result<Self, ConnectError> {
-        let (url, client) = client(&access).await?;
+        let (url, client) = connect(&access).await?;
         Ok(Self { access, url, client: ArcSwap::from_pointee(client), renewed: Mutex::new(None) })
     }
 
@@ -122,7 +114,7 @@ impl Connection {
             }
             *renewed = Some(Instant::now());
         }
-        match client(&self.access).await {
+        match connect(&self.access).await {
             Ok((_, client)) => self.client.store(client.into()),
             Err(error) => tracing::warn!(%error, "cannot read the API server's credentials again"),
         }
@@ -175,11 +167,11 @@ fn variable(text: &str) -> (Option<&str>, &str) {
     ((!name.is_empty()).then_some(name), after)
 }
 
-async fn client(access: &Access) -> Result<(String, Client), ConnectError> {
+async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
     let config = access.config().await?;
     let url = config.cluster_url.to_string();
     // An exec plugin is run here, and waited for.
-    let built = tokio::task::spawn_blocking(move || Client::try_from(config)).await;
+    let built = tokio::task::spawn_blocking(move || client::build(&config)).await;
     let failed = |reason| ConnectError::Client { url: url.clone(), reason };
     let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(chain(&error)))?;
     Ok((url, client))

@@ -8,4 +8,5 @@ mod api {
     mod life;
     mod mirror;
     mod process;
+    mod tls;
 }

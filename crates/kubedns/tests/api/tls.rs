@@ -1,0 +1,119 @@
+//! The API server over TLS, with certificates on both sides.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kubedns::connect::{Access, Connection};
+use kubedns::objects::{Change, Kind, Service};
+use kubedns::watch::{Collection, Feed, Received};
+use testkit::objects::mk_cluster_ip;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{Cluster, PATIENCE, metrics, pace};
+
+/// Takes TLS from clients with a certificate and hands what they say on to `to`.
+struct Gate {
+    address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl Gate {
+    async fn open(to: SocketAddr) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+        let certificate = vec![CertificateDer::from_pem_file(file("server.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
+        let config = ServerConfig::builder()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(certificate, key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                connections.spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let mut server = TcpStream::connect(to).await.unwrap();
+                    // Either side may hang up at any time.
+                    let _ = copy_bidirectional(&mut stream, &mut server).await;
+                });
+            }
+        });
+        Self { address, _tasks: tasks }
+    }
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+}
+
+fn kubeconfig(address: SocketAddr, user: &str) -> tempfile::NamedTempFile {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: 'https://{address}', certificate-authority: '{}'}}}}]\n\
+         users: [{{name: u, user: {{{user}}}}}]\n",
+        file("ca.pem").display()
+    );
+    std::fs::write(config.path(), text).unwrap();
+    config
+}
+
+/// Starts a feed of Services with this kubeconfig.
+async fn start(
+    config: &Path,
+) -> (mpsc::Receiver<Received<Change<Service>>>, JoinSet<()>, Box<dyn Fn(&str) -> u64>) {
+    let access = Access { kubeconfig: Some(config.to_owned()), master_url: None };
+    let connection = Arc::new(Connection::new(access).await.unwrap());
+    let (sink, changes) = mpsc::channel(16);
+    let metrics = metrics();
+    let services = Collection::all(Kind::Service);
+    let feed = Feed::new(connection, services, pace(), metrics.feed(Kind::Service), sink, |change| change);
+    let mut task = JoinSet::new();
+    task.spawn(feed.run(CancellationToken::new()));
+    (changes, task, Box::new(move |reason| metrics.restarts(Kind::Service, reason)))
+}
+
+#[tokio::test]
+async fn a_client_certificate_opens_the_way() {
+    let cluster = Cluster::start();
+    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
+    let gate = Gate::open(cluster.address).await;
+    let user = format!(
+        "client-certificate: '{}', client-key: '{}'",
+        file("client.pem").display(),
+        file("client.key").display()
+    );
+    let config = kubeconfig(gate.address, &user);
+    let (mut changes, _task, _restarts) = start(config.path()).await;
+    let listed = async { while changes.recv().await.expect("it goes on").event != Change::RelistDone {} };
+    tokio::time::timeout(PATIENCE, listed).await.expect("a list in time");
+    cluster.set(mk_cluster_ip("apps", "new", &["10.96.0.8"], &["http:80"]));
+    let watched = tokio::time::timeout(PATIENCE, changes.recv()).await.expect("an event in time");
+    assert!(matches!(watched.map(|received| received.event), Some(Change::Apply(_))));
+}
+
+#[tokio::test]
+async fn without_a_certificate_it_goes_on_trying() {
+    let cluster = Cluster::start();
+    let gate = Gate::open(cluster.address).await;
+    let config = kubeconfig(gate.address, "token: none");
+    let (_changes, _task, restarts) = start(config.path()).await;
+    testkit::eventually(PATIENCE, || async { restarts("unreachable") + restarts("broken") > 3 }).await;
+}
