@@ -206,15 +206,14 @@ impl Cluster {
     }
 
     fn take(&mut self, step: &Step) {
-        match step {
-            Step::Service(service) => drop(self.services.insert(service.key.clone(), service.clone())),
-            Step::Endpoints(endpoints) => drop(self.endpoints.insert(endpoints.key.clone(), endpoints.clone()))
-            }
-            Step::Slice(slice) => drop(self.slices.insert(slice.key.clone(), slice.clone())),
-            Step::DeleteService(key) => drop(self.services.remove(key)),
-            Step::DeleteEndpoints(key) => drop(self.endpoints.remove(key)),
-            Step::DeleteSlice(key) => drop(self.slices.remove(key)),
-            Step::Unseen(steps) => self.take_all(steps),
+        match step.clone() {
+            Step::Service(new) => drop(self.services.insert(new.key.clone(), new)),
+            Step::Endpoints(new) => drop(self.endpoints.insert(new.key.clone(), new)),
+            Step::Slice(new) => drop(self.slices.insert(new.key.clone(), new)),
+            Step::DeleteService(key) => drop(self.services.remove(&key)),
+            Step::DeleteEndpoints(key) => drop(self.endpoints.remove(&key)),
+            Step::DeleteSlice(key) => drop(self.slices.remove(&key)),
+            Step::Unseen(steps) => self.take_all(&steps),
             Step::Relist => {}
         }
     }
