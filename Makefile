@@ -3,7 +3,7 @@
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test fmt lint dnsmasq tools
+.PHONY: help run build test bench fmt lint dnsmasq tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,11 @@ test: tools lint build ## Check everything: formatting, lints, all tests
 	else \
 		cargo test --workspace --bins --lib --tests --no-fail-fast; \
 	fi
+
+bench: ## Measure the release build, write docs/performance.md (ARGS="--only cost", ARGS="--help")
+	@.ci/need dnsperf dnsperf "the benchmark's load"
+	cargo build --release -p kubedns -p bench
+	$(dir $(BIN))release/bench --write docs $(ARGS)
 
 fmt: ## Format the code
 	cargo fmt --all

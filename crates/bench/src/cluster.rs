@@ -1,0 +1,160 @@
+//! A generated cluster: Services with three endpoints each, of which every tenth is headless with hostnames.
+//!
+//! The same seed and size always make the same names and addresses, so that servers started by hand can serve the same
+//! cluster.
+
+mod objects;
+
+use std::net::Ipv4Addr;
+
+use fastrand::Rng;
+use serde_json::Value;
+
+/// The cluster domain.
+pub const DOMAIN: &str = "cluster.local";
+/// Endpoints of each Service.
+pub const ENDPOINTS: u32 = 3;
+/// One Service of so many is headless.
+const HEADLESS_EACH: u32 = 10;
+/// Services of a namespace on average.
+const SERVICES_EACH: u32 = 100;
+/// The first cluster IP; 10.96.0.0/12 has a million.
+const CLUSTER_IPS: u32 = u32::from_be_bytes([10, 96, 1, 0]);
+/// The first pod IP; 10.128.0.0/9 has eight million.
+const POD_IPS: u32 = u32::from_be_bytes([10, 128, 0, 1]);
+/// Words that names of Services are made of.
+const WORDS: [&str; 16] = [
+    "auth",
+    "billing",
+    "cart",
+    "catalog",
+    "checkout",
+    "delivery",
+    "events",
+    "frontend",
+    "gateway",
+    "inventory",
+    "mail",
+    "orders",
+    "payments",
+    "search",
+    "sessions",
+    "users",
+];
+
+/// A Service and what is behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its cluster IP; none for headless ones.
+    pub cluster_ip: Option<Ipv4Addr>,
+    /// The pods behind it.
+    pub pods: Vec<Pod>,
+}
+
+/// A pod behind a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Its address.
+    pub ip: Ipv4Addr,
+    /// Its hostname in the Service, if that is headless.
+    pub hostname: Option<String>,
+}
+
+/// All Services.
+#[derive(Debug)]
+pub struct Cluster {
+    /// In no particular order.
+    pub services: Vec<Service>,
+}
+
+impl Cluster {
+    /// A cluster of so many Services.
+    pub fn generate(services: u32, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let namespaces = services.div_ceil(SERVICES_EACH).max(1);
+        let services = (0..services).map(|index| generate(index, rng.u32(..namespaces), &mut rng)).collect();
+        Self { services }
+    }
+
+    /// Those with a cluster IP.
+    pub fn with_cluster_ip(&self) -> impl Iterator<Item = &Service> {
+        self.services.iter().filter(|service| service.cluster_ip.is_some())
+    }
+
+    /// Those without.
+    pub fn headless(&self) -> impl Iterator<Item = &Service> {
+        self.services.iter().filter(|service| service.cluster_ip.is_none())
+    }
+
+    /// Addresses of endpoints.
+    pub fn addresses(&self) -> usize {
+        self.services.iter().map(|service| service.pods.len()).sum()
+    }
+
+    /// The objects that an API server has of it.
+    pub fn objects(&self) -> impl Iterator<Item = Value> {
+        self.services
+            .iter()
+            .flat_map(|service| [service.object(), service.endpoints(), service.slice(0, &service.pods)])
+    }
+}
+
+fn generate(index: u32, namespace: u32, rng: &mut Rng) -> Service {
+    let headless = index.is_multiple_of(HEADLESS_EACH);
+    let word = rng.choice(WORDS).unwrap_or_default();
+    let pods = (0..ENDPOINTS)
+        .map(|number| Pod {
+            ip: Ipv4Addr::from(POD_IPS + index * ENDPOINTS + number),
+            hostname: headless.then(|| format!("{word}-{number}")),
+        })
+        .collect();
+    Service {
+        namespace: format!("team-{namespace}"),
+        name: format!("{word}-{index}"),
+        cluster_ip: (!headless).then(|| Ipv4Addr::from(CLUSTER_IPS + index)),
+        pods,
+    }
+}
+
+impl Service {
+    /// Its domain name.
+    pub fn domain_name(&self) -> String {
+        format!("{}.{}.svc.{DOMAIN}", self.name, self.namespace)
+    }
+
+    /// The name of its SRV records.
+    pub fn port_name(&self) -> String {
+        format!("_http._tcp.{}", self.domain_name())
+    }
+
+    /// The addresses its name leads to.
+    pub fn addresses(&self) -> Vec<Ipv4Addr> {
+        match self.cluster_ip {
+            Some(ip) => vec![ip],
+            None => self.pods.iter().map(|pod| pod.ip).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_the_same_every_time_and_has_no_name_twice() {
+        let cluster = Cluster::generate(1000, 7);
+        assert_eq!(cluster.services, Cluster::generate(1000, 7).services);
+        assert_ne!(cluster.services, Cluster::generate(1000, 8).services);
+        let names: HashSet<String> = cluster.services.iter().map(Service::domain_name).collect();
+        let addresses: HashSet<Ipv4Addr> = cluster.services.iter().flat_map(Service::addresses).collect();
+        assert_eq!((names.len(), addresses.len()), (1000, 900 + 100 * 3));
+        assert_eq!((cluster.headless().count(), cluster.addresses()), (100, 3000));
+        assert_eq!(cluster.objects().count(), 3000);
+    }
+}

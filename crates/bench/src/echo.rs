@@ -1,0 +1,77 @@
+//! A server that sends every datagram back: what the operating system alone costs.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd as _;
+
+use anyhow::Context as _;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Datagrams at a time of the batched one.
+const BATCH: usize = 32;
+/// Octets of a datagram.
+const SIZE: usize = 512;
+/// The bit that makes a query a response.
+const QR: u8 = 0x80;
+
+/// Serves until the process ends: `sockets` sockets on one port, a thread for each.
+pub fn serve(address: SocketAddr, sockets: u32, batched: bool) -> anyhow::Result<()> {
+    let sockets: Vec<UdpSocket> =
+        (0..sockets).map(|_| bind(address)).collect::<Result<_, _>>().context("cannot bind")?;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = sockets
+            .iter()
+            .map(|socket| scope.spawn(|| if batched { in_batches(socket) } else { one_by_one(socket) }))
+            .collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(ended) => ended.context("cannot echo"),
+            Err(_) => anyhow::bail!("a thread panicked"),
+        })
+    })
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// The floor: one system call to receive, one to send.
+fn one_by_one(socket: &UdpSocket) -> std::io::Result<()> {
+    let mut buffer = [0; SIZE];
+    loop {
+        let (length, peer) = socket.recv_from(&mut buffer)?;
+        buffer[2] |= QR;
+        // Like any datagram, an echo may get lost.
+        let _ = socket.send_to(buffer.get(..length).unwrap_or_default(), peer);
+    }
+}
+
+/// With one system call each for up to `BATCH` datagrams.
+fn in_batches(socket: &UdpSocket) -> std::io::Result<()> {
+    let mut receiving = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
+    let mut sending = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
+    let mut buffers = [[0; SIZE]; BATCH];
+    loop {
+        let mut received = [(0, None); BATCH];
+        let mut count = 0;
+        {
+            let mut slices = buffers.each_mut().map(|buffer| [IoSliceMut::new(buffer)]);
+            let flags = MsgFlags::MSG_WAITFORONE;
+            for message in recvmmsg(socket.as_raw_fd(), &mut receiving, &mut slices, flags, None)? {
+                received[count] = (message.bytes, message.address);
+                count += 1;
+            }
+        }
+        for buffer in &mut buffers[..count] {
+            buffer[2] |= QR;
+        }
+        let slices: [_; BATCH] =
+            std::array::from_fn(|at| [IoSlice::new(buffers[at].get(..received[at].0).unwrap_or_default())]);
+        let peers = received.map(|(_, peer)| peer);
+        let flags = MsgFlags::empty();
+        let _ = sendmmsg(socket.as_raw_fd(), &mut sending, &slices[..count], &peers[..count], [], flags);
+    }
+}

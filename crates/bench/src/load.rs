@@ -1,0 +1,99 @@
+//! Load from dnsperf.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// Sockets that queries come from, so that a server with several of its own has work for all of them.
+const CLIENTS: &str = "8";
+/// How much longer than told dnsperf may run.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// What is to be asked, and how hard.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// The dnsperf binary.
+    pub dnsperf: PathBuf,
+    /// Queries outstanding at most. Many, so that the server always finds the next one waiting and its cost is that of
+    /// work and not of waking up; few enough that none is dropped.
+    pub outstanding: u32,
+    /// For how long.
+    pub span: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Queries answered.
+    pub completed: u32,
+    /// Queries not answered.
+    pub lost: u32,
+    /// Answers by RCODE.
+    pub rcodes: BTreeMap<String, u32>,
+}
+
+impl Load {
+    /// Asks `server` the questions of `file`.
+    pub async fn run(&self, server: SocketAddr, file: &Path) -> anyhow::Result<Outcome> {
+        let mut command = Command::new(&self.dnsperf);
+        command.arg("-s").arg(server.ip().to_string()).arg("-p").arg(server.port().to_string());
+        command.arg("-d").arg(file).args(["-c", CLIENTS, "-T", "1", "-t", "2"]);
+        command.arg("-q").arg(self.outstanding.to_string()).arg("-l").arg(self.span.as_secs().to_string());
+        command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let output = timeout(self.span + GRACE, command.output())
+            .await
+            .context("dnsperf does not end")?
+            .with_context(|| format!("cannot run {}", self.dnsperf.display()))?;
+        if !output.status.success() {
+            bail!("dnsperf failed ({})", output.status);
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        read(&text).with_context(|| format!("dnsperf said something else than expected:\n{text}"))
+    }
+}
+
+/// Reads the statistics at the end of dnsperf's output.
+fn read(text: &str) -> Option<Outcome> {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
+        Some(line.trim())
+    };
+    let number = |name: &str| value(name)?.split_whitespace().next()?.parse().ok();
+    let mut rcodes = BTreeMap::new();
+    // NOERROR 10 (50.00%), NXDOMAIN 10 (50.00%)
+    for part in value("Response codes").unwrap_or_default().split(", ") {
+        let mut words = part.split_whitespace();
+        if let (Some(rcode), Some(count)) = (words.next(), words.next()) {
+            rcodes.insert(rcode.to_owned(), count.parse().ok()?);
+        }
+    }
+    Some(Outcome { completed: number("Queries completed")?, lost: number("Queries lost")?, rcodes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_dnsperf() {
+        let text = "\
+Statistics:
+
+  Queries sent:         20000
+  Queries completed:    19998 (99.99%)
+  Queries lost:         2 (0.01%)
+
+  Response codes:       NOERROR 19000 (95.01%), NXDOMAIN 998 (4.99%)
+  Average packet size:  request 46, response 62
+";
+        let rcodes = BTreeMap::from([("NOERROR".to_owned(), 19_000), ("NXDOMAIN".to_owned(), 998)]);
+        assert_eq!(read(text), Some(Outcome { completed: 19_998, lost: 2, rcodes }));
+        assert_eq!(read("Error: cannot connect"), None);
+    }
+}

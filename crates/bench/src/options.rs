@@ -1,0 +1,119 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::scenario::Scenario;
+
+/// Measures kubedns on a generated cluster, beside a bare UDP echo.
+///
+/// Other servers are measured beside it when `BENCH_PEERS` names them, as in
+/// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`: name, address, process ID. They have to
+/// serve the same cluster; `bench serve` offers it to them.
+#[derive(Debug, Parser)]
+#[command(name = "bench", args_conflicts_with_subcommands = true)]
+pub struct Options {
+    /// What to do instead of measuring
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to measure
+    #[command(flatten)]
+    pub measuring: Measuring,
+}
+
+/// How to measure.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Measuring {
+    /// The kubedns binary; by default that of the variable `BENCH_KUBEDNS`, or the one beside this one
+    #[arg(long, value_name = "FILE")]
+    pub kubedns: Option<PathBuf>,
+    /// The dnsperf binary
+    #[arg(long, default_value = "dnsperf", value_name = "FILE")]
+    pub dnsperf: PathBuf,
+    /// Services of the cluster, three endpoints each, every tenth headless with hostnames
+    #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
+    pub services: u32,
+    /// Services of the large cluster
+    #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
+    pub large: u32,
+    /// Seed of everything that is random
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    pub seed: u64,
+    /// What to measure; everything by default
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "SCENARIO")]
+    pub only: Vec<Scenario>,
+    /// How often every server is asked every kind of question
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Seconds of each of these
+    #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub seconds: u32,
+    /// Queries that dnsperf keeps outstanding
+    #[arg(long, default_value_t = 64, value_name = "COUNT")]
+    pub outstanding: u32,
+    /// Address that kubedns binds; all of them by default, as in the stock manifest
+    #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
+    pub bind: std::net::IpAddr,
+    /// Further arguments for kubedns
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub kubedns_arg: Vec<String>,
+    /// Directory with performance.md and performance.json to write the results to
+    #[arg(long, value_name = "DIR")]
+    pub write: Option<PathBuf>,
+}
+
+/// What else the binary does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sends every datagram back: the floor
+    Echo {
+        /// Address to bind
+        #[arg(long, value_name = "ADDRESS")]
+        listen: SocketAddr,
+        /// Sockets, each with a thread of its own
+        #[arg(long, default_value_t = 1, value_name = "COUNT")]
+        sockets: u32,
+        /// Receive and send in batches
+        #[arg(long)]
+        batched: bool,
+    },
+    /// Answers the address records of the cluster with hickory-server
+    Hickory {
+        /// Address to bind
+        #[arg(long, value_name = "ADDRESS")]
+        listen: SocketAddr,
+        /// Services of the cluster
+        #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
+        services: u32,
+        /// Seed of the cluster
+        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+        seed: u64,
+    },
+    /// Serves the cluster's objects over the API, for other DNS servers to be measured
+    Serve {
+        /// Address to bind
+        #[arg(long, default_value = "127.0.0.1:8001", value_name = "ADDRESS")]
+        listen: SocketAddr,
+        /// Services of the cluster
+        #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
+        services: u32,
+        /// Seed of the cluster
+        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+        seed: u64,
+    },
+}
+
+impl Measuring {
+    /// How long dnsperf asks one server one kind of question.
+    pub fn span(&self) -> Duration {
+        Duration::from_secs(self.seconds.into())
+    }
+
+    /// Whether a scenario is wanted.
+    pub fn wants(&self, scenario: Scenario) -> bool {
+        self.only.is_empty() || self.only.contains(&scenario)
+    }
+}

@@ -1,0 +1,78 @@
+//! Questions one by one, and how long their answers take.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use testkit::client;
+use testkit::message::Message;
+use testkit::query::Query;
+use tokio::net::UdpSocket;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::distribution::Distribution;
+
+/// How long the last answers are waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Asks once; `None` when no answer comes in time.
+pub async fn ask(server: SocketAddr, name: &str, rtype: &str, patience: Duration) -> Option<Message> {
+    let answer = client::udp(server, &Query::new(name, rtype).wire(), patience).await.ok()?;
+    Message::parse(&answer).ok()
+}
+
+/// Whether `name` leads to exactly these addresses now.
+pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], patience: Duration) -> bool {
+    let Some(answer) = ask(server, name, "A", patience).await else { return false };
+    let mut found = answer.answer_data("A");
+    let mut expected: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    found == expected
+}
+
+/// What asking at a steady pace showed.
+#[derive(Debug)]
+pub struct Pulse {
+    /// How long answers took.
+    pub answered: Option<Distribution>,
+    /// Questions without an answer.
+    pub lost: usize,
+}
+
+/// Asks for the addresses of `names`, in turn, a thousand times a second for `span`.
+pub async fn pulse(server: SocketAddr, names: &[String], span: Duration) -> anyhow::Result<Pulse> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
+    socket.connect(server).await.context("cannot connect")?;
+    let mut names = names.iter().cycle();
+    let mut asked = HashMap::new();
+    let mut took = Vec::new();
+    let mut tick = interval(PAUSE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (begun, mut buffer) = (Instant::now(), [0; 4096]);
+    while begun.elapsed() < span || (!asked.is_empty() && begun.elapsed() < span + PATIENCE) {
+        tokio::select! {
+            biased;
+            received = socket.recv(&mut buffer) => {
+                let id = received.ok().and_then(|_| buffer.first_chunk()).map(|id| u16::from_be_bytes(*id));
+                if let Some(at) = id.and_then(|id| asked.remove(&id)) {
+                    took.push(Instant::elapsed(&at));
+                }
+            }
+            _ = tick.tick() => {
+                if begun.elapsed() < span && let Some(name) = names.next() {
+                    let query = Query::new(name, "A").wire();
+                    let id = query.first_chunk().map(|id| u16::from_be_bytes(*id));
+                    let at = Instant::now();
+                    if socket.send(&query).await.is_ok() {
+                        asked.extend(id.map(|id| (id, at)));
+                    }
+                }
+            }
+        }
+    }
+    Ok(Pulse { answered: Distribution::of(took), lost: asked.len() })
+}

@@ -1,0 +1,139 @@
+//! The kinds of questions, and files of them for dnsperf.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::{Cluster, Service};
+
+/// Lines of a file; dnsperf starts again at its end.
+const LINES: usize = 20_000;
+
+/// A kind of question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The address of a Service.
+    A,
+    /// The named port of a Service.
+    Srv,
+    /// The three addresses of a headless Service.
+    HeadlessA,
+    /// The named port of a headless Service: three targets and their addresses.
+    HeadlessSrv,
+    /// A name outside with the search list of a pod appended: what most queries of a cluster are.
+    Nxdomain,
+    /// The IPv6 address of a Service that has none.
+    Nodata,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::A, Self::Srv, Self::HeadlessA, Self::HeadlessSrv, Self::Nxdomain, Self::Nodata];
+
+    /// A heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::Srv => "SRV",
+            Self::HeadlessA => "headless A (3)",
+            Self::HeadlessSrv => "headless SRV (3)",
+            Self::Nxdomain => "NXDOMAIN",
+            Self::Nodata => "AAAA nodata",
+        }
+    }
+
+    /// The most that one may cost, as a multiple of an echo; `None` where no goal is set.
+    pub fn goal(self) -> Option<f64> {
+        match self {
+            Self::A | Self::Nxdomain | Self::Nodata => Some(1.25),
+            Self::Srv | Self::HeadlessA => Some(1.4),
+            Self::HeadlessSrv => None,
+        }
+    }
+
+    /// QTYPE.
+    pub fn rtype(self) -> &'static str {
+        match self {
+            Self::A | Self::HeadlessA | Self::Nxdomain => "A",
+            Self::Srv | Self::HeadlessSrv => "SRV",
+            Self::Nodata => "AAAA",
+        }
+    }
+
+    /// The RCODE of the right answer, and how many records its answer section has.
+    pub fn expected(self) -> (&'static str, usize) {
+        match self {
+            Self::A | Self::Srv => ("NOERROR", 1),
+            Self::HeadlessA | Self::HeadlessSrv => ("NOERROR", 3),
+            Self::Nxdomain => ("NXDOMAIN", 0),
+            Self::Nodata => ("NOERROR", 0),
+        }
+    }
+
+    /// A name to ask for.
+    pub fn name(self, service: &Service) -> String {
+        match self {
+            Self::A | Self::HeadlessA | Self::Nodata => service.domain_name(),
+            Self::Srv | Self::HeadlessSrv => service.port_name(),
+            Self::Nxdomain => format!("www.{}.example.com.{}", service.name, parent(&service.domain_name())),
+        }
+    }
+
+    fn services(self, cluster: &Cluster) -> Vec<&Service> {
+        match self {
+            Self::HeadlessA | Self::HeadlessSrv => cluster.headless().collect(),
+            Self::A | Self::Srv | Self::Nxdomain | Self::Nodata => cluster.with_cluster_ip().collect(),
+        }
+    }
+
+    /// Names to ask for, at random from all Services that the kind is about.
+    pub fn names(self, cluster: &Cluster, count: usize, seed: u64) -> Vec<String> {
+        let services = self.services(cluster);
+        let mut rng = Rng::with_seed(seed);
+        (0..count).filter_map(|_| rng.choice(&services).map(|service| self.name(service))).collect()
+    }
+
+    /// Writes a file of questions for dnsperf into `directory`.
+    pub fn file(self, cluster: &Cluster, directory: &Path, seed: u64) -> anyhow::Result<PathBuf> {
+        let mut lines = String::new();
+        for name in self.names(cluster, LINES, seed) {
+            writeln!(lines, "{name} {}", self.rtype())?;
+        }
+        let path = directory.join(format!("{self:?}.queries"));
+        std::fs::write(&path, lines).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+fn parent(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(_, parent)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_names_of_its_own() {
+        let cluster = Cluster::generate(20, 1);
+        let directory = tempfile::tempdir().unwrap();
+        for kind in Kind::ALL {
+            let path = kind.file(&cluster, directory.path(), 1).unwrap();
+            let text = std::fs::read_to_string(path).unwrap();
+            assert_eq!(text.lines().count(), LINES);
+            let end = format!(".cluster.local {}", kind.rtype());
+            assert!(text.lines().all(|line| line.ends_with(&end)), "{kind:?}");
+        }
+        let service = &cluster.services[0];
+        let outside = Kind::Nxdomain.name(service);
+        assert_eq!(
+            outside,
+            format!("www.{}.example.com.{}.svc.cluster.local", service.name, service.namespace)
+        );
+    }
+}

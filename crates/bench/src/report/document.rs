@@ -1,0 +1,68 @@
+//! The report in the documentation: `performance.json`, and the part of `performance.md` between two markers.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::Report;
+
+const BEGIN: &str = "<!-- measured: begin -->";
+const END: &str = "<!-- measured: end -->";
+
+/// Writes `report` into the documents of `directory`; what it does not hold stays as an earlier run left it. Returns
+/// the whole.
+pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
+    let data = directory.join("performance.json");
+    let report = match std::fs::read_to_string(&data) {
+        Ok(text) => match serde_json::from_str(&text) {
+            Ok(earlier) => report.or(earlier),
+            // Of another version of this program.
+            Err(_) => report,
+        },
+        Err(_) => report,
+    };
+    let mut json = serde_json::to_string_pretty(&report)?;
+    json.push('\n');
+    std::fs::write(&data, json).with_context(|| format!("cannot write {}", data.display()))?;
+    let page = directory.join("performance.md");
+    let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    let text = replaced(&text, &report.to_markdown())
+        .with_context(|| format!("{} has no markers {BEGIN} and {END}", page.display()))?;
+    std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
+    Ok(report)
+}
+
+fn replaced(page: &str, between: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n{between}{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Machine, Outside};
+    use super::*;
+    use crate::distribution::Distribution;
+
+    fn outside(lost: usize) -> Outside {
+        let fast = Distribution { count: 1, p50: 0.1, p99: 0.2, max: 0.3 };
+        Outside { without: fast, with: fast, lost, asked: 1, unanswered: 0, longest: 2.0, peak: 1 }
+    }
+
+    #[test]
+    fn only_what_was_measured_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let page = directory.path().join("performance.md");
+        std::fs::write(&page, format!("# Title\n\n{BEGIN}\nold\n{END}\nend\n")).unwrap();
+        let machine = Machine::here();
+        let first = Report { outside: Some(outside(7)), ..Report::new(machine.clone()) };
+        write(directory.path(), first).unwrap();
+        let second = write(directory.path(), Report::new(machine)).unwrap();
+        assert_eq!(second.outside, Some(outside(7)));
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(text.starts_with("# Title\n") && text.ends_with("\nend\n"), "{text}");
+        assert!(text.contains("without an answer: 7.") && !text.contains("old"), "{text}");
+        std::fs::write(&page, "no markers").unwrap();
+        assert!(write(directory.path(), second).is_err());
+    }
+}

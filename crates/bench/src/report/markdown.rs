@@ -1,0 +1,176 @@
+//! The tables.
+
+use std::fmt::Write as _;
+
+use super::{Change, Churn, Cost, Machine, Outside, Report, Start};
+use crate::distribution::Distribution;
+use crate::questions::Kind;
+
+/// Memory that the cluster of ten thousand Services may take, in MB.
+const RESIDENT: f64 = 30.0;
+/// And that of a hundred thousand.
+const LARGE_RESIDENT: f64 = 250.0;
+/// How much more it may be for a moment.
+const PEAK: f64 = 1.3;
+/// Seconds to the first answer.
+const FIRST_ANSWER: f64 = 0.3;
+/// And with a hundred thousand Services.
+const LARGE_FIRST_ANSWER: f64 = 3.0;
+/// Milliseconds from a change to the answer, for 99 of 100.
+const CHANGE: f64 = 50.0;
+
+impl Report {
+    /// All tables.
+    pub fn to_markdown(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String does not fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        self.machine.write(text)?;
+        if let Some(cost) = &self.cost {
+            cost.write(text)?;
+        }
+        if let Some(start) = &self.start {
+            start.write(text, FIRST_ANSWER, RESIDENT)?;
+        }
+        if let Some(large) = &self.large {
+            large.write(text, LARGE_FIRST_ANSWER, LARGE_RESIDENT)?;
+        }
+        if let Some(change) = &self.change {
+            change.write(text)?;
+        }
+        if let Some(churn) = &self.churn {
+            write_churn(text, churn)?;
+        }
+        if let Some(outside) = &self.outside {
+            outside.write(text)?;
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let Self { date, processor, cores, kernel, load } = self;
+        writeln!(
+            text,
+            "Measured on {date}: {cores} cores of {processor}, Linux {kernel}, load average {load} before the run."
+        )
+    }
+}
+
+impl Cost {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "\n### CPU time per query\n")?;
+        writeln!(text, "Microseconds, and in brackets the multiple of the echo in the same run.\n")?;
+        write!(text, "| server |")?;
+        Kind::ALL.iter().try_for_each(|kind| write!(text, " {} |", kind.title()))?;
+        write!(text, "\n| --- |{}", " --- |".repeat(Kind::ALL.len()))?;
+        for server in &self.servers {
+            write!(text, "\n| {server} |")?;
+            for kind in Kind::ALL {
+                match self.prices.iter().find(|price| price.server == *server && price.kind == kind) {
+                    Some(price) => write!(text, " {:.2} ({:.2}) |", price.microseconds, price.ratio)?,
+                    None => write!(text, " |")?,
+                }
+            }
+        }
+        write!(text, "\n| goal |")?;
+        for kind in Kind::ALL {
+            match kind.goal() {
+                Some(goal) => write!(text, " ({goal:.2}) |")?,
+                None => write!(text, " |")?,
+            }
+        }
+        writeln!(text)
+    }
+}
+
+impl Start {
+    fn write(&self, text: &mut String, first_answer: f64, resident: f64) -> std::fmt::Result {
+        writeln!(
+            text,
+            "\n### Start and memory with {} Services, {} addresses\n",
+            self.services, self.addresses
+        )?;
+        writeln!(text, "| | measured | goal |\n| --- | --- | --- |")?;
+        writeln!(
+            text,
+            "| first right answer after process start | {:.2} s | {first_answer} s |",
+            self.first_answer
+        )?;
+        writeln!(
+            text,
+            "| resident after the first lists | {:.1} MB | {resident} MB |",
+            megabytes(self.resident)
+        )?;
+        let most = PEAK * megabytes(self.resident);
+        for (title, peak) in [
+            ("during the first lists", self.peak_first_lists),
+            ("during three relists", self.peak_relists),
+            ("under load", self.peak_load),
+        ] {
+            writeln!(text, "| peak {title} | {:.1} MB | {most:.1} MB |", megabytes(peak))?;
+        }
+        writeln!(
+            text,
+            "| resident after three relists | {:.1} MB | |",
+            megabytes(self.resident_after_relists)
+        )
+    }
+}
+
+impl Change {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let Distribution { count, p50, p99, max } = self.latency;
+        writeln!(text, "\n### From a change at the API server to the answer\n")?;
+        writeln!(text, "{count} changes, 100 a second, Services and slices in turn; milliseconds.\n")?;
+        writeln!(text, "| p50 | p99 | goal for p99 | max | CPU |\n| --- | --- | --- | --- | --- |")?;
+        writeln!(text, "| {p50:.1} | {p99:.1} | {CHANGE} | {max:.1} | {:.1} % |", 100.0 * self.cpu_share)
+    }
+}
+
+fn write_churn(text: &mut String, rows: &[Churn]) -> std::fmt::Result {
+    writeln!(text, "\n### Churn\n")?;
+    writeln!(
+        text,
+        "CPU as a part of one core, 1,000 queries a second for cluster names included; milliseconds.\n"
+    )?;
+    writeln!(
+        text,
+        "| | CPU | p50 | p99 | max | lost | resident |\n| --- | --- | --- | --- | --- | --- | --- |"
+    )?;
+    for row in rows {
+        let Distribution { p50, p99, max, .. } = row.latency;
+        let (cpu, resident) = (100.0 * row.cpu_share, megabytes(row.resident));
+        writeln!(
+            text,
+            "| {} | {cpu:.1} % | {p50:.2} | {p99:.2} | {max:.1} | {} | {resident:.1} MB |",
+            row.title, row.lost
+        )?;
+    }
+    Ok(())
+}
+
+impl Outside {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "\n### Cluster names while 10,000 outside names hang on a dead upstream\n")?;
+        writeln!(text, "| | p50 | p99 | max |\n| --- | --- | --- | --- |")?;
+        for (title, Distribution { p50, p99, max, .. }) in [("without", self.without), ("with", self.with)] {
+            writeln!(text, "| {title} | {p50:.2} ms | {p99:.2} ms | {max:.1} ms |")?;
+        }
+        let Self { lost, asked, unanswered, longest, .. } = self;
+        let peak = megabytes(self.peak);
+        writeln!(
+            text,
+            "\nCluster names without an answer: {lost}. Outside names: {asked} asked, {unanswered} without an answer, the last answer after {longest:.1} s. Peak memory: {peak:.1} MB."
+        )
+    }
+}
+
+fn megabytes(kibibytes: u32) -> f64 {
+    f64::from(kibibytes) * 1024.0 / 1e6
+}

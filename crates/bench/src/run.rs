@@ -1,0 +1,101 @@
+//! From the command line to the report.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::api::Api;
+use crate::cluster::Cluster;
+use crate::options::{Command, Measuring, Options};
+use crate::report::Report;
+use crate::{echo, hickory, report, scenario};
+
+/// What all scenarios need.
+#[derive(Debug)]
+pub struct Bench {
+    /// How to measure.
+    pub options: Measuring,
+    /// The kubedns binary.
+    pub kubedns: PathBuf,
+    directory: TempDir,
+}
+
+impl Bench {
+    fn new(options: Measuring) -> anyhow::Result<Self> {
+        let kubedns =
+            match options.kubedns.clone().or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into)) {
+                Some(path) => path,
+                None => std::env::current_exe()?.with_file_name("kubedns"),
+            };
+        if !kubedns.is_file() {
+            bail!("there is no {}; build it with `cargo build --release -p kubedns`", kubedns.display());
+        }
+        let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
+        Ok(Self { options, kubedns, directory })
+    }
+
+    /// For files of this run; gone afterwards.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// Says what is being done.
+pub(crate) fn say(what: &str) {
+    // Progress nobody reads is no failure.
+    drop(writeln!(std::io::stderr(), "{what}"));
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+///
+/// When something cannot be measured.
+pub fn run(options: Options) -> anyhow::Result<()> {
+    if let Some(Command::Echo { listen, sockets, batched }) = options.command {
+        return echo::serve(listen, sockets, batched);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // Processes are started from here, so from the main thread: see `launch`.
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            done = perform(options) => done,
+            _ = interrupt.recv() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+        }
+    })
+}
+
+async fn perform(options: Options) -> anyhow::Result<()> {
+    match options.command {
+        None => measure(options.measuring).await,
+        Some(Command::Echo { .. }) => Ok(()),
+        Some(Command::Hickory { listen, services, seed }) => {
+            hickory::serve(listen, &Cluster::generate(services, seed)).await
+        }
+        Some(Command::Serve { listen, services, seed }) => {
+            let api = Api::start(listen, &Cluster::generate(services, seed))?;
+            writeln!(std::io::stdout(), "{}", api.url())?;
+            std::future::pending().await
+        }
+    }
+}
+
+async fn measure(options: Measuring) -> anyhow::Result<()> {
+    let bench = Bench::new(options)?;
+    let report = scenario::run(&bench).await?;
+    let report = match &bench.options.write {
+        Some(directory) => report::write(directory, report)?,
+        None => report,
+    };
+    show(&report)
+}
+
+fn show(report: &Report) -> anyhow::Result<()> {
+    std::io::stdout().write_all(report.to_markdown().as_bytes()).context("cannot write the report")
+}

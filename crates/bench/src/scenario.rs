@@ -1,0 +1,55 @@
+//! What is measured, one question each.
+
+mod change;
+mod churn;
+mod cost;
+mod outside;
+mod start;
+
+use crate::cluster::Cluster;
+use crate::report::{Machine, Report};
+use crate::run::Bench;
+
+/// A thing to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scenario {
+    /// First answer and memory: after the first lists, during relists, under load
+    Start,
+    /// CPU time per query, beside an echo and other servers
+    Cost,
+    /// From a change at the API server to the answer
+    Change,
+    /// A large headless Service that changes, and many that roll
+    Churn,
+    /// Cluster names while outside names hang
+    Outside,
+    /// First answer and memory of the large cluster
+    Large,
+}
+
+/// Measures what is wanted.
+pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
+    let options = &bench.options;
+    let cluster = Cluster::generate(options.services, options.seed);
+    let mut report = Report::new(Machine::here());
+    if options.wants(Scenario::Start) {
+        report.start = Some(start::measure(bench, &cluster).await?);
+    }
+    if options.wants(Scenario::Cost) {
+        report.cost = Some(cost::measure(bench, &cluster).await?);
+    }
+    if options.wants(Scenario::Change) {
+        report.change = Some(change::measure(bench, &cluster).await?);
+    }
+    if options.wants(Scenario::Churn) {
+        report.churn = Some(churn::measure(bench, &cluster).await?);
+    }
+    if options.wants(Scenario::Outside) {
+        report.outside = Some(outside::measure(bench, &cluster).await?);
+    }
+    if options.wants(Scenario::Large) {
+        let large = Cluster::generate(options.large, options.seed);
+        report.large = Some(start::measure(bench, &large).await?);
+    }
+    Ok(report)
+}

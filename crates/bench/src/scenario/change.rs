@@ -1,0 +1,77 @@
+//! From a change at the API server to the first answer that shows it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::api::Api;
+use crate::cluster::{Cluster, Service};
+use crate::distribution::Distribution;
+use crate::kubedns::Kubedns;
+use crate::probe;
+use crate::report::Change;
+use crate::run::{Bench, say};
+
+/// Between two changes: 100 a second.
+const PERIOD: Duration = Duration::from_millis(10);
+/// Changes in all.
+const CHANGES: u32 = 1000;
+/// The first of the addresses that Services change to.
+const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
+/// How long an answer may be old.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_millis(200);
+/// Between two questions for the same name.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Changes Services and slices in turn, a hundred a second.
+pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Change> {
+    say("change: 100 changes a second");
+    let api = Api::anywhere(cluster)?;
+    let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
+    // Each at most once, so that every change is the last one of its Service.
+    let services = cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other]);
+    let mut tick = interval(PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut waiting = JoinSet::new();
+    let before = (Instant::now(), kubedns.usage().cpu()?);
+    for (service, ip) in services.zip(NEW_IPS..NEW_IPS + CHANGES) {
+        tick.tick().await;
+        let changed = moved(service, ip.into());
+        let object =
+            if changed.cluster_ip.is_some() { changed.object() } else { changed.slice(0, &changed.pods) };
+        let at = Instant::now();
+        api.store.set(object).context("cannot change an object")?;
+        waiting.spawn(shown(kubedns.address(), changed, at));
+    }
+    let (span, used) = (before.0.elapsed(), kubedns.usage().cpu()?.saturating_sub(before.1));
+    let took: anyhow::Result<Vec<Duration>> = waiting.join_all().await.into_iter().collect();
+    let latency = Distribution::of(took?).context("nothing was changed")?;
+    Ok(Change { latency, cpu_share: used.as_secs_f64() / span.as_secs_f64() })
+}
+
+/// The Service with one other address.
+fn moved(service: &Service, ip: Ipv4Addr) -> Service {
+    let mut changed = service.clone();
+    if changed.cluster_ip.is_some() {
+        changed.cluster_ip = Some(ip);
+    } else if let Some(pod) = changed.pods.first_mut() {
+        pod.ip = ip;
+    }
+    changed
+}
+
+/// How long it takes until the answer is that of `changed`.
+async fn shown(server: SocketAddr, changed: Service, since: Instant) -> anyhow::Result<Duration> {
+    let (name, addresses) = (changed.domain_name(), changed.addresses());
+    while !probe::leads_to(server, &name, &addresses, ANSWER).await {
+        if since.elapsed() > PATIENCE {
+            bail!("the change of {name} does not show within {PATIENCE:?}");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(since.elapsed())
+}

@@ -1,0 +1,132 @@
+//! Many changes: what they cost, and whether queries notice.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::Value;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::api::Api;
+use crate::cluster::{Cluster, Pod, Service};
+use crate::kubedns::Kubedns;
+use crate::probe;
+use crate::questions::Kind;
+use crate::report::Churn;
+use crate::run::{Bench, say};
+
+/// How long each kind of churn lasts.
+const SPAN: Duration = Duration::from_secs(10);
+/// Pods behind the large Service.
+const LARGE: u32 = 5000;
+/// Endpoints of a slice; what the control plane puts into one.
+const SLICE: u32 = 100;
+/// Addresses of the pods of the large Service.
+const LARGE_IPS: u32 = u32::from_be_bytes([10, 240, 0, 1]);
+/// Addresses of the pods that replace others.
+const NEW_IPS: u32 = u32::from_be_bytes([10, 250, 0, 1]);
+/// Deployments that roll at once.
+const ROLLING: usize = 1000;
+/// Slice changes of one of them: each of three pods leaves and is replaced.
+const STEPS: u32 = 6;
+/// Names that are asked for meanwhile.
+const NAMES: usize = 1000;
+
+/// Measures a quiet time, a large Service that changes every second, and a thousand rolling Deployments.
+pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Vec<Churn>> {
+    let api = Api::anywhere(cluster)?;
+    let large = large();
+    api.store.set(large.object()).context("cannot create a Service")?;
+    for slice in slices(&large) {
+        api.store.set(slice).context("cannot create a slice")?;
+    }
+    let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
+    let names = Kind::A.names(cluster, NAMES, bench.options.seed);
+    let mut rows = Vec::new();
+    rows.push(during("quiet", &kubedns, &names, tokio::time::sleep(SPAN)).await?);
+    let (one, every) = (large_changes(&api, large.clone(), 1), large_changes(&api, large, LARGE / SLICE));
+    rows.push(during("one of 5,000 endpoints each second", &kubedns, &names, one).await?);
+    rows.push(during("50 of 5,000, all slices, each second", &kubedns, &names, every).await?);
+    let rolling = roll(&api, cluster);
+    rows.push(during("1,000 Deployments rolling", &kubedns, &names, rolling).await?);
+    Ok(rows)
+}
+
+/// Asks while `churn` goes on.
+async fn during<R>(
+    title: &str,
+    kubedns: &Kubedns,
+    names: &[String],
+    churn: impl Future<Output = R>,
+) -> anyhow::Result<Churn> {
+    say(&format!("churn: {title}"));
+    let (begun, before) = (Instant::now(), kubedns.usage().cpu()?);
+    let (_, pulse) = tokio::join!(churn, probe::pulse(kubedns.address(), names, SPAN));
+    let (span, used) = (begun.elapsed(), kubedns.usage().cpu()?.saturating_sub(before));
+    let pulse = pulse?;
+    Ok(Churn {
+        title: title.to_owned(),
+        cpu_share: used.as_secs_f64() / span.as_secs_f64(),
+        latency: pulse.answered.context("no query was answered")?,
+        lost: pulse.lost,
+        resident: kubedns.usage().memory()?.resident,
+    })
+}
+
+fn large() -> Service {
+    let pods = (0..LARGE).map(|number| Pod {
+        ip: Ipv4Addr::from(LARGE_IPS + number),
+        hostname: Some(format!("member-{number}")),
+    });
+    Service {
+        namespace: "team-0".to_owned(),
+        name: "large".to_owned(),
+        cluster_ip: None,
+        pods: pods.collect(),
+    }
+}
+
+fn slices(service: &Service) -> Vec<Value> {
+    let numbered = (0..).zip(service.pods.chunks(SLICE as usize));
+    numbered.map(|(number, pods)| service.slice(number, pods)).collect()
+}
+
+/// Each second, replaces one pod in each of so many slices.
+async fn large_changes(api: &Api, mut service: Service, slices: u32) -> anyhow::Result<()> {
+    let mut pods = std::mem::take(&mut service.pods);
+    let mut tick = interval(Duration::from_secs(1));
+    let end = Instant::now() + SPAN;
+    let mut ips = NEW_IPS + slices * 1000..;
+    while Instant::now() < end {
+        tick.tick().await;
+        for (number, pods) in (0..slices).zip(pods.chunks_mut(SLICE as usize)) {
+            for (pod, ip) in pods.iter_mut().take(1).zip(&mut ips) {
+                pod.ip = ip.into();
+            }
+            api.store.set(service.slice(number, pods)).context("cannot change a slice")?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces every pod of a thousand Services, evenly over the span.
+async fn roll(api: &Api, cluster: &Cluster) -> anyhow::Result<()> {
+    let mut services: Vec<Service> = cluster.services.iter().take(ROLLING).cloned().collect();
+    let changes = u32::try_from(services.len())? * STEPS;
+    let mut tick = interval(SPAN / changes.max(1));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut ips = (NEW_IPS + 100_000..).map(Ipv4Addr::from);
+    for step in 0..STEPS {
+        for service in &mut services {
+            tick.tick().await;
+            if step % 2 == 0 {
+                service.pods.remove(0);
+            } else {
+                let hostname = service.cluster_ip.is_none().then(|| format!("new-{step}"));
+                service.pods.extend(ips.next().map(|ip| Pod { ip, hostname }));
+            }
+            api.store.set(service.slice(0, &service.pods)).context("cannot change a slice")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What a query costs, in CPU time of the server's process.
+//!
+//! Every server is asked every kind of question for a moment, one after the other, and all of that several times: what
+//! else the machine does then hits all of them alike. Each moment is compared with the echo's next to it, and the median
+//! of these ratios counts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use crate::api::Api;
+use crate::cluster::Cluster;
+use crate::distribution::median;
+use crate::kubedns::Kubedns;
+use crate::load::Load;
+use crate::peers::{self, Peer};
+use crate::questions::Kind;
+use crate::report::{Cost, Price};
+use crate::run::{Bench, say};
+
+/// The floor.
+const ECHO: &str = "echo";
+/// kubedns uses as many sockets as there are cores, up to this.
+const MAX_SOCKETS: usize = 4;
+/// The share of queries that may get lost.
+const MAX_LOST: f64 = 0.01;
+
+/// Microseconds of CPU time per query, by kind and server, one for each round.
+type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
+
+/// Measures kubedns, the echo, hickory-server and whatever `BENCH_PEERS` names.
+pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
+    let api = Api::anywhere(cluster)?;
+    let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
+    let servers = servers(bench, &kubedns).await?;
+    let mut files = Vec::new();
+    for kind in Kind::ALL {
+        files.push((kind, kind.file(cluster, bench.directory(), bench.options.seed)?));
+    }
+    let mut samples = Samples::new();
+    for round in 1..=bench.options.rounds {
+        say(&format!("cost: round {round} of {}", bench.options.rounds));
+        for (kind, file) in &files {
+            let mut order: Vec<usize> = (0..servers.len()).collect();
+            // Whatever drifts on the machine favours none of them.
+            if round % 2 == 0 {
+                order.reverse();
+            }
+            for at in order {
+                let Some(server) = servers.get(at).filter(|server| server.kinds.contains(kind)) else {
+                    continue;
+                };
+                let cost = ask(bench, server, *kind, file).await?;
+                samples.entry((*kind, at)).or_default().push(cost);
+            }
+        }
+    }
+    summary(&servers, &samples)
+}
+
+async fn servers(bench: &Bench, kubedns: &Kubedns) -> anyhow::Result<Vec<Peer>> {
+    let (options, directory) = (&bench.options, bench.directory());
+    let sockets = std::thread::available_parallelism()?.get().min(MAX_SOCKETS);
+    let mut servers = vec![
+        Peer::running("kubedns", kubedns.address(), kubedns.usage().clone()),
+        Peer::echo(ECHO, sockets, false, directory).await?,
+        Peer::echo("echo in batches", sockets, true, directory).await?,
+        Peer::hickory(options.services, options.seed, directory).await?,
+    ];
+    servers.extend(peers::named(&std::env::var(peers::VARIABLE).unwrap_or_default())?);
+    Ok(servers)
+}
+
+/// Microseconds of CPU time per query of one moment.
+async fn ask(bench: &Bench, server: &Peer, kind: Kind, file: &Path) -> anyhow::Result<f64> {
+    let options = &bench.options;
+    let load =
+        Load { dnsperf: options.dnsperf.clone(), outstanding: options.outstanding, span: options.span() };
+    let before = server.usage.cpu()?;
+    let outcome = load.run(server.address, file).await?;
+    let used = server.usage.cpu()?.saturating_sub(before);
+    let right = outcome.rcodes.get(kind.expected().0).copied().unwrap_or_default();
+    if server.answers && right != outcome.completed {
+        bail!("{} gives wrong answers to {}: {:?}", server.name, kind.title(), outcome.rcodes);
+    }
+    if outcome.completed == 0 || f64::from(outcome.lost) > MAX_LOST * f64::from(outcome.completed) {
+        bail!("{} loses {} of {} queries", server.name, outcome.lost, outcome.completed + outcome.lost);
+    }
+    Ok(used.as_secs_f64() * 1e6 / f64::from(outcome.completed))
+}
+
+fn summary(servers: &[Peer], samples: &Samples) -> anyhow::Result<Cost> {
+    let echo = servers.iter().position(|server| server.name == ECHO).context("no echo")?;
+    let mut prices = Vec::new();
+    for (&(kind, at), costs) in samples {
+        let floor = samples.get(&(kind, echo)).context("no echo")?;
+        let ratios = costs.iter().zip(floor).map(|(cost, floor)| cost / floor).collect();
+        prices.push(Price {
+            server: servers.get(at).map(|server| server.name.clone()).unwrap_or_default(),
+            kind,
+            microseconds: median(costs.clone()).context("no round")?,
+            ratio: median(ratios).context("no round")?,
+        });
+    }
+    let servers = servers.iter().map(|server| server.name.clone()).collect();
+    Ok(Cost { servers, prices })
+}

@@ -1,0 +1,90 @@
+//! Cluster names while ten thousand questions about names outside hang on an upstream that never answers.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use testkit::query::Query;
+use tokio::net::UdpSocket;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::api::Api;
+use crate::cluster::Cluster;
+use crate::kubedns::Kubedns;
+use crate::probe;
+use crate::questions::Kind;
+use crate::report::Outside;
+use crate::run::{Bench, say};
+
+/// How long cluster names are asked for.
+const SPAN: Duration = Duration::from_secs(5);
+/// How long it takes until all hang.
+const LEAD: Duration = Duration::from_secs(2);
+/// Questions about names outside are sent in portions: 5,000 a second, since each of them hangs for two seconds.
+const PERIOD: Duration = Duration::from_millis(10);
+const PORTION: u32 = 50;
+/// How long the last answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Names that are asked for meanwhile.
+const NAMES: usize = 1000;
+
+/// Asks for cluster names without and with hanging questions.
+pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
+    say("outside: cluster names, then the same with 10,000 questions hanging");
+    let api = Api::anywhere(cluster)?;
+    // Bound and never read: no ICMP error tells that nobody answers.
+    let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
+    let kubedns = Kubedns::start(bench, &api, cluster, &[dead.local_addr()?]).await?;
+    let names = Kind::A.names(cluster, NAMES, bench.options.seed);
+    let without = probe::pulse(kubedns.address(), &names, SPAN).await?;
+    let asked = hang(kubedns.address(), LEAD + SPAN);
+    let pulse = async {
+        tokio::time::sleep(LEAD).await;
+        probe::pulse(kubedns.address(), &names, SPAN).await
+    };
+    let (hung, with) = tokio::join!(asked, pulse);
+    let (hung, with) = (hung?, with?);
+    Ok(Outside {
+        without: without.answered.context("no query was answered")?,
+        with: with.answered.context("no query was answered")?,
+        lost: without.lost + with.lost,
+        asked: hung.asked,
+        unanswered: hung.asked - hung.answered,
+        longest: hung.longest.as_secs_f64(),
+        peak: kubedns.usage().memory()?.peak,
+    })
+}
+
+struct Hung {
+    asked: u64,
+    answered: u64,
+    /// From the last question to the last answer.
+    longest: Duration,
+}
+
+/// Asks for a new name outside as often as it takes to keep ten thousand of them hanging; counts the answers.
+async fn hang(server: SocketAddr, span: Duration) -> anyhow::Result<Hung> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
+    socket.connect(server).await.context("cannot connect")?;
+    let mut tick = interval(PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut hung = Hung { asked: 0, answered: 0, longest: Duration::ZERO };
+    let (begun, mut buffer) = (Instant::now(), [0; 4096]);
+    while begun.elapsed() < span {
+        tokio::select! {
+            received = socket.recv(&mut buffer) => hung.answered += u64::from(received.is_ok()),
+            _ = tick.tick() => {
+                for _ in 0..PORTION {
+                    let query = Query::new(&format!("host-{}.outside.test", hung.asked), "A").wire();
+                    hung.asked += u64::from(socket.send(&query).await.is_ok());
+                }
+            }
+        }
+    }
+    let last = Instant::now();
+    while hung.answered < hung.asked && timeout(PATIENCE, socket.recv(&mut buffer)).await.is_ok() {
+        hung.answered += 1;
+        hung.longest = last.elapsed();
+    }
+    Ok(hung)
+}

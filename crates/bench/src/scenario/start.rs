@@ -1,0 +1,87 @@
+//! How long the first answer takes, and how much memory the records take.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use apiserver::{Resource, Verb};
+
+use crate::api::Api;
+use crate::cluster::Cluster;
+use crate::distribution::median;
+use crate::kubedns::Kubedns;
+use crate::load::Load;
+use crate::questions::Kind;
+use crate::report::Start;
+use crate::run::{Bench, say};
+
+/// How often it is started to see how long that takes.
+const STARTS: usize = 5;
+/// How often everything is listed again in a row.
+const RELISTS: usize = 3;
+/// Objects in a page of a list.
+const PAGE: usize = 500;
+/// How long a relist may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long it is under load.
+const LOAD: Duration = Duration::from_secs(3);
+
+/// Starts kubedns on `cluster` several times and follows the memory of the last one.
+pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Start> {
+    let services = cluster.services.len();
+    say(&format!("start: {services} services"));
+    let api = Api::anywhere(cluster)?;
+    let mut took = Vec::new();
+    for _ in 1..STARTS {
+        took.push(Kubedns::start(bench, &api, cluster, &[]).await?.first_answer.as_secs_f64());
+    }
+    let mut kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
+    took.push(kubedns.first_answer.as_secs_f64());
+    let synced = kubedns.settled_memory().await?;
+    kubedns.usage().forget_peak()?;
+    for _ in 0..RELISTS {
+        relist(&api, services).await?;
+    }
+    let relisted = kubedns.settled_memory().await?;
+    kubedns.usage().forget_peak()?;
+    let file = Kind::A.file(cluster, bench.directory(), bench.options.seed)?;
+    let load =
+        Load { dnsperf: bench.options.dnsperf.clone(), outstanding: bench.options.outstanding, span: LOAD };
+    load.run(kubedns.address(), &file).await?;
+    let loaded = kubedns.usage().memory()?;
+    Ok(Start {
+        services,
+        addresses: cluster.addresses(),
+        first_answer: median(took).context("no start")?,
+        resident: synced.resident,
+        peak_first_lists: synced.peak,
+        resident_after_relists: relisted.resident,
+        peak_relists: relisted.peak,
+        peak_load: loaded.peak,
+    })
+}
+
+/// Makes everything be listed again, and waits until that is done.
+async fn relist(api: &Api, objects: usize) -> anyhow::Result<()> {
+    let watched = [Resource::Services, Resource::EndpointSlices];
+    let pages = objects.div_ceil(PAGE);
+    api.faults.clear_requests();
+    api.faults.expire();
+    api.faults.cut_watches();
+    let begun = Instant::now();
+    loop {
+        let requests = api.faults.requests();
+        let listed = watched.iter().all(|resource| {
+            let lists = |request: &&apiserver::RequestRecord| {
+                request.verb == Verb::List && request.resource == *resource
+            };
+            requests.iter().filter(lists).count() >= pages && api.faults.open_watches(*resource) > 0
+        });
+        if listed {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("nothing is listed again within {PATIENCE:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
