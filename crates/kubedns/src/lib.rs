@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod connect;
+pub mod drops;
 pub mod index;
 pub mod metrics;
 pub mod objects;

@@ -178,6 +178,7 @@ fn bind_dns(
     let server = skydns::server::Server::bind(config, published)
         .map_err(|error| daemon::http::BindError::new(&address, &error))
         .context("cannot serve DNS")?;
+    registry.register("kubedns_udp_*", crate::drops::Drops::new(server.local_addr())?)?;
     tracing::info!(address = %server.local_addr(), "serving DNS over UDP and TCP");
     Ok(server)
 }

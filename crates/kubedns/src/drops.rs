@@ -1,0 +1,144 @@
+//! What the kernel does with queries before we see them: how many wait, and how many it threw away.
+//!
+//! A datagram that finds the receive buffer full is dropped without a trace in any of our own counters: the client
+//! waits, five seconds as a rule, and asks again. Only `/proc/net/udp` tells, so it is read at every scrape.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Counter, Gauge, Opts};
+use skydns::udp::UdpSocket;
+
+const DROPS: (&str, &str) = (
+    "kubedns_udp_drops_total",
+    "Datagrams to the DNS port that the kernel dropped, as a rule because a receive buffer was full",
+);
+const QUEUED: (&str, &str) = (
+    "kubedns_udp_receive_queue_bytes",
+    "Memory of the datagrams to the DNS port that wait in the receive buffers",
+);
+const BUFFER: (&str, &str) = (
+    "kubedns_udp_receive_buffer_bytes",
+    "Memory that the kernel grants one receive buffer of the DNS port for waiting datagrams",
+);
+
+/// Looks after the UDP sockets bound to one address.
+#[derive(Debug)]
+pub struct Drops {
+    address: SocketAddr,
+    buffer: Option<usize>,
+    descs: Vec<Desc>,
+}
+
+impl Drops {
+    /// For the sockets of the DNS server that are bound to `address`.
+    ///
+    /// # Errors
+    ///
+    /// When a description is not valid, which would be a mistake in this module.
+    pub fn new(address: SocketAddr) -> prometheus::Result<Self> {
+        let descs = [DROPS, QUEUED, BUFFER]
+            .into_iter()
+            .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
+            .collect::<prometheus::Result<_>>()?;
+        // All sockets of the server are opened alike, so one more of them tells what the others were granted.
+        let buffer = UdpSocket::bind((address.ip(), 0).into()).ok().map(|socket| socket.receive_buffer());
+        Ok(Self { address, buffer, descs })
+    }
+}
+
+impl Collector for Drops {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    /// What the kernel does not tell is left out.
+    fn collect(&self) -> Vec<MetricFamily> {
+        let path = if self.address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
+        let queues = File::open(path).and_then(|file| queues(BufReader::new(file), self.address)).ok();
+        [
+            counter(DROPS, queues.map(|queues| queues.drops)),
+            gauge(QUEUED, queues.map(|queues| queues.waiting)),
+            gauge(BUFFER, self.buffer.and_then(|buffer| u64::try_from(buffer).ok())),
+        ]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect()
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
+fn counter((name, help): (&str, &str), value: Option<u64>) -> Option<Vec<MetricFamily>> {
+    let counter = Counter::with_opts(Opts::new(name, help)).ok()?;
+    counter.inc_by(value? as f64);
+    Some(counter.collect())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
+fn gauge((name, help): (&str, &str), value: Option<u64>) -> Option<Vec<MetricFamily>> {
+    let gauge = Gauge::with_opts(Opts::new(name, help)).ok()?;
+    gauge.set(value? as f64);
+    Some(gauge.collect())
+}
+
+/// The receive queues of all sockets with one local address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Queues {
+    /// Octets waiting, as the kernel accounts for them.
+    waiting: u64,
+    /// Datagrams dropped since the sockets were opened.
+    drops: u64,
+}
+
+/// Adds up the lines of `/proc/net/udp` or `/proc/net/udp6` that belong to `address`. Others are passed over.
+fn queues(table: impl BufRead, address: SocketAddr) -> io::Result<Queues> {
+    let mut sum = Queues::default();
+    for line in table.lines() {
+        if let Some((local, queue)) = parse(&line?)
+            && local == address
+        {
+            sum.waiting = sum.waiting.saturating_add(queue.waiting);
+            sum.drops = sum.drops.saturating_add(queue.drops);
+        }
+    }
+    Ok(sum)
+}
+
+/// One line: the local address is its second field, the queues (sending and receiving) its fifth, the drops its last.
+fn parse(line: &str) -> Option<(SocketAddr, Queues)> {
+    let mut fields = line.split_whitespace();
+    let local = local_address(fields.nth(1)?)?;
+    let (_, waiting) = fields.nth(2)?.split_once(':')?;
+    let waiting = u64::from_str_radix(waiting, 16).ok()?;
+    let drops = fields.nth(7)?.parse().ok()?;
+    Some((local, Queues { waiting, drops }))
+}
+
+/// `0100007F:2743`: words of the address as the processor reads them from network order, then the port.
+fn local_address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let word = |at: usize| {
+        let digits = ip.get(at * 8..at * 8 + 8)?;
+        u32::from_str_radix(digits, 16).ok().map(u32::to_ne_bytes)
+    };
+    let ip = match ip.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
+        32 => {
+            let mut octets = [0; 16];
+            for (at, four) in octets.chunks_exact_mut(4).enumerate() {
+                four.copy_from_slice(&word(at)?);
+            }
+            IpAddr::V6(Ipv6Addr::from(octets))
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! The kernel's tables as text, and the kernel itself.
+
+use super::*;
+
+use std::net::UdpSocket as PlainSocket;
+
+/// Two sockets of ours, one of the same port at another address, one of another port, one connected client.
+#[cfg(target_endian = "little")]
+const UDP: &str = "\
+   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            
+   41: 00000000:2743 00000000:0000 07 00000000:00000300 00:00000000 00000000  1001        0 1342664 2 00000000189d0421 17       
+   41: 00000000:2743 00000000:0000 07 00000000:00034A00 00:00000000 00000000  1001        0 1342665 2 0000000012345678 4294967295
+   41: 0100007F:2743 00000000:0000 07 00000000:00000001 00:00000000 00000000  1001        0 1342666 2 0000000012345679 1
+  312: 00000000:0035 00000000:0000 07 00000000:00000002 00:00000000 00000000     0        0 500103 2 000000001d9d7865 2        
+ 1604: 0100007F:9C5E 0100007F:2743 01 00000000:00000000 00:00000000 00000000     0        0 500104 2 000000001d9d7866 3        
+";
+
+#[cfg(target_endian = "little")]
+const UDP6: &str = "\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+   41: 00000000000000000000000000000000:2743 00000000000000000000000000000000:0000 07 00000000:00000200 00:00000000 00000000  1001        0 11 2 0000000000000000 5
+   41: B80D0120000000000000000001000000:2743 00000000000000000000000000000000:0000 07 00000000:00000100 00:00000000 00000000  1001        0 12 2 0000000000000000 6
+";
+
+fn of(table: &str, address: &str) -> Queues {
+    queues(table.as_bytes(), address.parse().unwrap()).unwrap()
+}
+
+#[test]
+#[cfg(target_endian = "little")]
+fn sockets_of_one_address_are_added_up() {
+    assert_eq!(of(UDP, "0.0.0.0:10051"), Queues { waiting: 0x300 + 0x34a00, drops: 17 + 4_294_967_295 });
+    assert_eq!(of(UDP, "127.0.0.1:10051"), Queues { waiting: 1, drops: 1 });
+    assert_eq!(of(UDP, "0.0.0.0:53"), Queues { waiting: 2, drops: 2 });
+    assert_eq!(of(UDP, "0.0.0.0:54"), Queues::default());
+}
+
+#[test]
+#[cfg(target_endian = "little")]
+fn ipv6_addresses_are_four_words() {
+    assert_eq!(of(UDP6, "[::]:10051"), Queues { waiting: 0x200, drops: 5 });
+    assert_eq!(of(UDP6, "[2001:db8::1]:10051"), Queues { waiting: 0x100, drops: 6 });
+}
+
+#[test]
+fn what_is_no_line_of_the_table_is_passed_over() {
+    let lines = [
+        "",
+        "41:",
+        "41: 00000000:2743",
+        "41: 00000000:2743 00000000:0000 07 00000000:00000300 00:00000000 00000000 1001 0 1342664 2 0",
+        "41: 00000000:2743 00000000:0000 07 00000000:00000300 00:00000000 00000000 1001 0 1342664 2 0 -1",
+        "41: 00000000:2743 00000000:0000 07 00000000-00000300 00:00000000 00000000 1001 0 1342664 2 0 1",
+        "41: 0000000:2743 00000000:0000 07 00000000:00000300 00:00000000 00000000 1001 0 1342664 2 0 1",
+        "41: 0000000é:2743 00000000:0000 07 00000000:00000300 00:00000000 00000000 1001 0 1342664 2 0 1",
+        "41: 00000000:12743 00000000:0000 07 00000000:00000300 00:00000000 00000000 1001 0 1342664 2 0 1",
+        "41: ZZ000000:2743 00000000:0000 07 00000000:00000300 00:00000000 00000000 1001 0 1342664 2 0 1",
+    ];
+    for line in lines {
+        assert_eq!(parse(line), None, "{line}");
+    }
+}
+
+fn value(drops: &Drops, name: &str) -> f64 {
+    let families = drops.collect();
+    let family = families.iter().find(|family| family.name() == name).unwrap();
+    let metric = &family.get_metric()[0];
+    metric.get_counter().get_value() + metric.get_gauge().get_value()
+}
+
+/// Nobody receives, so the buffer fills up; the kernel says how much waits and how much it threw away.
+fn overflow(address: &str) {
+    let socket = UdpSocket::bind(address.parse().unwrap()).unwrap();
+    let drops = Drops::new(socket.local_addr()).unwrap();
+    assert_eq!((value(&drops, DROPS.0), value(&drops, QUEUED.0)), (0.0, 0.0));
+    let granted = value(&drops, BUFFER.0);
+    assert!(granted > 0.0);
+
+    let client = PlainSocket::bind((socket.local_addr().ip(), 0)).unwrap();
+    let datagram = [0; 1400];
+    // Every datagram takes at least its own size of the buffer.
+    let enough = socket.receive_buffer() / datagram.len() + 1;
+    for _ in 0..enough {
+        client.send_to(&datagram, socket.local_addr()).unwrap();
+    }
+    assert!(value(&drops, DROPS.0) >= 1.0, "{enough} datagrams sent, none dropped");
+    let waiting = value(&drops, QUEUED.0);
+    assert!(waiting > 0.5 * granted && waiting < 1.5 * granted, "{waiting} octets wait, {granted} may");
+}
+
+#[test]
+fn the_kernel_tells_of_drops() {
+    overflow("127.0.0.1:0");
+}
+
+#[test]
+fn the_kernel_tells_of_drops_over_ipv6() {
+    if PlainSocket::bind("[::1]:0").is_ok() {
+        overflow("[::1]:0");
+    }
+}
