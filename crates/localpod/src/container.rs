@@ -26,6 +26,11 @@ use backoff::Backoff;
 /// How long the last log lines of an ended process are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// The exit status of a program that was told something it does not understand.
+const USAGE: i32 = 2;
+/// A container that ends sooner than this never really ran.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
 /// Keeps containers running.
 pub(crate) struct Keeper<'a> {
     /// Where logs go.
@@ -38,13 +43,24 @@ pub(crate) struct Keeper<'a> {
     pub(crate) grace: Duration,
 }
 
-/// A process that cannot be started at all: no restart would change that.
+/// What no restart would change.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start {name}")]
-pub(crate) struct StartError {
-    name: &'static str,
-    #[source]
-    source: io::Error,
+pub(crate) enum KeepError {
+    /// The process cannot be started at all.
+    #[error("cannot start {name}")]
+    Start {
+        /// The container.
+        name: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It ended at its first start with the status that means a wrong command line.
+    #[error("{name} cannot be run like this: its last line says why")]
+    Usage {
+        /// The container.
+        name: &'static str,
+    },
 }
 
 /// A started container. Ends with everything it started when dropped.
@@ -59,7 +75,7 @@ impl Keeper<'_> {
     /// Keeps `container` running until asked to stop, then ends it.
     ///
     /// Must be polled on the main thread: a process gets its parent-death signal when the thread that spawned it ends.
-    pub(crate) async fn keep(&self, container: &Container) -> Result<(), StartError> {
+    pub(crate) async fn keep(&self, container: &Container) -> Result<(), KeepError> {
         let mut backoff = Backoff::default();
         loop {
             let mut running = self.start(container)?;
@@ -71,8 +87,12 @@ impl Keeper<'_> {
                     return Ok(());
                 }
             };
-            let (restart, delay) = backoff.after(running.since.elapsed());
+            let ran = running.since.elapsed();
             running.finish().await;
+            if backoff.is_first() && ran < AT_ONCE && is_usage(&ended) {
+                return Err(KeepError::Usage { name: container.name });
+            }
+            let (restart, delay) = backoff.after(ran);
             self.status.ended(container.name);
             self.say_ended(container.name, &ended, restart, delay);
             tokio::select! {
@@ -82,8 +102,9 @@ impl Keeper<'_> {
         }
     }
 
-    fn start(&self, container: &Container) -> Result<Running, StartError> {
-        let running = self.spawn(container).map_err(|source| StartError { name: container.name, source })?;
+    fn start(&self, container: &Container) -> Result<Running, KeepError> {
+        let running =
+            self.spawn(container).map_err(|source| KeepError::Start { name: container.name, source })?;
         self.status.started(container.name, running.pid);
         Ok(running)
     }
@@ -150,6 +171,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end_group();
     }
+}
+
+fn is_usage(ended: &io::Result<ExitStatus>) -> bool {
+    ended.as_ref().is_ok_and(|status| status.code() == Some(USAGE))
 }
 
 /// Sends a signal to a process that is our child and not yet reaped; one that just ended is no error.

@@ -46,7 +46,8 @@ impl Guide<'_> {
         for command in self.kubectl_lines() {
             let _ = writeln!(text, "  {command}");
         }
-        text.push_str("\nCtrl-C stops everything.\n\n");
+        let _ = writeln!(text, "\nStatus page: http://127.0.0.1:{}/", self.ports.sidecar);
+        text.push_str("Ctrl-C stops everything.\n\n");
         text
     }
 

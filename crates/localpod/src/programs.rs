@@ -1,6 +1,6 @@
 //! Where the programs of the pod are: the three binaries and dnsmasq.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
@@ -40,8 +40,7 @@ pub enum MissingProgram {
 }
 
 impl Programs {
-    /// Finds all four. `search` is the value of `PATH`; dnsmasq is also looked for where a user's `PATH` often
-    /// does not lead.
+    /// Finds all four; dnsmasq in the directories of `search`, a list like `PATH` (see [`search_path`]).
     pub fn find(bin_dir: &Path, dnsmasq: Option<&Path>, search: &OsStr) -> Result<Self, MissingProgram> {
         let ours = |name| {
             let path = bin_dir.join(name);
@@ -64,12 +63,15 @@ impl Programs {
     }
 }
 
+/// `PATH` and the directories of system programs, where a user's `PATH` often does not lead.
+pub fn search_path(path: &OsStr) -> OsString {
+    let mut search = path.to_owned();
+    search.push(":/usr/sbin:/usr/local/sbin:/sbin");
+    search
+}
+
 fn search_for(name: &str, search: &OsStr) -> Option<PathBuf> {
-    let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(search)
-        .chain(system)
-        .map(|directory| directory.join(name))
-        .find(|path| is_executable(path))
+    std::env::split_paths(search).map(|directory| directory.join(name)).find(|path| is_executable(path))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -107,6 +109,14 @@ mod tests {
         let error = Programs::find(bin.path(), None, OsStr::new("")).unwrap_err().to_string();
         let expected = format!("no nanny in {}: build it with `cargo build", bin.path().display());
         assert!(error.starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn a_dnsmasq_that_is_not_installed_is_said_with_how_to_install_it() {
+        let bin = directory_with(&["kubedns", "nanny", "sidecar"]);
+        let error = Programs::find(bin.path(), None, bin.path().as_os_str()).unwrap_err().to_string();
+        assert!(error.starts_with("dnsmasq is not installed: `apt-get install dnsmasq-base`"), "{error}");
+        assert!(!error.contains('\n'));
     }
 
     #[test]

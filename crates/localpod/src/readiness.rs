@@ -17,8 +17,10 @@ use crate::ports::Ports;
 const EVERY: Duration = Duration::from_millis(100);
 /// How long one question may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a person is told what is awaited.
+/// When a person is first told what is awaited; the time between two tellings doubles.
 const PROGRESS: Duration = Duration::from_secs(3);
+/// The longest time without a word.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 /// More than any status line.
 const STATUS_LINE: u64 = 64;
 
@@ -45,6 +47,7 @@ fn checks(ports: Ports) -> [(&'static str, Check); 4] {
 pub(crate) async fn wait(ports: Ports, domain: &str, console: &Console) {
     let begun = Instant::now();
     let mut told = begun;
+    let mut silence = PROGRESS;
     let mut ticks = interval(EVERY);
     let mut awaited = Vec::from(checks(ports));
     while !awaited.is_empty() {
@@ -57,8 +60,9 @@ pub(crate) async fn wait(ports: Ports, domain: &str, console: &Console) {
             }
         }
         awaited = still;
-        if !awaited.is_empty() && told.elapsed() >= PROGRESS {
+        if !awaited.is_empty() && told.elapsed() >= silence {
             told = Instant::now();
+            silence = (silence * 2).min(LONGEST_SILENCE);
             let names: Vec<&str> = awaited.iter().map(|(name, _)| *name).collect();
             console.say(&format!("waiting for {} ({} s)", names.join(", "), begun.elapsed().as_secs()));
         }

@@ -1,5 +1,6 @@
 //! Puts the pod together, runs it until it is asked to stop, and takes it apart again.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::guide::Guide;
 use crate::options::Options;
 use crate::pod::{Container, Wiring};
 use crate::ports::{DEFAULT_BASE, Ports};
-use crate::programs::Programs;
+use crate::programs::{Programs, search_path};
 use crate::readiness;
 use crate::status::Status;
 use crate::stop::{self, Stop};
@@ -41,7 +42,7 @@ pub fn run(options: &Options, console: &Console) -> Result<()> {
 }
 
 async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
-    let search = std::env::var_os("PATH").unwrap_or_default();
+    let search = search_path(&std::env::var_os("PATH").unwrap_or_default());
     let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
     let ports = Ports::choose(options.port_base)?;
     let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
@@ -139,29 +140,39 @@ async fn announce(
     status.ready();
 }
 
-/// Runs the containers until asked to stop, or until one of our own servers fails.
+/// Runs the containers until asked to stop, or until one of them or of our own servers fails for good.
 async fn until_stopped(
     keeper: &Keeper<'_>,
     containers: &[Container; 3],
     announce: impl Future<Output = ()>,
     servers: &mut Servers,
 ) -> Result<()> {
-    let [kubedns, dnsmasq, sidecar] = containers;
-    let keeping =
-        async { tokio::try_join!(keeper.keep(kubedns), keeper.keep(dnsmasq), keeper.keep(sidecar)) };
+    let [kubedns, dnsmasq, sidecar] = containers.each_ref().map(|container| keep(keeper, container));
+    let keeping = async {
+        let (kubedns, dnsmasq, sidecar) = tokio::join!(kubedns, dnsmasq, sidecar);
+        kubedns.and(dnsmasq).and(sidecar)
+    };
     let announcing = async {
         announce.await;
-        std::future::pending::<()>().await;
+        std::future::pending::<Infallible>().await
     };
     tokio::pin!(keeping);
     let failure = tokio::select! {
-        kept = &mut keeping => return kept.map(drop).map_err(Into::into),
-        () = announcing => anyhow!("unreachable: nothing follows the announcement"),
+        kept = &mut keeping => return kept,
+        never = announcing => match never {},
         ended = servers.join_next() => failure_of(ended),
     };
     keeper.stop.ask();
-    keeping.await?;
-    Err(failure)
+    keeping.await.and(Err(failure))
+}
+
+/// Keeps one container running. When that fails for good the others are to stop as well.
+async fn keep(keeper: &Keeper<'_>, container: &Container) -> Result<()> {
+    let kept = keeper.keep(container).await;
+    if kept.is_err() {
+        keeper.stop.ask();
+    }
+    kept.map_err(Into::into)
 }
 
 /// Why a server ended that should run as long as the pod.

@@ -17,6 +17,11 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
+    /// Whether there was no restart yet.
+    pub(super) fn is_first(&self) -> bool {
+        self.restarts == 0
+    }
+
     /// For a container that ended after `ran`: the number of the coming restart, and how long to wait for it.
     pub(super) fn after(&mut self, ran: Duration) -> (u32, Duration) {
         if ran >= HEALTHY {

@@ -36,6 +36,7 @@ fn commands(text: &str) -> Vec<&str> {
 fn every_kind_of_record_has_its_line() {
     let access = Access::MasterUrl("http://127.0.0.1:5305".to_owned());
     let text = text(&services(), &endpoints(), &access, true);
+    assert!(text.contains("\nStatus page: http://127.0.0.1:5304/\n"), "{text}");
     assert_eq!(
         commands(&text),
         [
