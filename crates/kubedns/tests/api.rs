@@ -9,4 +9,5 @@ mod api {
     mod mirror;
     mod process;
     mod tls;
+    mod weather;
 }

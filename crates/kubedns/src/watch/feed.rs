@@ -26,7 +26,7 @@ use crate::objects::{Change, FromApi, key_of, version_of};
 const PAGE: u32 = 500;
 /// How many pages a list may have.
 const MAX_PAGES: usize = 100_000;
-/// A watch that ends sooner than this without an event is a failure.
+/// A watch that ends sooner than this without an event is a failure, lest it be opened again and again.
 const BRIEF: Duration = Duration::from_secs(1);
 /// A watch that lasted this long had begun well: what comes after it is a new failure.
 const LONG: Duration = Duration::from_secs(30);
@@ -187,8 +187,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
                     self.metrics.restarted("timeout");
                     self.backoff.reset();
                     failures = 0;
-                    if watched == Watched::Mute {
-                        // A watch from a version of another history looks like this.
+                    if watched != Watched::AsAgreed {
                         self.same_history(&history).await?;
                     }
                 }
@@ -218,17 +217,14 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         let begun = Instant::now();
         let end = begun + Duration::from_secs(seconds.into()) + self.pace.grace;
         let mut lines = Lines::new(pieces);
-        let mut watched = Watched::Mute;
+        let mut mute = true;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let patience = if self.bookmarks { left.min(self.pace.silence) } else { left };
             let Some(line) = lines.next(patience).await? else {
-                if watched == Watched::Mute && begun.elapsed() < BRIEF {
-                    return Err(Failure::Brief(begun.elapsed()).into());
-                }
-                return Ok(watched);
+                return Watched::judge(begun.elapsed(), asked, mute).map_err(Stop::Failed);
             };
-            watched = Watched::Lively;
+            mute = false;
             let at = Instant::now();
             let event = WatchEvent::read(&line)?;
             self.take(&event, history, at).await?;
@@ -329,11 +325,25 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     }
 }
 
-/// What a watch that ended as agreed had to say.
+/// How a watch ended whose response was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watched {
-    /// Not a single event or bookmark.
+    /// When it was to end, after events or bookmarks.
+    AsAgreed,
+    /// Before its time: the API server is being stopped, and may come back with another history.
+    Early,
+    /// Without a single event or bookmark: a watch from a version of another history looks like this.
     Mute,
-    /// Something.
-    Lively,
+}
+
+impl Watched {
+    fn judge(lasted: Duration, asked: Duration, mute: bool) -> Result<Self, Failure> {
+        match mute {
+            true if lasted < BRIEF => Err(Failure::Brief(lasted)),
+            true => Ok(Self::Mute),
+            // API servers cut the time in whole seconds.
+            false if lasted + Duration::from_secs(2) < asked => Ok(Self::Early),
+            false => Ok(Self::AsAgreed),
+        }
+    }
 }
