@@ -8,6 +8,7 @@ mod api {
     mod life;
     mod mirror;
     mod process;
+    mod real;
     mod tls;
     mod weather;
 }

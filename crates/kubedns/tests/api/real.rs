@@ -1,0 +1,138 @@
+//! kubedns against a real kube-apiserver, where one is at hand: `KUBE_APISERVER` and `ETCD` name the binaries.
+
+use std::path::{Path, PathBuf};
+
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Request;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use testkit::eventually;
+use testkit::objects::{mk_endpoints, mk_headless, mk_service};
+use testkit::ports::free_port;
+use testkit::process::{Process, Program};
+
+use super::cluster::PATIENCE;
+use super::process::Kubedns;
+
+/// A kube-apiserver on an etcd of its own, with the roles that every cluster has.
+struct RealCluster {
+    directory: tempfile::TempDir,
+    binary: PathBuf,
+    etcd: u16,
+    port: u16,
+    server: Option<Process>,
+    _etcd: Process,
+}
+
+impl RealCluster {
+    fn start(binary: PathBuf, etcd: &Path) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (client, peer, port) = (free_port(), free_port(), free_port());
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let etcd = Program::at(etcd).args([
+            format!("--data-dir={}", directory.path().join("etcd").display()),
+            format!("--listen-client-urls={}", url(client)),
+            format!("--advertise-client-urls={}", url(client)),
+            format!("--listen-peer-urls={}", url(peer)),
+            format!("--initial-advertise-peer-urls={}", url(peer)),
+            format!("--initial-cluster=default={}", url(peer)),
+            "--unsafe-no-fsync".to_owned(),
+        ]);
+        let tokens = "admin,admin,1,system:masters\ndns,system:serviceaccount:kube-system:kube-dns,2\n";
+        std::fs::write(directory.path().join("tokens.csv"), tokens).unwrap();
+        let mut cluster = Self { directory, binary, etcd: client, port, server: None, _etcd: etcd.start() };
+        cluster.start_server();
+        cluster
+    }
+
+    fn start_server(&mut self) {
+        let key = tls("server.key");
+        self.server = None;
+        let server = Program::at(&self.binary).args([
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.port),
+            format!("--cert-dir={}", self.directory.path().join("certificates").display()),
+            format!("--tls-cert-file={}", tls("server.pem").display()),
+            format!("--tls-private-key-file={}", key.display()),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", key.display()),
+            format!("--service-account-signing-key-file={}", key.display()),
+            format!("--token-auth-file={}", self.directory.path().join("tokens.csv").display()),
+            "--authorization-mode=RBAC".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+        ]);
+        self.server = Some(server.start());
+    }
+
+    /// A kubeconfig for the holder of `token`.
+    fn kubeconfig(&self, token: &str) -> PathBuf {
+        let path = self.directory.path().join(token);
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{}', certificate-authority: '{}'}}}}]\n\
+             users: [{{name: u, user: {{token: {token}}}}}]\n",
+            self.port,
+            tls("ca.pem").display()
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn client(&self) -> Client {
+        let file = Kubeconfig::read_from(self.kubeconfig("admin")).unwrap();
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    /// Creates an object, as soon as the API server is ready to.
+    async fn create(&self, path: &str, object: &Value) {
+        let (client, data) = (self.client().await, serde_json::to_vec(object).unwrap());
+        eventually(4 * PATIENCE, || {
+            let request = Request::new(path).create(&PostParams::default(), data.clone()).unwrap();
+            let client = client.clone();
+            async move { client.request::<Value>(request).await.map(drop) }
+        })
+        .await;
+    }
+}
+
+fn tls(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+}
+
+#[tokio::test]
+async fn a_real_api_server_is_followed() {
+    let binary = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+    let (Some(apiserver), Some(etcd)) = (binary("KUBE_APISERVER"), binary("ETCD")) else {
+        println!("skipped: KUBE_APISERVER and ETCD do not name binaries");
+        return;
+    };
+    let mut cluster = RealCluster::start(apiserver, &etcd);
+    let services = "/api/v1/namespaces/apps/services";
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apps"}});
+    cluster.create("/api/v1/namespaces", &namespace).await;
+    let web = json!({"clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 80}]});
+    cluster.create(services, &mk_service("apps", "web", web)).await;
+    cluster.create(services, &mk_headless("apps", "db", &["sql:5432"])).await;
+    let endpoints = mk_endpoints("apps", "db", &["10.0.0.1 db-0"], &["sql:5432"]);
+    cluster.create("/api/v1/namespaces/apps/endpoints", &endpoints).await;
+
+    let config = format!("--kubecfg-file={}", cluster.kubeconfig("dns").display());
+    let kubedns = Kubedns::start_with(&[&config], &[]).await;
+    kubedns.until_ready().await;
+    kubedns.until_answered("web.apps.svc.cluster.local.", "A", "10.96.0.7").await;
+    kubedns.until_answered("db-0.db.apps.svc.cluster.local.", "A", "10.0.0.1").await;
+    assert_eq!(kubedns.logged("forbidden"), 1, "the stock role suffices: {:#?}", kubedns.process.stderr());
+
+    cluster.start_server();
+    assert_eq!(kubedns.answers("web.apps.svc.cluster.local.", "A").await, "10.96.0.7");
+    let late = json!({"clusterIP": "10.96.0.8", "ports": [{"name": "http", "port": 80}]});
+    cluster.create(services, &mk_service("apps", "late", late)).await;
+    kubedns.until_answered("late.apps.svc.cluster.local.", "A", "10.96.0.8").await;
+    kubedns.stop().await;
+}
