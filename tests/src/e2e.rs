@@ -102,6 +102,7 @@ impl Pod {
         let directory = tempfile::tempdir().expect("a directory");
         let status_file = directory.path().join("status.json");
         let mut process = Program::named("localpod")
+            .env("TMPDIR", directory.path())
             .args(["--port-base", "0", "--offline"])
             .args([OsStr::new("--manifests"), example_cluster().as_os_str()])
             .args([OsStr::new("--status-file"), status_file.as_os_str()])

@@ -4,8 +4,9 @@
 
 use nix::sys::signal::Signal;
 use testkit::eventually;
+use testkit::process::Program;
 use testkit::upstream::{Upstream, Zone};
-use tests::e2e::{PATIENCE, Pid, Pod, descendants, get, is_running};
+use tests::e2e::{PATIENCE, Pid, Pod, descendants, example_cluster, get, is_running};
 
 /// What `dig +short` prints for each question about the example cluster.
 const ANSWERS: &[(&str, &[&str])] = &[
@@ -204,6 +205,34 @@ async fn ctrl_c_leaves_nothing_behind() {
         assert!(none_runs(&processes), "{way}: {:?}", running(&processes));
         assert!(!config_dir.exists(), "{way}");
     }
+}
+
+#[tokio::test]
+async fn a_frozen_container_is_killed_after_the_grace_period() {
+    let mut pod = Pod::start_with(&["--grace-period=1"]).await;
+    let processes = descendants(pod.process.id());
+    signal(pod.container("kubedns").await, Signal::SIGSTOP);
+    pod.process.signal(Signal::SIGINT);
+    let status = pod.process.wait(PATIENCE).await;
+    assert!(status.success(), "{status}");
+    assert!(none_runs(&processes), "{:?}", running(&processes));
+    assert!(pod.process.stderr().iter().any(|line| line.contains("kubedns did not end within 1 s: killed")));
+}
+
+#[tokio::test]
+async fn arguments_that_a_container_does_not_understand_end_the_pod() {
+    let mut localpod = Program::named("localpod")
+        .args(["--port-base=0", "--offline", "--kubedns-arg=--no-such-flag", "--manifests"])
+        .args([example_cluster()])
+        .start();
+    let status = localpod.wait(PATIENCE).await;
+    assert!(!status.success());
+    let log = localpod.stderr();
+    assert!(
+        log.iter().any(|line| line.starts_with("kubedns ") && line.contains("--no-such-flag")),
+        "{log:?}"
+    );
+    assert_eq!(log.last().unwrap(), "localpod: kubedns cannot be run like this: its last line says why");
 }
 
 #[tokio::test]
