@@ -54,7 +54,7 @@ impl Exchange {
         let response = timeout(self.patience, self.connection.client().send(request))
             .await
             .map_err(|_| Failure::Silent(self.patience))?
-            .map_err(|error| Failure::Unreachable(chain(&error)))?;
+            .map_err(|error| unreachable(&error))?;
         let status = response.status();
         let mut pieces = Pieces { body: response.into_body() };
         if status.is_success() {
@@ -97,6 +97,14 @@ impl Pieces {
         };
         timeout(patience, received).await.unwrap_or(Err(Failure::Silent(patience)))
     }
+}
+
+fn unreachable(error: &kube::Error) -> Failure {
+    Failure::Unreachable(match error {
+        // kube wraps what the connection says, with nothing to add.
+        kube::Error::Service(cause) => chain(cause.as_ref()),
+        other => chain(other),
+    })
 }
 
 /// A path that is none, from a flag.
