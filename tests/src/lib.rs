@@ -3,3 +3,4 @@
 pub mod conformance;
 pub mod e2e;
 pub mod lab;
+pub mod manifests;

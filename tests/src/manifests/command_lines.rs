@@ -1,0 +1,159 @@
+//! Arguments against the programs that get them, and the ports and times that follow from them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::pod::{Pod, flag};
+
+/// Accepted for the sake of old manifests, and kept out of `--help` as kube-dns keeps them.
+pub const ACCEPTED_SILENTLY: &[&str] = &["logtostderr"];
+
+/// The names in a `--help` text, without dashes.
+pub fn listed(help: &str) -> BTreeSet<String> {
+    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let words = lines.flat_map(|line| line.split_whitespace().take_while(|word| word.starts_with('-')));
+    words.map(|word| word.trim_start_matches('-').trim_end_matches(',').to_owned()).collect()
+}
+
+/// The names of the flags in a command line, without dashes.
+pub fn used(args: &[String]) -> BTreeSet<String> {
+    let name = |word: &String| word.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
+    args.iter().map(name).collect()
+}
+
+/// Everything about ports and probes of a pod that does not fit together.
+pub fn port_faults(pod: &Pod) -> Vec<String> {
+    let mut faults = Vec::new();
+    let ports = pod.ports();
+    let labels = labels(pod);
+    for container in &pod.containers {
+        for kind in ["livenessProbe", "readinessProbe"] {
+            let Some(get) = container.spec.pointer(&format!("/{kind}/httpGet")) else { continue };
+            let port = get.get("port").and_then(Value::as_u64).unwrap_or_default();
+            let path = get.get("path").and_then(Value::as_str).unwrap_or_default();
+            let at = format!("{kind} of {}", container.name);
+            if !ports.contains(&port) && port != pod.readiness_port() {
+                faults.push(format!("{at}: nothing listens on port {port}"));
+            }
+            if let Some(label) = path.strip_prefix("/healthcheck/")
+                && !labels.contains(label)
+            {
+                faults.push(format!("{at}: the sidecar has no probe {label}"));
+            }
+        }
+    }
+    faults.extend(probe_faults(pod));
+    faults
+}
+
+/// The sidecar's probes: where each asks.
+fn probe_faults(pod: &Pod) -> Vec<String> {
+    let dns = pod.dns_ports();
+    let mut faults = Vec::new();
+    for spec in probes(pod) {
+        let server = spec.split(',').nth(1).unwrap_or_default();
+        let port = server.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
+        if !server.starts_with("127.0.0.1:") || !dns.contains(&port) {
+            faults.push(format!("--probe={spec}: neither kubedns nor dnsmasq answers there"));
+        }
+    }
+    faults
+}
+
+fn probes(pod: &Pod) -> impl Iterator<Item = &str> {
+    let sidecar = pod.container("sidecar").into_iter();
+    sidecar.flat_map(|container| container.args.iter()).filter_map(|word| word.strip_prefix("--probe="))
+}
+
+fn labels(pod: &Pod) -> BTreeSet<&str> {
+    probes(pod).filter_map(|spec| spec.split(',').next()).collect()
+}
+
+/// Containers that would be killed while they still answer: `--lameduck` against the grace period, in seconds.
+pub fn grace_faults(pod: &Pod) -> Vec<String> {
+    let grace = pod.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
+    let mut faults = Vec::new();
+    for container in pod.containers.iter().filter(|container| container.program != "sidecar") {
+        let lameduck = flag(&container.args, "lameduck").unwrap_or("5s");
+        match lameduck.strip_suffix('s').and_then(|seconds| seconds.parse::<u64>().ok()) {
+            // Some time to end in is left.
+            Some(seconds) if seconds + 5 <= grace => {}
+            _ => {
+                let name = &container.name;
+                faults.push(format!("{name}: lameduck of {lameduck} in a grace period of {grace}s"));
+            }
+        }
+    }
+    faults
+}
+
+/// Ports of a Service that none of the pod's containers has.
+pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+    let targets = ports.map(|port| port.get("targetPort").or_else(|| port.get("port")));
+    let has = |target: &Value| target.as_u64().is_some_and(|port| pod.ports().contains(&port));
+    targets
+        .flatten()
+        .filter(|target| !has(target))
+        .map(|target| format!("no container has port {target}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(kubedns: &[&str], nanny: &[&str], sidecar: &[&str], more: &Value) -> Pod {
+        let probe = json!({"httpGet": {"path": "/healthcheck/kubedns", "port": 10054}});
+        let mut spec = json!({"containers": [
+            {"name": "kubedns", "args": kubedns, "livenessProbe": probe},
+            {"name": "dnsmasq", "args": nanny, "ports": [{"containerPort": 53}]},
+            {"name": "sidecar", "args": sidecar, "ports": [{"containerPort": 10054}]},
+        ]});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let labels = json!({"k8s-app": "kube-dns"});
+        Pod::of(&json!({"spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}})).unwrap()
+    }
+
+    const PROBE: &str = "--probe=kubedns,127.0.0.1:10053,a,5,A";
+
+    #[test]
+    fn help_texts_are_read_in_both_dialects() {
+        let help = "Usage of x:\n  -v, --v Level     number\n      --dns-port int   port (--not-this)\n  -configDir string\n    \tlocation";
+        assert_eq!(listed(help), ["configDir", "dns-port", "v"].map(str::to_owned).into());
+        assert_eq!(
+            used(&["-v=2".to_owned(), "--dns-port=1".to_owned()]),
+            ["dns-port", "v"].map(str::to_owned).into()
+        );
+    }
+
+    #[test]
+    fn a_pod_that_fits_together_has_no_faults() {
+        let pod = pod(&["--dns-port=10053"], &["-v=2", "--", "-k"], &[PROBE], &json!({}));
+        assert_eq!(port_faults(&pod), Vec::<String>::new());
+        assert_eq!(grace_faults(&pod), Vec::<String>::new());
+    }
+
+    #[test]
+    fn ports_that_nobody_has_are_found() {
+        let pod = pod(&["--dns-port=1053"], &["--", "--port=54"], &[PROBE], &json!({}));
+        let expected = "--probe=kubedns,127.0.0.1:10053,a,5,A: neither kubedns nor dnsmasq answers there";
+        assert_eq!(port_faults(&pod), [expected]);
+        let service = json!({"spec": {"ports": [{"port": 53}, {"port": 53, "targetPort": 1053}]}});
+        assert_eq!(service_faults(&service, &pod), ["no container has port 1053"]);
+    }
+
+    #[test]
+    fn a_health_check_without_a_probe_is_found() {
+        let pod = pod(&["--dns-port=10053"], &[], &[], &json!({}));
+        assert_eq!(port_faults(&pod), ["livenessProbe of kubedns: the sidecar has no probe kubedns"]);
+    }
+
+    #[test]
+    fn a_grace_period_that_is_too_short_is_found() {
+        let pod = pod(&["--lameduck=20s"], &[], &[PROBE], &json!({"terminationGracePeriodSeconds": 20}));
+        assert_eq!(grace_faults(&pod), ["kubedns: lameduck of 20s in a grace period of 20s"]);
+    }
+}

@@ -1,0 +1,85 @@
+//! From directories to documents.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Has tests of its own, and kinds that are not in the API's own types.
+const NOT_OURS: &[&str] = &["monitoring"];
+
+/// `manifests/` of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+}
+
+/// Whether `kubectl` can be run.
+pub fn kubectl_is_there() -> bool {
+    Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|output| output.status.success())
+}
+
+/// The names of all directories that `kubectl apply -k` can be given, sorted.
+pub fn names() -> Vec<String> {
+    let entries = fs::read_dir(root()).into_iter().flatten().flatten();
+    let with_kustomization = entries.filter(|entry| entry.path().join("kustomization.yaml").is_file());
+    let mut names: Vec<String> =
+        with_kustomization.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| !NOT_OURS.contains(&name.as_str()));
+    names.sort();
+    names
+}
+
+/// What `kubectl kustomize` makes of a directory.
+pub fn render(directory: &Path) -> Result<Vec<Value>, String> {
+    let output = Command::new("kubectl")
+        .arg("kustomize")
+        .arg(directory)
+        .output()
+        .map_err(|error| format!("cannot run kubectl: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", directory.display(), String::from_utf8_lossy(&output.stderr)));
+    }
+    documents(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The documents of a YAML text, empty ones left out.
+pub fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let mut all = Vec::new();
+    for document in serde_norway::Deserializer::from_str(text) {
+        let value = Value::deserialize(document).map_err(|error| error.to_string())?;
+        if !value.is_null() {
+            all.push(value);
+        }
+    }
+    Ok(all)
+}
+
+/// A kustomization of these parts of `manifests/` in a directory of its own, as a user would write it.
+/// `resources` may also name files in that directory.
+pub fn combine(directory: &Path, resources: &[&str], components: &[&str]) -> Result<Vec<Value>, String> {
+    let manifests = root().canonicalize().map_err(|error| error.to_string())?;
+    let here = directory.canonicalize().map_err(|error| error.to_string())?;
+    // kustomize wants relative paths: up to the root, then down.
+    let up = "../".repeat(here.components().count() - 1);
+    let path = |part: &str| match manifests.join(part).strip_prefix("/") {
+        Ok(below) if !here.join(part).exists() => format!("{up}{}", below.display()),
+        _ => part.to_owned(),
+    };
+    let kustomization = serde_json::json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": resources.iter().map(|part| path(part)).collect::<Vec<_>>(),
+        "components": components.iter().map(|part| path(&format!("components/{part}"))).collect::<Vec<_>>(),
+    });
+    let file = here.join("kustomization.yaml");
+    fs::write(&file, kustomization.to_string()).map_err(|error| error.to_string())?;
+    render(&here)
+}
+
+/// Kind and name, such as `Deployment/kube-dns`.
+pub fn label(document: &Value) -> String {
+    let text = |pointer| document.pointer(pointer).and_then(Value::as_str).unwrap_or("?");
+    format!("{}/{}", text("/kind"), text("/metadata/name"))
+}

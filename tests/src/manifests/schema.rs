@@ -1,0 +1,90 @@
+//! Documents against the API's types: nothing misspelt, nothing of a wrong type.
+
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{ConfigMap, ReplicationController, Service, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Checks one document: its kind is known, and everything in it survives a round trip through the kind's type.
+pub fn check(document: &Value) -> Result<(), String> {
+    let text = |key| document.get(key).and_then(Value::as_str).unwrap_or_default();
+    match (text("apiVersion"), text("kind")) {
+        ("v1", "Service") => round_trip::<Service>(document),
+        ("v1", "ServiceAccount") => round_trip::<ServiceAccount>(document),
+        ("v1", "ConfigMap") => round_trip::<ConfigMap>(document),
+        ("v1", "ReplicationController") => round_trip::<ReplicationController>(document),
+        ("apps/v1", "Deployment") => round_trip::<Deployment>(document),
+        ("apps/v1", "DaemonSet") => round_trip::<DaemonSet>(document),
+        ("policy/v1", "PodDisruptionBudget") => round_trip::<PodDisruptionBudget>(document),
+        ("rbac.authorization.k8s.io/v1", "Role") => round_trip::<Role>(document),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding") => round_trip::<RoleBinding>(document),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole") => round_trip::<ClusterRole>(document),
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => round_trip::<ClusterRoleBinding>(document),
+        (version, kind) => Err(format!("{version} {kind} is not a kind that is known here")),
+    }
+}
+
+fn round_trip<T: DeserializeOwned + Serialize>(document: &Value) -> Result<(), String> {
+    let typed: T = serde_json::from_value(document.clone()).map_err(|error| error.to_string())?;
+    let back = serde_json::to_value(typed).map_err(|error| error.to_string())?;
+    match lost(document, &back, String::new()) {
+        Some(path) => Err(format!("{path} is not a field of the kind")),
+        None => Ok(()),
+    }
+}
+
+/// The first path whose value did not come back.
+fn lost(before: &Value, after: &Value, path: String) -> Option<String> {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {
+            let path = format!("{path}.{key}");
+            match after.get(key) {
+                Some(back) => lost(value, back, path),
+                None => (!value.is_null()).then_some(path),
+            }
+        }),
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            let mut pairs = before.iter().zip(after).enumerate();
+            pairs.find_map(|(at, (value, back))| lost(value, back, format!("{path}[{at}]")))
+        }
+        _ => (before != after).then_some(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn service(spec: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec})
+    }
+
+    #[test]
+    fn a_good_document_passes() {
+        let spec = json!({"clusterIP": "10.0.0.1", "ports": [{"port": 53, "targetPort": "dns"}]});
+        assert_eq!(check(&service(&spec)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_misspelt_is_found_with_its_path() {
+        let spec = json!({"ports": [{"port": 53, "protocoll": "UDP"}]});
+        let error = check(&service(&spec)).unwrap_err();
+        assert_eq!(error, ".spec.ports[0].protocoll is not a field of the kind");
+    }
+
+    #[test]
+    fn a_wrong_type_is_found() {
+        let error = check(&service(&json!({"ports": [{"port": "53"}]}))).unwrap_err();
+        assert!(error.contains("invalid type: string"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_kind_is_found() {
+        let error = check(&json!({"apiVersion": "extensions/v1beta1", "kind": "Deployment"})).unwrap_err();
+        assert_eq!(error, "extensions/v1beta1 Deployment is not a kind that is known here");
+    }
+}

@@ -1,0 +1,303 @@
+//! Every directory under `manifests/` that a user may apply, rendered by the real kubectl and held to our rules.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::process::binary;
+use tests::manifests::command_lines::{
+    ACCEPTED_SILENTLY, grace_faults, listed, port_faults, service_faults, used,
+};
+use tests::manifests::pod::Pod;
+use tests::manifests::render::{combine, documents, kubectl_is_there, label, names, render, root};
+use tests::manifests::{confinement, difference, schema};
+
+/// The directories that are to be there.
+const EXPECTED: &[&str] = &[
+    "base",
+    "direct",
+    "ha",
+    "hardened",
+    "legacy-1.4",
+    "legacy-1.5",
+    "legacy-1.6",
+    "legacy-1.9",
+    "nodelocal",
+    "stock-1.36",
+    "trial",
+];
+
+/// Those in which nothing has more rights than it needs.
+const HARDENED: &[&str] = &["direct", "ha", "hardened", "nodelocal"];
+
+/// The addon of Kubernetes 1.36, as published.
+const STOCK: &str = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
+
+/// Says loudly that nothing is tested; without a terminal the runner shows it too.
+fn skip() -> bool {
+    let skip = !kubectl_is_there();
+    if skip {
+        eprintln!("SKIPPED: kubectl is not installed, so the manifests were NOT tested");
+    }
+    skip
+}
+
+fn rendered(name: &str) -> Vec<Value> {
+    render(&root().join(name)).unwrap()
+}
+
+fn pods(documents: &[Value]) -> Vec<Pod> {
+    documents.iter().filter_map(Pod::of).collect()
+}
+
+/// The stock manifest with its placeholders filled in as the base has them.
+fn stock() -> String {
+    let filled = STOCK.replace("dns_server", "10.96.0.10").replace("dns_domain", "cluster.local");
+    filled.replace("'dns_memory_limit'", "170Mi")
+}
+
+fn set(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn every_directory_renders_to_documents_of_the_api() {
+    if skip() {
+        return;
+    }
+    assert_eq!(names(), EXPECTED);
+    for name in names() {
+        let documents = rendered(&name);
+        assert_eq!(pods(&documents).len(), 1, "{name}: one workload is kube-dns");
+        for document in documents {
+            assert_eq!(schema::check(&document), Ok(()), "{name}: {}", label(&document));
+        }
+    }
+}
+
+#[test]
+fn every_flag_is_one_that_the_program_has() {
+    if skip() {
+        return;
+    }
+    let help = |program: &str| {
+        let output = Command::new(binary(program)).arg("--help").output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        listed(&String::from_utf8_lossy(&text))
+    };
+    let known = ["kubedns", "nanny", "sidecar"].map(|program| (program, help(program)));
+    for name in names() {
+        for pod in pods(&rendered(&name)) {
+            assert_eq!(pod.containers.len(), 3, "{name}");
+            for (program, known) in &known {
+                let container = pod.container(program).unwrap();
+                let mut unknown = used(&container.args);
+                unknown.retain(|flag| !known.contains(flag) && !ACCEPTED_SILENTLY.contains(&flag.as_str()));
+                assert_eq!(unknown, BTreeSet::new(), "{name}: {program} does not have these flags");
+            }
+        }
+    }
+}
+
+#[test]
+fn flags_that_are_accepted_silently_are_accepted() {
+    for flag in ACCEPTED_SILENTLY {
+        for program in ["kubedns", "sidecar"] {
+            let output =
+                Command::new(binary(program)).args([&format!("--{flag}"), "--version"]).output().unwrap();
+            assert!(output.status.success(), "{program} --{flag}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn dnsmasq_accepts_its_arguments() {
+    if skip() {
+        return;
+    }
+    let dnsmasq =
+        ["/usr/sbin/dnsmasq", "/usr/local/sbin/dnsmasq"].into_iter().find(|path| Path::new(path).exists());
+    let Some(dnsmasq) = dnsmasq else {
+        eprintln!("SKIPPED: dnsmasq is not installed, so its arguments were NOT tested");
+        return;
+    };
+    let check = |args: &[String]| {
+        Command::new(dnsmasq).args(["--test", "--conf-file=/dev/null"]).args(args).output().unwrap()
+    };
+    assert!(!check(&["--no-such-option".to_owned()]).status.success(), "the check finds mistakes");
+    for name in names() {
+        for pod in pods(&rendered(&name)) {
+            let nanny = pod.container("nanny").unwrap();
+            assert!(!nanny.dnsmasq.is_empty(), "{name}");
+            let output = check(&nanny.dnsmasq);
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}
+
+#[test]
+fn ports_probes_and_times_fit_together() {
+    if skip() {
+        return;
+    }
+    for name in names() {
+        let documents = rendered(&name);
+        let pods = pods(&documents);
+        let pod = pods.first().unwrap();
+        assert_eq!(port_faults(pod), Vec::<String>::new(), "{name}");
+        assert_eq!(grace_faults(pod), Vec::<String>::new(), "{name}");
+        let services = documents.iter().filter(|document| {
+            document.get("kind").is_some_and(|kind| kind == "Service")
+                && document.pointer("/spec/selector/k8s-app").is_some_and(|app| app == "kube-dns")
+        });
+        let faults: Vec<String> = services.flat_map(|service| service_faults(service, pod)).collect();
+        assert_eq!(faults, Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn hardened_is_hardened() {
+    if skip() {
+        return;
+    }
+    for name in HARDENED {
+        for pod in pods(&rendered(name)) {
+            assert_eq!(confinement::faults(&pod), Vec::<String>::new(), "{name}");
+        }
+    }
+    // The check finds what the stock manifest has.
+    let found = pods(&rendered("base")).iter().flat_map(confinement::faults).collect::<Vec<_>>().join("\n");
+    for fault in
+        ["runAsNonRoot", "sysctls", "dnsmasq: readOnlyRootFilesystem", "dnsmasq: capabilities", "token"]
+    {
+        assert!(found.contains(fault), "{fault} in {found}");
+    }
+}
+
+/// Paths of the base that are not those of the stock addon. Whatever is to differ is listed here, with the reason in
+/// the manifest.
+const UNLIKE_STOCK: &[&str] = &[
+    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].image",
+    "Deployment/kube-dns.spec.template.spec.containers[kubedns].image",
+    "Deployment/kube-dns.spec.template.spec.containers[sidecar].image",
+];
+
+#[test]
+fn the_base_is_the_stock_addon_but_for_what_is_listed() {
+    if skip() {
+        return;
+    }
+    let stock = documents(&stock()).unwrap();
+    assert_eq!(stock.len(), 4);
+    assert_eq!(difference::paths(&rendered("base"), &stock), set(UNLIKE_STOCK));
+}
+
+#[test]
+fn the_stock_overlay_is_the_stock_addon_but_for_the_images() {
+    if skip() {
+        return;
+    }
+    let found = difference::paths(&rendered("stock-1.36"), &documents(&stock()).unwrap());
+    assert!(found.iter().all(|path| path.ends_with("].image")), "{found:?}");
+    assert_eq!(found.len(), 3);
+}
+
+#[test]
+fn the_images_component_changes_nothing_but_the_images_of_a_manifest_of_ones_own() {
+    if skip() {
+        return;
+    }
+    let before = documents(&stock()).unwrap();
+    for registry in ["registry.k8s.io/dns/", "gcr.io/google_containers/", "k8s.gcr.io/"] {
+        let suffix = if registry.starts_with("gcr") { "-amd64" } else { "" };
+        let text = stock()
+            .replace("registry.k8s.io/dns/", registry)
+            .replace(":1.26.7", &format!("{suffix}:1.14.10"));
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("mine.yaml"), text).unwrap();
+        let after = combine(directory.path(), &["mine.yaml"], &["images"]).unwrap();
+        assert_eq!(difference::paths(&after, &before), set(UNLIKE_STOCK), "{registry}");
+        for pod in pods(&after) {
+            for container in &pod.containers {
+                let image = container.spec.get("image").and_then(Value::as_str).unwrap();
+                assert!(image.starts_with(&format!("kube-dns-rs/{}", container.program)), "{image}");
+            }
+        }
+    }
+}
+
+#[test]
+fn components_combine_in_their_order() {
+    if skip() {
+        return;
+    }
+    let order = ["hardened", "direct", "ha", "nodelocal", "endpointslices"];
+    for chosen in 0_u32..1 << 3 {
+        let mut components: Vec<&str> = order
+            .iter()
+            .take(3)
+            .enumerate()
+            .filter(|(at, _)| chosen & 1 << at != 0)
+            .map(|(_, name)| *name)
+            .collect();
+        components.extend(order.iter().skip(3));
+        let directory = tempfile::tempdir().unwrap();
+        let documents = combine(directory.path(), &["base"], &components).unwrap();
+        for document in &documents {
+            assert_eq!(schema::check(document), Ok(()), "{components:?}: {}", label(document));
+        }
+        let pods = pods(&documents);
+        let pod = pods.first().unwrap();
+        assert_eq!(port_faults(pod), Vec::<String>::new(), "{components:?}");
+        let lameduck = pod.container("kubedns").unwrap().args.contains(&"--lameduck=10s".to_owned());
+        assert_eq!(lameduck, components.contains(&"ha"), "{components:?}");
+        let direct = pod.dns_ports() == [53, 10153];
+        assert_eq!(direct, components.contains(&"direct"), "{components:?}");
+        assert_eq!(confinement::faults(pod).is_empty(), components.contains(&"hardened"), "{components:?}");
+    }
+}
+
+/// In the direct topology kubedns answers clients, and dnsmasq only kubedns.
+#[test]
+fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
+    if skip() {
+        return;
+    }
+    for name in ["direct", "ha", "nodelocal"] {
+        for pod in pods(&rendered(name)) {
+            let (kubedns, nanny) = (pod.container("kubedns").unwrap(), pod.container("nanny").unwrap());
+            assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:10153".to_owned()), "{name}");
+            assert!(
+                !used(&kubedns.args).contains("config-dir"),
+                "{name}: upstreamNameservers would lead past dnsmasq"
+            );
+            assert!(nanny.dnsmasq.contains(&"--listen-address=127.0.0.1".to_owned()), "{name}");
+            assert_eq!(nanny.spec.get("ports"), None, "{name}");
+            let back = nanny.dnsmasq.iter().any(|word| word.starts_with("--server"));
+            assert!(!back, "{name}: dnsmasq sends nothing back to kubedns");
+        }
+    }
+}
+
+/// A trial beside a running kube-dns touches nothing of it, and gets none of its clients.
+#[test]
+fn a_trial_is_one_deployment_that_the_service_does_not_select() {
+    if skip() {
+        return;
+    }
+    let trial = rendered("trial");
+    let labels: Vec<String> = trial.iter().map(label).collect();
+    assert_eq!(labels, ["Deployment/kube-dns-trial"]);
+    let deployment = trial.first().unwrap();
+    let app = |pointer: &str| deployment.pointer(pointer).and_then(Value::as_str);
+    assert_eq!(app("/spec/template/metadata/labels/k8s-app"), Some("kube-dns-trial"));
+    assert_eq!(app("/spec/selector/matchLabels/k8s-app"), Some("kube-dns-trial"));
+    assert_eq!(app("/spec/template/spec/serviceAccountName"), Some("kube-dns"));
+    assert_eq!(app("/spec/template/spec/volumes/0/configMap/name"), Some("kube-dns"));
+    let marks = deployment.pointer("/metadata/labels").and_then(Value::as_object).unwrap();
+    assert_eq!(marks.len(), 1, "nothing that an addon manager looks for: {marks:?}");
+}
