@@ -69,11 +69,8 @@ impl Lab {
             let text = object.to_string().replace("$UPSTREAM", &address);
             cluster.set(serde_json::from_str(&text).expect("an object")).expect("an initial object");
         }
-        let mut all = vec![
-            format!("--kubecfg-file={}", kubeconfig.display()),
-            "--endpoints-source=endpoints".to_owned(),
-            "--resolv-conf=/dev/null".to_owned(),
-        ];
+        let mut all =
+            vec![format!("--kubecfg-file={}", kubeconfig.display()), "--resolv-conf=/dev/null".to_owned()];
         let fill = |flag: &str| {
             flag.replace("$UPSTREAM", &address).replace("$DIR", &directory.path().display().to_string())
         };

@@ -17,7 +17,7 @@ use super::memory::Memory;
 use super::report::Report;
 use super::vector::{self, Scenario};
 use super::verdict::Verdict;
-pub use server::Target;
+pub use server::{READ_SLICES, Target};
 
 /// Scenarios under way at a time.
 const AT_A_TIME: usize = 4;

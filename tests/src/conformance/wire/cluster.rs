@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::Context as _;
 use apiserver::{ApiServer, Faults, Options, Resource, Store};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -17,9 +17,19 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one without any object.
+    /// Starts one without any object. As with the role that kube-dns has in a cluster, `EndpointSlices` cannot be read.
     pub(crate) fn start() -> anyhow::Result<Self> {
-        let options = Options { bootstrap: false, ..Options::default() };
+        let cluster = Self::with(Options { bootstrap: false, ..Options::default() })?;
+        cluster.faults.forbid(Resource::EndpointSlices);
+        Ok(cluster)
+    }
+
+    /// Starts one that mirrors all Endpoints into `EndpointSlices`.
+    pub(crate) fn start_with_slices() -> anyhow::Result<Self> {
+        Self::with(Options { bootstrap: false, mirror_endpoints: true, ..Options::default() })
+    }
+
+    fn with(options: Options) -> anyhow::Result<Self> {
         let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?;
         let url = format!("http://{}", server.local_addr());
         let (store, faults) = (server.store(), server.faults());
@@ -34,12 +44,25 @@ impl Cluster {
 
     /// Stores objects exactly as given.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
+        objects.iter().try_for_each(|object| self.make_namespace_of(object))?;
         self.store.load(objects.iter().cloned()).context("an initial object")?;
+        Ok(())
+    }
+
+    /// Mirroring does not write into namespaces that are not there.
+    fn make_namespace_of(&self, object: &Value) -> anyhow::Result<()> {
+        if let Some(namespace) = object.pointer("/metadata/namespace").and_then(Value::as_str)
+            && self.store.get(Resource::Namespaces, "", namespace).is_none()
+        {
+            self.store
+                .set(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
+        }
         Ok(())
     }
 
     /// Stores one object exactly as given.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
+        self.make_namespace_of(&object)?;
         self.store.set(object)?;
         Ok(())
     }
@@ -50,6 +73,7 @@ impl Cluster {
 
     /// Does what a watch event says.
     pub(crate) fn apply(&self, event: &Value) -> anyhow::Result<()> {
+        self.make_namespace_of(event.get("object").unwrap_or(&Value::Null))?;
         self.store.apply_event(event).with_context(|| format!("{event}"))?;
         Ok(())
     }

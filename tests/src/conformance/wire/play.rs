@@ -42,7 +42,7 @@ pub(super) async fn play(
     memory: &Arc<Memory>,
     scenario: &Scenario,
 ) -> anyhow::Result<Played> {
-    let cluster = Cluster::start()?;
+    let cluster = if target.reads_slices() { Cluster::start_with_slices() } else { Cluster::start() }?;
     let mut place = Place::new(memory, cluster.url()).await?;
     if let Some(why) = obstacle(target, scenario, &mut place).await {
         return Ok(Played::Skipped(why));
@@ -55,8 +55,6 @@ pub(super) async fn play(
     if target.is_ours() {
         let path = place.write_resolv_conf(scenario.resolv_conf.as_deref().unwrap_or_default())?;
         flags.push(format!("--resolv-conf={}", path.display()));
-        // The vectors hold Endpoints; the embedded API server would give EndpointSlices too, and they would win.
-        flags.push("--endpoints-source=endpoints".to_owned());
     }
     let server = Server::start(target, flags, Vec::new());
     let bench = Bench { differences, mode, scenario };

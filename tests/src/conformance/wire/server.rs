@@ -15,6 +15,9 @@ use tokio::time::{Instant, timeout};
 
 const START: Duration = Duration::from_secs(30);
 
+/// The flag that makes ours read `EndpointSlices`.
+pub const READ_SLICES: &str = "--endpoints-source=endpointslices";
+
 /// What is judged.
 #[derive(Clone, Debug)]
 pub enum Target {
@@ -28,6 +31,11 @@ impl Target {
     /// Whether it is ours: only then flags and promises of ours count.
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Ours(_))
+    }
+
+    /// Whether it is made to read `EndpointSlices`.
+    pub(crate) fn reads_slices(&self) -> bool {
+        matches!(self, Self::Ours(flags) if flags.iter().any(|flag| flag == READ_SLICES))
     }
 
     fn program(&self) -> Program {

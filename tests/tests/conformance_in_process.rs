@@ -1,0 +1,45 @@
+//! The recorded answers of kube-dns, faster: events into the index, bytes into the engine, no process and no socket.
+//!
+//! What an answer needs from outside is taken from the recorded exchanges. A question that the engine sends on as it is
+//! (forwarding) only counts if kube-dns did so too, and is not compared: that is for the form over real sockets.
+
+#[path = "conformance_in_process/bench.rs"]
+mod bench;
+#[path = "conformance_in_process/cluster.rs"]
+mod cluster;
+
+use tests::conformance::difference::{Differences, Mode};
+use tests::conformance::memory::Memory;
+use tests::conformance::report::Report;
+use tests::conformance::vector;
+
+fn run(mode: Mode) -> (Report, usize) {
+    let scenarios = vector::load_all().expect("the vectors");
+    let differences = Differences::load(&scenarios).expect("the differences");
+    let memory = Memory::of(&scenarios).expect("the exchanges");
+    let filter = std::env::var("CONFORMANCE").unwrap_or_default();
+    let mut report = Report::default();
+    let mut forwarded = 0;
+    for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&filter)) {
+        let played = bench::play(scenario, mode, &differences, &memory);
+        forwarded += played.forwarded;
+        report.add(played.verdicts);
+    }
+    (report, forwarded)
+}
+
+#[test]
+fn answers_agree_or_are_listed() {
+    let (report, forwarded) = run(Mode::Default);
+    println!("{report}{forwarded} questions were sent on");
+    assert!(report.asked() > 0);
+    assert!(report.is_clean(), "answers differ, see above");
+}
+
+#[test]
+fn answers_under_strict_dns_agree_or_are_listed() {
+    let (report, forwarded) = run(Mode::Strict);
+    println!("{report}{forwarded} questions were sent on");
+    assert!(report.asked() > 0);
+    assert!(report.is_clean(), "answers differ, see above");
+}

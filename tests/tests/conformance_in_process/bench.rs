@@ -1,0 +1,124 @@
+//! The questions of one scenario, put to the engine.
+
+use skydns::Name;
+use skydns::engine::{Identity, Outcome, answer};
+use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use skydns::query::Transport;
+use testkit::message::Message;
+use testkit::{codes, name, record, upstream};
+use tests::conformance::answer::Observed;
+use tests::conformance::difference::{Differences, Mode};
+use tests::conformance::memory::{Memory, Recalled};
+use tests::conformance::vector::{self, Case, Scenario};
+use tests::conformance::verdict::{Bench, Outcome as Agreement, Verdict};
+
+use crate::cluster::Cluster;
+
+/// Rounds of questions to outside that one answer may take.
+const ROUNDS: usize = 4;
+
+/// What came of a scenario.
+pub(crate) struct Played {
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Questions that were sent on as they are.
+    pub(crate) forwarded: usize,
+}
+
+/// Plays a scenario from its first list to its last question.
+pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, memory: &Memory) -> Played {
+    let mut cluster = Cluster::new(scenario, mode == Mode::Strict);
+    let bench = Bench { differences, mode, scenario };
+    let memory = has_resolver(scenario).then_some(memory);
+    let mut played = Played { verdicts: Vec::new(), forwarded: 0 };
+    for (at, step) in scenario.steps.iter().enumerate() {
+        cluster.happen(step);
+        for (number, case) in step.queries.iter().enumerate() {
+            match ask(&cluster, memory, case) {
+                Some(observed) => played.verdicts.push(bench.verdict(at, number, &observed)),
+                None => {
+                    played.forwarded += 1;
+                    played.verdicts.extend(wrongly_forwarded(&bench, at, number, case));
+                }
+            }
+        }
+    }
+    played
+}
+
+/// Whether there is a resolver behind the server that works.
+fn has_resolver(scenario: &Scenario) -> bool {
+    let texts = scenario.flags.iter().chain(&scenario.resolv_conf);
+    let files = scenario.config_dir.iter().flat_map(|files| files.values());
+    texts.chain(files).any(|text| text.contains("$UPSTREAM") || text.contains("$RESOLV_IP"))
+}
+
+/// A verdict on a question that was sent on although the answer is expected to come from the records.
+fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case) -> Option<Verdict> {
+    let expected = bench.differences.expected(bench.mode, &bench.scenario.name, step, number, case);
+    let ours =
+        |response: &vector::Response| response.authority.iter().any(|record| record.contains(" SOA ns.dns."));
+    let pointer = |response: &vector::Response| response.flags == "qr rd ra" && !response.answer.is_empty();
+    let sent_on = case.upstream.iter().any(|exchange| exchange.question.starts_with(&case.query.name));
+    let wrong = expected.responses.iter().any(|response| ours(response) || pointer(response) && !sent_on);
+    let mut verdict = bench.verdict(step, number, &Observed::Nothing("sent on".to_owned()));
+    verdict.outcome = Agreement::Unlisted("+ ;; the question was sent on".to_owned());
+    wrong.then_some(verdict)
+}
+
+/// The answer to a question; `None` when the question is sent on.
+fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observed> {
+    let packet = case.query.packet(1).expect("a packet");
+    let identity = Identity { version: format!("Kube-DNS {}", env!("CARGO_PKG_VERSION")) };
+    let transport = match case.query.transport {
+        vector::Transport::Udp => Transport::Udp,
+        vector::Transport::Tcp => Transport::Tcp,
+    };
+    let view = cluster.published.get();
+    let mut outside = Outside::none();
+    for _ in 0..ROUNDS {
+        let mut out = Vec::new();
+        match answer(&view, &identity, &packet, transport, &outside, &mut out) {
+            Outcome::Reply(_) => return Some(Observed::Packet(out)),
+            Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
+            Outcome::Forward(_) => return None,
+            Outcome::Ask(questions) => {
+                for question in questions {
+                    let told = look_up(memory, case, &question);
+                    outside.insert(question, told);
+                }
+            }
+        }
+    }
+    Some(Observed::Nothing("the engine asks and asks".to_owned()))
+}
+
+fn look_up(memory: Option<&Memory>, case: &Case, question: &OutsideQuestion) -> OutsideAnswer {
+    let name = name::from_wire(question.name.wire(), &mut 0).expect("a name");
+    let text = format!("{name} IN {}", codes::type_name(question.qtype));
+    let recorded = case.upstream.iter().find(|exchange| exchange.question.eq_ignore_ascii_case(&text));
+    let recorded = recorded.map(|exchange| exchange.to_replay().expect("an exchange"));
+    let Some(memory) = memory else { return OutsideAnswer::Failed };
+    let packets = match (&recorded, memory.recall(&text, upstream::Transport::Udp, false)) {
+        (Some(exchange), _) | (None, Recalled::Exchange(exchange)) => &exchange.responses,
+        (None, Recalled::Unknown("NXDOMAIN")) => return OutsideAnswer::Records(Vec::new()),
+        (None, Recalled::Unknown(_) | Recalled::OnlyTruncated) => return OutsideAnswer::Failed,
+    };
+    packets.last().map_or(OutsideAnswer::Failed, |packet| told_by(packet))
+}
+
+/// What the resolver makes of an upstream's packet.
+fn told_by(packet: &[u8]) -> OutsideAnswer {
+    let Ok(message) = Message::parse(packet) else { return OutsideAnswer::Failed };
+    if !matches!(message.rcode_name().as_str(), "NOERROR" | "NXDOMAIN") {
+        return OutsideAnswer::Failed;
+    }
+    let records = message.answer.iter().map(|record| {
+        let wire = record::to_wire(&record.to_string());
+        let owner = name::to_wire(&record.name).expect("a name");
+        // Type, class, TTL and length stand between the owner and the data.
+        let data = wire.get(owner.len() + 10..).expect("a record");
+        let owner = Name::from_wire(&owner).expect("a name");
+        OutsideRecord { owner, rtype: record.rtype, rdata: data.into() }
+    });
+    OutsideAnswer::Records(records.collect())
+}

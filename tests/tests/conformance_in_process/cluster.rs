@@ -1,0 +1,107 @@
+//! The index of one scenario, fed with the recorded objects and events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubedns::index::Index;
+use kubedns::objects::{Change, EndpointsSource, Event, FromApi, ObjectKey};
+use kubedns::snapshot::{Published, Snapshot};
+use serde_json::Value;
+use skydns::{Name, Zone};
+use tests::conformance::vector::{ApiServer, Files, Scenario, Step};
+
+/// Objects by kind, namespace and name.
+type Objects = BTreeMap<(String, ObjectKey), Value>;
+
+pub(crate) struct Cluster {
+    index: Index,
+    objects: Objects,
+    pub(crate) published: Arc<Published>,
+}
+
+impl Cluster {
+    /// The state after the first lists.
+    pub(crate) fn new(scenario: &Scenario, strict: bool) -> Self {
+        let domain = Name::parse(&scenario.domain).expect("a domain");
+        let zone = Zone { strict, ..Zone::new(&domain) };
+        let published = Arc::new(Published::new(Snapshot::new(zone)));
+        let mut index = Index::new(Arc::clone(&published));
+        let flag = scenario.flags.iter().find_map(|flag| flag.strip_prefix("--federations="));
+        let file = scenario.config_dir.as_ref().and_then(federations_of);
+        index.set_federations(federations(flag.or(file).unwrap_or_default()));
+        let objects = scenario.initial.iter().map(|object| (key(object), object.clone())).collect();
+        let mut cluster = Self { index, objects, published };
+        if scenario.api_server == ApiServer::Reachable {
+            cluster.list();
+            cluster.index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+        }
+        cluster.index.publish();
+        cluster
+    }
+
+    /// Lets everything happen that happens in a step before its questions.
+    pub(crate) fn happen(&mut self, step: &Step) {
+        for event in &step.events {
+            let object = &event["object"];
+            let deleted = event["type"] == "DELETED";
+            if deleted {
+                self.objects.remove(&key(object));
+            } else {
+                self.objects.insert(key(object), object.clone());
+            }
+            if !step.gap {
+                self.tell(object, deleted);
+                self.index.publish();
+            }
+        }
+        if step.gap {
+            self.list();
+        }
+        if let Some(files) = &step.config_dir {
+            self.index.set_federations(federations(federations_of(files).unwrap_or_default()));
+        }
+        self.index.publish();
+    }
+
+    fn tell(&mut self, object: &Value, deleted: bool) {
+        match object["kind"].as_str() {
+            Some("Service") => self.index.apply(Event::Service(change(object, deleted))),
+            Some("Endpoints") => self.index.apply(Event::Endpoints(change(object, deleted))),
+            Some("Node") => self.index.apply(Event::Node(change(object, deleted))),
+            _ => {}
+        }
+    }
+
+    /// Lists what there is, as after a lost watch.
+    fn list(&mut self) {
+        let objects: Vec<Value> = self.objects.values().cloned().collect();
+        self.index.apply(Event::Service(Change::RelistStarted));
+        self.index.apply(Event::Endpoints(Change::RelistStarted));
+        for object in &objects {
+            self.tell(object, false);
+        }
+        self.index.apply(Event::Service(Change::RelistDone));
+        self.index.apply(Event::Endpoints(Change::RelistDone));
+    }
+}
+
+fn change<T: FromApi>(object: &Value, deleted: bool) -> Change<T> {
+    let read = T::from_api(&object.to_string()).expect("an object").object;
+    if deleted { Change::Deleted(read.key().clone()) } else { Change::Apply(read) }
+}
+
+fn key(object: &Value) -> (String, ObjectKey) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    (text(&object["kind"]), ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"])))
+}
+
+fn federations_of(files: &Files) -> Option<&str> {
+    files.get("federations").map(String::as_str)
+}
+
+/// `name=domain,name=domain`; what is not of this form changes nothing, and is for the form over real sockets.
+fn federations(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, domain)| (name.trim().to_owned(), domain.trim().to_owned())).collect()
+}
