@@ -73,6 +73,27 @@ async fn dig_gets_the_right_answers_over_udp_and_tcp() {
     }
 }
 
+/// Every command that localpod prints is run as a person would paste it, with an editor that changes nothing.
+#[tokio::test]
+async fn what_the_guide_says_works_when_pasted() {
+    let pod = Pod::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let guide = pod.process.stdout();
+    let commands: Vec<&str> = guide.iter().filter_map(|line| line.strip_prefix("  ")).collect();
+    assert!(commands.len() > 15, "{guide:?}");
+    for command in commands {
+        let runs =
+            tokio::process::Command::new("sh").args(["-c", command]).env("KUBE_EDITOR", "true").output();
+        let output = runs.await.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{command}: {output:?}");
+        if command.starts_with("dig") && !command.contains("+short") {
+            assert!(text.contains("status: NOERROR") && text.contains("ANSWER SECTION"), "{command}: {text}");
+        }
+        assert!(!text.contains("not found"), "{command}: {text}");
+    }
+}
+
 /// A Service without a cluster IP: the API server allocates one.
 const HELLO: &str = "
 apiVersion: v1
