@@ -82,9 +82,9 @@ async fn what_the_guide_says_works_when_pasted() {
     let commands: Vec<&str> = guide.iter().filter_map(|line| line.strip_prefix("  ")).collect();
     assert!(commands.len() > 15, "{guide:?}");
     for command in commands {
-        let runs =
-            tokio::process::Command::new("sh").args(["-c", command]).env("KUBE_EDITOR", "true").output();
-        let output = runs.await.unwrap();
+        let mut shell = tokio::process::Command::new("sh");
+        shell.args(["-c", command]).env("KUBE_EDITOR", "true").env("HOME", home.path());
+        let output = shell.output().await.unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{command}: {output:?}");
         if command.starts_with("dig") && !command.contains("+short") {
