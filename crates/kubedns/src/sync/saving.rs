@@ -15,7 +15,7 @@ use crate::persist;
 /// How long changes are gathered before they are written.
 const PAUSE: Duration = Duration::from_secs(10);
 /// How long the last write may take.
-const LAST: Duration = Duration::from_secs(3);
+const LAST: Duration = Duration::from_secs(2);
 
 /// Writes the snapshot file.
 #[derive(Debug)]
