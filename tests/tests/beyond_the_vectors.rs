@@ -1,6 +1,13 @@
 //! Deliberate differences from kube-dns that no recorded vector shows, and others beyond the vectors' examples:
 //! `docs/differences.md` names this file where it pins an entry.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

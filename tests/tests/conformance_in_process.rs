@@ -3,6 +3,13 @@
 //! What an answer needs from outside is taken from the recorded exchanges. A question that the engine sends on as it is
 //! (forwarding) only counts if kube-dns did so too, and is not compared: that is for the form over real sockets.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
 #[path = "conformance_in_process/bench.rs"]
 mod bench;
 #[path = "conformance_in_process/cluster.rs"]

@@ -1,6 +1,13 @@
 //! Kubernetes DNS-Based Service Discovery 1.1.0, section by section, asked of the real binary: by default and with
 //! `--strict-dns`.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
 use serde_json::json;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless};
 use testkit::reply::Reply;

@@ -33,12 +33,11 @@ pub(crate) fn play(scenario: &Scenario, mode: Mode, differences: &Differences, m
     for (at, step) in scenario.steps.iter().enumerate() {
         cluster.happen(step);
         for (number, case) in step.queries.iter().enumerate() {
-            match ask(&cluster, memory, case) {
-                Some(observed) => played.verdicts.push(bench.verdict(at, number, &observed)),
-                None => {
-                    played.forwarded += 1;
-                    played.verdicts.extend(wrongly_forwarded(&bench, at, number, case));
-                }
+            if let Some(observed) = ask(&cluster, memory, case) {
+                played.verdicts.push(bench.verdict(at, number, &observed));
+            } else {
+                played.forwarded += 1;
+                played.verdicts.extend(wrongly_forwarded(&bench, at, number, case));
             }
         }
     }
