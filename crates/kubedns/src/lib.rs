@@ -3,6 +3,7 @@
 pub mod config;
 pub mod connect;
 pub mod drops;
+pub mod explain;
 pub mod index;
 pub mod metrics;
 pub mod objects;

@@ -17,9 +17,11 @@ use skydns::Name;
 use skydns::engine::Identity;
 use skydns::forward::{ForwardMetrics, Forwarder, Limits};
 use tokio::sync::{mpsc, watch};
+use warp::Filter as _;
 
 use crate::config::{Configuration, Settings};
 use crate::connect::Connection;
+use crate::explain::Explainer;
 use crate::index::Index;
 use crate::metrics::Metrics;
 use crate::objects::{EndpointsSource, Event, Kind};
@@ -62,12 +64,15 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
     let dns = bind_dns(&options, &exposition, &registry, Arc::clone(&published))?;
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
+    let (explainer, questions) =
+        Explainer::new(Arc::clone(&published), status.clone(), Arc::clone(&metrics), configuration.state());
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
     let zone = ZoneFrame { domain, strict: options.strict_dns, listening: vec![dns.local_addr()] };
     let (sink, events) = mpsc::channel(QUEUE);
     let mut sync = Sync {
         index: Index::new(published),
         events,
+        questions,
         settings: configuration.subscribe(),
         zone,
         source: None,
@@ -85,7 +90,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let stop = || shutdown.stop.clone();
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", sync.run(stop()));
-    tasks.critical("serving the status", endless(status_server.run(status.routes(), stop())));
+    let status_routes = status.routes().or(explainer.route()).unify();
+    tasks.critical("serving the status", endless(status_server.run(status_routes, stop())));
     if let Some(server) = metrics_server {
         let route = registry.route(&exposition.path);
         tasks.critical("serving metrics", endless(server.run(route, stop())));

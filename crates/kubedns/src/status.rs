@@ -74,6 +74,11 @@ impl Status {
             .unwrap_or(Progress::Waiting)
     }
 
+    /// True once we were told to stop.
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
     /// Why we are not ready, if so.
     pub fn unready(&self) -> Option<&'static str> {
         if self.draining.is_cancelled() {

@@ -67,6 +67,8 @@ pub struct Sync {
     pub index: Index,
     /// What the watchers see.
     pub events: mpsc::Receiver<Received<Event>>,
+    /// What is asked about the objects.
+    pub questions: mpsc::Receiver<crate::explain::IndexQuestion>,
     /// What the configuration says.
     pub settings: watch::Receiver<Arc<Settings>>,
     /// The zone around it.
@@ -110,6 +112,7 @@ impl Sync {
                     counted &= !self.take(&mut batch, begun);
                 }
                 Ok(()) = self.settings.changed() => self.configure(),
+                Some(question) = self.questions.recv() => question.answer(&self.index, self.source),
                 _ = tick.tick() => {
                     if !counted {
                         gauges::count(&self.index, &self.status, &self.metrics);

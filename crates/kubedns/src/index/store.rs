@@ -104,7 +104,7 @@ impl Store {
     }
 
     /// The endpoints of a Service from the source in use.
-    pub(super) fn backing(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> Backing<'_> {
+    pub(crate) fn backing(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> Backing<'_> {
         let Some(owner) = self.owners.get(key) else { return Backing::None };
         match (source, &owner.endpoints) {
             (Some(EndpointsSource::EndpointSlices), _) => Backing::Slices(&owner.slices),

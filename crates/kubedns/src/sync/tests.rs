@@ -33,6 +33,7 @@ impl Running {
         let sync = Sync {
             index: Index::new(Arc::clone(&published)),
             events,
+            questions: mpsc::channel(1).1,
             settings: settings.subscribe(),
             zone: ZoneFrame { domain, strict: false, listening: vec!["127.0.0.1:10053".parse().unwrap()] },
             status: status.clone(),

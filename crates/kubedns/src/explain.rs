@@ -1,0 +1,130 @@
+//! `kubedns explain NAME [TYPE]`: how a name resolves and why, or why it does not and what was meant.
+//!
+//! The first minute of an incident asks for one name. [`Explainer`] tells everything that this process knows of it:
+//! which names a pod's search list makes of it and what becomes of each, who is responsible, which records are
+//! answered, which Services and endpoints they come from, what dnsmasq does with the answer, names that are near, and
+//! how trustworthy the records are. It is served as JSON at `GET /explain` on the status port ([`document`] describes
+//! it), and [`command`] asks for it and prints it as text.
+//!
+//! ```text
+//! Request ─> Survey::new (published snapshot) ─> Wanted ─> index task ─> Told ─> Survey::conclude ─> Explanation
+//! ```
+//!
+//! Queries never pass here, and nothing here changes anything: the records are those of the published snapshot, asked
+//! through the engine as a client would ask; the objects are asked of the index, in between two batches of events.
+//! Upstream servers are not asked. Names, search lists, questions in flight, the objects looked at and the waiting all
+//! have bounds.
+
+mod asked;
+mod candidate;
+mod command;
+mod dnsmasq;
+pub mod document;
+mod http;
+pub mod moment;
+mod near;
+mod objects;
+mod place;
+mod reasons;
+mod request;
+mod search;
+mod state;
+mod survey;
+mod text;
+mod types;
+mod verdict;
+
+use std::sync::Arc;
+
+use dnsconfig::State;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use crate::metrics::Metrics;
+use crate::objects::{EndpointsSource, Kind};
+use crate::snapshot::Published;
+use crate::status::{Progress, Status};
+
+pub use command::command;
+pub use objects::IndexQuestion;
+pub use request::{Parameters, Request, RequestError};
+
+use document::Explanation;
+use moment::Moment;
+use objects::{Asker, Told};
+use state::ServerState;
+use survey::Survey;
+
+/// How many explanations are made at a time.
+const MAX_AT_ONCE: usize = 4;
+
+/// Explains names. `clone` is a handful of reference counts.
+#[derive(Debug, Clone)]
+pub struct Explainer {
+    published: Arc<Published>,
+    status: Status,
+    metrics: Arc<Metrics>,
+    config: watch::Receiver<State>,
+    index: Asker,
+    slots: Arc<Semaphore>,
+}
+
+/// Why there is no explanation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unexplained {
+    /// Too many are asked for at a time.
+    #[error("{MAX_AT_ONCE} names are being explained already, ask again")]
+    Busy,
+    /// The process ends.
+    #[error("shutting down")]
+    Ending,
+}
+
+impl Explainer {
+    /// An explainer of what is `published`, and the questions that the index task has to answer for it.
+    pub fn new(
+        published: Arc<Published>,
+        status: Status,
+        metrics: Arc<Metrics>,
+        config: watch::Receiver<State>,
+    ) -> (Self, mpsc::Receiver<IndexQuestion>) {
+        let (index, questions) = objects::channel();
+        let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
+        (Self { published, status, metrics, config, index, slots }, questions)
+    }
+
+    /// Explains a name.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it now.
+    pub async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
+        let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
+        let snapshot = self.published.get();
+        // A wildcard walks over all Services: that is not for a thread that serves connections.
+        let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, request));
+        let survey = survey.await.map_err(|_| Unexplained::Ending)?;
+        let told = self.index.ask(survey.wanted()).await;
+        let server = self.server(told.as_ref());
+        let conclude = move || survey.conclude(told.as_ref(), &server, Moment::now());
+        tokio::task::spawn_blocking(conclude).await.map_err(|_| Unexplained::Ending)
+    }
+
+    fn server(&self, told: Option<&Told>) -> ServerState {
+        let progress = self.status.progress();
+        let endpoints = told.and_then(|told| told.source).map(|source| match source {
+            EndpointsSource::Endpoints => Kind::Endpoints,
+            EndpointsSource::EndpointSlices => Kind::EndpointSlice,
+        });
+        let followed = [Some(Kind::Service), endpoints].into_iter().flatten();
+        let lost = followed.filter(|kind| self.metrics.feed(*kind).connected.get() == 0);
+        ServerState {
+            lost: if progress == Progress::Synced { lost.map(Kind::plural).collect() } else { Vec::new() },
+            progress,
+            draining: self.status.is_draining(),
+            config: self.config.borrow().clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

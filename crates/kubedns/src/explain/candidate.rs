@@ -1,0 +1,90 @@
+//! One name that a resolver asks for, and what kubedns makes of it.
+
+use skydns::Name;
+use skydns::query::rcode;
+
+use super::asked::Asked;
+use super::document::{Outcome, Place, Route};
+use super::objects::WantedObject;
+use super::place::{self, Labels};
+use crate::objects::ObjectKey;
+use crate::snapshot::Snapshot;
+
+/// How many Services are told of one name.
+pub(super) const MAX_OBJECTS: usize = 4;
+
+/// One name, with everything that the records themselves tell of it.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    /// The name.
+    pub(super) name: Name,
+    /// Its labels.
+    pub(super) labels: Labels,
+    /// What they mean.
+    pub(super) place: Place,
+    /// Who is responsible.
+    pub(super) route: Route,
+    /// What is answered, by type.
+    pub(super) asked: Vec<Asked>,
+    /// The Services that its records come from, or would come from.
+    pub(super) sources: Vec<ObjectKey>,
+    /// How many more there are.
+    pub(super) more_sources: usize,
+}
+
+impl Candidate {
+    /// Asks `snapshot` for `name`.
+    pub(super) fn new(snapshot: &Snapshot, name: Name, types: &[u16]) -> Self {
+        let labels = Labels::new(&name);
+        let place = place::of(snapshot, &labels);
+        let route = place::route(snapshot, &name, &labels, &place);
+        let asked = types.iter().map(|qtype| Asked::new(snapshot, &name, *qtype)).collect();
+        let (mut sources, more) = place::sources(snapshot, &labels, &place);
+        if let Some(key) = place::service_of(&place)
+            && !sources.contains(&key)
+        {
+            sources.push(key);
+        }
+        let more_sources = more + sources.len().saturating_sub(MAX_OBJECTS);
+        sources.truncate(MAX_OBJECTS);
+        Self { name, labels, place, route, asked, sources, more_sources }
+    }
+
+    /// What a resolver sees of it: records of any type are an answer.
+    pub(super) fn outcome(&self) -> Outcome {
+        if self.asked.iter().any(Asked::has_records) {
+            return Outcome::Answered;
+        }
+        if self.asked.iter().any(|asked| asked.rcode.is_none()) {
+            return Outcome::Forwarded;
+        }
+        let codes: Vec<u16> = self.asked.iter().filter_map(|asked| asked.rcode).collect();
+        match codes.first() {
+            _ if codes.contains(&rcode::NOERROR) => Outcome::NoData,
+            Some(&rcode::NXDOMAIN) => Outcome::NxDomain,
+            Some(&rcode::REFUSED) => Outcome::Refused,
+            _ => Outcome::ServFail,
+        }
+    }
+
+    /// The objects to ask the index for.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = WantedObject> {
+        self.sources.iter().map(|key| {
+            let hostname = match &self.place {
+                Place::Member { label, .. } => Some(label.clone()),
+                _ => None,
+            };
+            WantedObject { key: key.clone(), hostname }
+        })
+    }
+
+    /// Wildcards match many names and stand for none.
+    pub(super) fn is_wild(&self) -> bool {
+        self.labels.all().contains(&place::ANY)
+    }
+
+    /// All records of all types.
+    pub(super) fn records(&self) -> impl Iterator<Item = &super::document::Record> {
+        self.asked.iter().flat_map(|asked| &asked.records)
+    }
+}

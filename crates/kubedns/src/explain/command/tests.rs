@@ -1,0 +1,89 @@
+use super::*;
+
+fn options(words: &str) -> Result<Options, Exit> {
+    read(words.split_whitespace().map(OsString::from))
+}
+
+#[test]
+fn command_lines() {
+    let parsed = options("web.apps srv --search=prod --ndots 2 --server http://[::1]:8081/ --json").unwrap();
+    let expected = Parameters {
+        name: "web.apps".to_owned(),
+        qtype: "srv".to_owned(),
+        search: "prod".to_owned(),
+        ndots: "2".to_owned(),
+    };
+    assert_eq!(parsed.parameters(), expected);
+    assert_eq!((parsed.server.as_str(), parsed.json), ("http://[::1]:8081/", true));
+    let defaults = options("web").unwrap();
+    assert_eq!(
+        (defaults.server.as_str(), defaults.search.as_str(), defaults.json),
+        ("http://127.0.0.1:8081", "default", false)
+    );
+}
+
+#[test]
+fn mistakes_have_a_line_each() {
+    let usage = "\nUsage of kube-dns explain: see kube-dns explain --help\n";
+    for (words, line) in [
+        ("", "no name was given"),
+        ("web A AAAA", "one name and one type are accepted, and \"AAAA\" is neither"),
+        ("a..b", "not a domain name: empty label in \"a..b\""),
+        ("web --ndots=99", "ndots \"99\": a number from 0 to 15 is accepted"),
+    ] {
+        let exit = options(words).unwrap_err();
+        assert_eq!((exit.status, exit.stdout.as_str()), (2, ""));
+        assert_eq!(exit.stderr, format!("kube-dns explain: {line}{usage}"), "{words}");
+    }
+    let exit = options("web --namespace=apps").unwrap_err();
+    assert!(exit.status == 2 && exit.stderr.contains("unknown flag: --namespace"), "{}", exit.stderr);
+}
+
+#[test]
+fn help_says_what_it_is_for() {
+    let exit = options("--help").unwrap_err();
+    assert_eq!(exit.status, 0);
+    assert!(
+        exit.stderr.starts_with("Says how a name resolves and why, or why it does not.\n"),
+        "{}",
+        exit.stderr
+    );
+    for flag in ["--search string", "--server string", "--ndots int", "--json"] {
+        assert!(exit.stderr.contains(flag), "{flag}");
+    }
+}
+
+#[test]
+fn servers() {
+    for (server, expected) in [
+        ("http://127.0.0.1:8081", Some("127.0.0.1:8081")),
+        ("http://127.0.0.1:8081/", Some("127.0.0.1:8081")),
+        ("[::1]:8081", Some("[::1]:8081")),
+        ("kube-dns.kube-system:8081", Some("kube-dns.kube-system:8081")),
+        ("https://127.0.0.1:8081", None),
+        ("127.0.0.1", None),
+        ("http://127.0.0.1:port", None),
+        ("http://:8081", None),
+        ("http://a b:8081", None),
+        ("http://a/b:8081", None),
+        ("http://a\r\nX: y:8081", None),
+    ] {
+        assert_eq!(authority(server), expected, "{server:?}");
+    }
+}
+
+#[test]
+fn what_a_server_says_instead() {
+    let says = |reply: &[u8]| body("http://a:1", reply).map_err(|error| error.to_string());
+    assert_eq!(says(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}"), Ok(b"{}".to_vec()));
+    for (reply, line) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\nno name\n"[..], "http://a:1 answers: no name"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n404 page not found\n", "http://a:1 answers: 404 page not found"),
+        (b"HTTP/1.0 500 Oops\r\n\r\n", "http://a:1 answers: HTTP/1.0 500 Oops"),
+        (b"SSH-2.0-OpenSSH\r\n", "http://a:1 answers: SSH-2.0-OpenSSH"),
+        (b"", "http://a:1 answers: "),
+        (b"\x1b[31m\xff", "http://a:1 answers: [31m\u{fffd}"),
+    ] {
+        assert_eq!(says(reply), Err(line.to_owned()));
+    }
+}

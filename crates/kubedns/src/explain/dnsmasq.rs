@@ -1,0 +1,84 @@
+//! What dnsmasq does with a name, in the pod of the stock manifest.
+//!
+//! It is another process, and its command line is not known here. The stock one sends the cluster domain and both
+//! reverse trees to kubedns and does not cache negative answers; the nanny adds the servers of the same configuration
+//! that kubedns has.
+
+use dnsconfig::Config;
+use skydns::Name;
+
+use super::candidate::Candidate;
+use super::document::{Dnsmasq, DnsmasqAsks, Note, Outcome, Route};
+use super::place::Labels;
+
+/// The reverse trees.
+const REVERSE: [&str; 2] = ["in-addr.arpa.", "ip6.arpa."];
+
+/// What dnsmasq does with a name, when kubedns makes of it what `candidate` says.
+pub(super) fn of(candidate: &Candidate, domain: &Name, config: &Config) -> Dnsmasq {
+    let within = |domain: &Name| candidate.labels.below(&Labels::new(domain)).is_some();
+    let ours =
+        std::iter::once(domain.clone()).chain(REVERSE.iter().filter_map(|name| Name::parse(name).ok()));
+    let ours = ours.filter(within).max_by_key(Name::label_count);
+    let stub = config
+        .stub_domains
+        .iter()
+        .filter(|(_, servers)| !servers.is_empty())
+        .filter_map(|(domain, servers)| Some((Name::parse(domain).ok()?, servers)))
+        .filter(|(domain, _)| within(domain))
+        .max_by_key(|(domain, _)| domain.label_count());
+    // The longest domain that a name is in decides.
+    match (ours, stub) {
+        (Some(ours), stub)
+            if stub.as_ref().is_none_or(|(stub, _)| stub.label_count() <= ours.label_count()) =>
+        {
+            Dnsmasq {
+                asks: DnsmasqAsks::Kubedns,
+                domain: Some(ours.to_string()),
+                servers: Vec::new(),
+                keeps_seconds: keeps(candidate),
+            }
+        }
+        (_, Some((stub, servers))) => Dnsmasq {
+            asks: DnsmasqAsks::StubDomain,
+            domain: Some(stub.to_string()),
+            servers: servers.iter().map(ToString::to_string).collect(),
+            keeps_seconds: None,
+        },
+        _ => upstreams(config),
+    }
+}
+
+fn upstreams(config: &Config) -> Dnsmasq {
+    let servers: Vec<String> = config.upstream_nameservers.iter().map(ToString::to_string).collect();
+    let asks = if servers.is_empty() { DnsmasqAsks::NodeResolvConf } else { DnsmasqAsks::Upstreams };
+    Dnsmasq { asks, domain: None, servers, keeps_seconds: None }
+}
+
+/// How long it keeps what kubedns answers.
+fn keeps(candidate: &Candidate) -> Option<u32> {
+    match candidate.outcome() {
+        Outcome::Answered => candidate.asked.iter().filter_map(super::asked::Asked::ttl).min(),
+        Outcome::Forwarded => None,
+        Outcome::NoData | Outcome::NxDomain | Outcome::ServFail | Outcome::Refused => Some(0),
+    }
+}
+
+/// kubedns and dnsmasq disagree about who is responsible.
+pub(super) fn disagreement(route: &Route, dnsmasq: &Dnsmasq) -> Option<Note> {
+    let inside = matches!(route, Route::ClusterDomain { .. } | Route::Reverse { .. });
+    let stub = dnsmasq.domain.as_deref().filter(|_| dnsmasq.asks == DnsmasqAsks::StubDomain)?;
+    match route {
+        _ if inside => Some(Note::new(
+            "stub_domain_shadows_cluster",
+            format!("the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"),
+        )),
+        Route::Upstreams { .. } | Route::SingleLabel => Some(Note::new(
+            "stub_servers_by_name",
+            format!(
+                "the servers of the stub domain {stub} are given by name: dnsmasq asks them, kubedns does not"
+            ),
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,107 @@
+//! Points in time as people read them.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, SecondsFormat};
+use serde::{Deserialize, Serialize};
+
+/// Seconds since 1970. RFC 3339 in UTC wherever it is shown or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Moment(pub u64);
+
+/// Not a time of RFC 3339 after 1970.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a time: {0:?}")]
+pub struct NotAMoment(String);
+
+impl Moment {
+    /// Now.
+    pub fn now() -> Self {
+        SystemTime::now().into()
+    }
+
+    /// The time of a `creationTimestamp`; 0 stands for none.
+    pub fn of_creation(seconds: u32) -> Option<Self> {
+        (seconds != 0).then_some(Self(seconds.into()))
+    }
+
+    /// How long before `now` it was, in one unit.
+    pub fn before(self, now: Self) -> String {
+        let Some(seconds) = now.0.checked_sub(self.0) else { return "in the future".to_owned() };
+        let (count, unit) = match seconds {
+            0 => return "just now".to_owned(),
+            1..=119 => (seconds, "second"),
+            120..=7_199 => (seconds / 60, "minute"),
+            7_200..=172_799 => (seconds / 3600, "hour"),
+            _ => (seconds / 86_400, "day"),
+        };
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {unit}{plural} ago")
+    }
+}
+
+impl From<SystemTime> for Moment {
+    fn from(time: SystemTime) -> Self {
+        Self(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs())
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match i64::try_from(self.0).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0)) {
+            Some(time) => f.write_str(&time.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            // Beyond the calendar's end.
+            None => write!(f, "@{}", self.0),
+        }
+    }
+}
+
+impl From<Moment> for String {
+    fn from(moment: Moment) -> Self {
+        moment.to_string()
+    }
+}
+
+impl TryFrom<String> for Moment {
+    type Error = NotAMoment;
+
+    fn try_from(text: String) -> Result<Self, NotAMoment> {
+        let time = DateTime::parse_from_rfc3339(&text).ok();
+        match time.and_then(|time| u64::try_from(time.timestamp()).ok()) {
+            Some(seconds) => Ok(Self(seconds)),
+            None => Err(NotAMoment(text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages() {
+        let now = Moment(1_000_000);
+        for (seconds, text) in [
+            (1_000_001, "in the future"),
+            (1_000_000, "just now"),
+            (999_999, "1 second ago"),
+            (999_881, "119 seconds ago"),
+            (999_880, "2 minutes ago"),
+            (992_800, "2 hours ago"),
+            (827_200, "2 days ago"),
+        ] {
+            assert_eq!(Moment(seconds).before(now), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn text_and_back() {
+        let moment = Moment(1_762_070_400);
+        assert_eq!(moment.to_string(), "2025-11-02T08:00:00Z");
+        assert_eq!(Moment::try_from(moment.to_string()), Ok(moment));
+        assert!(Moment::try_from("yesterday".to_owned()).is_err());
+        assert!(Moment::try_from("1969-12-31T23:59:59Z".to_owned()).is_err());
+    }
+}

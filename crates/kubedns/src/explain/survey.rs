@@ -1,0 +1,129 @@
+//! From a question to its explanation, in two steps: what the records tell, and, once the index has been asked, the
+//! rest. Pure: nothing is waited for and nothing is changed.
+
+use std::sync::Arc;
+
+use super::asked::Asked;
+use super::candidate::Candidate;
+use super::document::{Detail, Explanation, Outcome, Question};
+use super::moment::Moment;
+use super::near::{self, Reading};
+use super::objects::{Told, Wanted, WantedObject};
+use super::place;
+use super::reasons::{self, Known};
+use super::request::{Request, Search};
+use super::state::{self, ServerState};
+use super::verdict::{self, Exists};
+use super::{dnsmasq, search, types};
+use crate::snapshot::Snapshot;
+
+/// What the records tell of a question.
+#[derive(Debug)]
+pub(super) struct Survey {
+    snapshot: Arc<Snapshot>,
+    request: Request,
+    search: Vec<String>,
+    candidates: Vec<Candidate>,
+    readings: Vec<Reading>,
+}
+
+impl Survey {
+    /// Looks at the records.
+    pub(super) fn new(snapshot: Arc<Snapshot>, request: Request) -> Self {
+        let search = search::list(&request, &snapshot.zone.domain.to_string());
+        let candidates: Vec<Candidate> = search::names(&request, &search)
+            .into_iter()
+            .map(|name| Candidate::new(&snapshot, name, &request.types))
+            .collect();
+        let readings = match verdict::first_answer(&candidates) {
+            Some(_) => Vec::new(),
+            None => near::readings(&snapshot, &candidates),
+        };
+        Self { snapshot, request, search, candidates, readings }
+    }
+
+    /// What the index is to be asked.
+    pub(super) fn wanted(&self) -> Wanted {
+        let mut objects: Vec<WantedObject> = Vec::new();
+        for wanted in self.candidates.iter().flat_map(Candidate::wanted) {
+            if !objects.contains(&wanted) {
+                objects.push(wanted);
+            }
+        }
+        Wanted { objects, near: near::wanted(&self.snapshot, &self.readings) }
+    }
+
+    /// Puts everything together.
+    pub(super) fn conclude(self, told: Option<&Told>, server: &ServerState, now: Moment) -> Explanation {
+        let known = Known { snapshot: &self.snapshot, told };
+        let at = verdict::most_telling(&self.candidates, |candidate| exists(known, candidate));
+        let reason = |candidate: &Candidate| {
+            reasons::of(known, candidate).into_iter().find(|reason| !reasons::is_lesson(reason))
+        };
+        let near = match self.candidates[at].outcome() {
+            Outcome::NxDomain | Outcome::Forwarded if !is_there(known, &self.candidates[at]) => {
+                near::find(known, &self.readings)
+            }
+            // The Service that was meant is found, or nothing is found at all.
+            _ => Vec::new(),
+        };
+        // Never empty: whatever the search list, the name itself is among the candidates.
+        let detail = self.detail(known, &self.candidates[at], server);
+        Explanation {
+            question: self.question(),
+            at: now,
+            verdict: verdict::of(&self.candidates, at),
+            warnings: state::warnings(server, told, &detail.objects, now),
+            tried: verdict::tried(&self.candidates, reason),
+            near,
+            server: state::server(server, &self.snapshot, told),
+            detail,
+        }
+    }
+
+    fn question(&self) -> Question {
+        Question {
+            name: self.request.text.clone(),
+            types: self.request.types.iter().map(|qtype| types::name(*qtype)).collect(),
+            namespace: match &self.request.search {
+                Search::Namespace(namespace) if !self.request.absolute => Some(namespace.clone()),
+                Search::Namespace(_) | Search::Domains(_) => None,
+            },
+            search: self.search.clone(),
+            ndots: self.request.ndots,
+        }
+    }
+
+    fn detail(&self, known: Known<'_>, candidate: &Candidate, server: &ServerState) -> Detail {
+        let dnsmasq = dnsmasq::of(candidate, &self.snapshot.zone.domain, &server.config.config);
+        let mut reasons = reasons::of(known, candidate);
+        reasons.extend(dnsmasq::disagreement(&candidate.route, &dnsmasq));
+        let objects = candidate.sources.iter().filter_map(|key| known.object(key));
+        let answer = |asked: &Asked| asked.answer(&*self.snapshot, &candidate.name);
+        Detail {
+            name: candidate.name.to_string(),
+            route: candidate.route.clone(),
+            place: candidate.place.clone(),
+            answers: candidate.asked.iter().map(answer).collect(),
+            reasons,
+            objects: objects
+                .map(|told| told.object.clone())
+                .filter(|object| object.service.is_some() || object.endpoints.is_some())
+                .collect(),
+            more_objects: candidate.more_sources,
+            dnsmasq,
+        }
+    }
+}
+
+fn is_there(known: Known<'_>, candidate: &Candidate) -> bool {
+    exists(known, candidate) == Exists::Service
+}
+
+fn exists(known: Known<'_>, candidate: &Candidate) -> Exists {
+    match place::service_of(&candidate.place) {
+        Some(_) if known.service(candidate).is_some() => Exists::Service,
+        Some(key) if known.has_namespace(&key.namespace) => Exists::Namespace,
+        _ => Exists::Nothing,
+    }
+}

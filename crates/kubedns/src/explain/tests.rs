@@ -1,0 +1,5 @@
+//! Names on a small cluster, and the whole text of their explanations.
+
+mod cluster;
+mod transcript;
+mod warnings;

@@ -1,0 +1,77 @@
+//! What makes an answer less trustworthy.
+
+use dnsconfig::Rejection;
+
+use super::super::document::{Outcome, Route};
+use super::cluster::Cluster;
+use crate::status::Progress;
+
+fn codes(cluster: &Cluster) -> Vec<String> {
+    let explanation = cluster.explain("web.apps.svc.cluster.local. A");
+    explanation.warnings.into_iter().map(|warning| warning.code).collect()
+}
+
+#[test]
+fn before_the_first_lists_are_in() {
+    let cluster = Cluster::new();
+    assert_eq!(codes(&cluster), ["not_synced"]);
+    let explanation = cluster.explain("web.apps.svc.cluster.local. A");
+    assert_eq!(explanation.verdict.outcome, Outcome::Refused);
+    assert_eq!(explanation.detail.reasons[0].code, "not_synced");
+    assert!(!explanation.server.synced);
+    // The outside is not affected, an address may be one of the cluster's.
+    assert_eq!(cluster.explain("www.example.com. A").verdict.outcome, Outcome::Forwarded);
+    assert_eq!(cluster.explain("192.0.2.1").verdict.outcome, Outcome::Refused);
+}
+
+#[test]
+fn the_state_of_the_server_is_told() {
+    let mut cluster = Cluster::with_everything();
+    assert_eq!(codes(&cluster), [""; 0]);
+    cluster.server.lost = vec!["services", "endpoints"];
+    cluster.server.draining = true;
+    assert_eq!(codes(&cluster), ["api_server_lost", "draining"]);
+    cluster.server.progress = Progress::Stale;
+    assert_eq!(codes(&cluster), ["stale", "draining"]);
+    assert_eq!(cluster.explain("web").server.records_from, "snapshot_file");
+}
+
+#[test]
+fn a_rejected_configuration_is_told_with_the_one_in_force() {
+    let mut cluster = Cluster::with_everything();
+    cluster.server.config.error = Some(Rejection {
+        text: "stubDomains: not JSON".to_owned(),
+        key: None,
+        value: None,
+        at: std::time::UNIX_EPOCH,
+    });
+    let explanation = cluster.explain("web.apps");
+    let version = cluster.server.config.version;
+    let expected = format!(
+        "the newest configuration is rejected: stubDomains: not JSON; version {version} stays in force, loaded 60 \
+         minutes ago"
+    );
+    assert_eq!(explanation.warnings[0].text, expected);
+    assert_eq!(explanation.server.config_rejected.as_deref(), Some("stubDomains: not JSON"));
+    assert!(cluster.text("web.apps").contains(&format!("\nWARNING    {expected}\n")));
+}
+
+#[test]
+fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
+    let mut cluster = Cluster::with_everything();
+    let mut config = (*cluster.server.config.config).clone();
+    for (domain, server) in [("apps.svc.cluster.local", "192.0.2.9"), ("corp.test", "ns.corp.test")] {
+        config.stub_domains.insert(domain.to_owned(), vec![server.parse().unwrap()]);
+    }
+    cluster.server.config.config = config.into();
+    let codes = |words: &str| {
+        let detail = cluster.explain(words).detail;
+        (detail.route, detail.reasons.into_iter().map(|reason| reason.code).collect::<Vec<_>>())
+    };
+    let (route, reasons) = codes("web.apps A");
+    assert!(matches!(route, Route::ClusterDomain { .. }));
+    assert_eq!(reasons, ["stub_domain_shadows_cluster"]);
+    let (route, reasons) = codes("www.corp.test. A");
+    assert!(matches!(route, Route::Upstreams { .. }));
+    assert_eq!(reasons, ["stub_servers_by_name"]);
+}

@@ -1,0 +1,144 @@
+//! `GET /explain` over HTTP.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::support::Cluster;
+
+/// The values at these JSON pointers.
+fn at<const N: usize>(value: &Value, pointers: [&str; N]) -> [Value; N] {
+    pointers.map(|pointer| value.pointer(pointer).cloned().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_name_is_explained_as_json() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    let explanation = kubedns.explain("name=web&type=a&search=apps").await;
+    let found = at(
+        &explanation,
+        [
+            "/verdict",
+            "/question/types",
+            "/tried/0/name",
+            "/tried/1/asked",
+            "/detail/route",
+            "/detail/place",
+            "/detail/answers/0/records",
+            "/detail/objects/0/service/cluster_ips",
+            "/detail/objects/0/endpoints/ready",
+            "/detail/dnsmasq",
+            "/warnings",
+            "/near",
+            "/server/records_from",
+        ],
+    );
+    let name = "web.apps.svc.cluster.local.";
+    let expected = [
+        json!({"outcome": "answered", "text": "resolves to 10.96.0.10"}),
+        json!(["A"]),
+        json!(name),
+        json!(false),
+        json!({"kind": "cluster_domain", "domain": "cluster.local."}),
+        json!({"kind": "service", "namespace": "apps", "name": "web"}),
+        json!([{"name": name, "type": "A", "data": "10.96.0.10", "ttl": 30}]),
+        json!(["10.96.0.10"]),
+        json!(2),
+        json!({"asks": "kubedns", "domain": "cluster.local.", "servers": [], "keeps_seconds": 30}),
+        json!([]),
+        json!([]),
+        json!("api_server"),
+    ];
+    assert_eq!(found, expected, "{explanation:#}");
+    assert_eq!(explanation["detail"]["objects"][0]["service"]["created"], "2026-01-02T03:04:05Z");
+}
+
+#[tokio::test]
+async fn it_follows_what_happens() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    let explanation = kubedns.explain("name=api.apps.svc.cluster.local.").await;
+    assert_eq!(explanation["verdict"]["outcome"], "nx_domain");
+    assert_eq!(explanation["detail"]["reasons"][0]["code"], "no_such_service");
+    cluster.store.set(testkit::objects::mk_headless("apps", "api", &["http:80"])).unwrap();
+    let code = |code: &'static str| {
+        let kubedns = &kubedns;
+        move || async move {
+            let explanation = kubedns.explain("name=api.apps.svc.cluster.local.").await;
+            explanation["detail"]["reasons"][0]["code"].as_str().unwrap_or_default() == code
+        }
+    };
+    kubedns.until(code("no_ready_endpoints")).await;
+    cluster.store.set(testkit::objects::mk_endpoints("apps", "api", &["10.0.0.9"], &["http:80"])).unwrap();
+    kubedns.until(code("")).await;
+}
+
+#[tokio::test]
+async fn mistakes_have_a_line_each() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    let (long, longer) = ("a".repeat(256), "a.".repeat(5000));
+    for (query, line) in [
+        ("", "no name: /explain?name=NAME, and if you like &type=TYPE"),
+        ("?", "no name: "),
+        ("?name=", "no name: "),
+        (&format!("?name={long}"), "the name has 256 characters, and a name has at most 255"),
+        (&format!("?name={longer}"), "the name has 10000 characters, and a name has at most 255"),
+        ("?name=a..b", "not a domain name: empty label in \"a..b\""),
+        ("?name=web&type=B", "unknown type \"B\": A, AAAA, SRV, PTR,"),
+        ("?name=web&search=A_B", "search \"A_B\": neither a namespace nor a list of domains"),
+        ("?name=web&ndots=x", "ndots \"x\": a number from 0 to 15 is accepted"),
+        ("?name=web&format=xml", "format \"xml\": json and text are accepted"),
+        ("?nmae=web", "unknown parameter \"nmae\": name, type, search, ndots and format are accepted"),
+    ] {
+        let (code, body) = kubedns.get(&format!("/explain{query}")).await;
+        assert_eq!(code, 400, "{query}: {body}");
+        assert!(body.starts_with(line) && body.lines().count() == 1 && body.len() < 300, "{query}: {body}");
+    }
+    assert_eq!(kubedns.get("/explain/?name=web").await.0, 404);
+}
+
+#[tokio::test]
+async fn it_is_as_text_too() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    let (code, text) = kubedns.get("/explain?name=10.244.1.20&format=text").await;
+    assert_eq!(code, 200);
+    assert!(text.starts_with("10.244.1.20 belongs to db-0.db.apps.svc.cluster.local.\nanswer "), "{text}");
+}
+
+#[tokio::test]
+async fn asking_changes_nothing() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    let state = || async {
+        let metrics = kubedns.metrics().await;
+        let counts = |line: &&str| {
+            line.starts_with("skydns_")
+                || line.starts_with("kubedns_forward_")
+                || line.starts_with("kubedns_publi")
+        };
+        let counted: Vec<String> = metrics.lines().filter(counts).map(str::to_owned).collect();
+        (kubedns.get("/cache").await, counted)
+    };
+    let before = state().await;
+    assert!(!before.1.is_empty());
+    let queries = ["web.apps", "nothing", "*.*", "www.example.com", "10.96.0.10", "192.0.2.1"];
+    join_all(queries.map(|name| kubedns.get_owned(format!("/explain?name={name}")))).await;
+    assert_eq!(state().await, before);
+}
+
+#[tokio::test]
+async fn many_at_a_time_are_turned_down_and_do_no_harm() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    let all = (0..60).map(|_| kubedns.get_owned("/explain?name=*.*.svc.cluster.local".to_owned()));
+    for (code, body) in join_all(all).await {
+        match code {
+            200 => assert!(body.contains("\"verdict\"")),
+            503 => assert_eq!(body, "4 names are being explained already, ask again\n"),
+            other => panic!("{other}: {body}"),
+        }
+    }
+    assert_eq!(kubedns.explain("name=web.apps").await["verdict"]["outcome"], "answered");
+}

@@ -1,0 +1,66 @@
+//! How far an explanation can be trusted: before the first lists, without the API server, with a bad configuration.
+
+use super::support::Cluster;
+
+#[tokio::test]
+async fn before_the_first_lists_cluster_names_are_refused() {
+    let cluster = Cluster::start();
+    cluster.faults.down();
+    let kubedns = cluster.starting(&[]).await;
+    let explanation = kubedns.explain("name=web.apps&type=A").await;
+    assert_eq!(explanation["warnings"][0]["code"], "not_synced");
+    assert_eq!(explanation["detail"]["answers"][0]["rcode"], "REFUSED");
+    assert_eq!(explanation["server"]["synced"], false);
+    cluster.faults.up();
+    kubedns.until(|| async { kubedns.warnings().await.is_empty() }).await;
+}
+
+#[tokio::test]
+async fn a_lost_api_server_is_told_and_forgotten() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    assert_eq!(kubedns.warnings().await, [""; 0]);
+    cluster.faults.down();
+    kubedns.until(|| async { kubedns.warnings().await == ["api_server_lost"] }).await;
+    let explanation = kubedns.explain("name=web.apps&type=A").await;
+    assert_eq!(explanation["verdict"]["text"], "resolves to 10.96.0.10", "the last known records are served");
+    cluster.faults.up();
+    kubedns.until(|| async { kubedns.warnings().await.is_empty() }).await;
+}
+
+#[tokio::test]
+async fn a_rejected_configuration_is_told() {
+    let cluster = Cluster::start();
+    let directory = tempfile::tempdir().unwrap();
+    let write = |text: &str| std::fs::write(directory.path().join("stubDomains"), text).unwrap();
+    write(r#"{"acme.test": ["192.0.2.7"]}"#);
+    let flag = format!("--config-dir={}", directory.path().display());
+    let kubedns = cluster.kubedns(&[&flag, "--config-period=1s"]).await;
+    let explanation = kubedns.explain("name=www.acme.test.&type=A").await;
+    assert_eq!(explanation["detail"]["route"]["servers"][0], "192.0.2.7:53");
+    assert_eq!(explanation["detail"]["dnsmasq"]["asks"], "stub_domain");
+    let version = explanation["server"]["config_version"].clone();
+    write("{not JSON");
+    kubedns.until(|| async { kubedns.warnings().await == ["config_rejected"] }).await;
+    let explanation = kubedns.explain("name=www.acme.test.&type=A").await;
+    assert_eq!(explanation["server"]["config_version"], version, "the last good one stays in force");
+    let text = explanation["warnings"][0]["text"].as_str().unwrap();
+    assert!(text.contains("stubDomains") && text.contains(version.as_str().unwrap()), "{text}");
+}
+
+#[tokio::test]
+async fn records_of_a_snapshot_file_are_told() {
+    let cluster = Cluster::start();
+    let directory = tempfile::tempdir().unwrap();
+    let flag = format!("--snapshot-dir={}", directory.path().display());
+    let kubedns = cluster.kubedns(&[&flag]).await;
+    kubedns.until(|| async { std::fs::read_dir(directory.path()).unwrap().next().is_some() }).await;
+    drop(kubedns);
+    cluster.faults.down();
+    let kubedns = cluster.starting(&[&flag]).await;
+    let explanation = kubedns.explain("name=web.apps&type=A").await;
+    assert_eq!(explanation["warnings"][0]["code"], "stale");
+    assert_eq!(explanation["server"]["records_from"], "snapshot_file");
+    assert_eq!(explanation["verdict"]["text"], "resolves to 10.96.0.10");
+    assert_eq!(explanation["detail"]["objects"][0]["endpoints"]["ready"], 2);
+}
