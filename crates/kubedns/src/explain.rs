@@ -41,7 +41,6 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::metrics::Metrics;
 use crate::objects::{EndpointsSource, Kind};
-use crate::snapshot::Published;
 use crate::status::{Progress, Status};
 
 pub use command::command;
@@ -60,7 +59,6 @@ const MAX_AT_ONCE: usize = 4;
 /// Explains names. `clone` is a handful of reference counts.
 #[derive(Debug, Clone)]
 pub struct Explainer {
-    published: Arc<Published>,
     status: Status,
     metrics: Arc<Metrics>,
     config: watch::Receiver<State>,
@@ -80,16 +78,15 @@ pub enum Unexplained {
 }
 
 impl Explainer {
-    /// An explainer of what is `published`, and the questions that the index task has to answer for it.
+    /// An explainer of the records that `status` is about, and the questions that the index task has to answer for it.
     pub fn new(
-        published: Arc<Published>,
         status: Status,
         metrics: Arc<Metrics>,
         config: watch::Receiver<State>,
     ) -> (Self, mpsc::Receiver<IndexQuestion>) {
         let (index, questions) = objects::channel();
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        (Self { published, status, metrics, config, index, slots }, questions)
+        (Self { status, metrics, config, index, slots }, questions)
     }
 
     /// Explains a name.
@@ -99,7 +96,7 @@ impl Explainer {
     /// When there is no room for it now.
     pub async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
         let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
-        let snapshot = self.published.get();
+        let snapshot = self.status.published().get();
         // A wildcard walks over all Services: that is not for a thread that serves connections.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;

@@ -17,6 +17,7 @@ use skydns::Name;
 use skydns::engine::Identity;
 use skydns::forward::{ForwardMetrics, Forwarder, Limits};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
 
 use crate::config::{Configuration, Settings};
@@ -64,8 +65,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
     let dns = bind_dns(&options, &exposition, &registry, Arc::clone(&published))?;
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
-    let (explainer, questions) =
-        Explainer::new(Arc::clone(&published), status.clone(), Arc::clone(&metrics), configuration.state());
+    let (explainer, questions) = Explainer::new(status.clone(), Arc::clone(&metrics), configuration.state());
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
     let zone = ZoneFrame { domain, strict: options.strict_dns, listening: vec![dns.local_addr()] };
     let (sink, events) = mpsc::channel(QUEUE);
@@ -90,8 +90,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let stop = || shutdown.stop.clone();
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", sync.run(stop()));
-    let status_routes = status.routes().or(explainer.route()).unify();
-    tasks.critical("serving the status", endless(status_server.run(status_routes, stop())));
+    serve_status(&mut tasks, status_server, &status, &explainer, stop());
     if let Some(server) = metrics_server {
         let route = registry.route(&exposition.path);
         tasks.critical("serving metrics", endless(server.run(route, stop())));
@@ -101,15 +100,25 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         &options,
         &connection,
         &metrics,
-        &sink,
+        sink,
         configuration.subscribe(),
         &shutdown,
     );
     tasks.critical("following the configuration", endless(configuration.run(stop())));
-    drop(sink);
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+fn serve_status(
+    tasks: &mut Tasks,
+    server: daemon::http::Server,
+    status: &Status,
+    explainer: &Explainer,
+    stop: CancellationToken,
+) {
+    let routes = status.routes().or(explainer.route()).unify();
+    tasks.critical("serving the status", endless(server.run(routes, stop)));
 }
 
 /// Starts the watchers. Each follows one collection and sends what happens to `sink`.
@@ -118,7 +127,7 @@ fn watch_api_server(
     options: &Options,
     connection: &Arc<Connection>,
     metrics: &Arc<Metrics>,
-    sink: &mpsc::Sender<Received<Event>>,
+    sink: mpsc::Sender<Received<Event>>,
     settings: watch::Receiver<Arc<Settings>>,
     shutdown: &Shutdown,
 ) {
@@ -142,7 +151,7 @@ fn watch_api_server(
         connection: Arc::clone(connection),
         pace,
         metrics: Arc::clone(metrics),
-        sink: sink.clone(),
+        sink,
         settings,
     };
     let stop = || shutdown.stop.clone();

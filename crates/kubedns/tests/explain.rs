@@ -1,5 +1,6 @@
 //! `kubedns explain` and `GET /explain` on the real binary, against the embedded API server.
 
+#[cfg(test)]
 mod explain {
     mod command;
     mod endpoint;

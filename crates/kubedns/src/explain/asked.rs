@@ -3,6 +3,7 @@
 //! The rules of answering live in the engine alone: here it is asked as a client would ask it. Where it wants to know
 //! something from outside it is told that nothing is there, so that the alias which leads outside shows.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use skydns::engine::{self, Identity, Outcome};
@@ -141,8 +142,12 @@ fn text(rtype: u16, data: &[u8]) -> String {
         _ => None,
     };
     known.unwrap_or_else(|| {
-        let digits: String = data.iter().map(|octet| format!("{octet:02x}")).collect();
-        format!("\\# {} {digits}", data.len())
+        let mut text = format!("\\# {} ", data.len());
+        for octet in data {
+            // Writing to a String does not fail.
+            let _ = write!(text, "{octet:02x}");
+        }
+        text
     })
 }
 

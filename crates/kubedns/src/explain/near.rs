@@ -46,7 +46,7 @@ enum Slip {
 
 impl Reading {
     fn new(prefix: &[&str], service: &str, namespace: &str, slip: Slip) -> Self {
-        let prefix = prefix.iter().map(|label| format!("{label}.")).collect();
+        let prefix = prefix.iter().flat_map(|label| [*label, "."]).collect();
         Self { prefix, key: ObjectKey::new(namespace, service), slip }
     }
 }
@@ -79,13 +79,12 @@ fn reading(snapshot: &Snapshot, candidate: &Candidate, as_typed: bool) -> Option
         }
         Place::Namespace { namespace: Some(label) } => Reading::new(&[], label, "", Slip::LacksNamespace),
         Place::Formless => match place::path(&candidate.labels, &snapshot.zone.domain)?.as_slice() {
-            ["svc" | "pod" | "dns", ..] => return None,
+            ["svc" | "pod" | "dns", ..] | [] => return None,
             [service] => Reading::new(&[], service, "", Slip::LacksNamespace),
             [namespace, service, rest @ ..] => {
                 let rest: Vec<&str> = rest.iter().rev().copied().collect();
                 Reading::new(&rest, service, namespace, Slip::LacksSvc)
             }
-            [] => return None,
         },
         Place::Outside => of_other_domain(&candidate.labels.all())?,
         _ => return None,

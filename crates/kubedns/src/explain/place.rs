@@ -144,7 +144,7 @@ pub(super) fn sources(snapshot: &Snapshot, labels: &Labels, place: &Place) -> (V
     let mut keys = Vec::new();
     match place {
         Place::Reverse { address } => {
-            snapshot.reverse_record(*address, &mut |pointer| keys.extend(key_of(&pointer.name, None)))
+            snapshot.reverse_record(*address, &mut |pointer| keys.extend(key_of(&pointer.name, None)));
         }
         _ => {
             if let Some(path) = path(labels, &snapshot.zone.domain) {

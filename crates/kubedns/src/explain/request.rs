@@ -181,7 +181,8 @@ fn reverse_name(address: IpAddr) -> String {
         }
         IpAddr::V6(ip) => {
             let digits = ip.octets().into_iter().rev().flat_map(|octet| [octet & 0xf, octet >> 4]);
-            let digits: String = digits.map(|digit| format!("{digit:x}.")).collect();
+            let label = |digit: u8| [char::from_digit(digit.into(), 16).unwrap_or_default(), '.'];
+            let digits: String = digits.flat_map(label).collect();
             format!("{digits}ip6.arpa.")
         }
     }

@@ -17,8 +17,8 @@ pub(super) fn render(explanation: &Explanation) -> String {
     page.notes("WARNING", warnings);
     // A name that resolves needs no excuse.
     page.notes(if verdict.outcome == Outcome::Answered { "note" } else { "why" }, &detail.reasons);
-    let near = near.iter().map(|miss| [miss.name.clone(), miss.why.text.clone()]);
-    page.table("try", near.collect());
+    let near: Vec<_> = near.iter().map(|miss| [miss.name.clone(), miss.why.text.clone()]).collect();
+    page.table("try", &near);
     tried_names(&mut page, question, tried, detail);
     detail::render(&mut page, detail, *at);
     page.section("kubedns", &detail::server(server, *at));
@@ -43,7 +43,7 @@ fn tried_names(page: &mut Page, question: &Question, tried: &[Tried], detail: &D
         }
         Tried { name, outcome, summary, .. } => [name.clone(), outcome.label().to_owned(), summary.clone()],
     };
-    page.table("", tried.iter().map(row).collect());
+    page.table("", &tried.iter().map(row).collect::<Vec<_>>());
 }
 
 /// A domain as people write it.
@@ -77,9 +77,9 @@ impl Page {
     }
 
     /// Rows of equal columns.
-    fn table<const N: usize>(&mut self, label: &str, rows: Vec<[String; N]>) {
+    fn table<const N: usize>(&mut self, label: &str, rows: &[[String; N]]) {
         let mut widths = [0; N];
-        for row in &rows {
+        for row in rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = cell.chars().count().max(*width);
             }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// However slow the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An embedded API server; it ends with this.
 pub(crate) struct Cluster {
@@ -129,7 +129,7 @@ impl Kubedns {
 pub(crate) async fn run(words: &[&str]) -> (i32, String, String) {
     let mut process = program().args(["explain"]).args(words).start();
     let status = process.wait(PATIENCE).await;
-    let text = |lines: Vec<String>| lines.iter().map(|line| format!("{line}\n")).collect();
+    let text = |lines: Vec<String>| lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
     (status.code().unwrap(), text(process.stdout()), text(process.stderr()))
 }
 

@@ -62,7 +62,7 @@ impl Cluster {
         cluster.source = EndpointsSource::Endpoints;
         cluster.index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
         for service in services() {
-            cluster.service(service);
+            cluster.service(&service);
         }
         for endpoints in endpoints() {
             let endpoints = Endpoints::from_api(&endpoints.to_string()).unwrap().object;
@@ -72,7 +72,7 @@ impl Cluster {
         cluster
     }
 
-    pub(super) fn service(&mut self, service: Value) {
+    pub(super) fn service(&mut self, service: &Value) {
         let service = Service::from_api(&service.to_string()).unwrap().object;
         self.index.apply(Event::Service(Change::Apply(service)));
     }
@@ -173,7 +173,7 @@ fn endpoints() -> Vec<Value> {
 pub(super) fn sliced() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.source = EndpointsSource::EndpointSlices;
-    cluster.service(mk_headless("apps", "many", &["http:80"]));
+    cluster.service(&mk_headless("apps", "many", &["http:80"]));
     for slice in 0..3 {
         let addresses: Vec<String> = (0..100).map(|host| format!("10.244.{slice}.{host}")).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();

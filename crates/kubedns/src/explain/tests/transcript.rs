@@ -38,7 +38,7 @@ fn compare(cluster: &Cluster, file: &str, at_least: usize) {
         if text != expected {
             wrong.push(words);
         }
-        printed += &format!("{PROMPT}{words}\n{text}\n");
+        printed.extend([PROMPT, words, "\n", &text, "\n"]);
     }
     assert!(wrong.is_empty(), "{wrong:#?} print something else; this is what all of them print:\n{printed}");
 }

@@ -14,7 +14,7 @@ const MAX_RECORDS: usize = 8;
 
 pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
     page.section("answer", &format!("for {}", detail.name));
-    page.table("", answers(&detail.answers));
+    page.table("", &answers(&detail.answers));
     for object in &detail.objects {
         objects(page, object, now);
     }
