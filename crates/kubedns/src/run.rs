@@ -95,15 +95,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         let route = registry.route(&exposition.path);
         tasks.critical("serving metrics", endless(server.run(route, stop())));
     }
-    watch_api_server(
-        &mut tasks,
-        &options,
-        &connection,
-        &metrics,
-        sink,
-        configuration.subscribe(),
-        &shutdown,
-    );
+    watch_api_server(&mut tasks, &options, &connection, &metrics, sink, configuration.subscribe(), &shutdown);
     tasks.critical("following the configuration", endless(configuration.run(stop())));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
@@ -147,13 +139,8 @@ fn watch_api_server(
         metrics: Arc::clone(metrics),
         sink: sink.clone(),
     };
-    let nodes = NodesFeed {
-        connection: Arc::clone(connection),
-        pace,
-        metrics: Arc::clone(metrics),
-        sink,
-        settings,
-    };
+    let nodes =
+        NodesFeed { connection: Arc::clone(connection), pace, metrics: Arc::clone(metrics), sink, settings };
     let stop = || shutdown.stop.clone();
     tasks.critical("watching services", endless(services.run(stop())));
     tasks.critical("watching endpoints", endless(endpoints.run(stop())));
