@@ -1,6 +1,7 @@
 //! Support for the cross-crate tests.
 
 pub mod conformance;
+pub mod docs;
 pub mod e2e;
 pub mod lab;
 pub mod manifests;

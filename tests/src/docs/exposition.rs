@@ -1,0 +1,164 @@
+//! Prometheus' text format, read strictly: a line that does not belong fails the test.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All metrics of one process by name.
+pub type Exposition = BTreeMap<String, Family>;
+
+/// One metric with all its series.
+#[derive(Debug, Default)]
+pub struct Family {
+    /// `counter`, `gauge`, `histogram` or `summary`.
+    pub kind: String,
+    /// Its help text.
+    pub help: String,
+    /// Its series; those of a histogram end in `_bucket`, `_sum` and `_count`.
+    pub series: Vec<Series>,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// The name as it stands there.
+    pub name: String,
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+    /// The value.
+    pub value: f64,
+}
+
+impl Family {
+    /// The names of its labels, without those that belong to the type (`le`, `quantile`).
+    pub fn labels(&self) -> BTreeSet<&str> {
+        let all = self.series.iter().flat_map(|series| series.labels.keys().map(String::as_str));
+        all.filter(|label| !["le", "quantile"].contains(label)).collect()
+    }
+
+    /// The values of a label.
+    pub fn values(&self, label: &str) -> BTreeSet<&str> {
+        self.series.iter().filter_map(|series| series.labels.get(label).map(String::as_str)).collect()
+    }
+
+    /// The sum of the series of that name whose labels are these, whatever others they have.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let fits = |series: &&Series| {
+            series.name == name && labels.iter().all(|(k, v)| series.labels.get(*k).is_some_and(|x| x == v))
+        };
+        self.series.iter().filter(fits).map(|series| series.value).sum()
+    }
+}
+
+/// Reads all lines. Panics at the first one that is not as it should be.
+pub fn parse(text: &str) -> Exposition {
+    let mut families = Exposition::new();
+    let mut current = String::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
+            name.clone_into(&mut current);
+            let family = Family { help: help.to_owned(), ..Family::default() };
+            assert!(families.insert(current.clone(), family).is_none(), "{name} is there twice");
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(name, current, "a type without a help text");
+            let family = families.get_mut(name).unwrap_or_else(|| panic!("{line}"));
+            kind.clone_into(&mut family.kind);
+        } else if !line.starts_with("# --") {
+            let series = series(line).unwrap_or_else(|| panic!("not a series: {line}"));
+            let family = families.get_mut(&current).unwrap_or_else(|| panic!("of no metric: {line}"));
+            assert!(
+                belongs(&series.name, &current, &family.kind),
+                "{line} under {current}, a {}",
+                family.kind
+            );
+            family.series.push(series);
+        }
+    }
+    families
+}
+
+fn belongs(series: &str, family: &str, kind: &str) -> bool {
+    let suffixes: &[&str] = match kind {
+        "histogram" => &["_bucket", "_sum", "_count"],
+        "summary" => &["", "_sum", "_count"],
+        "counter" | "gauge" => &[""],
+        _ => &[],
+    };
+    series.strip_prefix(family).is_some_and(|suffix| suffixes.contains(&suffix))
+}
+
+fn series(line: &str) -> Option<Series> {
+    let (head, value) = line.rsplit_once(' ')?;
+    let value = value.parse().ok()?;
+    let Some((name, labels)) = head.split_once('{') else {
+        return Some(Series { name: head.to_owned(), labels: BTreeMap::new(), value });
+    };
+    let mut rest = labels.strip_suffix('}')?;
+    let mut labels = BTreeMap::new();
+    while !rest.is_empty() {
+        let (label, after) = rest.split_once("=\"")?;
+        let end = closing_quote(after)?;
+        let value = after.get(..end)?.replace("\\\"", "\"").replace("\\n", "\n").replace("\\\\", "\\");
+        labels.insert(label.to_owned(), value);
+        let after = after.get(end + 1..)?;
+        rest = after.strip_prefix(',').unwrap_or(after);
+    }
+    Some(Series { name: name.to_owned(), labels, value })
+}
+
+/// Where the quoted text ends, escaped quotes passed over.
+fn closing_quote(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# HELP a_total Counts.
+# TYPE a_total counter
+a_total{x=\"1\",y=\"q\\\",}\"} 3
+a_total{x=\"2\",y=\"z\"} 4
+# HELP h Spreads.
+# TYPE h histogram
+h_bucket{le=\"0.5\"} 1
+h_bucket{le=\"+Inf\"} 2
+h_sum 1.5e-3
+h_count 2
+";
+
+    #[test]
+    fn families_series_and_labels() {
+        let all = parse(TEXT);
+        let counter = &all["a_total"];
+        assert_eq!((counter.kind.as_str(), counter.help.as_str()), ("counter", "Counts."));
+        assert_eq!(counter.labels(), BTreeSet::from(["x", "y"]));
+        assert_eq!(counter.values("y"), BTreeSet::from(["q\",}", "z"]));
+        assert!((counter.sum("a_total", &[("x", "2")]) - 4.0).abs() < f64::EPSILON);
+        assert!((counter.sum("a_total", &[]) - 7.0).abs() < f64::EPSILON);
+        assert_eq!(all["h"].labels(), BTreeSet::new());
+        assert_eq!(all["h"].values("le"), BTreeSet::from(["+Inf", "0.5"]));
+    }
+
+    #[test]
+    #[should_panic(expected = "of no metric")]
+    fn a_stray_series_is_noticed() {
+        parse("a 1\n");
+    }
+
+    #[test]
+    #[should_panic(expected = "h_total 1 under h, a histogram")]
+    fn a_series_of_another_name_is_noticed() {
+        parse("# HELP h x\n# TYPE h histogram\nh_total 1\n");
+    }
+}

@@ -1,0 +1,177 @@
+//! Tables and blocks of code of a Markdown page, with the heading they stand under.
+
+use std::path::{Path, PathBuf};
+
+/// A page, cut up.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Its headings, as they are linked to: in lower case with dashes.
+    pub anchors: Vec<String>,
+    /// Its tables.
+    pub tables: Vec<Table>,
+    /// Its blocks of code.
+    pub blocks: Vec<Block>,
+    /// Where its links lead.
+    pub links: Vec<String>,
+}
+
+/// A table.
+#[derive(Debug)]
+pub struct Table {
+    /// The heading of the second level it stands under.
+    pub section: String,
+    /// What its columns are called.
+    pub header: Vec<String>,
+    /// The cells, row by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A block of code between fences.
+#[derive(Debug)]
+pub struct Block {
+    /// The heading of the second level it stands under.
+    pub section: String,
+    /// What stands behind the opening fence.
+    pub info: String,
+    /// Its lines.
+    pub text: String,
+}
+
+/// The directory of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+impl Page {
+    /// Reads a page of `docs/`.
+    pub fn read(name: &str) -> Self {
+        let path = repository().join("docs").join(name);
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self::parse(&text)
+    }
+
+    /// Cuts up a text.
+    pub fn parse(text: &str) -> Self {
+        let mut page = Self::default();
+        let mut section = String::new();
+        let mut in_table = false;
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            let row = line.starts_with('|');
+            if row && in_table {
+                page.add_row(line);
+            } else if row {
+                page.tables.push(Table { section: section.clone(), header: cells(line), rows: Vec::new() });
+            } else if let Some(info) = line.strip_prefix("```") {
+                let text: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+                let text = text.join("\n") + "\n";
+                page.blocks.push(Block { section: section.clone(), info: info.to_owned(), text });
+            } else if line.starts_with('#') {
+                let heading = line.trim_start_matches('#').trim();
+                if line.starts_with("## ") {
+                    heading.clone_into(&mut section);
+                }
+                page.anchors.push(anchor(heading));
+            }
+            page.links.extend(links(line));
+            in_table = row;
+        }
+        page
+    }
+
+    /// All rows of the tables under `section` that have these columns, in their order.
+    pub fn rows(&self, section: &str, columns: &[&str]) -> Vec<&[String]> {
+        let tables = self.tables.iter().filter(|table| table.section == section && table.header == columns);
+        tables.flat_map(|table| table.rows.iter().map(Vec::as_slice)).collect()
+    }
+
+    fn add_row(&mut self, line: &str) {
+        let cells = cells(line);
+        let is_rule = |cell: &String| !cell.is_empty() && cell.chars().all(|c| c == '-');
+        if let Some(table) = self.tables.last_mut()
+            && !cells.iter().all(is_rule)
+        {
+            table.rows.push(cells);
+        }
+    }
+}
+
+/// A cell that is code alone, without the backquotes.
+pub fn code(cell: &str) -> &str {
+    let inner = cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
+    inner
+        .filter(|inner| !inner.contains('`'))
+        .unwrap_or_else(|| panic!("{cell:?} should be one piece of code"))
+}
+
+/// All pieces of code in a cell.
+pub fn codes(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// How GitHub links to a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+fn links(line: &str) -> Vec<String> {
+    let parts = line.split("](").skip(1);
+    parts.filter_map(|part| part.split_once(')')).map(|(target, _)| target.to_owned()).collect()
+}
+
+/// The cells of a row; a bar in a cell is written `\|`.
+fn cells(line: &str) -> Vec<String> {
+    let line = line.trim().trim_start_matches('|');
+    let line = line.strip_suffix('|').unwrap_or(line).replace("\\|", "\u{0}");
+    line.split('|').map(|cell| cell.trim().replace('\u{0}', "|")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+# The page
+| no | section |
+| --- | --- |
+| 1 | 2 |
+
+## One *thing*, 2
+See [there](other.md#x) and [here](a.md).
+
+| a | b |
+| --- | --- |
+| `x` | y \\| z |
+| `w`, `v` | |
+```yaml refused
+k: v
+
+## no heading
+```
+| c |
+| --- |
+| d |
+";
+
+    #[test]
+    fn a_page_is_cut_up() {
+        let page = Page::parse(PAGE);
+        assert_eq!(page.anchors, ["the-page", "one-thing-2"]);
+        assert_eq!(page.links, ["other.md#x", "a.md"]);
+        let rows = |section, columns: &[&str]| page.rows(section, columns).concat();
+        assert_eq!(rows("One *thing*, 2", &["a", "b"]), ["`x`", "y | z", "`w`, `v`", ""]);
+        assert_eq!(rows("One *thing*, 2", &["c"]), ["d"]);
+        assert_eq!(rows("", &["no", "section"]), ["1", "2"]);
+        let [block] = page.blocks.as_slice() else { panic!("{:?}", page.blocks) };
+        assert_eq!((block.info.as_str(), block.text.as_str()), ("yaml refused", "k: v\n\n## no heading\n"));
+    }
+
+    #[test]
+    fn code_in_cells() {
+        assert_eq!(code("`x`"), "x");
+        assert_eq!(codes("`x`, `y` and z"), ["x", "y"]);
+        assert_eq!(codes("none"), [""; 0]);
+    }
+}

@@ -1,0 +1,14 @@
+//! The reference pages in `docs/` against the binaries: what is documented is there, and what is there is documented.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
+
+#[path = "docs/configmap.rs"]
+mod configmap;
+#[path = "docs/flags.rs"]
+mod flags;
+#[path = "docs/links.rs"]
+mod links;
+#[path = "docs/metrics.rs"]
+mod metrics;
+#[path = "docs/processes.rs"]
+mod processes;

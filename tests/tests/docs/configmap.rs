@@ -1,0 +1,109 @@
+//! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
+
+use dnsconfig::{Config, ConfigError, Nameserver, RawData, StubServer};
+use nanny::routes::Routes;
+use nanny::servers_file;
+use serde::Deserialize;
+use tests::docs::markdown::{Block, Page, code};
+
+#[derive(Deserialize)]
+struct ConfigMap {
+    data: std::collections::BTreeMap<String, String>,
+}
+
+fn parse(yaml: &str) -> Result<Config, ConfigError> {
+    let map: ConfigMap = serde_norway::from_str(yaml).unwrap_or_else(|error| panic!("{error} in\n{yaml}"));
+    let data: RawData = map.data.into_iter().map(|(key, value)| (key, value.into_bytes())).collect();
+    dnsconfig::parse(&data)
+}
+
+/// The lines for dnsmasq, names left out.
+fn lines_for_dnsmasq(config: &Config) -> String {
+    let address = |server: &StubServer| match server {
+        StubServer::Address(address) => Some(*address),
+        StubServer::Name { .. } => None,
+    };
+    let stub_domains = config.stub_domains.iter();
+    let stub_domains =
+        stub_domains.map(|(domain, servers)| (domain.clone(), servers.iter().filter_map(address).collect()));
+    let routes = Routes {
+        stub_domains: stub_domains.collect(),
+        upstreams: config.upstream_nameservers.clone(),
+        configured_upstreams: !config.upstream_nameservers.is_empty(),
+    };
+    let lines: Vec<String> =
+        servers_file::values(&routes).iter().map(|value| format!("server={value}")).collect();
+    lines.join("\n") + "\n"
+}
+
+/// Each block with the one behind it.
+fn pairs<'a>(page: &'a Page, info: &'a str) -> impl Iterator<Item = (&'a Block, &'a Block)> {
+    page.blocks.iter().zip(page.blocks.iter().skip(1)).filter(move |(block, _)| block.info == info)
+}
+
+#[test]
+fn good_examples_are_taken_and_mean_what_the_page_says() {
+    let page = Page::read("configmap.md");
+    let mut count = 0;
+    for (example, meaning) in pairs(&page, "yaml") {
+        let config = parse(&example.text).unwrap_or_else(|error| panic!("{error}"));
+        assert_ne!(config, Config::default());
+        assert_eq!(
+            (meaning.info.as_str(), &meaning.text),
+            ("text", &lines_for_dnsmasq(&config)),
+            "{}",
+            example.text
+        );
+        count += 1;
+    }
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn bad_examples_are_refused_with_the_reason_the_page_says() {
+    let page = Page::read("configmap.md");
+    let (mut said, mut reasons, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+    for (example, reason) in pairs(&page, "yaml refused") {
+        let error = parse(&example.text).expect_err(&example.text);
+        assert_eq!(reason.info, "text");
+        said.push(reason.text.trim_end());
+        reasons.push(error.reason().to_string());
+        lines.push(error.to_string());
+    }
+    assert_eq!(said, reasons);
+    assert_eq!(lines.len(), 7);
+    let logged = page.blocks.iter().find(|block| block.info == "text log").unwrap();
+    assert!(
+        lines.contains(&logged.text.trim_end().to_owned()),
+        "{} is none of\n{}",
+        logged.text,
+        lines.join("\n")
+    );
+}
+
+#[test]
+fn servers_are_written_as_the_table_says() {
+    let page = Page::read("configmap.md");
+    let rows = page.rows("Keys", &["value", "`upstreamNameservers`", "`stubDomains`"]);
+    assert!(rows.len() > 10);
+    for row in rows {
+        let [value, upstream, stub] = row else { panic!("{row:?}") };
+        let value = code(value);
+        let taken = |taken: bool| if taken { "yes" } else { "no" };
+        assert_eq!(upstream, taken(value.parse::<Nameserver>().is_ok()), "upstreamNameservers: {value}");
+        assert_eq!(stub, taken(value.parse::<StubServer>().is_ok()), "stubDomains: {value}");
+    }
+}
+
+#[test]
+fn the_keys_are_those_of_the_table() {
+    let page = Page::read("configmap.md");
+    let rows = page.rows("Keys", &["key", "value", "what it does"]);
+    let documented: Vec<&str> = rows.iter().map(|row| code(&row[0])).collect();
+    let known =
+        [dnsconfig::Key::StubDomains, dnsconfig::Key::UpstreamNameservers, dnsconfig::Key::Federations];
+    assert_eq!(documented, known.map(dnsconfig::Key::as_str));
+    // There are no others: they would not be ignored.
+    let other = RawData::from([("stubdomains".to_owned(), b"[".to_vec())]);
+    assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
+}

@@ -1,0 +1,130 @@
+//! docs/flags.md against what the binaries say with `--help`, and that against what kube-dns said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Output};
+
+use testkit::process::binary;
+use tests::docs::help::{self, Flag};
+use tests::docs::markdown::{Page, code, codes};
+
+/// Name of the binary, what kube-dns' own said.
+const BINARIES: [(&str, &str); 3] = [
+    ("kubedns", include_str!("../../data/kube-dns-help.txt")),
+    ("nanny", include_str!("../../../crates/daemon/tests/data/dnsmasq-nanny-help.txt")),
+    ("sidecar", include_str!("../../../crates/sidecar/tests/data/sidecar-help.txt")),
+];
+
+/// A row of the page.
+#[derive(Debug)]
+struct Documented {
+    default: String,
+    since: String,
+    says: String,
+}
+
+fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(binary(program)).args(args).output().unwrap()
+}
+
+/// The flags that the page says are in `--help`, those without effect apart.
+fn documented(page: &Page, binary: &str) -> (BTreeMap<String, Documented>, BTreeSet<String>) {
+    let (mut all, mut idle) = (BTreeMap::new(), BTreeSet::new());
+    for column in ["what it does", "why"] {
+        for row in page.rows(binary, &["flag", "default", "since", column]) {
+            let [flags, default, since, says] = row else { panic!("{row:?}") };
+            // `-v`, `--v`: the long one is what counts.
+            let name = codes(flags).pop().unwrap().to_owned();
+            if column == "why" {
+                idle.insert(name.clone());
+            }
+            let default = if default == "none" { "" } else { code(default) };
+            let entry = Documented { default: default.to_owned(), since: since.clone(), says: says.clone() };
+            assert!(all.insert(name.clone(), entry).is_none(), "{name} is documented twice");
+        }
+    }
+    (all, idle)
+}
+
+/// The default that a flag has, shown or not.
+fn default_of(flag: &Flag) -> &str {
+    match (flag.default.as_deref(), flag.kind.as_str()) {
+        (Some(shown), _) => shown,
+        (None, "" | "version[=true]") => "false",
+        (None, "duration") => "0s",
+        (None, "Level") => "0",
+        (None, "value") if flag.text.contains("verbosity") => "0",
+        (None, _) => "",
+    }
+}
+
+#[test]
+fn each_flag_is_documented_with_its_default_and_age() {
+    let page = Page::read("flags.md");
+    for (binary, captured) in BINARIES {
+        let output = run(binary, &["--help"]);
+        assert!(output.status.success());
+        let ours = help::flags(&String::from_utf8(output.stderr).unwrap());
+        let theirs = help::flags(captured);
+        assert!(theirs.len() > 8, "{binary}: the recording has {} flags", theirs.len());
+        let (documented, _) = documented(&page, binary);
+        let names = |flags: &mut dyn Iterator<Item = &String>| flags.cloned().collect::<BTreeSet<_>>();
+        assert_eq!(names(&mut ours.keys()), names(&mut documented.keys()), "{binary}");
+        for (name, flag) in &ours {
+            let entry = &documented[name];
+            assert_eq!(entry.default, default_of(flag), "default of {binary} {name}");
+            let since = if theirs.contains_key(name) { "kube-dns" } else { "new" };
+            assert_eq!(entry.since, since, "{binary} {name}");
+            assert!(!entry.says.is_empty(), "{binary} {name}");
+        }
+        for (name, flag) in &theirs {
+            let now = ours.get(name).unwrap_or_else(|| panic!("{binary} has no {name}"));
+            assert_eq!(
+                (now.kind.as_str(), default_of(now)),
+                (flag.kind.as_str(), default_of(flag)),
+                "{name}"
+            );
+        }
+    }
+}
+
+/// A value that the flag takes, other than its default.
+fn some_value(default: &str) -> &str {
+    match default {
+        "true" => "false",
+        "false" => "true",
+        "5s" => "1m",
+        "1800" | "2" => "1",
+        _ => "x=1",
+    }
+}
+
+#[test]
+fn flags_without_effect_and_hidden_ones_are_accepted() {
+    let page = Page::read("flags.md");
+    for (binary, _) in BINARIES {
+        let (documented, idle) = documented(&page, binary);
+        let hidden = page.rows(binary, &["flag", "since", "what it does"]).concat();
+        let hidden: Vec<&str> =
+            hidden.iter().flat_map(|cell| codes(cell)).filter(|c| c.starts_with("--")).collect();
+        let idle = idle.iter().map(|name| format!("{name}={}", some_value(&documented[name].default)));
+        let hidden =
+            hidden.iter().filter(|name| !name.ends_with("config-dir") && !name.ends_with("config-map"));
+        let hidden = hidden.map(|name| {
+            let value = match *name {
+                "--federations" => "fed=fed.example",
+                "--log_file_max_size" | "--stderrthreshold" => "1",
+                "--log_dir" | "--log_file" | "--log_backtrace_at" => "x",
+                _ => "true",
+            };
+            format!("{name}={value}")
+        });
+        for word in idle.chain(hidden) {
+            // The nanny has no --version, so --help stands for "the line could be read so far".
+            let last = if binary == "nanny" { "--help" } else { "--version" };
+            let output = run(binary, &[&word, last]);
+            assert!(output.status.success(), "{binary} {word}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let output = run(binary, &["--no-such-flag=1", "--help"]);
+        assert_eq!(output.status.code(), Some(2), "{binary} takes any flag");
+    }
+}

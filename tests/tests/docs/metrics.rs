@@ -1,0 +1,187 @@
+//! docs/metrics.md against what the three binaries export, and that against what kube-dns exported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use localpod::ports::Ports;
+use testkit::ports::free_port;
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::{client, eventually};
+use tests::docs::exposition::{self, Exposition};
+use tests::docs::metrics::{Documented, of_binary};
+use tests::e2e::{PATIENCE, Pod};
+
+use crate::processes::{Alone, scrape};
+
+/// What kube-dns exported.
+const OLD_KUBE_DNS: &str = include_str!("../../data/kube-dns-metrics.txt");
+const OLD_SIDECAR: &str = include_str!("../../../crates/sidecar/tests/data/sidecar-metrics.txt");
+
+/// Compares names, types and labels. `is_there` tells which of the documented ones should be exported.
+fn compare(
+    binary: &str,
+    page: &BTreeMap<String, Documented>,
+    exported: &Exposition,
+    is_there: impl Fn(&Documented) -> bool,
+) {
+    let documented: BTreeSet<&String> =
+        page.iter().filter(|(_, entry)| is_there(entry)).map(|(name, _)| name).collect();
+    let found: BTreeSet<&String> = exported.keys().collect();
+    let undocumented: Vec<_> = found.difference(&documented).collect();
+    let missing: Vec<_> = documented.difference(&found).collect();
+    assert!(
+        undocumented.is_empty() && missing.is_empty(),
+        "{binary}: exported and not (so) documented: {undocumented:?}; documented and not exported: {missing:?}"
+    );
+    for name in found {
+        let (family, entry) = (&exported[name], &page[name]);
+        assert_eq!(family.kind, entry.kind, "type of {name}");
+        let labels: BTreeSet<&str> = entry.labels.iter().map(String::as_str).collect();
+        assert_eq!(family.labels(), labels, "labels of {name}");
+        assert!(!family.help.is_empty(), "{name} has no help text");
+    }
+}
+
+/// Everything that kube-dns exported is there as it was, and the page says so. Of its probes the recording has others
+/// than the pod: one of them stands for all.
+fn compare_with_kube_dns(page: &BTreeMap<String, Documented>, exported: &Exposition, captured: &str) {
+    let captured = captured.replace("probe_good_", "probe_dnsmasq_").replace(" good\n", " dnsmasq\n");
+    let captured = exposition::parse(&captured);
+    let is_kept = |name: &str| !name.starts_with("go_");
+    let of_the_pod = |name: &str| !name.starts_with("kubedns_probe_") || name.contains("_probe_dnsmasq_");
+    let kept: Vec<&String> = captured.keys().filter(|name| is_kept(name) && of_the_pod(name)).collect();
+    assert!(kept.len() > 15, "{kept:?}");
+    for name in kept {
+        let (then, now) = (&captured[name], exported.get(name).unwrap_or_else(|| panic!("{name} is gone")));
+        if name != "kubedns_dnsmasq_max_size" {
+            assert_eq!(now.kind, then.kind, "type of {name}");
+        }
+        assert_eq!((now.labels(), &now.help), (then.labels(), &then.help), "{name}");
+        assert_eq!(now.values("le"), then.values("le"), "buckets of {name}");
+        assert!(page[name].old, "{name} is as old as kube-dns");
+    }
+    for (name, _) in
+        page.iter().filter(|(name, entry)| entry.old && !name.starts_with("kubedns_probe_kubedns_"))
+    {
+        assert!(captured.contains_key(name), "kube-dns had no {name}");
+    }
+}
+
+/// Nothing exists but what was truncated.
+fn upstream(asked: &Asked) -> Reaction {
+    let reply = Reply::to(&asked.packet).rcode("NXDOMAIN");
+    match asked.name().as_str() {
+        name if name.starts_with("truncated.") => reply.truncated().into(),
+        name if name.starts_with("failing.") => Reply::to(&asked.packet).rcode("SERVFAIL").into(),
+        _ => reply.into(),
+    }
+}
+
+/// Questions after which kubedns exports everything it can.
+async fn ask_everything(kubedns: SocketAddr) {
+    for (name, rtype) in [
+        ("web.default.svc.cluster.local.", "A"),
+        ("missing.default.svc.cluster.local.", "A"),
+        ("web.default.svc.cluster.local.", "ANY"),
+        ("80.12.96.10.in-addr.arpa.", "PTR"),
+        ("1.2.0.192.in-addr.arpa.", "PTR"),
+        ("www.acme.example.", "A"),
+        ("www.outside.test.", "A"),
+        ("failing.outside.test.", "A"),
+        ("truncated.outside.test.", "A"),
+    ] {
+        client::ask(kubedns, &Query::new(name, rtype)).await;
+        client::ask_tcp(kubedns, &Query::new(name, rtype)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exported() {
+    let upstream = Upstream::start(upstream).await;
+    let snapshots = tempfile::tempdir().unwrap();
+    let pod = Pod::start_with(&[
+        &format!("--kubedns-arg=--nameservers=127.0.0.1:{},{}", free_port(), upstream.addr()),
+        &format!("--kubedns-arg=--snapshot-dir={}", snapshots.path().display()),
+    ])
+    .await;
+    let ports = Ports::block(pod.ports.dns).unwrap();
+    ask_everything(SocketAddr::from(([127, 0, 0, 1], ports.kubedns))).await;
+    // The snapshot file is written some time after the first change.
+    eventually(PATIENCE, || async {
+        scrape(ports.kubedns_metrics).await.contains_key("kubedns_snapshots_written_total")
+    })
+    .await;
+    for (binary, port) in
+        [("kubedns", ports.kubedns_metrics), ("nanny", ports.nanny), ("sidecar", ports.sidecar)]
+    {
+        let (page, exported) = (of_binary(binary), scrape(port).await);
+        compare(binary, &page, &exported, |_| true);
+        match binary {
+            "kubedns" => compare_with_kube_dns(&page, &exported, OLD_KUBE_DNS),
+            "sidecar" => compare_with_kube_dns(&page, &exported, OLD_SIDECAR),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_to_be_always_there_is_there_from_the_start_and_the_rest_is_not() {
+    let alone = [
+        ("kubedns", Alone::kubedns("", &[]).await),
+        ("nanny", Alone::nanny().await),
+        ("sidecar", Alone::sidecar().await),
+    ];
+    for (binary, alone) in alone {
+        compare(binary, &of_binary(binary), &alone.scrape().await, Documented::is_always_there);
+    }
+}
+
+#[tokio::test]
+async fn the_variables_of_the_environment_name_the_query_metrics() {
+    let env = [("PROMETHEUS_NAMESPACE", "old"), ("PROMETHEUS_SUBSYSTEM", "dns")];
+    let exported = Alone::kubedns("", &env).await.scrape().await;
+    let named: Vec<&String> = exported.keys().filter(|name| name.contains("cachemiss")).collect();
+    assert_eq!(named, ["old_dns_dns_cachemiss_count_total"]);
+}
+
+/// Errors, durations and sizes against requests, for each system.
+fn sums_agree(exported: &Exposition) {
+    let family = |what: &str| exported.get(&format!("skydns_skydns_dns_{what}"));
+    let Some(requests) = family("request_count_total") else { return };
+    for system in requests.values("system") {
+        let of = |what: &str, suffix: &str| {
+            let name = format!("skydns_skydns_dns_{what}{suffix}");
+            family(what).map_or(0.0, |family| family.sum(&name, &[("system", system)]))
+        };
+        let (count, errors) = (of("request_count_total", ""), of("error_count_total", ""));
+        assert!(errors <= count, "{system}: {errors} errors of {count} requests");
+        for histogram in ["request_duration_seconds", "response_size_bytes"] {
+            let name = format!("skydns_skydns_dns_{histogram}_bucket");
+            let infinite = family(histogram).unwrap().sum(&name, &[("system", system), ("le", "+Inf")]);
+            assert_eq!(of(histogram, "_count").to_bits(), infinite.to_bits(), "{system}, {histogram}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_never_exceed_requests() {
+    let upstream = Upstream::start(upstream).await;
+    let kubedns = Alone::kubedns(&format!("127.0.0.1:{},{}", free_port(), upstream.addr()), &[]).await;
+    let dns = SocketAddr::from(([127, 0, 0, 1], kubedns.dns));
+    for _ in 0..3 {
+        ask_everything(dns).await;
+    }
+    let exported = kubedns.scrape().await;
+    sums_agree(&exported);
+    let errors = &exported["skydns_skydns_dns_error_count_total"];
+    let causes = ["nxdomain", "refused", "servfail", "truncated"];
+    assert_eq!(errors.values("cause"), BTreeSet::from(causes), "all of them were provoked");
+    // All was answered, and nothing was asked meanwhile.
+    let requests = &exported["skydns_skydns_dns_request_count_total"];
+    let asked = exported["skydns_skydns_dns_request_duration_seconds"]
+        .sum("skydns_skydns_dns_request_duration_seconds_count", &[]);
+    assert_eq!(requests.sum("skydns_skydns_dns_request_count_total", &[]).to_bits(), asked.to_bits());
+    assert!(asked >= 54.0, "{asked} of 54 questions were counted");
+}

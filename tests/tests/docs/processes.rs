@@ -1,0 +1,77 @@
+//! Single processes on ports of their own, with nothing around them.
+
+use std::time::Duration;
+
+use testkit::eventually;
+use testkit::ports::free_port;
+use testkit::process::{Process, Program};
+use tests::docs::exposition::{self, Exposition};
+use tests::e2e::get;
+
+/// How long a start may take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A process and the port of its metrics.
+pub(crate) struct Alone {
+    pub(crate) process: Process,
+    pub(crate) dns: u16,
+    metrics: u16,
+}
+
+impl Alone {
+    /// kubedns without an API server, with these upstreams.
+    pub(crate) async fn kubedns(nameservers: &str, env: &[(&str, &str)]) -> Self {
+        let (dns, metrics, nowhere) = (free_port(), free_port(), free_port());
+        let program = Program::named("kubedns")
+            .args([format!("--dns-port={dns}"), format!("--healthz-port={}", free_port())])
+            .args([
+                format!("--kube-master-url=http://127.0.0.1:{nowhere}"),
+                format!("--nameservers={nameservers}"),
+            ])
+            .args(["--dns-bind-address=127.0.0.1", "--resolv-conf=/dev/null", "--lameduck=0s"])
+            .env("PROMETHEUS_PORT", metrics.to_string());
+        let program = env.iter().fold(program, |program, (name, value)| program.env(name, value));
+        Self { process: program.start(), dns, metrics }.ready().await
+    }
+
+    /// The nanny with a dnsmasq that has no servers.
+    pub(crate) async fn nanny() -> Self {
+        let (dns, metrics) = (free_port(), free_port());
+        let program = Program::named("nanny")
+            .args(["-configDir=/nonexistent", "-lameduck=0s", &format!("-statusAddr=127.0.0.1:{metrics}")])
+            .args(["--", "-k", "--no-resolv", "--conf-file=/dev/null", "--bind-interfaces"])
+            .args(["--listen-address=127.0.0.1", &format!("--port={dns}")]);
+        Self { process: program.start(), dns, metrics }.ready().await
+    }
+
+    /// The sidecar without probes and without dnsmasq.
+    pub(crate) async fn sidecar() -> Self {
+        let (dns, metrics) = (free_port(), free_port());
+        let program = Program::named("sidecar")
+            .args([format!("--prometheus-port={metrics}"), format!("--dnsmasq-port={dns}")])
+            .args(["--prometheus-addr=127.0.0.1", "--kubedns-metrics=", "--nanny-status="]);
+        Self { process: program.start(), dns, metrics }.ready().await
+    }
+
+    async fn ready(mut self) -> Self {
+        let Self { process, metrics, .. } = &mut self;
+        let log = || process.stderr().join("\n");
+        eventually(PATIENCE, || async {
+            get(*metrics, "/metrics").await.map_err(|error| format!("{error}: {}", log()))
+        })
+        .await;
+        self
+    }
+
+    /// What it exports now.
+    pub(crate) async fn scrape(&self) -> Exposition {
+        scrape(self.metrics).await
+    }
+}
+
+/// What is exported on a port.
+pub(crate) async fn scrape(port: u16) -> Exposition {
+    let response = get(port, "/metrics").await.unwrap();
+    assert_eq!(response.status, 200, "{}", response.body);
+    exposition::parse(&response.body)
+}

@@ -1,0 +1,18 @@
+//! The dashboard and the alerts in `manifests/monitoring`: they are well-formed, ask for nothing that does not exist,
+//! fire when they should, and are documented.
+//!
+//! What needs promtool is left out with a loud line where it is not installed (Debian: `prometheus`).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
+#![allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+
+#[path = "monitoring/dashboard.rs"]
+mod dashboard;
+#[path = "monitoring/kustomize.rs"]
+mod kustomize;
+#[path = "monitoring/promql.rs"]
+mod promql;
+#[path = "monitoring/promtool.rs"]
+mod promtool;
+#[path = "monitoring/rules.rs"]
+mod rules;

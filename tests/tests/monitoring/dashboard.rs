@@ -1,0 +1,176 @@
+//! dashboard.json.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+
+use serde::Deserialize;
+use tests::docs::markdown::repository;
+
+use crate::promql;
+use crate::promtool::promtool;
+
+#[derive(Deserialize)]
+struct Dashboard {
+    uid: String,
+    panels: Vec<Panel>,
+    annotations: Annotations,
+    templating: Templating,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    list: Vec<Annotation>,
+}
+
+#[derive(Deserialize)]
+struct Annotation {
+    name: String,
+    expr: String,
+}
+
+#[derive(Deserialize)]
+struct Templating {
+    list: Vec<Variable>,
+}
+
+#[derive(Deserialize)]
+struct Variable {
+    name: String,
+    #[serde(default)]
+    definition: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Panel {
+    id: u32,
+    #[serde(rename = "type")]
+    kind: String,
+    title: String,
+    grid_pos: GridPos,
+    #[serde(default)]
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+struct GridPos {
+    x: u32,
+    y: u32,
+    w: u32,
+    h: u32,
+}
+
+impl GridPos {
+    fn overlaps(self, other: Self) -> bool {
+        let apart = |a: u32, len: u32, b: u32, other: u32| a + len <= b || b + other <= a;
+        !apart(self.x, self.w, other.x, other.w) && !apart(self.y, self.h, other.y, other.h)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Target {
+    ref_id: String,
+    expr: String,
+    legend_format: String,
+    datasource: Datasource,
+}
+
+#[derive(Deserialize)]
+struct Datasource {
+    #[serde(rename = "type")]
+    kind: String,
+    uid: String,
+}
+
+fn dashboard() -> Dashboard {
+    let path = repository().join("manifests/monitoring/dashboard.json");
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// All expressions with what they belong to.
+fn expressions(dashboard: &Dashboard) -> Vec<(String, &str)> {
+    let annotations = dashboard.annotations.list.iter();
+    let annotations = annotations.map(|note| (format!("annotation {:?}", note.name), note.expr.as_str()));
+    let panels = dashboard.panels.iter().flat_map(|panel| {
+        panel.targets.iter().map(|target| (format!("panel {:?}", panel.title), target.expr.as_str()))
+    });
+    annotations.chain(panels).collect()
+}
+
+#[test]
+fn panels_ask_for_what_exists() {
+    let dashboard = dashboard();
+    let expressions = expressions(&dashboard);
+    assert!(expressions.len() > 50);
+    for (whose, expression) in expressions {
+        promql::check(&whose, expression);
+        let named = promql::named(expression);
+        for (metric, matchers) in &named.metrics {
+            let by = |label: &str, variable: &str| {
+                matchers.iter().any(|(name, value)| name == label && value == variable)
+            };
+            let chosen = by("namespace", "$namespace") && by("pod", "$pod");
+            assert!(chosen, "{whose}: {metric} is not limited to the chosen pods");
+        }
+    }
+    for variable in dashboard.templating.list.iter().filter(|variable| variable.name != "datasource") {
+        let query = variable.definition.strip_prefix("label_values(").unwrap();
+        promql::check(&variable.name, query.split_once([',', '{']).unwrap().0);
+    }
+}
+
+/// Legends show labels that the result still has.
+#[test]
+fn legends_show_labels_that_are_kept() {
+    for panel in &dashboard().panels {
+        for target in &panel.targets {
+            let kept = promql::named(&target.expr).grouping;
+            let shown = target.legend_format.split("{{").skip(1).map(|part| part.split_once("}}").unwrap().0);
+            for label in shown {
+                assert!(kept.contains(label), "{}: {{{{{label}}}}} of {}", panel.title, target.expr);
+            }
+        }
+    }
+}
+
+#[test]
+fn panels_have_their_place() {
+    let dashboard = dashboard();
+    assert_eq!(dashboard.uid, "kube-dns-rs");
+    let ids: BTreeSet<u32> = dashboard.panels.iter().map(|panel| panel.id).collect();
+    assert_eq!(ids.len(), dashboard.panels.len(), "an id is there twice");
+    let titles: BTreeSet<&str> = dashboard.panels.iter().map(|panel| panel.title.as_str()).collect();
+    assert_eq!(titles.len(), dashboard.panels.len(), "a title is there twice");
+    for (at, panel) in dashboard.panels.iter().enumerate() {
+        assert!(panel.grid_pos.x + panel.grid_pos.w <= 24, "{} is beyond the edge", panel.title);
+        for other in &dashboard.panels[at + 1..] {
+            assert!(!panel.grid_pos.overlaps(other.grid_pos), "{} lies over {}", panel.title, other.title);
+        }
+        assert_eq!(panel.targets.is_empty(), panel.kind == "row", "{}", panel.title);
+        let refs: BTreeSet<&str> = panel.targets.iter().map(|target| target.ref_id.as_str()).collect();
+        assert_eq!(refs.len(), panel.targets.len(), "{}: a query is named twice", panel.title);
+        for target in &panel.targets {
+            let source = (target.datasource.kind.as_str(), target.datasource.uid.as_str());
+            assert_eq!(source, ("prometheus", "${datasource}"), "{}", panel.title);
+        }
+    }
+}
+
+/// promtool reads expressions as those of recording rules.
+#[test]
+fn expressions_are_well_formed() {
+    let dashboard = dashboard();
+    let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
+    for (number, (_, expression)) in expressions(&dashboard).into_iter().enumerate() {
+        let plain =
+            expression.replace("$__rate_interval", "1m").replace("$namespace", ".*").replace("$pod", ".*");
+        assert!(!plain.contains('$'), "an unknown variable: {plain}");
+        let quoted = serde_json::to_string(&plain).unwrap();
+        writeln!(rules, "  - {{record: panel_{number}, expr: {quoted}}}").unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("dashboard.yaml"), rules).unwrap();
+    promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
+}

@@ -1,0 +1,150 @@
+//! Which metrics and labels a `PromQL` expression names. Loosely read: syntax is promtool's business.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use tests::docs::markdown::repository;
+use tests::docs::metrics::{self, Documented};
+
+/// Labels that come from Prometheus itself, or with the type.
+const OF_PROMETHEUS: [&str; 6] = ["namespace", "pod", "instance", "job", "container", "le"];
+const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+const OPERATORS: [&str; 7] = ["and", "or", "unless", "bool", "offset", "inf", "nan"];
+
+/// What an expression names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Metrics, each with the labels and values it is selected by.
+    pub(crate) metrics: Vec<(String, Vec<(String, String)>)>,
+    /// Labels it is grouped and joined by.
+    pub(crate) grouping: BTreeSet<String>,
+}
+
+/// Reads an expression. Grafana's variables are passed over.
+pub(crate) fn named(expression: &str) -> Named {
+    let mut named = Named::default();
+    let mut rest = expression;
+    while let Some(c) = rest.chars().next() {
+        rest = match c {
+            '"' => after_string(rest).1,
+            '[' => rest.split_once(']').unwrap().1,
+            '{' => matchers(&mut named, &rest[1..]),
+            '$' => word(rest[1..].trim_start_matches('{')).1.trim_start_matches('}'),
+            _ if c.is_ascii_digit() => {
+                rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
+            }
+            _ if c.is_alphabetic() || c == '_' => identifier(&mut named, rest),
+            _ => &rest[c.len_utf8()..],
+        };
+    }
+    named
+}
+
+fn identifier<'a>(named: &mut Named, text: &'a str) -> &'a str {
+    let (word, rest) = word(text);
+    let called = rest.trim_start().strip_prefix('(');
+    match called {
+        Some(list) if GROUPING.contains(&word) => {
+            let (labels, rest) = list.split_once(')').unwrap();
+            named.grouping.extend(labels.split(',').map(|label| label.trim().to_owned()));
+            return rest;
+        }
+        // An aggregation is followed by its labels or its operand.
+        None if ["by", "without"].contains(&self::word(rest.trim_start()).0) => {}
+        None if !OPERATORS.contains(&word) && !GROUPING.contains(&word) => {
+            named.metrics.push((word.to_owned(), Vec::new()));
+        }
+        _ => {}
+    }
+    rest
+}
+
+/// The matchers up to the closing brace: those of the metric named last.
+fn matchers<'a>(named: &mut Named, mut text: &'a str) -> &'a str {
+    loop {
+        text = text.trim_start_matches([',', ' ', '\n']);
+        if let Some(rest) = text.strip_prefix('}') {
+            return rest;
+        }
+        let (label, rest) = word(text);
+        let (value, rest) = after_string(rest.trim_start_matches(['=', '!', '~', ' ']));
+        let (_, matchers) = named.metrics.last_mut().unwrap();
+        matchers.push((label.to_owned(), value.to_owned()));
+        text = rest;
+    }
+}
+
+fn word(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// The text between quotes, and what follows.
+fn after_string(text: &str) -> (&str, &str) {
+    text.strip_prefix('"').unwrap().split_once('"').unwrap()
+}
+
+static DOCUMENTED: LazyLock<BTreeMap<String, Documented>> = LazyLock::new(metrics::all);
+static PAGE: LazyLock<String> =
+    LazyLock::new(|| std::fs::read_to_string(repository().join("docs/metrics.md")).unwrap());
+
+/// Fails when an expression names a metric, a label or a label's value that does not exist.
+pub(crate) fn check(whose: &str, expression: &str) {
+    let named = named(expression);
+    assert!(!named.metrics.is_empty(), "{whose} names no metric: {expression}");
+    let mut labels: BTreeSet<&str> = OF_PROMETHEUS.into();
+    for (series, matchers) in &named.metrics {
+        let entry = documented(series).unwrap_or_else(|| panic!("{whose}: there is no {series}"));
+        let own = entry.labels.iter().map(String::as_str);
+        let known: BTreeSet<&str> = OF_PROMETHEUS.into_iter().chain(own).collect();
+        for (label, value) in matchers {
+            assert!(known.contains(label.as_str()), "{whose}: {series} has no label {label}");
+            let literal = !OF_PROMETHEUS.contains(&label.as_str());
+            for value in value.split('|').filter(|_| literal) {
+                let exists = PAGE.contains(&format!("`{value}`"));
+                assert!(exists, "{whose}: docs/metrics.md knows no {label} {value} of {series}");
+            }
+        }
+        labels.extend(known);
+    }
+    for label in &named.grouping {
+        assert!(labels.contains(label.as_str()), "{whose}: none of its metrics has the label {label}");
+    }
+}
+
+/// The metric of a series: that of a histogram without its suffix, which no other may have.
+fn documented(series: &str) -> Option<&'static Documented> {
+    let is_histogram = |entry: &&Documented| entry.kind == "histogram";
+    let suffix = ["_bucket", "_sum", "_count"].into_iter().find_map(|suffix| series.strip_suffix(suffix));
+    let histogram = suffix.and_then(|name| DOCUMENTED.get(name)).filter(is_histogram);
+    histogram.or_else(|| DOCUMENTED.get(series).filter(|entry| !is_histogram(entry)))
+}
+
+#[test]
+fn expressions_are_read() {
+    let read = named(
+        "histogram_quantile(0.99, sum by (le, pod) (rate(a_bucket{x=\"1|2\", y=~\"$v\"}[5m]))) > 1e3\n or b * on (pod) \
+         group_left c offset 5m - vector(0) + rate(d[$__rate_interval]) and ${e}",
+    );
+    let metrics: Vec<&str> = read.metrics.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(metrics, ["a_bucket", "b", "c", "d"]);
+    let matchers = [("x", "1|2"), ("y", "$v")].map(|(label, value)| (label.to_owned(), value.to_owned()));
+    assert_eq!(read.metrics[0].1, matchers);
+    assert_eq!(read.grouping, BTreeSet::from(["le", "pod"].map(str::to_owned)));
+}
+
+#[test]
+fn what_does_not_exist_is_noticed() {
+    check("good", "sum by (kind, pod) (kubedns_watch_connected{kind=\"services\"})");
+    for bad in [
+        "kubedns_watch_connection",
+        "kubedns_watch_connected{sort=\"services\"}",
+        "kubedns_watch_connected{kind=\"secrets\"}",
+        "sum by (reason) (kubedns_watch_connected)",
+        "kubedns_publication_duration_seconds",
+        "kubedns_synced_bucket",
+        "vector(0)",
+    ] {
+        assert!(std::panic::catch_unwind(|| check("bad", bad)).is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,157 @@
+//! rules.yaml.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tests::docs::markdown::{Page, code, repository};
+
+use crate::promql;
+use crate::promtool::promtool;
+
+const RUNBOOKS: &str = "https://github.com/kube-dns-rs/kube-dns-rs/blob/main/docs/troubleshooting.md";
+
+#[derive(Deserialize)]
+struct PrometheusRule {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
+    spec: Rules,
+}
+
+/// A rule file of Prometheus.
+#[derive(Deserialize, Serialize)]
+struct Rules {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Group {
+    name: String,
+    rules: Vec<Alert>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Alert {
+    #[serde(rename = "alert")]
+    name: String,
+    expr: String,
+    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    pending: Option<String>,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+fn directory() -> PathBuf {
+    repository().join("manifests/monitoring")
+}
+
+fn rules() -> Rules {
+    let text = fs::read_to_string(directory().join("rules.yaml")).unwrap();
+    let rule: PrometheusRule = serde_norway::from_str(&text).unwrap();
+    assert_eq!(
+        (rule.api_version.as_str(), rule.kind.as_str()),
+        ("monitoring.coreos.com/v1", "PrometheusRule")
+    );
+    rule.spec
+}
+
+fn alerts() -> Vec<Alert> {
+    rules().groups.into_iter().flat_map(|group| group.rules).collect()
+}
+
+/// The files of tests by name.
+fn tests_of_rules() -> Vec<(String, String)> {
+    let files = fs::read_dir(directory().join("tests")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    files.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+#[test]
+fn alerts_ask_for_what_exists() {
+    for alert in alerts() {
+        promql::check(&alert.name, &alert.expr);
+        for (annotation, text) in &alert.annotations {
+            for label in text.split("$labels.").skip(1) {
+                let label = label.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+                let kept = promql::named(&alert.expr).grouping;
+                assert!(kept.contains(label), "{}: {annotation} shows the label {label}", alert.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn alerts_are_documented_with_severity_and_runbook() {
+    let page = Page::read("metrics.md");
+    let rows = page.rows("Dashboards and alerts", &["alert", "severity", "it fires when", "runbook"]);
+    let documented: BTreeMap<&str, (&str, String)> = rows
+        .iter()
+        .map(|row| (code(&row[0]), (row[1].as_str(), format!("{RUNBOOKS}{}", code(&row[3])))))
+        .collect();
+    let alerts = alerts();
+    let found: BTreeMap<&str, (&str, String)> = alerts
+        .iter()
+        .map(|alert| {
+            let runbook = alert.annotations["runbook_url"].clone();
+            (alert.name.as_str(), (alert.labels["severity"].as_str(), runbook))
+        })
+        .collect();
+    assert_eq!(found.len(), alerts.len(), "an alert is there twice");
+    assert_eq!(found, documented);
+    for alert in &alerts {
+        assert!(
+            ["critical", "warning", "info"].contains(&alert.labels["severity"].as_str()),
+            "{}",
+            alert.name
+        );
+        for annotation in ["summary", "description"] {
+            assert!(alert.annotations[annotation].ends_with('.'), "{}: {annotation}", alert.name);
+        }
+    }
+}
+
+#[test]
+fn runbooks_are_there() {
+    if !repository().join("docs/troubleshooting.md").exists() {
+        eprintln!("NOT TESTED: docs/troubleshooting.md is not written yet");
+        return;
+    }
+    let page = Page::read("troubleshooting.md");
+    for alert in alerts() {
+        let anchor = alert.annotations["runbook_url"].split_once('#').unwrap().1.to_owned();
+        assert!(page.anchors.contains(&anchor), "{}: troubleshooting.md has no #{anchor}", alert.name);
+    }
+}
+
+/// Each alert is seen firing in a test; promtool tells whether it does.
+#[test]
+fn each_alert_is_tested() {
+    let texts: String = tests_of_rules().into_iter().map(|(_, text)| text).collect();
+    let firing = |alert: &str| {
+        let as_series = format!("- labels: ALERTS{{alertname=\"{alert}\", alertstate=\"firing\"");
+        let as_alert = format!("- alertname: {alert}\n");
+        texts.contains(&as_series) || texts.contains(&as_alert)
+    };
+    let alerts = alerts();
+    let untested: BTreeSet<&str> = alerts.iter().map(|a| a.name.as_str()).filter(|a| !firing(a)).collect();
+    assert!(untested.is_empty(), "{untested:?}");
+}
+
+#[test]
+fn alerts_fire_when_they_should() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("rules.yaml"), serde_norway::to_string(&rules()).unwrap()).unwrap();
+    promtool(directory.path(), &["check", "rules", "rules.yaml"]);
+    let tests = tests_of_rules();
+    assert!(!tests.is_empty());
+    for (name, text) in tests {
+        let name = format!("test-{name}");
+        fs::write(directory.path().join(&name), text).unwrap();
+        promtool(directory.path(), &["test", "rules", &name]);
+    }
+}
