@@ -7,21 +7,20 @@ use skydns::{Name, name};
 
 use super::request::{Request, Search};
 
-/// The search list of a request in a cluster domain (with its dot at the end).
-pub(super) fn list(request: &Request, domain: &str) -> Vec<String> {
-    if request.absolute {
-        return Vec::new();
-    }
+/// The search list of a request in a cluster domain.
+pub(super) fn list(request: &Request, domain: &Name) -> Vec<Name> {
     match &request.search {
+        _ if request.absolute => Vec::new(),
         Search::Namespace(namespace) => {
-            vec![format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.to_owned()]
+            let prefixes = [format!("{namespace}.svc"), "svc".to_owned(), String::new()];
+            prefixes.iter().filter_map(|prefix| below(&Name::parse(prefix).ok()?, domain)).collect()
         }
-        Search::Domains(domains) => domains.iter().map(ToString::to_string).collect(),
+        Search::Domains(domains) => domains.clone(),
     }
 }
 
 /// The names to be asked for, in order. Those that would be too long are left out, as resolvers do.
-pub(super) fn names(request: &Request, list: &[String]) -> Vec<Name> {
+pub(super) fn names(request: &Request, list: &[Name]) -> Vec<Name> {
     let as_it_is = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| below(&request.name, domain));
     let dots = name::labels(request.name.wire()).count().saturating_sub(1);
@@ -40,8 +39,7 @@ pub(super) fn names(request: &Request, list: &[String]) -> Vec<Name> {
     names
 }
 
-fn below(name: &Name, domain: &str) -> Option<Name> {
-    let domain = Name::parse(domain).ok()?;
+fn below(name: &Name, domain: &Name) -> Option<Name> {
     let relative = name.wire().strip_suffix(b"\0")?;
     Name::from_wire(&[relative, domain.wire()].concat())
 }
@@ -59,7 +57,7 @@ mod tests {
             ..Parameters::default()
         })
         .unwrap();
-        let list = list(&request, "cluster.local.");
+        let list = list(&request, &Name::parse("cluster.local.").unwrap());
         names(&request, &list).iter().map(ToString::to_string).collect()
     }
 

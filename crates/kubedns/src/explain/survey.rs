@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use skydns::Name;
+
 use super::asked::Asked;
 use super::candidate::Candidate;
 use super::document::{Detail, Explanation, Outcome, Question};
@@ -22,7 +24,7 @@ use crate::snapshot::Snapshot;
 pub(super) struct Survey {
     snapshot: Arc<Snapshot>,
     request: Request,
-    search: Vec<String>,
+    search: Vec<Name>,
     candidates: Vec<Candidate>,
     readings: Vec<Reading>,
 }
@@ -30,7 +32,7 @@ pub(super) struct Survey {
 impl Survey {
     /// Looks at the records.
     pub(super) fn new(snapshot: Arc<Snapshot>, request: Request) -> Self {
-        let search = search::list(&request, &snapshot.zone.domain.to_string());
+        let search = search::list(&request, &snapshot.zone.domain);
         let candidates: Vec<Candidate> = search::names(&request, &search)
             .into_iter()
             .map(|name| Candidate::new(&snapshot, name, &request.types))
@@ -89,7 +91,7 @@ impl Survey {
                 Search::Namespace(namespace) if !self.request.absolute => Some(namespace.clone()),
                 Search::Namespace(_) | Search::Domains(_) => None,
             },
-            search: self.search.clone(),
+            search: self.search.iter().map(ToString::to_string).collect(),
             ndots: self.request.ndots,
         }
     }

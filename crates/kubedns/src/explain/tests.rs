@@ -1,5 +1,6 @@
 //! Names on a small cluster, and the whole text of their explanations.
 
 mod cluster;
+mod properties;
 mod transcript;
 mod warnings;

@@ -23,7 +23,7 @@ use crate::snapshot::{Published, Snapshot};
 use crate::status::Progress;
 
 /// When all explanations are given: 2026-11-05T08:00:00Z.
-const NOW: Moment = Moment(1_793_865_600);
+pub(super) const NOW: Moment = Moment(1_793_865_600);
 
 /// An index and the server around it.
 pub(super) struct Cluster {

@@ -1,0 +1,98 @@
+//! What holds for every name, sensible or not.
+
+use proptest::prelude::*;
+use skydns::query::rcode;
+use skydns::{Name, View as _};
+
+use super::super::asked::Asked;
+use super::super::document::{Explanation, Outcome};
+use super::super::request::{Parameters, Request};
+use super::super::survey::Survey;
+use super::super::{text, types};
+use super::cluster::{Cluster, NOW};
+
+fn label() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => "(web|wbe|db|db-0|db-2|queue|empty|docs|circle|apps|prod|default|redis|fed|svc|pod|dns|ns|com)",
+        4 => Just("svc".to_owned()),
+        4 => "(cluster\\.local|cluster\\.local\\.|acme\\.test|in-addr\\.arpa|ip6\\.arpa)",
+        2 => "(_tcp|_http|_sql|_|\\*|10-244-1-5|3766346139356635|1|0)",
+        2 => "[a-z0-9_*-]{1,12}",
+        1 => "[!-~]{1,63}",
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    proptest::collection::vec(label(), 1..7).prop_map(|labels| labels.join("."))
+}
+
+fn parameters() -> impl Strategy<Value = Parameters> {
+    let qtype = "(|A|AAAA|SRV|PTR|CNAME|NS|SOA|MX|ANY|TYPE65280)";
+    let search = "(|apps|prod|nothing|corp\\.example,apps\\.svc\\.cluster\\.local|\\.)";
+    (name(), qtype, search, "(|0|1|15)").prop_map(|(name, qtype, search, ndots)| Parameters {
+        name,
+        qtype,
+        search,
+        ndots,
+    })
+}
+
+/// Explains a name, or says why not.
+fn explain(cluster: &Cluster, parameters: &Parameters) -> Option<Explanation> {
+    let survey = Survey::new(cluster.published.get(), Request::new(parameters).ok()?);
+    let told = survey.wanted().look_up(&cluster.index, Some(cluster.source));
+    Some(survey.conclude(Some(&told), &cluster.server, NOW))
+}
+
+/// A name as it was printed; `None` if it has escapes, which are not read back.
+fn parse(text: &str) -> Option<Name> {
+    (!text.contains('\\')).then(|| Name::parse(text).unwrap())
+}
+
+fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError> {
+    let Some(explanation) = explain(cluster, parameters) else { return Ok(()) };
+    let Explanation { tried, detail, near, verdict, .. } = &explanation;
+    // The first name that answers is the last one asked, and the one that is shown in detail.
+    let first = tried.iter().position(|tried| tried.outcome == Outcome::Answered);
+    prop_assert_eq!(tried.iter().filter(|tried| tried.asked).count(), first.map_or(tried.len(), |at| at + 1));
+    prop_assert_eq!(verdict.outcome == Outcome::Answered, first.is_some());
+    let shown = tried.iter().find(|tried| tried.name == detail.name).map(|tried| tried.outcome);
+    prop_assert!(first.is_none() || shown == Some(Outcome::Answered));
+    // A name that has no answer has a reason, if kubedns is the one who says so.
+    let excused = shown == Some(Outcome::Forwarded) || shown == Some(Outcome::Answered);
+    prop_assert!(excused || !detail.reasons.is_empty(), "no reason for {}", detail.name);
+    // What is suggested exists.
+    prop_assert!(near.len() <= 8);
+    let snapshot = cluster.published.get();
+    for miss in near {
+        let Some(name) = parse(&miss.name) else { continue };
+        let exists = Asked::new(&snapshot, &name, 33).rcode == Some(rcode::NOERROR);
+        prop_assert!(exists || miss.why.text.ends_with("no ready endpoints"), "{} does not exist", miss.name);
+    }
+    // What is said to be answered is what the engine answers.
+    for (answer, name) in detail.answers.iter().zip(std::iter::repeat(parse(&detail.name))) {
+        let Some(name) = name else { continue };
+        let asked = Asked::new(&snapshot, &name, types::parse(&answer.qtype).unwrap());
+        prop_assert_eq!(&answer.rcode, &asked.rcode.map(types::rcode_name));
+    }
+    // It survives the way to the command line, where a line stays a line.
+    let json = serde_json::to_string(&explanation).unwrap();
+    prop_assert_eq!(&serde_json::from_str::<Explanation>(&json).unwrap(), &explanation);
+    prop_assert!(text::render(&explanation).chars().all(|c| c == '\n' || !c.is_control()));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_name_is_explained(parameters in parameters()) {
+        thread_local! {
+            static CLUSTER: Cluster = Cluster::with_everything();
+        }
+        CLUSTER.with(|cluster| {
+            assert!(cluster.published.get().has_synced());
+            check(cluster, &parameters)
+        })?;
+    }
+}
