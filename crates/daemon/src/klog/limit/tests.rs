@@ -2,7 +2,9 @@
 
 use super::*;
 
-struct Here;
+// Callsites are told apart by their addresses: something without a size may share its own with anything.
+struct Here(#[allow(dead_code, reason = "gives it a size")] u8);
+static HERE: Here = Here(1);
 
 impl tracing::callsite::Callsite for Here {
     fn set_interest(&self, _: tracing::subscriber::Interest) {}
@@ -11,7 +13,8 @@ impl tracing::callsite::Callsite for Here {
     }
 }
 
-struct There;
+struct There(#[allow(dead_code, reason = "gives it a size")] u8);
+static THERE: There = There(2);
 
 impl tracing::callsite::Callsite for There {
     fn set_interest(&self, _: tracing::subscriber::Interest) {}
@@ -22,11 +25,11 @@ impl tracing::callsite::Callsite for There {
 
 static FLOOD: Metadata<'static> = tracing::metadata! {
     name: "flood", target: "daemon", level: tracing::Level::WARN, fields: &[],
-    callsite: &Here, kind: tracing::metadata::Kind::EVENT
+    callsite: &HERE, kind: tracing::metadata::Kind::EVENT
 };
 static QUIET: Metadata<'static> = tracing::metadata! {
     name: "quiet", target: "daemon", level: tracing::Level::WARN, fields: &[],
-    callsite: &There, kind: tracing::metadata::Kind::EVENT
+    callsite: &THERE, kind: tracing::metadata::Kind::EVENT
 };
 
 #[test]
