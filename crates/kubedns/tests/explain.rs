@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod explain {
     mod command;
+    mod dnsmasq;
     mod endpoint;
     mod support;
     mod trust;

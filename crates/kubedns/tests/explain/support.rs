@@ -64,9 +64,10 @@ impl Cluster {
             "--nameservers=192.0.2.53".to_owned(),
         ]);
         let mut process = program.args(flags).start();
+        let dns = address(&process.line_with("serving DNS", PATIENCE).await);
         let status = address(&process.line_with("serving /readiness", PATIENCE).await);
         let metrics = address(&process.line_with("serving metrics", PATIENCE).await);
-        Kubedns { status, metrics, _process: process }
+        Kubedns { dns, status, metrics, _process: process }
     }
 }
 
@@ -77,6 +78,7 @@ pub(crate) fn program() -> Program {
 
 /// A running kubedns; it is killed with this.
 pub(crate) struct Kubedns {
+    pub(crate) dns: SocketAddr,
     pub(crate) status: SocketAddr,
     metrics: SocketAddr,
     _process: Process,
@@ -110,6 +112,19 @@ impl Kubedns {
     /// The metrics.
     pub(crate) async fn metrics(&self) -> String {
         get(self.metrics, "/metrics").await.1
+    }
+
+    /// DNS questions that it was asked so far.
+    pub(crate) async fn queries(&self) -> usize {
+        let metrics = self.metrics().await;
+        let counts = metrics.lines().filter_map(|line| {
+            line.strip_prefix("skydns_skydns_dns_request_count_total{")?
+                .split(' ')
+                .next_back()?
+                .parse::<usize>()
+                .ok()
+        });
+        counts.sum()
     }
 
     /// Waits until something is so.

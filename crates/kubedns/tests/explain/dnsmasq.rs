@@ -1,0 +1,135 @@
+//! What is said of dnsmasq, held against dnsmasq.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::eventually;
+use testkit::ports::free_port;
+use testkit::process::{Process, Program};
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Upstream};
+
+use super::support::{Cluster, Kubedns, PATIENCE};
+
+const DNSMASQ: &str = "/usr/sbin/dnsmasq";
+
+/// An upstream server that answers every A question.
+async fn upstream() -> Upstream {
+    Upstream::start(|asked: &Asked| {
+        let reply = Reply::to(&asked.packet);
+        match asked.rtype().as_str() {
+            "A" => reply.answer(&format!("{} 60 IN A 198.51.100.1", asked.name())).into(),
+            _ => reply.rcode("NXDOMAIN").into(),
+        }
+    })
+    .await
+}
+
+/// The pod without its sidecar, and the servers of its configuration.
+struct Pod {
+    kubedns: Kubedns,
+    stub: Upstream,
+    upstream: Upstream,
+    port: u16,
+    _dnsmasq: Process,
+    _config: tempfile::TempDir,
+    _cluster: Cluster,
+}
+
+impl Pod {
+    async fn start() -> Self {
+        let (cluster, stub, upstream) = (Cluster::start(), upstream().await, upstream().await);
+        let config = tempfile::tempdir().unwrap();
+        let write = |key: &str, text: String| std::fs::write(config.path().join(key), text).unwrap();
+        let (stub_at, upstream_at) = (stub.addr(), upstream.addr());
+        write(
+            "stubDomains",
+            format!(
+                r#"{{"acme.test":["{stub_at}"],"stub.cluster.local":["{stub_at}"],"corp":["{stub_at}"]}}"#
+            ),
+        );
+        write("upstreamNameservers", format!(r#"["{upstream_at}"]"#));
+        let flag = format!("--config-dir={}", config.path().display());
+        let kubedns = cluster.kubedns(&[&flag]).await;
+        let port = free_port();
+        let dnsmasq = dnsmasq(port, &kubedns, &stub, &upstream);
+        let pod =
+            Self { kubedns, stub, upstream, port, _dnsmasq: dnsmasq, _config: config, _cluster: cluster };
+        eventually(PATIENCE, || async {
+            let query = Query::new("started.test.", "A").wire();
+            testkit::client::udp(pod.address(), &query, Duration::from_secs(1)).await.map(drop)
+        })
+        .await;
+        pod
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// Questions that reached kubedns, the stub domain's server and the upstream server so far.
+    async fn counts(&self) -> [usize; 3] {
+        [self.kubedns.queries().await, self.stub.count(), self.upstream.count()]
+    }
+
+    /// Whom a question to dnsmasq reaches first.
+    async fn asks(&self, name: &str, rtype: &str) -> &'static str {
+        let before = self.counts().await;
+        testkit::client::ask(self.address(), &Query::new(name, rtype)).await;
+        let after = self.counts().await;
+        match [0, 1, 2].map(|server: usize| after[server] > before[server]) {
+            [true, ..] => "kubedns",
+            [_, true, _] => "stub_domain",
+            [_, _, true] => "upstreams",
+            [false, false, false] => "nobody",
+        }
+    }
+}
+
+/// dnsmasq as the stock manifest starts it, with what the nanny adds for the configuration.
+fn dnsmasq(port: u16, kubedns: &Kubedns, stub: &Upstream, upstream: &Upstream) -> Process {
+    let at = |address: std::net::SocketAddr| format!("{}#{}", address.ip(), address.port());
+    let (kubedns, stub, upstream) = (at(kubedns.dns), at(stub.addr()), at(upstream.addr()));
+    let servers = ["cluster.local", "in-addr.arpa", "ip6.arpa"].map(|domain| (domain, &kubedns));
+    let stubs = ["acme.test", "stub.cluster.local", "corp"].map(|domain| (domain, &stub));
+    let routes = servers.iter().chain(&stubs).map(|(domain, server)| format!("--server=/{domain}/{server}"));
+    Program::at(Path::new(DNSMASQ))
+        .args(["-k", "--cache-size=1000", "--no-negcache", "--log-facility=-", "--no-resolv", "--no-hosts"])
+        .args(["--conf-file=/dev/null", "--pid-file=", "--listen-address=127.0.0.1", "--bind-interfaces"])
+        .args([format!("--port={port}"), format!("--server={upstream}")])
+        .args(routes)
+        .start()
+}
+
+#[tokio::test]
+async fn dnsmasq_does_what_is_said() {
+    if !Path::new(DNSMASQ).exists() {
+        println!("SKIPPED: no {DNSMASQ} on this machine");
+        return;
+    }
+    let pod = Pod::start().await;
+    for (name, rtype) in [
+        ("web.apps.svc.cluster.local.", "A"),
+        ("web.apps.svc.cluster.local.", "SRV"),
+        ("web.apps.svc.cluster.local.", "AAAA"),
+        ("wbe.apps.svc.cluster.local.", "A"),
+        ("10.0.96.10.in-addr.arpa.", "PTR"),
+        ("x.acme.test.", "A"),
+        ("www.example.com.", "A"),
+        ("web.", "A"),
+        ("web.corp.", "A"),
+        ("web.stub.cluster.local.", "A"),
+        ("db.apps.svc.cluster.local.", "A"),
+        ("db-0.db.apps.svc.cluster.local.", "A"),
+    ] {
+        let said: Value = pod.kubedns.explain(&format!("name={name}&type={rtype}")).await;
+        let said = &said["detail"]["dnsmasq"];
+        assert_eq!(pod.asks(name, rtype).await, said["asks"], "{name} {rtype}");
+        if let Some(seconds) = said["keeps_seconds"].as_u64() {
+            let again = if seconds > 0 { "nobody" } else { "kubedns" };
+            assert_eq!(pod.asks(name, rtype).await, again, "{name} {rtype} is kept for {seconds} s");
+        }
+    }
+}
