@@ -27,7 +27,7 @@ pub struct Map<K, V> {
 
 enum Trie<K, V> {
     Empty,
-    Bucket(Arc<[(K, V)]>),
+    Bucket(Tags, Arc<[(K, V)]>),
     Inner(Arc<[Trie<K, V>; FANOUT]>),
 }
 
@@ -35,7 +35,7 @@ impl<K, V> Clone for Trie<K, V> {
     fn clone(&self) -> Self {
         match self {
             Self::Empty => Self::Empty,
-            Self::Bucket(entries) => Self::Bucket(Arc::clone(entries)),
+            Self::Bucket(tags, entries) => Self::Bucket(*tags, Arc::clone(entries)),
             Self::Inner(children) => Self::Inner(Arc::clone(children)),
         }
     }
@@ -91,17 +91,19 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
+        let hash = hash_of(key);
         let mut trie = &self.root;
-        let mut hash = hash_of(key);
+        let mut used_bits = 0;
         loop {
             match trie {
                 Trie::Empty => return None,
-                Trie::Bucket(entries) => {
-                    return entries.iter().find(|(k, _)| k.borrow() == key).map(|(k, v)| (k, v));
+                Trie::Bucket(tags, entries) => {
+                    let (key, value) = entries.get(tags.position(hash, entries, key)?)?;
+                    return Some((key, value));
                 }
                 Trie::Inner(children) => {
-                    trie = child(children, hash);
-                    hash >>= BITS;
+                    trie = &children[slot(hash, used_bits)];
+                    used_bits += BITS;
                 }
             }
         }
@@ -120,7 +122,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     {
         // Looked up first, so that removing what is not there copies nothing.
         self.get(key)?;
-        self.root.remove(hash_of(key), key)
+        self.root.remove(hash_of(key), 0, key)
     }
 
     /// The value of `key` for changing in place; shared parts of the map are copied first.
@@ -129,52 +131,52 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         K: Borrow<Q>,
     {
         self.get(key)?;
+        let hash = hash_of(key);
         let mut trie = &mut self.root;
-        let mut hash = hash_of(key);
+        let mut used_bits = 0;
         loop {
             match trie {
                 Trie::Empty => return None,
-                Trie::Bucket(entries) => {
-                    let at = entries.iter().position(|(k, _)| k.borrow() == key)?;
-                    return Arc::make_mut(entries).get_mut(at).map(|(_, v)| v);
+                Trie::Bucket(tags, entries) => {
+                    let at = tags.position(hash, entries, key)?;
+                    return Arc::make_mut(entries).get_mut(at).map(|(_, value)| value);
                 }
                 Trie::Inner(children) => {
-                    trie = child_mut(Arc::make_mut(children), hash);
-                    hash >>= BITS;
+                    trie = &mut Arc::make_mut(children)[slot(hash, used_bits)];
+                    used_bits += BITS;
                 }
             }
         }
     }
 }
 
-fn slot(hash: u64) -> usize {
-    usize::try_from(hash & (FANOUT as u64 - 1)).unwrap_or(0)
-}
-
-fn child<K, V>(children: &[Trie<K, V>; FANOUT], hash: u64) -> &Trie<K, V> {
-    &children[slot(hash)]
-}
-
-fn child_mut<K, V>(children: &mut [Trie<K, V>; FANOUT], hash: u64) -> &mut Trie<K, V> {
-    &mut children[slot(hash)]
+/// Which child of an inner node leads on to `hash`, once `used_bits` of it have led there.
+fn slot(hash: u64, used_bits: u32) -> usize {
+    usize::try_from((hash >> used_bits) & (FANOUT as u64 - 1)).unwrap_or(0)
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
+    fn bucket(entries: Arc<[(K, V)]>) -> Self {
+        Self::Bucket(Tags::of(entries.iter().map(|(key, _)| hash_of(key))), entries)
+    }
+
     fn insert(&mut self, hash: u64, used_bits: u32, key: K, value: V) -> Option<V> {
         match self {
             Self::Empty => {
-                *self = Self::Bucket(Arc::from([(key, value)]));
+                *self = Self::Bucket(Tags::of([hash]), Arc::from([(key, value)]));
                 None
             }
             Self::Inner(children) => {
-                child_mut(Arc::make_mut(children), hash).insert(hash >> BITS, used_bits + BITS, key, value)
+                let child = &mut Arc::make_mut(children)[slot(hash, used_bits)];
+                child.insert(hash, used_bits + BITS, key, value)
             }
-            Self::Bucket(entries) => {
-                if let Some(at) = entries.iter().position(|(k, _)| *k == key) {
+            Self::Bucket(tags, entries) => {
+                if let Some(at) = tags.position(hash, entries, &key) {
                     let entry = Arc::make_mut(entries).get_mut(at)?;
                     return Some(std::mem::replace(&mut entry.1, value));
                 }
                 if entries.len() < BUCKET || used_bits + BITS > u64::BITS {
+                    tags.set(entries.len(), hash);
                     *entries = entries.iter().cloned().chain([(key, value)]).collect();
                 } else {
                     *self = Self::split(entries, used_bits);
@@ -189,31 +191,31 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
     fn split(entries: &[(K, V)], used_bits: u32) -> Self {
         let mut parts: [Vec<(K, V)>; FANOUT] = std::array::from_fn(|_| Vec::new());
         for (key, value) in entries {
-            parts[slot(hash_of(key) >> used_bits)].push((key.clone(), value.clone()));
+            parts[slot(hash_of(key), used_bits)].push((key.clone(), value.clone()));
         }
         Self::Inner(Arc::new(
-            parts.map(|part| if part.is_empty() { Self::Empty } else { Self::Bucket(part.into()) }),
+            parts.map(|part| if part.is_empty() { Self::Empty } else { Self::bucket(part.into()) }),
         ))
     }
 
-    fn remove<Q: Hash + Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<V>
+    fn remove<Q: Hash + Eq + ?Sized>(&mut self, hash: u64, used_bits: u32, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
         match self {
             Self::Empty => None,
-            Self::Bucket(entries) => {
-                let (_, value) = entries.iter().find(|(k, _)| k.borrow() == key)?.clone();
-                if entries.len() == 1 {
-                    *self = Self::Empty;
+            Self::Bucket(tags, entries) => {
+                let (_, value) = entries.get(tags.position(hash, entries, key)?)?.clone();
+                *self = if entries.len() == 1 {
+                    Self::Empty
                 } else {
-                    *entries = entries.iter().filter(|(k, _)| k.borrow() != key).cloned().collect();
-                }
+                    Self::bucket(entries.iter().filter(|(k, _)| k.borrow() != key).cloned().collect())
+                };
                 Some(value)
             }
             Self::Inner(children) => {
                 let children = Arc::make_mut(children);
-                let value = child_mut(children, hash).remove(hash >> BITS, key)?;
+                let value = children[slot(hash, used_bits)].remove(hash, used_bits + BITS, key)?;
                 if let Some(bucket) = Self::merged(children) {
                     *self = bucket;
                 }
@@ -228,17 +230,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
         for child in children {
             match child {
                 Self::Empty => {}
-                Self::Bucket(bucket) => entries += bucket.len(),
+                Self::Bucket(_, bucket) => entries += bucket.len(),
                 Self::Inner(_) => return None,
             }
         }
         match entries {
             0 => Some(Self::Empty),
-            1..=MERGE => Some(Self::Bucket(
+            1..=MERGE => Some(Self::bucket(
                 children
                     .iter()
                     .flat_map(|child| match child {
-                        Self::Bucket(bucket) => bucket.iter(),
+                        Self::Bucket(_, bucket) => bucket.iter(),
                         _ => [].iter(),
                     })
                     .cloned()
@@ -246,6 +248,63 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
             )),
             _ => None,
         }
+    }
+}
+
+/// Three bits of the hash of each entry of a bucket: bit `n` of each plane belongs to entry `n`.
+///
+/// They lie beside the pointer to the entries, where there is room for them anyway, and spare a look at most of the
+/// entries that are not the one looked for. Such a look costs a cache miss, and those are what a lookup costs.
+#[derive(Clone, Copy, Default)]
+struct Tags([u16; 3]);
+
+impl Tags {
+    fn of(hashes: impl IntoIterator<Item = u64>) -> Self {
+        let mut tags = Self::default();
+        for (at, hash) in hashes.into_iter().enumerate() {
+            tags.set(at, hash);
+        }
+        tags
+    }
+
+    /// The bits of `hash` that make its tag: the last ones that the trie uses.
+    fn bits(hash: u64) -> [bool; 3] {
+        [hash >> 63 & 1 == 1, hash >> 62 & 1 == 1, hash >> 61 & 1 == 1]
+    }
+
+    /// Sets the tag of a new entry. Entries beyond the planes have none.
+    fn set(&mut self, at: usize, hash: u64) {
+        if at < BUCKET {
+            for (plane, bit) in self.0.iter_mut().zip(Self::bits(hash)) {
+                *plane |= u16::from(bit) << at;
+            }
+        }
+    }
+
+    /// Where `key` is among the entries of a bucket.
+    fn position<K: Borrow<Q>, V, Q: Eq + ?Sized>(
+        self,
+        hash: u64,
+        entries: &[(K, V)],
+        key: &Q,
+    ) -> Option<usize> {
+        if entries.len() > BUCKET {
+            return entries.iter().position(|(k, _)| k.borrow() == key);
+        }
+        let mut candidates = self
+            .0
+            .iter()
+            .zip(Self::bits(hash))
+            .fold(u16::MAX, |candidates, (plane, bit)| candidates & if bit { *plane } else { !plane });
+        while candidates != 0 {
+            let at = usize::try_from(candidates.trailing_zeros()).ok()?;
+            // The planes of a small bucket end with zeros that belong to no entry.
+            if entries.get(at)?.0.borrow() == key {
+                return Some(at);
+            }
+            candidates &= candidates - 1;
+        }
+        None
     }
 }
 
@@ -259,7 +318,7 @@ impl<'a, K, V> Iter<'a, K, V> {
     fn enter(&mut self, trie: &'a Trie<K, V>) {
         match trie {
             Trie::Empty => {}
-            Trie::Bucket(entries) => self.bucket = entries.iter(),
+            Trie::Bucket(_, entries) => self.bucket = entries.iter(),
             Trie::Inner(children) => self.inner.push(children.iter()),
         }
     }
@@ -305,5 +364,37 @@ impl<K: Hash + Eq + Clone, V: Clone> FromIterator<(K, V)> for Map<K, V> {
 impl<K: std::fmt::Debug, V: std::fmt::Debug> std::fmt::Debug for Map<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_take_no_room() {
+        assert_eq!(size_of::<Trie<u8, u8>>(), 3 * size_of::<usize>());
+    }
+
+    /// A key whose hash says nothing.
+    #[derive(Clone, PartialEq, Eq)]
+    struct Colliding(u32);
+
+    impl Hash for Colliding {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+
+    #[test]
+    fn keys_of_the_same_hash_share_a_bucket_of_any_size() {
+        let mut map = Map::default();
+        for number in 0..100 {
+            assert_eq!(map.insert(Colliding(number), number), None);
+        }
+        assert!((0..100).all(|number| map.get(&Colliding(number)) == Some(&number)));
+        assert_eq!(map.get(&Colliding(100)), None);
+        for number in 0..100 {
+            assert_eq!(map.remove(&Colliding(number)), Some(number));
+        }
+        assert!(map.is_empty());
     }
 }
