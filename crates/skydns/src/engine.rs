@@ -58,8 +58,8 @@ pub fn answer<V: View>(
     let query = match Query::parse(message, transport) {
         Ok(query) => query,
         Err(Malformed::Ignore) => return Outcome::Ignore,
-        Err(Malformed::Refuse { rcode, question_end }) => {
-            message::refuse(message, question_end, rcode, out);
+        Err(Malformed::Refuse { rcode, question_end, dnssec_ok }) => {
+            message::refuse(message, question_end, rcode, dnssec_ok, out);
             return Outcome::Reply(Reply { system: System::Auth, rcode, truncated: false });
         }
     };

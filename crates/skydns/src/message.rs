@@ -215,13 +215,7 @@ impl<'q, 'b> Message<'q, 'b> {
     /// Completes the header, and adds our OPT record if the query had one (RFC 6891, section 6.1.1).
     pub(crate) fn finish(mut self, flags: u16, rcode: u16) {
         if let Some(edns) = &self.query.edns {
-            let [high, low] = rcode.to_be_bytes();
-            let extended = (high << 4) | (low >> 4);
-            self.out.push(0);
-            self.u16(rtype::OPT);
-            self.u16(OUR_UDP_SIZE);
-            self.bytes(&[extended, 0, if edns.dnssec_ok { 0x80 } else { 0 }, 0]);
-            self.u16(0);
+            self.out.extend_from_slice(&opt(rcode, edns.dnssec_ok));
             self.counts[Section::Additional as usize] += 1;
         }
         let [an, ns, ar] = self.counts;
@@ -239,13 +233,33 @@ fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     crate::backend::is_within(name, suffix).then(|| name.len() - suffix.len())
 }
 
-/// The answer to a message that could not be read: its header with the RCODE, and the question if asked for.
-pub(crate) fn refuse(message: &[u8], question_end: usize, rcode: u16, out: &mut Vec<u8>) {
+/// Our OPT record, without options (RFC 6891, section 6.1.2).
+fn opt(rcode: u16, dnssec_ok: bool) -> [u8; OPT_LEN] {
+    let [t0, t1] = rtype::OPT.to_be_bytes();
+    let [s0, s1] = OUR_UDP_SIZE.to_be_bytes();
+    let [high, low] = rcode.to_be_bytes();
+    let extended = (high << 4) | (low >> 4);
+    [0, t0, t1, s0, s1, extended, 0, if dnssec_ok { 0x80 } else { 0 }, 0, 0, 0]
+}
+
+/// The answer to a message that could not be read: its header with the RCODE, the question if asked for, and an OPT
+/// record if there was one to be read (RFC 6891, section 6.1.1).
+pub(crate) fn refuse(
+    message: &[u8],
+    question_end: usize,
+    rcode: u16,
+    dnssec_ok: Option<bool>,
+    out: &mut Vec<u8>,
+) {
     let Some(header) = message.first_chunk::<HEADER>() else { return };
     let flags = crate::query::flags_of(message) & (flag::OPCODE | flag::RD | flag::CD);
     out.extend_from_slice(&header[..2]);
     out.extend_from_slice(&(flag::QR | flags | rcode).to_be_bytes());
     let question = message.get(HEADER..question_end).unwrap_or_default();
-    out.extend_from_slice(&[0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&[0, u8::from(!question.is_empty()), 0, 0, 0, 0]);
+    out.extend_from_slice(&[0, u8::from(dnssec_ok.is_some())]);
     out.extend_from_slice(question);
+    if let Some(dnssec_ok) = dnssec_ok {
+        out.extend_from_slice(&opt(rcode, dnssec_ok));
+    }
 }

@@ -96,12 +96,14 @@ pub enum Malformed {
         rcode: u16,
         /// Where the question ends, if it is to be sent back.
         question_end: usize,
+        /// DO of the message's OPT record, where one could be read: then the answer has one too.
+        dnssec_ok: Option<bool>,
     },
 }
 
 impl Malformed {
     fn refuse(rcode: u16) -> Self {
-        Self::Refuse { rcode, question_end: HEADER }
+        Self::Refuse { rcode, question_end: HEADER, dnssec_ok: None }
     }
 }
 
@@ -124,8 +126,12 @@ impl<'q> Query<'q> {
         }
         let mut query = Self::parse_question(message, transport).ok_or(Malformed::refuse(rcode::FORMERR))?;
         let question_end = query.question_end();
-        query.edns = Self::parse_records(message, question_end, count(6) + count(8), count(10))
-            .ok_or(Malformed::Refuse { rcode: rcode::FORMERR, question_end })?;
+        let mut records = Records { message, at: question_end };
+        query.edns = records.edns(count(6) + count(8), count(10)).map_err(|edns| Malformed::Refuse {
+            rcode: rcode::FORMERR,
+            question_end,
+            dnssec_ok: edns.map(|edns| edns.dnssec_ok),
+        })?;
         Ok(query)
     }
 
@@ -139,30 +145,6 @@ impl<'q> Query<'q> {
         }
         let (qtype, qclass) = (u16::from_be_bytes([t0, t1]), u16::from_be_bytes([c0, c1]));
         Some(Self { message, name, lower, qtype, qclass, edns: None, transport })
-    }
-
-    /// Walks the records behind the question and returns the EDNS among them; `None` when one is malformed.
-    #[allow(clippy::option_option, reason = "no EDNS and a malformed record are different things")]
-    fn parse_records(
-        message: &'q [u8],
-        at: usize,
-        skipped: u16,
-        additional: u16,
-    ) -> Option<Option<Edns<'q>>> {
-        let mut rest = Records { message, at };
-        for _ in 0..skipped {
-            rest.next_record()?;
-        }
-        let mut edns = None;
-        for _ in 0..additional {
-            if let Some(opt) = rest.next_record()?.and_then(|record| record.edns()) {
-                // RFC 6891, section 6.1.1: more than one OPT is a FORMERR.
-                if edns.replace(opt).is_some() || !options_are_well_formed(opt.options) {
-                    return None;
-                }
-            }
-        }
-        Some(edns)
     }
 
     /// Where the question section ends.
@@ -209,6 +191,26 @@ struct RawRecord<'q> {
 }
 
 impl<'q> Records<'q> {
+    /// Walks the records behind the question and returns the EDNS among them. The error is that of the first OPT
+    /// record, where one was read before what is malformed.
+    fn edns(&mut self, skipped: u16, additional: u16) -> Result<Option<Edns<'q>>, Option<Edns<'q>>> {
+        for _ in 0..skipped {
+            self.next_record().ok_or(None)?;
+        }
+        let mut edns = None;
+        for _ in 0..additional {
+            let Some(opt) = self.next_record().ok_or(edns)?.and_then(|record| record.edns()) else {
+                continue;
+            };
+            // RFC 6891, section 6.1.1: more than one OPT is a FORMERR.
+            if edns.is_some() || !options_are_well_formed(opt.options) {
+                return Err(edns.or(Some(opt)));
+            }
+            edns = Some(opt);
+        }
+        Ok(edns)
+    }
+
     /// The next record; `Some(None)` at the end of the message, `None` when it is cut off.
     #[allow(clippy::option_option, reason = "the three cases are distinct: a record, the end, an error")]
     fn next_record(&mut self) -> Option<Option<RawRecord<'q>>> {

@@ -129,3 +129,37 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
         assert_eq!(testkit::dig::show(&out).lines().next(), Some(expected));
     }
 }
+
+/// A question for web's address with these octets as additional section, and how many records they are said to be.
+fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
+    let mut message = testkit::query::Query::new("web.apps.svc.cluster.local.", "A").wire();
+    message[11] = records;
+    message.extend(octets);
+    message
+}
+
+#[test]
+fn malformed_queries_with_edns_are_answered_with_edns() {
+    const PLAIN_OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 0];
+    const DO_OPT: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0];
+    let option_cut_off = [0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 3, 0, 10, 0];
+    for (what, message, dnssec_ok) in [
+        ("two OPT records", with_additional(2, &[PLAIN_OPT, DO_OPT].concat()), Some(false)),
+        ("two OPT records, DO first", with_additional(2, &[DO_OPT, PLAIN_OPT].concat()), Some(true)),
+        ("an option cut off", with_additional(1, &option_cut_off), Some(true)),
+        ("a record cut off behind OPT", with_additional(2, &[&DO_OPT[..], &[0, 0]].concat()), Some(true)),
+        ("OPT cut off", with_additional(1, &DO_OPT[..10]), None),
+        ("no OPT", with_additional(1, &[0, 0]), None),
+    ] {
+        let mut out = Vec::new();
+        let outcome = answer(&*PLAIN, &identity(), &message, Transport::Udp, &Outside::none(), &mut out);
+        assert!(matches!(outcome, Outcome::Reply(_)), "{what}: {outcome:?}");
+        let reply = Message::parse(&out).unwrap();
+        assert_eq!((reply.rcode_name().as_str(), reply.questions.len()), ("FORMERR", 1), "{what}");
+        assert_eq!(
+            reply.edns.map(|edns| (edns.udp, edns.dnssec_ok)),
+            dnssec_ok.map(|ok| (1232, ok)),
+            "{what}"
+        );
+    }
+}

@@ -13,8 +13,7 @@ const FLAGS: [&str; 8] = ["qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edit {
-    /// A question with an OPT record is answered with one (RFC 6891 section 6.1.1), unless it could not be read or the
-    /// answer is an upstream's.
+    /// A question with an OPT record is answered with one (RFC 6891 section 6.1.1), unless the answer is an upstream's.
     AnswerOpt,
     /// NXDOMAIN about the cluster domain has AA and RA, SERVFAIL has RA.
     NegativeFlags,
@@ -26,7 +25,7 @@ impl Edit {
         let mut edited = response.clone();
         match self {
             Self::AnswerOpt => {
-                let ours = response.no_answer.is_none() && response.rcode != "FORMERR" && !is_passed_on(case);
+                let ours = response.no_answer.is_none() && !is_passed_on(case);
                 if let Some(asked) = case.query.edns.as_ref().filter(|_| ours) {
                     let dnssec_ok = asked.dnssec_ok;
                     edited.edns = Some(Edns { udp: OUR_UDP_SIZE, dnssec_ok, ..Edns::default() });
