@@ -173,7 +173,7 @@ fn bind_dns(
     let config = skydns::server::Config {
         address,
         udp_sockets: udp_threads(),
-        identity: Identity { version: format!("{} {}", daemon::version::NAME, daemon::version::VERSION) },
+        identity: Identity { version: format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION) },
         forwarder: Arc::new(Forwarder::new(Limits::default(), forward_metrics)),
         metrics,
     };

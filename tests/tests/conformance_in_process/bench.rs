@@ -67,7 +67,7 @@ fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case)
 /// The answer to a question; `None` when the question is sent on.
 fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observed> {
     let packet = case.query.packet(1).expect("a packet");
-    let identity = Identity { version: format!("Kube-DNS {}", env!("CARGO_PKG_VERSION")) };
+    let identity = Identity { version: format!("kube-dns-rs {}", env!("CARGO_PKG_VERSION")) };
     let transport = match case.query.transport {
         vector::Transport::Udp => Transport::Udp,
         vector::Transport::Tcp => Transport::Tcp,
