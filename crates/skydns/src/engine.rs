@@ -129,8 +129,11 @@ impl<V: View> Engine<'_, V> {
     }
 
     fn other_class(&self, out: &mut Vec<u8>) -> Outcome {
+        if !self.view.has_synced() {
+            return self.bare(rcode::REFUSED, 0, out);
+        }
         let texts = self.chaos_texts();
-        if texts.is_empty() || !self.view.has_synced() {
+        if texts.is_empty() {
             return self.bare(rcode::REFUSED, flag::RD, out);
         }
         let mut records = Answer::new(self.view, self.query, self.outside, out);
