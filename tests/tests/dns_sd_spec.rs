@@ -260,6 +260,9 @@ async fn strictly_names_exist_as_the_rfcs_ask() {
                 ("ns.dns", "A", "NOERROR 10.3.0.10"),
                 ("ns.dns", "AAAA", "NOERROR 2001:db8::53"),
                 ("none.my-ns.svc", "NS", "NXDOMAIN"),
+                ("my-ns.pod", "A", "NOERROR"),
+                ("*.pod", "A", "NXDOMAIN"),
+                ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
             ],
             _ => &[
                 ("svc", "A", "NXDOMAIN"),
@@ -269,6 +272,9 @@ async fn strictly_names_exist_as_the_rfcs_ask() {
                 ("ns.dns", "A", "NXDOMAIN"),
                 ("ns.dns", "AAAA", "NXDOMAIN"),
                 ("none.my-ns.svc", "NS", "NOERROR"),
+                ("my-ns.pod", "A", "NXDOMAIN"),
+                ("*.pod", "A", "NXDOMAIN"),
+                ("10-0-0-1.*.pod", "A", "NXDOMAIN"),
             ],
         };
         hold(&lab, way, lines).await;

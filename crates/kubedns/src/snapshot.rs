@@ -146,7 +146,9 @@ impl View for Snapshot {
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
-            ["pod" | "dns"] | ["pod", _] => true,
+            ["pod" | "dns"] => true,
+            // No pod name has a wildcard in the place of its namespace: there is nothing below (RFC 8020).
+            ["pod", namespace] => *namespace != treecache::ANY,
             _ => self.tree.node(path).is_some(),
         }
     }
