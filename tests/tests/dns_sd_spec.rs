@@ -9,6 +9,7 @@
 )]
 
 use serde_json::json;
+use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless};
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction};
@@ -184,6 +185,49 @@ async fn section_2_4_only_ready_endpoints_are_published_unless_asked_for() {
         ];
         hold(&lab, way, all).await;
     }
+}
+
+/// Owner and data of the additional records of `rtype`, sorted.
+fn additional(answer: &Message, rtype: u16) -> Vec<String> {
+    let records = answer.additional.iter().filter(|record| record.rtype == rtype);
+    let mut lines: Vec<String> = records.map(|record| format!("{} {}", record.name, record.data)).collect();
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn srv_of_an_alias_has_addresses_behind_it_or_nothing() {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::with_upstream(flags, upstream).await;
+        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
+        lab.set(mk_external_name("my-ns", "in", "four.my-ns.svc.cluster.local")).await;
+        lab.set(mk_external_name("my-ns", "far", "in.my-ns.svc.cluster.local")).await;
+        lab.set(mk_external_name("my-ns", "lost", "none.my-ns.svc.cluster.local")).await;
+        lab.set(mk_external_name("my-ns", "astray", "lost.my-ns.svc.cluster.local")).await;
+        lab.set(mk_external_name("my-ns", "nowhere", "nowhere.example.com")).await;
+        lab.set(mk_external_name("my-ns", "abroad", "nowhere.my-ns.svc.cluster.local")).await;
+        let aliases: &[&str] = &["in.my-ns.svc.cluster.local. four.my-ns.svc.cluster.local."];
+        let addresses: &[&str] = &["four.my-ns.svc.cluster.local. 10.3.0.100"];
+        for (name, cnames, a) in [
+            ("far", aliases, addresses),
+            ("lost", &[], &[]),
+            ("astray", &[], &[]),
+            ("nowhere", &[], &[]),
+            ("abroad", &[], &[]),
+        ] {
+            let answer = lab.ask(&format!("{name}.my-ns.svc.cluster.local."), "SRV").await;
+            assert_eq!(answer.answer_data("SRV").len(), 1, "{way}: {name}");
+            assert_eq!(
+                (additional(&answer, 5), additional(&answer, 1)),
+                (owned(cnames), owned(a)),
+                "{way}: {name}"
+            );
+        }
+    }
+}
+
+fn owned(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
 #[tokio::test]

@@ -156,9 +156,27 @@ impl<V: View> Answer<'_, '_, V> {
             }
         }
         if let (Reached::Nothing, Some(alias)) = (reached, bare) {
-            self.follow(walk, Shown::Under(owner), &alias)?;
+            self.follow_to_nothing(walk, owner, &alias)?;
         }
         Ok(reached)
+    }
+
+    /// Writes an alias that leads to no address. In an answer that is what the client asked for. The additional section
+    /// is there for addresses (RFC 2782): as in kube-dns, an alias of ours stands there only before what an upstream said
+    /// of its target.
+    fn follow_to_nothing(
+        &mut self,
+        walk: &mut Walk,
+        owner: Option<&Name>,
+        alias: &Alias,
+    ) -> Result<(), Full> {
+        let (step, before) = (self.step(walk), self.message.count(walk.section));
+        self.follow(walk, Shown::Under(owner), alias)?;
+        let alone = self.message.count(walk.section) == before + 1;
+        if walk.section == Section::Additional && alone {
+            self.take_back(walk, &step);
+        }
+        Ok(())
     }
 
     /// Writes the alias, if it is to be shown under `owner`, and what it leads to.
