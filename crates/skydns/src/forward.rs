@@ -177,6 +177,16 @@ impl Forwarder {
         waiter.outcome().await
     }
 
+    /// The bounds in force.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Counts a question that was not even asked, because too many are under way.
+    pub(crate) fn turned_down(&self) {
+        self.shared.metrics.overloaded.inc();
+    }
+
     /// Finds out which of `upstreams` forward to ourselves, gives those, and passes them over from now on. What was
     /// found earlier is forgotten, so name the upstreams of all routes, whenever they change. Takes no longer than
     /// [`Limits::budget`]. Our own server must be listening, and hand questions that come back to

@@ -17,6 +17,7 @@ pub mod record;
 pub mod resolve;
 mod reverse;
 pub mod server;
+mod shares;
 pub mod tcp;
 pub mod udp;
 

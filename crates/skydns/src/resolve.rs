@@ -1,11 +1,11 @@
 //! Answering what the engine cannot answer alone: forwarded questions, and names outside that an answer leads to.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, View};
@@ -17,11 +17,12 @@ use crate::metrics::{Shard, System};
 use crate::name::Name;
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::query::{Query, Transport, class, rcode, rtype};
+use crate::shares::{Share, Shares};
 use crate::udp::Job;
 
 mod fit;
 
-/// Queries over UDP that may wait for upstreams at a time. Each holds its message and a task: some 2 KiB.
+/// Queries that may wait for upstreams at a time. Each holds its message and a task: some 2 KiB.
 const MAX_WAITING: usize = 16_384;
 /// Rounds of questions that one answer may need.
 const MAX_ROUNDS: usize = 3;
@@ -35,7 +36,7 @@ pub struct Resolver<B> {
     forwarder: Arc<Forwarder>,
     /// Counts what was answered by async tasks, whichever thread they ran on.
     shard: Arc<Shard>,
-    waiting: Arc<Semaphore>,
+    waiting: Arc<Shares>,
     tasks: TaskTracker,
     runtime: Handle,
 }
@@ -49,7 +50,10 @@ impl<B: Backend> Resolver<B> {
         shard: Arc<Shard>,
         runtime: Handle,
     ) -> Self {
-        let waiting = Arc::new(Semaphore::new(MAX_WAITING));
+        // Upstreams that never answer hold on to every question put to them. A third of what may be put to them is
+        // out of the reach of any one client.
+        let each = forwarder.limits().max_in_flight_per_route / 3 * 2;
+        let waiting = Shares::new(MAX_WAITING, each);
         Self { backend, identity, forwarder, shard, waiting, tasks: TaskTracker::new(), runtime }
     }
 
@@ -59,8 +63,24 @@ impl<B: Backend> Resolver<B> {
         engine::answer(&*self.backend.view(), &self.identity, message, transport, &NOTHING, out)
     }
 
+    /// A place among the queries that wait for upstreams; `None` when `client` has its share of them.
+    pub(crate) fn admit(&self, client: IpAddr) -> Option<Share> {
+        let share = self.waiting.take(client);
+        if share.is_none() {
+            self.forwarder.turned_down();
+            tracing::warn!(%client, waiting = self.waiting(), "a client asks for too many names outside at once, more of its questions get SERVFAIL");
+        }
+        share
+    }
+
     /// Answers, waiting for upstreams where `outcome` asks for it. `None`: nothing is to be sent.
-    pub async fn resolve(&self, message: &[u8], transport: Transport, outcome: Outcome) -> Option<Vec<u8>> {
+    pub(crate) async fn resolve(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        outcome: Outcome,
+        _share: Share,
+    ) -> Option<Vec<u8>> {
         let started = Instant::now();
         let mut out = Vec::new();
         let reply = match outcome {
@@ -77,7 +97,15 @@ impl<B: Backend> Resolver<B> {
         self.shard.record(reply, elapsed, size);
     }
 
-    /// Resolves in a task of its own and sends the answer to `job`. True when too many are waiting already.
+    /// SERVFAIL for a query that was not admitted.
+    pub(crate) fn refuse(&self, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let reply = servfail(message, transport, System::Recursive, &mut out)?;
+        self.shard.record(reply, Duration::ZERO, out.len());
+        Some(out)
+    }
+
+    /// Resolves in a task of its own and sends the answer to `job`. True when its client has too many waiting already.
     pub(crate) fn resolve_later(
         self: &Arc<Self>,
         message: &[u8],
@@ -85,11 +113,10 @@ impl<B: Backend> Resolver<B> {
         outcome: Outcome,
         job: Job,
     ) -> bool {
-        let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned() else { return true };
+        let Some(share) = self.admit(job.client()) else { return true };
         let (this, message): (_, Box<[u8]>) = (Arc::clone(self), message.into());
         let task = async move {
-            let _permit: OwnedSemaphorePermit = permit;
-            if let Some(answer) = this.resolve(&message, transport, outcome).await {
+            if let Some(answer) = this.resolve(&message, transport, outcome, share).await {
                 job.send(&answer);
             }
         };
@@ -99,7 +126,7 @@ impl<B: Backend> Resolver<B> {
 
     /// Queries that wait for upstreams now.
     pub fn waiting(&self) -> usize {
-        MAX_WAITING - self.waiting.available_permits()
+        self.waiting.taken()
     }
 
     /// Waits for the tasks that answer UDP queries.

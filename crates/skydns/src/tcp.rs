@@ -1,7 +1,7 @@
 //! DNS over TCP (RFC 7766): pipelined queries, answers as they get ready, every wait and queue bounded.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,12 @@ use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::query::Transport;
 use crate::resolve::Resolver;
+use crate::shares::Shares;
 
 /// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
 pub const MAX_CONNECTIONS: usize = 4096;
+/// Connections of one client at a time: half of them are left to others.
+const MAX_OF_CLIENT: usize = MAX_CONNECTIONS / 2;
 /// Queries of one connection that wait for upstreams at a time; more are not read until one is answered.
 const MAX_IN_FLIGHT: usize = 64;
 /// A connection without a query for so long is closed (RFC 7766, section 6.2.3: a few seconds).
@@ -41,22 +44,25 @@ impl<B: Backend> Server<B> {
     /// Serves until the token is cancelled, then lets queries in flight be answered.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let shares = Shares::new(MAX_CONNECTIONS, MAX_OF_CLIENT);
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = accept(&self.listener, &slots) => {
-                    let Some((stream, slot)) = accepted else { continue };
+                    let Some((stream, client, slot)) = accepted else { continue };
+                    let Some(share) = shares.take(client) else { continue };
                     let busy = slots.available_permits() < MAX_CONNECTIONS / 2;
                     let connection = Connection {
                         stream,
+                        client,
                         resolver: Arc::clone(&self.resolver),
                         idle: if busy { IDLE_WHEN_BUSY } else { IDLE },
                     };
                     let stop = stop.clone();
                     connections.spawn(async move {
-                        let _slot = slot;
+                        let _held = (slot, share);
                         // A client that goes away or stalls concerns nobody else.
                         let _ = connection.run(stop).await;
                     });
@@ -69,10 +75,13 @@ impl<B: Backend> Server<B> {
 }
 
 /// The next connection, once there is a slot for it.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> Option<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, slot)),
+        Ok((stream, client)) => Some((stream, client.ip(), slot)),
         Err(error) => {
             tracing::debug!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -83,6 +92,7 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpSt
 
 struct Connection<B> {
     stream: TcpStream,
+    client: IpAddr,
     resolver: Arc<Resolver<B>>,
     idle: Duration,
 }
@@ -141,7 +151,13 @@ impl<B: Backend> Connection<B> {
                 outcome => {
                     answers.truncate(start);
                     let resolver = Arc::clone(&self.resolver);
-                    in_flight.spawn(async move { resolver.resolve(&query, Transport::Tcp, outcome).await });
+                    let share = resolver.admit(self.client);
+                    in_flight.spawn(async move {
+                        match share {
+                            Some(share) => resolver.resolve(&query, Transport::Tcp, outcome, share).await,
+                            None => resolver.refuse(&query, Transport::Tcp),
+                        }
+                    });
                 }
             }
             if answers.len() > READ {

@@ -7,7 +7,7 @@
 mod socket;
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -149,6 +149,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Who asked.
+    pub(crate) fn client(&self) -> IpAddr {
+        self.peer.address()
+    }
+
     /// Sends the answer. A full send buffer drops it, as the network might.
     pub(crate) fn send(&self, answer: &[u8]) {
         self.socket.send(answer, &self.peer);

@@ -14,7 +14,7 @@ use testkit::client::{self, TcpConnection};
 use testkit::dig::{show, show_sorted};
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Reaction, Upstream, Zone};
+use testkit::upstream::{Asked, Reaction, Upstream, Zone};
 use tokio::net::UdpSocket;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -301,5 +301,32 @@ async fn errors_never_exceed_requests() {
     };
     assert!((sum("skydns_skydns_dns_request_count_total") - 6.0).abs() < f64::EPSILON);
     assert!((sum("skydns_skydns_dns_error_count_total") - 4.0).abs() < f64::EPSILON);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_floods_leaves_upstreams_to_others() {
+    const FLOOD: usize = 2000;
+    let upstream = Upstream::start(|asked: &Asked| {
+        if asked.name().ends_with("dead.test.") {
+            return Reaction::silence();
+        }
+        Reaction::from(Reply::to(&asked.packet).answer("www.alive.test. 60 IN A 198.51.100.10"))
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    let flood = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).await.expect("bound");
+    for number in 0..FLOOD {
+        let query = Query::new(&format!("n{number}.dead.test."), "A").wire();
+        flood.send_to(&query, server.address).await.expect("sent");
+    }
+    // Its questions beyond its share are turned down at once, and so show that the flood has been taken in.
+    let mut answer = [0; 512];
+    let len =
+        tokio::time::timeout(PATIENCE, flood.recv(&mut answer)).await.expect("in time").expect("received");
+    let text = show_sorted(&answer[..len]);
+    assert!(text.starts_with(";; SERVFAIL"), "{text}");
+    let text = udp(server.address, &Query::new("www.alive.test.", "A")).await;
+    assert!(text.contains("198.51.100.10"), "{text}");
     server.stop().await;
 }

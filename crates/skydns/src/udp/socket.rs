@@ -1,7 +1,7 @@
 //! A UDP socket with batches and with replies that leave from the address the query was sent to.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -47,6 +47,16 @@ type in_addr_bits = u32;
 pub(crate) struct Peer {
     pub(crate) remote: SockaddrStorage,
     pub(crate) local: LocalAddress,
+}
+
+impl Peer {
+    /// The address of the client.
+    pub(crate) fn address(&self) -> IpAddr {
+        let v4 = self.remote.as_sockaddr_in().map(|remote| IpAddr::from(remote.ip()));
+        let v6 = || self.remote.as_sockaddr_in6().map(|remote| IpAddr::from(remote.ip()));
+        // A UDP socket receives from nobody else.
+        v4.or_else(v6).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
 }
 
 impl UdpSocket {
