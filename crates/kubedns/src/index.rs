@@ -1,13 +1,17 @@
 //! The one writer: takes what the watchers see, keeps the objects, and publishes the records made of them.
 
+mod shared;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
 use skydns::Pointer;
 use smol_str::SmolStr;
 
+use crate::few::Few;
 use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey};
 use crate::records::{self, ServiceRecords};
 use crate::snapshot::{Federation, Place, Published, Snapshot};
@@ -23,6 +27,8 @@ pub struct Index {
     listed_nodes: BTreeMap<SmolStr, Node>,
     source: Option<EndpointsSource>,
     services_listed: bool,
+    /// Services whose objects have changed since their records were made, with the reverse records they have.
+    outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
     changed: bool,
     published: Arc<Published>,
@@ -52,6 +58,7 @@ impl Index {
             listed_nodes: BTreeMap::new(),
             source: None,
             services_listed: false,
+            outdated: HashMap::default(),
             snapshot: (*published.get()).clone(),
             changed: false,
             published,
@@ -91,18 +98,18 @@ impl Index {
             Change::RelistStarted => self.store.start_list_of_endpoints(),
             Change::RelistDone => {
                 for key in self.store.endpoints.finish() {
-                    self.update(&key, Store::remove_endpoints);
+                    self.update_endpoints(&key, Store::remove_endpoints);
                 }
             }
             Change::Apply(endpoints) => {
                 self.store.endpoints.settle(&endpoints.key);
                 if self.store.endpoints_of(&endpoints.key) != Some(&endpoints) {
-                    self.update(&endpoints.key.clone(), |store, _| store.set_endpoints(endpoints));
+                    self.update_endpoints(&endpoints.key.clone(), |store, _| store.set_endpoints(endpoints));
                 }
             }
             Change::Deleted(key) => {
                 self.store.endpoints.settle(&key);
-                self.update(&key, Store::remove_endpoints);
+                self.update_endpoints(&key, Store::remove_endpoints);
             }
         }
     }
@@ -122,10 +129,10 @@ impl Index {
                 }
                 let service = ObjectKey::new(slice.key.namespace.clone(), slice.service.clone());
                 // A slice can change hands: its label is mutable.
-                if self.store.service_of_slice(&slice.key).is_some_and(|owner| *owner != service) {
+                if self.store.service_of_slice(&slice.key).is_some_and(|owner| owner != service) {
                     self.remove_slice(&slice.key);
                 }
-                self.update(&service, |store, _| store.set_slice(slice));
+                self.update_endpoints(&service, |store, _| store.set_slice(slice));
             }
             Change::Deleted(key) => {
                 self.store.slices.settle(&key);
@@ -135,8 +142,8 @@ impl Index {
     }
 
     fn remove_slice(&mut self, key: &ObjectKey) {
-        if let Some(service) = self.store.service_of_slice(key).cloned() {
-            self.update(&service, |store, _| store.remove_slice(key));
+        if let Some(service) = self.store.service_of_slice(key) {
+            self.update_endpoints(&service, |store, _| store.remove_slice(key));
         }
     }
 
@@ -158,12 +165,39 @@ impl Index {
         }
     }
 
-    /// Changes the objects of one Service and brings its records up to date.
+    /// Changes the objects of one Service. Its records are made anew when they are published: objects of one Service
+    /// often change together, and a large one takes its time.
     fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
-        let old = self.pointers(key);
+        self.outdate(key);
         change(&mut self.store, key);
+    }
+
+    /// The same for a change of its endpoints.
+    fn update_endpoints(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
+        self.outdate_endpoints(key);
+        change(&mut self.store, key);
+    }
+
+    /// To be called before the endpoints of `key` change.
+    fn outdate_endpoints(&mut self, key: &ObjectKey) {
+        let shown = self.store.service(key).is_some_and(records::show_endpoints);
+        // Federated names are answered by whether there are endpoints.
+        if shown || self.snapshot.federation.is_some() {
+            self.outdate(key);
+        }
+    }
+
+    /// To be called before the objects of `key` change.
+    fn outdate(&mut self, key: &ObjectKey) {
+        if !self.outdated.contains_key(key) {
+            self.outdated.insert(key.clone(), self.build(key).pointers);
+        }
+    }
+
+    /// Makes the records of one Service anew; `old` are its reverse records.
+    fn rebuild(&mut self, key: &ObjectKey, old: &[(IpAddr, Pointer)]) {
         let new = self.build(key);
-        self.replace_pointers(&old, &new.pointers);
+        self.replace_pointers(old, &new.pointers);
         let path = records::path(key);
         self.snapshot.tree.set_node(&path, new.node);
         let [svc, namespace, name] = path;
@@ -176,7 +210,6 @@ impl Index {
             }
         }
         self.note_backing(key);
-        self.changed = true;
     }
 
     fn build(&self, key: &ObjectKey) -> ServiceRecords {
@@ -186,31 +219,23 @@ impl Index {
         }
     }
 
-    fn pointers(&self, key: &ObjectKey) -> Vec<(std::net::IpAddr, Pointer)> {
-        self.build(key).pointers
-    }
-
-    /// Every owner of an address counts for itself: one that leaves takes only its own record away.
-    fn replace_pointers(&mut self, old: &[(std::net::IpAddr, Pointer)], new: &[(std::net::IpAddr, Pointer)]) {
+    /// Every owner of an address counts for itself: one that leaves takes only its own record away. Both lists are
+    /// sorted: a headless Service may have thousands.
+    fn replace_pointers(&mut self, old: &[(IpAddr, Pointer)], new: &[(IpAddr, Pointer)]) {
         let reverse = &mut self.snapshot.reverse;
-        for (ip, pointer) in old.iter().filter(|gone| !new.contains(gone)) {
-            let owners: Vec<Pointer> = reverse
-                .get(ip)
-                .into_iter()
-                .flat_map(|o| o.iter())
-                .filter(|o| *o != pointer)
-                .cloned()
-                .collect();
+        for (ip, pointer) in old.iter().filter(|gone| new.binary_search(gone).is_err()) {
+            let owners: Few<Pointer> =
+                reverse.get(ip).into_iter().flatten().filter(|owner| *owner != pointer).cloned().collect();
             if owners.is_empty() {
                 reverse.remove(ip);
             } else {
-                reverse.insert(*ip, owners.into());
+                reverse.insert(*ip, owners);
             }
         }
-        for (ip, pointer) in new.iter().filter(|added| !old.contains(added)) {
+        for (ip, pointer) in new.iter().filter(|added| old.binary_search(added).is_err()) {
             let mut owners: Vec<Pointer> = reverse.get(ip).map(|owners| owners.to_vec()).unwrap_or_default();
             owners.push(pointer.clone());
-            owners.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+            owners.sort_unstable();
             owners.dedup();
             reverse.insert(*ip, owners.into());
         }
@@ -233,26 +258,12 @@ impl Index {
         if self.source == Some(source) {
             return;
         }
-        let keys = self.store.keys();
-        for key in &keys {
-            self.rebuild_with(key, source);
+        for key in self.store.keys() {
+            self.outdate_endpoints(&key);
         }
         self.source = Some(source);
         self.store.forget_other_than(source);
-        self.changed = true;
         self.check_sync();
-    }
-
-    /// Rebuilds one Service as if `source` were in use already.
-    fn rebuild_with(&mut self, key: &ObjectKey, source: EndpointsSource) {
-        let before = self.source;
-        let old = self.pointers(key);
-        self.source = Some(source);
-        let new = self.build(key);
-        self.replace_pointers(&old, &new.pointers);
-        self.snapshot.tree.set_node(&records::path(key), new.node);
-        self.note_backing(key);
-        self.source = before;
     }
 
     fn check_sync(&mut self) {
@@ -299,7 +310,11 @@ impl Index {
 
     /// Makes all changes visible to queries. False when there were none.
     pub fn publish(&mut self) -> bool {
-        if !std::mem::take(&mut self.changed) {
+        let outdated = std::mem::take(&mut self.outdated);
+        for (key, old) in &outdated {
+            self.rebuild(key, old);
+        }
+        if !std::mem::take(&mut self.changed) && outdated.is_empty() {
             return false;
         }
         self.published.set(self.snapshot.clone());

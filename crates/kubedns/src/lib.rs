@@ -4,6 +4,7 @@ pub mod config;
 pub mod connect;
 pub mod drops;
 pub mod explain;
+pub mod few;
 pub mod index;
 pub mod metrics;
 pub mod objects;

@@ -9,10 +9,13 @@ mod parse;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
+
+use crate::few::Few;
 
 pub use parse::{FromApi, MalformedObject, Note, Parsed, identity_of, key_of, version_of};
 
@@ -96,7 +99,7 @@ pub struct Service {
     /// How the Service is reached, and so which records it has.
     pub kind: ServiceKind,
     /// The ports in the order of the object.
-    pub ports: Box<[ServicePort]>,
+    pub ports: Arc<[ServicePort]>,
     /// Addresses that are not ready are published too (`spec.publishNotReadyAddresses`, or the older annotation
     /// `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which wins over the field as in Kubernetes).
     pub publish_not_ready: bool,
@@ -108,7 +111,7 @@ pub struct Service {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceKind {
     /// Through virtual addresses: one, or one for each IP family. Never empty.
-    ClusterIp(Box<[IpAddr]>),
+    ClusterIp(Few<IpAddr>),
     /// Cluster IP `None`: through the addresses of its endpoints.
     Headless,
     /// An alias for a name: `spec.externalName` as written, without further checks.
@@ -143,7 +146,7 @@ impl Protocol {
 }
 
 /// A port of a Service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ServicePort {
     /// The name, empty if it has none.
     pub name: SmolStr,
@@ -176,7 +179,7 @@ pub struct Subset {
     /// Addresses that are not.
     pub not_ready: Box<[Address]>,
     /// The ports all of them have.
-    pub ports: Box<[EndpointPort]>,
+    pub ports: Arc<[EndpointPort]>,
 }
 
 /// An address of an Endpoints object.
@@ -189,7 +192,7 @@ pub struct Address {
 }
 
 /// A port of endpoints.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EndpointPort {
     /// The name, empty if it has none.
     pub name: SmolStr,
@@ -212,7 +215,7 @@ pub struct EndpointSlice {
     /// The endpoints in the order of the object.
     pub endpoints: Box<[SliceEndpoint]>,
     /// The ports all of them have. A port without a number (meaning any port) is left out.
-    pub ports: Box<[EndpointPort]>,
+    pub ports: Arc<[EndpointPort]>,
     /// As for [`Endpoints::last_change`].
     pub last_change: Option<SystemTime>,
 }
@@ -233,7 +236,7 @@ pub enum AddressType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
     /// Its addresses, which all lead to the same pod.
-    pub addresses: Box<[IpAddr]>,
+    pub addresses: Few<IpAddr>,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
     /// Takes new connections: serving and not terminating, or published whatever its state.

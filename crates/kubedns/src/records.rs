@@ -14,45 +14,13 @@ use skydns::{Host, Name, Pointer, ServiceRecord, name};
 use smol_str::SmolStr;
 use treecache::Node;
 
+use crate::few::Few;
 use crate::objects::{
     Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind,
 };
 
-/// What stands under one label: one record, or several that differ in their ports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Records {
-    /// The usual case.
-    One(ServiceRecord),
-    /// Several.
-    Several(Arc<[ServiceRecord]>),
-}
-
-impl Records {
-    fn new(mut records: Vec<ServiceRecord>) -> Option<Self> {
-        match records.len() {
-            0 => None,
-            1 => records.pop().map(Self::One),
-            _ => Some(Self::Several(records.into())),
-        }
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> std::slice::Iter<'_, ServiceRecord> {
-        match self {
-            Self::One(record) => std::slice::from_ref(record).iter(),
-            Self::Several(records) => records.iter(),
-        }
-    }
-}
-
-impl<'r> IntoIterator for &'r Records {
-    type Item = &'r ServiceRecord;
-    type IntoIter = std::slice::Iter<'r, ServiceRecord>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
+/// What stands under one label: several records differ in their ports.
+pub type Records = Few<ServiceRecord>;
 
 /// The records of one Service.
 #[derive(Debug, Default)]
@@ -61,7 +29,7 @@ pub struct ServiceRecords {
     pub node: Node<Records>,
     /// The entry in the namespace's node.
     pub entry: Option<Records>,
-    /// The reverse records.
+    /// The reverse records, sorted and each only once.
     pub pointers: Vec<(IpAddr, Pointer)>,
 }
 
@@ -131,11 +99,22 @@ impl<'o> Group<'o> {
 
 /// Builds the records of `service`, whose endpoints are `backing`.
 pub fn build(service: &Service, backing: Backing<'_>) -> ServiceRecords {
-    match &service.kind {
+    let mut records = match &service.kind {
         ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
         // kube-dns treats a Service without an address yet like a headless one.
         ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing),
         ServiceKind::ExternalName(target) => external_name(service, target),
+    };
+    records.pointers.sort_unstable();
+    records.pointers.dedup();
+    records
+}
+
+/// True when the records of `service` depend on its endpoints.
+pub fn show_endpoints(service: &Service) -> bool {
+    match service.kind {
+        ServiceKind::Headless | ServiceKind::WithoutIp => true,
+        ServiceKind::ClusterIp(_) | ServiceKind::ExternalName(_) => false,
     }
 }
 
@@ -168,14 +147,14 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
         records.pointers.push((*ip, pointer));
     }
     for (label, addresses) in entries {
-        for port in &service.ports {
+        for port in service.ports.iter() {
             let Some([protocol, name]) = port_path(&port.protocol, &port.name) else { continue };
             let record = ServiceRecord::new(Host::Base, Arc::clone(&base)).with_port(port.port);
             let node = records.node.child_mut(&protocol).child_mut(&name);
-            node.set_entry(label.clone(), Records::One(record));
+            node.set_entry(label.clone(), Few::one(record));
         }
         let record = ServiceRecord::for_addresses(&addresses, Arc::clone(&base));
-        records.node.set_entry(label, Records::One(record));
+        records.node.set_entry(label, Few::one(record));
     }
     records
 }
@@ -214,8 +193,6 @@ fn headless(service: &Service, backing: Backing<'_>) -> ServiceRecords {
     for (label, labelled) in labels {
         add_labelled(&mut records.node, &label, labelled, &base);
     }
-    records.pointers.sort_by(|(a, p), (b, q)| (a, &p.name).cmp(&(b, &q.name)));
-    records.pointers.dedup();
     records
 }
 
@@ -230,15 +207,14 @@ fn add_labelled(node: &mut Node<Records>, label: &SmolStr, labelled: Labelled, b
     let Labelled { mut addresses, mut ports } = labelled;
     addresses.sort_unstable();
     addresses.dedup();
-    node.set_entry(label.clone(), Records::One(ServiceRecord::for_addresses(&addresses, Arc::clone(base))));
+    node.set_entry(label.clone(), Few::one(ServiceRecord::for_addresses(&addresses, Arc::clone(base))));
     ports.sort_unstable();
     ports.dedup();
     for same_name in ports.chunk_by(|a, b| a.0 == b.0) {
         let Some(([protocol, name], _)) = same_name.first() else { continue };
         let record = |port: u16| ServiceRecord::new(Host::Member, Arc::clone(base)).with_port(port);
-        if let Some(records) = Records::new(same_name.iter().map(|(_, port)| record(*port)).collect()) {
-            node.child_mut(protocol).child_mut(name).set_entry(label.clone(), records);
-        }
+        let records = same_name.iter().map(|(_, port)| record(*port)).collect();
+        node.child_mut(protocol).child_mut(name).set_entry(label.clone(), records);
     }
 }
 
@@ -257,6 +233,6 @@ fn external_name(service: &Service, target: &str) -> ServiceRecords {
             }
         },
     };
-    records.entry = Some(Records::One(ServiceRecord::new(host, base.into())));
+    records.entry = Some(Few::one(ServiceRecord::new(host, base.into())));
     records
 }

@@ -12,6 +12,7 @@ use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, ServiceRecord, View, Z
 use smol_str::SmolStr;
 use treecache::{Map, TreeCache};
 
+use crate::few::Few;
 use crate::objects::ObjectKey;
 use crate::records::Records;
 
@@ -25,7 +26,7 @@ pub struct Snapshot {
     /// The records, by path below the zone.
     pub tree: TreeCache<Records>,
     /// Owners of addresses, the oldest first.
-    pub reverse: Map<IpAddr, Arc<[Pointer]>>,
+    pub reverse: Map<IpAddr, Few<Pointer>>,
     /// Federations, if any are configured.
     pub federation: Option<Arc<Federation>>,
     /// Services that have ready endpoints; kept only while federations are configured.

@@ -81,8 +81,8 @@ impl<V: View> View for Arc<V> {
     }
 }
 
-/// One owner of an address: what PTR answers are made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One owner of an address: what PTR answers are made of. The least one is answered first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
     /// When the owner was created, in seconds since 1970: the oldest owner is answered first.
     pub created: u32,

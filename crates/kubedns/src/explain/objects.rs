@@ -233,8 +233,10 @@ fn addresses(members: &[Member<'_>]) -> Vec<Address> {
 fn ports(backing: Backing<'_>) -> Vec<Port> {
     let all: Vec<&EndpointPort> = match backing {
         Backing::None => Vec::new(),
-        Backing::Endpoints(endpoints) => endpoints.subsets.iter().flat_map(|subset| &subset.ports).collect(),
-        Backing::Slices(slices) => slices.iter().flat_map(|slice| &slice.ports).collect(),
+        Backing::Endpoints(endpoints) => {
+            endpoints.subsets.iter().flat_map(|subset| subset.ports.iter()).collect()
+        }
+        Backing::Slices(slices) => slices.iter().flat_map(|slice| slice.ports.iter()).collect(),
     };
     let mut ports: Vec<Port> = Vec::new();
     for endpoint_port in all {

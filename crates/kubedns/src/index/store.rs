@@ -3,16 +3,23 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::quality::RandomState;
+use smol_str::SmolStr;
 
 use super::Counts;
-use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
+use super::shared::Shared;
+use crate::objects::{
+    EndpointPort, EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service, ServicePort,
+};
 use crate::records::Backing;
 
 /// All objects.
 #[derive(Debug, Default)]
 pub struct Store {
     owners: HashMap<ObjectKey, Owner, RandomState>,
-    slice_owners: HashMap<ObjectKey, ObjectKey, RandomState>,
+    /// The names of the Services of those slices whose own names do not tell; they share the namespace.
+    strays: HashMap<ObjectKey, SmolStr, RandomState>,
+    service_ports: Shared<ServicePort>,
+    endpoint_ports: Shared<EndpointPort>,
     pub(super) services: Listing,
     pub(super) endpoints: Listing,
     pub(super) slices: Listing,
@@ -21,8 +28,9 @@ pub struct Store {
 /// What is known under one namespace and name.
 #[derive(Debug, Default)]
 struct Owner {
-    service: Option<Service>,
-    endpoints: Option<Endpoints>,
+    // Boxed, as a hash table has room for up to twice as many as there are.
+    service: Option<Box<Service>>,
+    endpoints: Option<Box<Endpoints>>,
     slices: Vec<EndpointSlice>,
 }
 
@@ -30,6 +38,11 @@ impl Owner {
     fn is_empty(&self) -> bool {
         self.service.is_none() && self.endpoints.is_none() && self.slices.is_empty()
     }
+}
+
+/// The Service that a slice most likely belongs to: the control plane names slices after it, with a random suffix.
+fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
+    slice.name.rsplit_once('-').map(|(service, _)| service.into())
 }
 
 /// What a running list of one kind has not named yet.
@@ -64,38 +77,43 @@ impl Store {
     }
 
     pub(super) fn start_list_of_slices(&mut self) {
-        self.slices.unseen = Some(self.slice_owners.keys().cloned().collect());
+        self.slices.unseen = Some(self.slices().map(|slice| slice.key.clone()).collect());
     }
 
     /// A Service.
     pub fn service(&self, key: &ObjectKey) -> Option<&Service> {
-        self.owners.get(key)?.service.as_ref()
+        self.owners.get(key)?.service.as_deref()
     }
 
     /// The Endpoints of a Service.
     pub fn endpoints_of(&self, key: &ObjectKey) -> Option<&Endpoints> {
-        self.owners.get(key)?.endpoints.as_ref()
+        self.owners.get(key)?.endpoints.as_deref()
     }
 
     /// The Service that a slice belongs to.
-    pub fn service_of_slice(&self, key: &ObjectKey) -> Option<&ObjectKey> {
-        self.slice_owners.get(key)
+    pub fn service_of_slice(&self, key: &ObjectKey) -> Option<ObjectKey> {
+        let name = match self.strays.get(key) {
+            Some(name) => name.clone(),
+            None => expected_service(key)?,
+        };
+        let service = ObjectKey { namespace: key.namespace.clone(), name };
+        self.owners.get(&service)?.slices.iter().any(|slice| slice.key == *key).then_some(service)
     }
 
     /// A slice.
     pub fn slice(&self, key: &ObjectKey) -> Option<&EndpointSlice> {
-        let owner = self.owners.get(self.slice_owners.get(key)?)?;
+        let owner = self.owners.get(&self.service_of_slice(key)?)?;
         owner.slices.iter().find(|slice| slice.key == *key)
     }
 
     /// All Services.
     pub fn services(&self) -> impl Iterator<Item = &Service> {
-        self.owners.values().filter_map(|owner| owner.service.as_ref())
+        self.owners.values().filter_map(|owner| owner.service.as_deref())
     }
 
     /// All Endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoints> {
-        self.owners.values().filter_map(|owner| owner.endpoints.as_ref())
+        self.owners.values().filter_map(|owner| owner.endpoints.as_deref())
     }
 
     /// All slices.
@@ -125,23 +143,35 @@ impl Store {
             }
     }
 
-    pub(super) fn set_service(&mut self, service: Service) {
+    pub(super) fn set_service(&mut self, mut service: Service) {
+        self.service_ports.share(&mut service.ports);
         let owner = self.owners.entry(service.key.clone()).or_default();
-        owner.service = Some(service);
+        owner.service = Some(Box::new(service));
     }
 
-    pub(super) fn set_endpoints(&mut self, endpoints: Endpoints) {
+    pub(super) fn set_endpoints(&mut self, mut endpoints: Endpoints) {
+        for subset in &mut endpoints.subsets {
+            self.endpoint_ports.share(&mut subset.ports);
+        }
         let owner = self.owners.entry(endpoints.key.clone()).or_default();
-        owner.endpoints = Some(endpoints);
+        owner.endpoints = Some(Box::new(endpoints));
     }
 
-    pub(super) fn set_slice(&mut self, slice: EndpointSlice) {
-        let service = ObjectKey::new(slice.key.namespace.clone(), slice.service.clone());
-        self.slice_owners.insert(slice.key.clone(), service.clone());
+    pub(super) fn set_slice(&mut self, mut slice: EndpointSlice) {
+        self.endpoint_ports.share(&mut slice.ports);
+        let service = ObjectKey { namespace: slice.key.namespace.clone(), name: slice.service.clone() };
+        if expected_service(&slice.key).as_ref() == Some(&slice.service) {
+            self.strays.remove(&slice.key);
+        } else {
+            self.strays.insert(slice.key.clone(), slice.service.clone());
+        }
         let slices = &mut self.owners.entry(service).or_default().slices;
-        match slices.iter_mut().find(|known| known.key == slice.key) {
-            Some(known) => *known = slice,
-            None => slices.push(slice),
+        if let Some(known) = slices.iter_mut().find(|known| known.key == slice.key) {
+            *known = slice;
+        } else {
+            // Nearly all Services have one.
+            slices.reserve_exact(1);
+            slices.push(slice);
         }
     }
 
@@ -154,7 +184,8 @@ impl Store {
     }
 
     pub(super) fn remove_slice(&mut self, key: &ObjectKey) {
-        if let Some(service) = self.slice_owners.remove(key) {
+        if let Some(service) = self.service_of_slice(key) {
+            self.strays.remove(key);
             self.change_owner(&service, |owner| owner.slices.retain(|slice| slice.key != *key));
         }
     }
@@ -171,7 +202,7 @@ impl Store {
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
             EndpointsSource::Endpoints => {
-                self.slice_owners = HashMap::default();
+                self.strays = HashMap::default();
                 self.slices = Listing::default();
                 self.owners.values_mut().for_each(|owner| owner.slices = Vec::new());
             }

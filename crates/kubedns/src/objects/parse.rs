@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use chrono::DateTime;
@@ -15,6 +16,7 @@ use super::{
     Address, AddressType, EndpointPort, EndpointSlice, Endpoints, Kind, Node, ObjectKey, Protocol, Service,
     ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
+use crate::few::Few;
 
 /// An object that cannot be used at all.
 #[derive(Debug, thiserror::Error)]
@@ -224,7 +226,7 @@ fn service_kind(spec: &api::ServiceSpec<'_>, notes: &mut Vec<Note>) -> ServiceKi
     if written.contains(&"None") {
         return ServiceKind::Headless;
     }
-    let ips: Box<[IpAddr]> = written
+    let ips: Few<IpAddr> = written
         .into_iter()
         .filter(|text| !text.is_empty())
         .filter_map(|text| ip_address(text, notes))
@@ -269,7 +271,7 @@ fn addresses(list: Option<Vec<api::Address<'_>>>, notes: &mut Vec<Note>) -> Box<
     })
 }
 
-fn endpoint_ports(list: Option<Vec<api::Port<'_>>>, notes: &mut Vec<Note>) -> Box<[EndpointPort]> {
+fn endpoint_ports(list: Option<Vec<api::Port<'_>>>, notes: &mut Vec<Note>) -> Arc<[EndpointPort]> {
     each(list, |port| {
         Some(EndpointPort {
             name: SmolStr::new(port.name.unwrap_or_default()),
@@ -279,7 +281,7 @@ fn endpoint_ports(list: Option<Vec<api::Port<'_>>>, notes: &mut Vec<Note>) -> Bo
     })
 }
 
-fn each<A, B>(list: Option<Vec<A>>, convert: impl FnMut(A) -> Option<B>) -> Box<[B]> {
+fn each<A, B, C: FromIterator<B>>(list: Option<Vec<A>>, convert: impl FnMut(A) -> Option<B>) -> C {
     list.unwrap_or_default().into_iter().filter_map(convert).collect()
 }
 

@@ -27,19 +27,24 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// A page of a list, as received.
-    pub(super) async fn page(&self, limit: u32, continued: Option<String>) -> Result<Vec<u8>, Failure> {
+    /// A page of a list, as received, in place of what is in `page`.
+    pub(super) async fn page(
+        &self,
+        limit: u32,
+        continued: Option<String>,
+        page: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
         let parameters = self.collection.list(limit, continued);
         let request = self.collection.request().list(&parameters).map_err(|error| unaskable(&error))?;
         let mut pieces = self.ask(request.map(Body::from)).await?;
-        let mut page = Vec::new();
+        page.clear();
         while let Some(piece) = pieces.next(self.patience).await? {
             if page.len() + piece.len() > MAX_PAGE {
                 return Err(Failure::TooLarge(MAX_PAGE));
             }
             page.extend_from_slice(&piece);
         }
-        Ok(page)
+        Ok(())
     }
 
     /// The response to a watch from `version` that is to last `seconds`.

@@ -149,14 +149,16 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         let mut limit = PAGE;
         let mut continued = None;
         let mut history: Option<History> = None;
+        // One buffer for all pages: each takes about as much room as the last, and megabytes.
+        let mut body = Vec::new();
         for _ in 0..MAX_PAGES {
-            let body = match self.exchange.page(limit, continued.clone()).await {
+            match self.exchange.page(limit, continued.clone(), &mut body).await {
                 Err(Failure::TooLarge(_)) if limit > 1 => {
                     limit = (limit / 8).max(1);
                     continue;
                 }
                 other => other?,
-            };
+            }
             let at = Instant::now();
             let page = Page::read(&body)?;
             if history.is_none() {
@@ -288,7 +290,8 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
 
     /// Asks for one object to see whether the API server still has the history we know.
     async fn same_history(&self, history: &History) -> Result<(), Failure> {
-        let body = self.exchange.page(1, None).await?;
+        let mut body = Vec::new();
+        self.exchange.page(1, None, &mut body).await?;
         history.check(&Page::read(&body)?)
     }
 
