@@ -1,6 +1,7 @@
 //! What was found: kept as JSON, shown as Markdown.
 
 mod document;
+mod goals;
 mod markdown;
 
 use std::path::Path;

@@ -93,7 +93,12 @@ async fn measure(options: Measuring) -> anyhow::Result<()> {
         Some(directory) => report::write(directory, report)?,
         None => report,
     };
-    show(&report)
+    show(&report)?;
+    let missed = report.missed();
+    if !missed.is_empty() {
+        bail!("goals are missed: {}", missed.join("; "));
+    }
+    Ok(())
 }
 
 fn show(report: &Report) -> anyhow::Result<()> {

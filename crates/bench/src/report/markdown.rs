@@ -2,22 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::goals::{CHANGE, FIRST_ANSWER, LARGE_FIRST_ANSWER, LARGE_RESIDENT, PEAK, RESIDENT, megabytes};
 use super::{Change, Churn, Cost, Machine, Outside, Report, Start};
 use crate::distribution::Distribution;
 use crate::questions::Kind;
-
-/// Memory that the cluster of ten thousand Services may take, in MB.
-const RESIDENT: f64 = 30.0;
-/// And that of a hundred thousand.
-const LARGE_RESIDENT: f64 = 250.0;
-/// How much more it may be for a moment.
-const PEAK: f64 = 1.3;
-/// Seconds to the first answer.
-const FIRST_ANSWER: f64 = 0.3;
-/// And with a hundred thousand Services.
-const LARGE_FIRST_ANSWER: f64 = 3.0;
-/// Milliseconds from a change to the answer, for 99 of 100.
-const CHANGE: f64 = 50.0;
 
 impl Report {
     /// All tables.
@@ -169,8 +157,4 @@ impl Outside {
             "\nCluster names without an answer: {lost}. Outside names: {asked} asked, {unanswered} without an answer, the last answer after {longest:.1} s. Peak memory: {peak:.1} MB."
         )
     }
-}
-
-fn megabytes(kibibytes: u32) -> f64 {
-    f64::from(kibibytes) * 1024.0 / 1e6
 }

@@ -1,0 +1,108 @@
+//! What the numbers should be, and which of them are not. Goals for times of the clock are shown but not held: they
+//! depend on what else the machine does.
+
+use super::{Cost, Report, Start};
+
+/// Memory that the cluster of ten thousand Services may take, in MB.
+pub(super) const RESIDENT: f64 = 30.0;
+/// And that of a hundred thousand.
+pub(super) const LARGE_RESIDENT: f64 = 250.0;
+/// How much more it may be for a moment.
+pub(super) const PEAK: f64 = 1.3;
+/// Seconds to the first answer.
+pub(super) const FIRST_ANSWER: f64 = 0.3;
+/// And with a hundred thousand Services.
+pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
+/// Milliseconds from a change to the answer, for 99 of 100.
+pub(super) const CHANGE: f64 = 50.0;
+/// The server that the goals are for.
+const OURS: &str = "kubedns";
+
+impl Report {
+    /// A line for each ratio and each size of memory that misses its goal.
+    pub fn missed(&self) -> Vec<String> {
+        let start = self.start.iter().flat_map(|start| start.missed(RESIDENT));
+        let large = self.large.iter().flat_map(|large| large.missed(LARGE_RESIDENT));
+        self.cost.iter().flat_map(Cost::missed).chain(start).chain(large).collect()
+    }
+}
+
+impl Cost {
+    fn missed(&self) -> Vec<String> {
+        let ours = self.prices.iter().filter(|price| price.server == OURS);
+        let missed = ours.filter_map(|price| {
+            let goal = price.kind.goal().filter(|goal| price.ratio > *goal)?;
+            Some(format!(
+                "{} costs {:.2} times the echo, more than {goal:.2}",
+                price.kind.title(),
+                price.ratio
+            ))
+        });
+        missed.collect()
+    }
+}
+
+impl Start {
+    fn missed(&self, resident: f64) -> Vec<String> {
+        let most = PEAK * megabytes(self.resident);
+        let sizes = [
+            ("resident after the first lists", self.resident, resident),
+            ("the peak during the first lists", self.peak_first_lists, most),
+            ("the peak during relists", self.peak_relists, most),
+            ("the peak under load", self.peak_load, most),
+        ];
+        let missed = sizes.into_iter().filter(|(_, found, goal)| megabytes(*found) > *goal);
+        missed
+            .map(|(what, found, goal)| {
+                format!(
+                    "with {} Services {what} is {:.1} MB, more than {goal:.1}",
+                    self.services,
+                    megabytes(found)
+                )
+            })
+            .collect()
+    }
+}
+
+/// MB from KiB.
+pub(super) fn megabytes(kibibytes: u32) -> f64 {
+    f64::from(kibibytes) * 1024.0 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::questions::Kind;
+    use crate::report::{Machine, Price};
+
+    fn report(ratio: f64, resident: u32, peak: u32) -> Report {
+        let price =
+            |server: &str| Price { server: server.to_owned(), kind: Kind::A, microseconds: 9.0, ratio };
+        let start = Start {
+            services: 10_000,
+            addresses: 30_000,
+            first_answer: 9.0,
+            resident,
+            peak_first_lists: resident,
+            resident_after_relists: resident,
+            peak_relists: peak,
+            peak_load: resident,
+        };
+        let servers = vec!["echo".to_owned(), OURS.to_owned()];
+        let prices = vec![price("echo"), price(OURS)];
+        Report { cost: Some(Cost { servers, prices }), start: Some(start), ..Report::new(Machine::here()) }
+    }
+
+    #[test]
+    fn what_misses_its_goal_is_named() {
+        assert_eq!(report(1.25, 29_000, 37_000).missed(), [""; 0]);
+        assert_eq!(
+            report(1.26, 30_000, 40_000).missed(),
+            [
+                "A costs 1.26 times the echo, more than 1.25",
+                "with 10000 Services resident after the first lists is 30.7 MB, more than 30.0",
+                "with 10000 Services the peak during relists is 41.0 MB, more than 39.9",
+            ]
+        );
+    }
+}
