@@ -3,7 +3,7 @@
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench fmt lint dnsmasq tools
+.PHONY: help run build test bench fmt lint deny locked supply dnsmasq tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,7 +14,7 @@ run: dnsmasq build ## Run the whole pod on loopback, on examples/cluster (ARGS="
 build: ## Build all binaries
 	cargo build --workspace --bins
 
-test: tools lint build ## Check everything: formatting, lints, all tests
+test: tools locked lint build supply ## Check everything: formatting, lints, all tests
 	cargo test --workspace --doc --quiet
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		cargo nextest run --workspace --no-fail-fast; \
@@ -33,6 +33,21 @@ fmt: ## Format the code
 lint: ## Check formatting and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+
+deny: ## Check the dependencies with cargo-deny: licences, duplicates, sources, known faults (fetches the advisories)
+	cargo deny --locked check
+
+# The parts of it that need nothing but the crates themselves. tests/tests/supply_chain.rs holds the essentials with cargo
+# alone.
+supply:
+	@if cargo deny --version >/dev/null 2>&1; then \
+		cargo deny --locked check bans licenses sources; \
+	else \
+		echo "WARNING: cargo-deny is not installed. Duplicate and banned crates are NOT checked. (cargo install --locked cargo-deny)" >&2; \
+	fi
+
+locked: # Before cargo brings Cargo.lock up to date by itself.
+	@cargo fetch --locked --target x86_64-unknown-linux-gnu
 
 dnsmasq: # Before the build, so that its absence shows at once.
 	@.ci/need dnsmasq dnsmasq-base "the cache in front of kubedns"

@@ -5,3 +5,4 @@ pub mod docs;
 pub mod e2e;
 pub mod lab;
 pub mod manifests;
+pub mod supply;

@@ -1,0 +1,33 @@
+//! What our programs are built from, as cargo tells it: which crates, from where, under which licences.
+//!
+//! * [`graph`]: the dependency graph of the workspace.
+//! * [`licence`]: the licences that are allowed (`deny.toml`), and whether an expression is met by them.
+//! * [`lock`]: where `Cargo.lock` takes crates from.
+//! * [`page`]: the list of what is not ours, `THIRD-PARTY-LICENCES.md`.
+//!
+//! What needs more than cargo (duplicates, licence files, advisories) is cargo-deny's: `make deny`.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a graph that cannot be read fails the test that reads it"
+)]
+
+pub mod graph;
+pub mod licence;
+pub mod lock;
+pub mod page;
+
+use std::path::{Path, PathBuf};
+
+/// The text of a file at the root of the repository.
+pub fn read(name: &str) -> String {
+    let path = root().join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}

@@ -1,0 +1,108 @@
+//! The dependency graph of the workspace, from `cargo metadata`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// What the images are built for. Crates that only other platforms need need not be on this machine; those of the other
+/// architecture are a part of these.
+const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+
+/// A crate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its licence as an SPDX expression.
+    pub license: Option<String>,
+    /// Where it comes from; none for our own crates.
+    pub source: Option<String>,
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    pkg: String,
+    dep_kinds: Vec<Kind>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    /// `dev` or `build`; none for what is linked or expanded into the program.
+    kind: Option<String>,
+}
+
+/// The graph.
+pub struct Graph {
+    packages: BTreeMap<String, Package>,
+    /// What each package is linked with.
+    links: BTreeMap<String, Vec<String>>,
+}
+
+impl Graph {
+    /// Asks cargo, which may neither use the network nor change `Cargo.lock`.
+    pub fn read() -> Self {
+        let output = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", PLATFORM])
+            .arg("--manifest-path")
+            .arg(super::root().join("Cargo.toml"))
+            .output()
+            .expect("cargo starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "cargo metadata: {error}(`cargo fetch --locked` brings what is missing; an out-of-date Cargo.lock has to be \
+             brought up to date and committed)"
+        );
+        let read: Metadata = serde_json::from_slice(&output.stdout).expect("the metadata of cargo");
+        let linked = |node: &Node| -> Vec<String> {
+            let linked = node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
+            linked.map(|dep| dep.pkg.clone()).collect()
+        };
+        Self {
+            links: read.resolve.nodes.iter().map(|node| (node.id.clone(), linked(node))).collect(),
+            packages: read.packages.into_iter().map(|package| (package.id.clone(), package)).collect(),
+        }
+    }
+
+    /// All crates of others, those of tests and benchmarks included.
+    pub fn foreign(&self) -> impl Iterator<Item = &Package> {
+        self.packages.values().filter(|package| package.source.is_some())
+    }
+
+    /// The crates of others that go into our program `root`, procedural macros included.
+    pub fn of_program(&self, root: &str) -> BTreeSet<&Package> {
+        let ours = |package: &&Package| package.source.is_none() && package.name == root;
+        let mut waiting: Vec<&str> =
+            self.packages.values().filter(ours).map(|package| package.id.as_str()).collect();
+        assert!(!waiting.is_empty(), "no crate of ours is called {root}");
+        let mut seen = BTreeSet::new();
+        while let Some(id) = waiting.pop() {
+            if seen.insert(id) {
+                waiting.extend(self.links.get(id).into_iter().flatten().map(String::as_str));
+            }
+        }
+        let packages = seen.into_iter().filter_map(|id| self.packages.get(id));
+        packages.filter(|package| package.source.is_some()).collect()
+    }
+}

@@ -1,0 +1,51 @@
+//! `THIRD-PARTY-LICENCES.md`: what is in the images that is not ours.
+
+use std::collections::BTreeMap;
+
+use super::graph::{Graph, Package};
+
+/// Our programs that go into images.
+pub const PROGRAMS: [&str; 3] = ["kubedns", "nanny", "sidecar"];
+
+const HEAD: &str = "\
+# Third-party licences
+
+What is in our programs and images that others wrote. kube-dns-rs itself is under the [Apache Licence 2.0](LICENSE).
+
+## In the nanny's image: dnsmasq
+
+The nanny runs [dnsmasq](https://thekelleys.org.uk/dnsmasq/doc.html), copyright Simon Kelley, as a program of its own; nothing
+of it is linked into ours. It is free software under the GNU General Public License, version 2 or version 3. The binary is
+the unchanged package `dnsmasq-base` of the distribution that the image is built on, with its licence in
+`/usr/share/doc/dnsmasq-base/copyright`. Its complete source, with the distribution's patches, is the distribution's source
+package of the same version: `apt-get source dnsmasq=VERSION`, or `https://snapshot.debian.org/package/dnsmasq/`, where
+versions stay available that the archive has dropped; `dpkg-query --show dnsmasq-base` in the image says which version it is.
+Libraries that it needs are in the image likewise, with their licences in `/usr/share/doc`.
+
+## In our programs: Rust crates
+
+The crates that are compiled into `kubedns`, `nanny` and `sidecar` for Linux, macros included, with the licences that their
+authors name. Where there is a choice, we use any of it that is among those of `deny.toml`. The standard library of Rust is
+under MIT or Apache-2.0. Each link leads to the crate with its source, its authors and the text of its licence. This page is
+made from `Cargo.lock`: `UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain`.
+
+| crate | version | licence | in |
+| --- | --- | --- | --- |
+";
+
+/// The page.
+pub fn render(graph: &Graph) -> String {
+    let mut programs: BTreeMap<&Package, Vec<&str>> = BTreeMap::new();
+    for program in PROGRAMS {
+        for package in graph.of_program(program) {
+            programs.entry(package).or_default().push(program);
+        }
+    }
+    let lines = programs.iter().map(|(package, programs)| {
+        let Package { name, version, license, .. } = package;
+        let licence = license.as_deref().unwrap_or("none named");
+        let link = format!("https://crates.io/crates/{name}/{version}");
+        format!("| [{name}]({link}) | {version} | {licence} | {} |\n", programs.join(", "))
+    });
+    std::iter::once(HEAD.to_owned()).chain(lines).collect()
+}

@@ -1,0 +1,53 @@
+//! What we are built from stays what we agreed to: `deny.toml` on every machine, with cargo alone. `make deny` asks more.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on has to end there")]
+
+use tests::supply::graph::{Graph, Package};
+use tests::supply::{licence, lock, page, read, root};
+
+#[test]
+fn every_crate_has_a_licence_that_is_allowed() {
+    let allowed = licence::allowed();
+    let refused = |package: &Package| match package.license.as_deref() {
+        None => Some(format!("{} {}: no licence", package.name, package.version)),
+        Some(licence) => match licence::is_met(licence, &allowed) {
+            Ok(true) => None,
+            Ok(false) => Some(format!("{} {}: {licence}", package.name, package.version)),
+            Err(error) => Some(format!("{} {}: {error}", package.name, package.version)),
+        },
+    };
+    let graph = Graph::read();
+    assert!(graph.foreign().count() > 100, "the graph is too small to be ours");
+    let refused: Vec<String> = graph.foreign().filter_map(refused).collect();
+    assert!(refused.is_empty(), "not among the licences that deny.toml allows: {refused:#?}");
+}
+
+#[test]
+fn every_crate_comes_from_the_registry_with_a_checksum() {
+    let lock = read("Cargo.lock");
+    assert!(
+        lock.matches(lock::REGISTRY).count() > 100,
+        "the lock file has another form than its reader knows"
+    );
+    assert_eq!(lock::strangers(&lock), Vec::<String>::new());
+    let elsewhere: Vec<String> = Graph::read()
+        .foreign()
+        .filter(|package| package.source.as_deref() != Some(lock::REGISTRY))
+        .map(|package| package.name.clone())
+        .collect();
+    assert_eq!(elsewhere, Vec::<String>::new());
+}
+
+#[test]
+fn the_page_of_third_party_licences_is_up_to_date() {
+    let rendered = page::render(&Graph::read());
+    let path = root().join("THIRD-PARTY-LICENCES.md");
+    if std::env::var_os("UPDATE_LICENCES_PAGE").is_some() {
+        std::fs::write(&path, &rendered).expect("the page is written");
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    for (line, expected) in written.lines().zip(rendered.lines()) {
+        assert_eq!(line, expected, "make it anew, see the page");
+    }
+    assert_eq!(written.lines().count(), rendered.lines().count(), "make it anew, see the page");
+}
