@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::MessageError;
+use super::{HEADER_LEN, MessageError};
 
 /// The longest name, in octets, with all length octets and the root.
 const MAX_NAME: usize = 255;
@@ -84,7 +84,8 @@ impl fmt::Debug for Name {
 
 /// Reads the name at `start` of a message, following compression pointers (RFC 1035 section 4.1.4), and tells where
 /// the octets after it begin. A pointer must lead to before the part of the name that it ends, so that every chain of
-/// pointers comes to an end.
+/// pointers comes to an end, and behind the header: no name stands in it, and a name made of ID and counts would become
+/// another one when these are replaced on the way to the client.
 pub fn expand_name(bytes: &[u8], start: usize) -> Result<(Name, usize), MessageError> {
     let bad = MessageError::BadName(start);
     let mut name = Name { octets: [0; MAX_NAME], len: 0 };
@@ -105,7 +106,7 @@ pub fn expand_name(bytes: &[u8], start: usize) -> Result<(Name, usize), MessageE
                 let low = *bytes.get(at + 1).ok_or(MessageError::Short(at))?;
                 let to = usize::from(length & 0x3f) << 8 | usize::from(low);
                 end.get_or_insert(at + 2);
-                if to >= part {
+                if !(HEADER_LEN..part).contains(&to) {
                     return Err(bad);
                 }
                 (at, part) = (to, to);

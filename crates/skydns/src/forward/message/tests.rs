@@ -92,6 +92,7 @@ fn refuses_what_is_no_message() {
         ("pointer to itself", named(&[0xc0, 24]), bad_name),
         ("pointer forwards", named(&[0xc0, 40]), bad_name),
         ("pointer into its own name", named(&[1, b'x', 0xc0, 24]), bad_name),
+        ("pointer to a zero octet of the header", named(&[0xc0, 8]), bad_name),
         ("pointer to a header that holds another", message([1, 0xc00c, 0, 0], &[0xc0, 6]), bad_name),
         ("label type 01", named(&[0x41, b'x', 0]), bad_name),
         ("label type 10", named(&[0x81, b'x', 0]), bad_name),
