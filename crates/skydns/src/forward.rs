@@ -61,7 +61,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use exchange::Exchange;
-pub use exchange::Failure;
+pub use exchange::{Failure, Verdict, judge};
 pub use limits::{Limits, Probation};
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;

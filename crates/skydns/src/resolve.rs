@@ -22,10 +22,14 @@ use crate::udp::Job;
 
 mod fit;
 
+pub use fit::fit;
+
 /// Queries that may wait for upstreams at a time. Each holds its message and a task: some 2 KiB.
 const MAX_WAITING: usize = 16_384;
 /// Rounds of questions that one answer may need.
 const MAX_ROUNDS: usize = 3;
+/// The most aliases that are followed within an upstream's answer.
+const MAX_CHAIN: usize = 16;
 /// An answer is given up for SERVFAIL after this: clients ask again after two seconds or more.
 const BUDGET: Duration = Duration::from_millis(1950);
 
@@ -146,7 +150,7 @@ impl<B: Backend> Resolver<B> {
         let servers = Arc::clone(self.backend.view().zone().servers_for(query.lower()).0);
         match self.forwarder.exchange(forwarded(&query), servers).await {
             Ok(upstream) => {
-                let truncated = fit::reply(&upstream.message, &query, out);
+                let truncated = fit(&upstream.message, &query, out);
                 Some(Reply { system, rcode: u16::from(upstream.rcode), truncated })
             }
             Err(_) => servfail(message, transport, system, out),
@@ -191,14 +195,14 @@ impl<B: Backend> Resolver<B> {
             transport: forward::Transport::Udp,
         };
         match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers)).await {
-            Ok(Ok(reply)) => outside_answer(&reply.message, u16::from(reply.rcode)),
+            Ok(Ok(reply)) => outside_answer(question, &reply.message, u16::from(reply.rcode)),
             Ok(Err(_)) | Err(_) => OutsideAnswer::Failed,
         }
     }
 }
 
 /// The query as it goes to an upstream.
-fn forwarded(query: &Query<'_>) -> forward::Query {
+pub fn forwarded(query: &Query<'_>) -> forward::Query {
     let flags = query.flags();
     forward::Query {
         name: query.name.into(),
@@ -232,8 +236,10 @@ pub(crate) fn servfail(
     Some(Reply { system, rcode: rcode::SERVFAIL, truncated: false })
 }
 
-/// The aliases and addresses of an upstream's answer.
-fn outside_answer(message: &[u8], code: u16) -> OutsideAnswer {
+/// What the upstream's `message` with RCODE `code` says to `question`: the aliases that lead on from its name, and the
+/// addresses of all these names. Records of other names do not belong to the answer: they are nobody's to hand on.
+// Differs from kube-dns: it hands on whatever stands in the answer section.
+pub fn outside_answer(question: &OutsideQuestion, message: &[u8], code: u16) -> OutsideAnswer {
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return OutsideAnswer::Failed;
     }
@@ -248,5 +254,25 @@ fn outside_answer(message: &[u8], code: u16) -> OutsideAnswer {
         let Some(owner) = Name::from_wire(owner.as_wire()) else { continue };
         records.push(OutsideRecord { owner, rtype: record.rtype, rdata: rdata.into() });
     }
+    let names = chain(question.name.wire(), &records);
+    records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
     OutsideAnswer::Records(records)
+}
+
+/// The names that the aliases among `records` lead to from `start` on, and `start` itself.
+fn chain(start: &[u8], records: &[OutsideRecord]) -> Vec<Vec<u8>> {
+    let alias = |name: &[u8]| {
+        let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
+        // A length octet is no letter, so this compares labels.
+        let found = aliases.find(|record| record.owner.wire().eq_ignore_ascii_case(name))?;
+        Some(found.rdata.to_vec())
+    };
+    let mut names = vec![start.to_vec()];
+    while let Some(target) = names.last().and_then(|name| alias(name)) {
+        if names.len() > MAX_CHAIN || names.iter().any(|name| name.eq_ignore_ascii_case(&target)) {
+            break;
+        }
+        names.push(target);
+    }
+    names
 }

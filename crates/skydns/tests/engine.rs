@@ -163,3 +163,43 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
         );
     }
 }
+
+#[test]
+fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
+    let asked = OutsideQuestion { name: skydns::Name::parse("www.outside.test").unwrap(), qtype: 1 };
+    let query = testkit::query::Query::new("www.outside.test.", "A").wire();
+    let cases: [(&str, &[&str], &[usize]); 5] = [
+        ("its own name", &["WWW.outside.test. 9 IN A 192.0.2.1"], &[0]),
+        (
+            "the end of a chain, aliases in any order",
+            &[
+                "b.test. 9 IN A 192.0.2.1",
+                "a.test. 9 IN CNAME B.test.",
+                "www.outside.test. 9 IN CNAME a.test.",
+            ],
+            &[0, 1, 2],
+        ),
+        (
+            "a name of the cluster",
+            &["web.apps.svc.cluster.local. 9 IN A 192.0.2.66", "www.outside.test. 9 IN A 192.0.2.1"],
+            &[1],
+        ),
+        ("an alias that nothing leads to", &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"], &[]),
+        (
+            "a loop",
+            &["www.outside.test. 9 IN CNAME a.test.", "a.test. 9 IN CNAME www.outside.test."],
+            &[0, 1],
+        ),
+    ];
+    for (what, records, kept) in cases {
+        let reply =
+            records.iter().fold(testkit::reply::Reply::to(&query), |reply, record| reply.answer(record));
+        let OutsideAnswer::Records(all) = skydns::resolve::outside_answer(&asked, &reply.wire(), 0) else {
+            panic!("{what}: no records");
+        };
+        let owners: Vec<String> = all.iter().map(|record| record.owner.to_string()).collect();
+        let expected: Vec<&str> =
+            kept.iter().map(|at| records[*at].split(' ').next().unwrap_or_default()).collect();
+        assert_eq!(owners, expected, "{what}");
+    }
+}

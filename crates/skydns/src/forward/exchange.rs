@@ -15,6 +15,8 @@ use super::message::SERVFAIL;
 use super::metrics::UpstreamMetrics;
 use super::{Limits, Query, Reply, Transport};
 
+pub use judge::{Verdict, judge};
+
 /// Why an upstream gave no usable reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use crate::message::flag;
 use crate::query::{Query, Transport, rtype};
 
 /// Appends the upstream's `message` to `out` as the answer to `query`. True when records had to be left out.
-pub(super) fn reply(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
+pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let truncated = match Message::parse(message) {
         Ok(parsed) if parsed.end() > query.limit() => cut(message, &parsed, query, out),

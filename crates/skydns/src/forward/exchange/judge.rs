@@ -6,7 +6,8 @@ use crate::forward::message::{Header, Heading, Message, NOERROR, NXDOMAIN, Quest
 use crate::forward::{Query, Reply};
 
 /// What octets from an upstream are.
-pub(super) enum Verdict {
+#[derive(Debug)]
+pub enum Verdict {
     /// The reply.
     Reply(Reply),
     /// Something else, perhaps forged; the reply may yet come.
@@ -17,7 +18,7 @@ pub(super) enum Verdict {
 
 /// Holds `bytes` from `upstream` against the query that was sent with `id` (RFC 5452 section 9.1): it must be a
 /// response to an ordinary query, with that ID and that question, and parse to its end.
-pub(super) fn judge(query: &Query, id: u16, upstream: SocketAddr, bytes: &[u8]) -> Verdict {
+pub fn judge(query: &Query, id: u16, upstream: SocketAddr, bytes: &[u8]) -> Verdict {
     if !bytes.starts_with(&id.to_be_bytes()) {
         return Verdict::NotOurs;
     }
