@@ -3,7 +3,7 @@
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench fmt lint deny locked supply dnsmasq tools
+.PHONY: help run build test bench fuzz fmt lint deny locked supply dnsmasq tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,11 @@ bench: ## Measure the release build, write docs/performance.md (ARGS="--only cos
 	@.ci/need dnsperf dnsperf "the benchmark's load"
 	cargo build --release -p kubedns -p bench
 	$(dir $(BIN))release/bench --write docs $(ARGS)
+
+FUZZ_SECONDS ?= 60
+
+fuzz: ## Run each fuzzer for FUZZ_SECONDS, 60 unless given (ARGS="query watch" chooses)
+	@fuzz/run $(FUZZ_SECONDS) $(ARGS)
 
 fmt: ## Format the code
 	cargo fmt --all

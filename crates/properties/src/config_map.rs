@@ -1,0 +1,142 @@
+//! The values of the `ConfigMap`, and what becomes of them in the file that dnsmasq reads its servers from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use dnsconfig::resolv_conf::ResolvConf;
+use dnsconfig::{Config, Nameserver, RawData, StubServer};
+use nanny::arguments::Arguments;
+use nanny::loops::Listening;
+use nanny::resolve::Resolutions;
+use nanny::routes::{Ingredients, Routes};
+use nanny::servers_file;
+
+/// dnsmasq without DNS: no server is taken for dnsmasq itself, whatever addresses this machine has.
+static LISTENING: LazyLock<Listening> =
+    LazyLock::new(|| Listening::of(&Arguments::from_words(vec!["--port=0".into()])));
+
+/// The keys whose values the octets are, in order.
+const KEYS: [&str; 4] = ["stubDomains", "upstreamNameservers", "federations", "other"];
+
+/// Whatever the `ConfigMap` holds: it is refused with one line that says why, or each line of the servers file is one
+/// that the validated configuration asks for, and no character of a value means anything else to dnsmasq.
+pub fn config_map(input: &[u8]) {
+    let mut parts = input.split(|octet| *octet == 0);
+    let resolv_conf = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+    let data: RawData =
+        KEYS.iter().zip(parts).map(|(key, value)| ((*key).to_owned(), value.to_vec())).collect();
+    let resolv_conf = ResolvConf::parse(&resolv_conf);
+    match dnsconfig::parse(&data) {
+        Ok(config) => {
+            written_again(&config);
+            servers(&config, &resolv_conf.nameservers);
+        }
+        Err(error) => {
+            let line = error.to_string();
+            assert!(!line.contains(['\n', '\r', '\0']), "more than one line: {line:?}");
+        }
+    }
+}
+
+/// A configuration that is written down and read again is the same.
+fn written_again(config: &Config) {
+    let servers = |servers: &Vec<StubServer>| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let stub_domains: BTreeMap<_, _> =
+        config.stub_domains.iter().map(|(domain, list)| (domain, servers(list))).collect();
+    let upstreams: Vec<String> = config.upstream_nameservers.iter().map(ToString::to_string).collect();
+    let federations: Vec<String> =
+        config.federations.iter().map(|(name, domain)| format!("{name}={domain}")).collect();
+    let data = RawData::from([
+        ("stubDomains".to_owned(), serde_json::to_vec(&stub_domains).unwrap_or_default()),
+        ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap_or_default()),
+        ("federations".to_owned(), federations.join(",").into_bytes()),
+    ]);
+    let again = dnsconfig::parse(&data);
+    assert_eq!(again.as_ref(), Ok(config), "written as {data:?}");
+    assert_eq!(again.map(|config| config.version()), Ok(config.version()));
+}
+
+/// The servers file has the lines that are asked for and no other.
+fn servers(config: &Config, resolv_conf: &[Nameserver]) {
+    let names = resolutions(config);
+    let nowhere = Nameserver::new(IpAddr::from([127, 0, 0, 1]), 9999);
+    let (routes, _) =
+        Routes::compute(&Ingredients { config, resolv_conf, names: &names, listening: &LISTENING, nowhere });
+    let expected = expected(config, resolv_conf, &names, nowhere);
+    let text = servers_file::render(&routes, "");
+    let lines: Vec<&str> = text.split('\n').collect();
+    let [comment, lines @ .., ""] = lines.as_slice() else { unreachable!("no line or no end: {text:?}") };
+    assert!(comment.starts_with("# "), "{comment:?}");
+    let read: Vec<_> = lines.iter().map(|line| read(line)).collect();
+    let distinct: BTreeSet<_> = read.iter().cloned().collect();
+    assert_eq!(read.len(), distinct.len(), "a line stands twice: {text}");
+    assert_eq!(distinct, expected, "{text}");
+    let values: Vec<String> =
+        lines.iter().filter_map(|line| line.strip_prefix("server=")).map(str::to_owned).collect();
+    assert_eq!(servers_file::values(&routes), values, "arguments and file say the same");
+}
+
+/// Addresses for the first two names of servers; the others do not resolve.
+fn resolutions(config: &Config) -> Resolutions {
+    let servers = config.stub_domains.values().flatten();
+    let mut names = servers.filter_map(|server| match server {
+        StubServer::Name { name, .. } => Some(name.as_str()),
+        StubServer::Address(_) => None,
+    });
+    let several = vec![IpAddr::from([192, 0, 2, 50]), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x50])];
+    Resolutions::from([
+        (names.next().unwrap_or_default(), several),
+        (names.next().unwrap_or("-"), vec![IpAddr::from([192, 0, 2, 51])]),
+    ])
+}
+
+/// What the lines must say: domain (none for all other names) and server.
+fn expected(
+    config: &Config,
+    resolv_conf: &[Nameserver],
+    names: &Resolutions,
+    nowhere: Nameserver,
+) -> BTreeSet<(Option<String>, Nameserver)> {
+    let mut lines = BTreeSet::new();
+    for (domain, servers) in config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty()) {
+        let before = lines.len();
+        for server in servers {
+            match server {
+                StubServer::Address(server) => drop(lines.insert((Some(domain.clone()), *server))),
+                StubServer::Name { name, port } => lines.extend(
+                    names
+                        .addresses(name)
+                        .iter()
+                        .map(|ip| (Some(domain.clone()), Nameserver::new(*ip, *port))),
+                ),
+            }
+        }
+        if lines.len() == before {
+            lines.insert((Some(domain.clone()), nowhere));
+        }
+    }
+    let own = &config.upstream_nameservers;
+    let upstreams = if own.is_empty() { resolv_conf } else { own };
+    lines.extend(upstreams.iter().map(|server| (None, *server)));
+    lines
+}
+
+/// Reads a line as dnsmasq does; it may not say anything that we could not have meant.
+fn read(line: &str) -> (Option<String>, Nameserver) {
+    let Some(value) = line.strip_prefix("server=") else { unreachable!("an option of its own: {line:?}") };
+    let (domain, address) = match value.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
+        Some((domain, address)) => (Some(domain.to_owned()), address),
+        None => (None, value),
+    };
+    if let Some(domain) = &domain {
+        let plain =
+            |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-.".contains(&octet);
+        assert!(!domain.is_empty() && domain.bytes().all(plain), "not a plain name: {line:?}");
+    }
+    let (ip, port) = address.split_once('#').unwrap_or((address, "53"));
+    match (ip.parse::<IpAddr>(), port.parse::<u16>()) {
+        (Ok(ip), Ok(port)) if port > 0 => (domain, Nameserver::new(ip, port)),
+        _ => unreachable!("not a server: {line:?}"),
+    }
+}

@@ -1,0 +1,98 @@
+//! A command line.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use clap::Parser;
+use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse_all, quote};
+use nanny::arguments::Arguments;
+
+/// Whatever stands on a command line: it is read or refused, `_` means the same as `-` in the name of a flag, and
+/// values mean the same when they are printed and read again.
+pub fn flags(input: &[u8]) {
+    let Some((program, words)) = input.split_first() else { return };
+    let words = words.split(|octet| *octet == b'\n').map(|word| OsString::from_vec(word.to_vec()));
+    let words: Vec<OsString> = words.collect();
+    for word in &words {
+        value(&word.to_string_lossy());
+    }
+    match program % 3 {
+        0 => drop(read::<kubedns::options::Options>("kube-dns", Style::Pflag, &words)),
+        1 => drop(read::<sidecar::Options>("sidecar", Style::Pflag, &words)),
+        _ => {
+            if let Some(flags) = read::<nanny::flags::Flags>("dnsmasq-nanny", Style::Go, &words) {
+                dnsmasq(&flags.dnsmasq);
+            }
+        }
+    }
+}
+
+fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Option<P> {
+    let renamed: Vec<OsString> = argv.iter().map(renamed).collect();
+    match parse_all::<P>(program, style, argv.to_vec()) {
+        Ok(parsed) => {
+            // A word without `=` may be followed by its value, and what is no flag stays as it is.
+            let flag = |word: &OsString| word.as_bytes().starts_with(b"-") && word.as_bytes().contains(&b'=');
+            if argv.iter().all(flag) {
+                let again =
+                    parse_all::<P>(program, style, renamed.clone()).map(|parsed| format!("{parsed:?}"));
+                assert_eq!(again, Ok(format!("{parsed:?}")), "{argv:?} and {renamed:?}");
+            }
+            Some(parsed.options)
+        }
+        Err(exit) => {
+            assert!(matches!(exit.status, 0 | 2), "status {}", exit.status);
+            assert!(exit.stdout.is_empty() != exit.stderr.is_empty(), "one text: {exit:?}");
+            None
+        }
+    }
+}
+
+/// The word with all `-` within the name of its flag made `_`.
+fn renamed(word: &OsString) -> OsString {
+    let octets = word.as_bytes();
+    let start = octets.iter().position(|octet| *octet != b'-').unwrap_or(octets.len());
+    let end = octets.iter().position(|octet| *octet == b'=').unwrap_or(octets.len());
+    let mut octets = octets.to_vec();
+    if start > 0 {
+        let name = octets.get_mut(start..end).unwrap_or_default();
+        name.iter_mut().filter(|octet| **octet == b'-').for_each(|octet| *octet = b'_');
+    }
+    OsString::from_vec(octets)
+}
+
+/// Values of all types, printed and read again.
+fn value(text: &str) {
+    let text = text.rsplit('=').next().unwrap_or(text);
+    if let Ok(duration) = text.parse::<GoDuration>() {
+        assert_eq!(duration.to_string().parse(), Ok(duration), "{text:?}");
+    }
+    if let Ok(number) = int::<i64>(text) {
+        assert_eq!(int(&number.to_string()), Ok(number), "{text:?}");
+        assert_eq!(int::<u16>(text).ok(), u16::try_from(number).ok(), "{text:?}");
+    }
+    if let Ok(number) = atoi(text) {
+        assert_eq!(atoi(&number.to_string()), Ok(number), "{text:?}");
+    }
+    if let Ok(truth) = boolean(text) {
+        assert_eq!(boolean(&truth.to_string()), Ok(truth), "{text:?}");
+    }
+    if let Ok(domain) = text.parse::<kubedns::options::Domain>() {
+        assert_eq!(domain.to_string().parse(), Ok(domain), "{text:?}");
+    }
+    let quoted = quote(text);
+    assert!(!quoted.contains(char::is_control), "{quoted:?}");
+}
+
+/// What the nanny takes from the arguments that go to dnsmasq as they are.
+fn dnsmasq(words: &[OsString]) {
+    let arguments = Arguments::from_words(words.to_vec());
+    assert_eq!(arguments.words(), words, "the words are passed on as they are");
+    let _ =
+        (arguments.port(), arguments.listen_addresses(), arguments.probe_address(), arguments.resolv_files());
+    if let Some(server) = arguments.probe_address() {
+        let domain = arguments.domain_routed_to(server).unwrap_or_default();
+        assert!(!domain.contains('/'), "{domain:?}");
+    }
+}

@@ -1,0 +1,53 @@
+//! What must hold for any octets that come from outside, one function for each way in.
+//!
+//! The fuzzers under `fuzz/` look for inputs that break these properties, and the tests replay the inputs that they
+//! have collected in `fuzz/corpus/`. A property panics when it is broken, whoever calls it. The same input always
+//! takes the same way: what is random in the code under test is seeded.
+//!
+//! | property | what the octets are |
+//! | --- | --- |
+//! | [`query`] | a message to the DNS server, behind an octet that chooses records and transport |
+//! | [`reply`] | a message from an upstream server, behind three octets that choose who had asked for what |
+//! | [`config_map`] | the values of the `ConfigMap` and a resolv.conf, each behind the one before and a zero octet |
+//! | [`probe`] | the value of `--probe` |
+//! | [`flags`] | a command line, a line for each word; the first octet chooses the program |
+//! | [`snapshot_file`] | a snapshot file, or lines to be made into a well-formed one |
+//! | [`watch`] | what the API server tells, a line for each event |
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a property that is broken panics; it has no other way to say so"
+)]
+
+mod cluster;
+mod config_map;
+mod flags;
+mod memory;
+mod message;
+mod probe;
+mod query;
+mod reply;
+mod snapshot_file;
+mod watch;
+
+pub use config_map::config_map;
+pub use flags::flags;
+pub use probe::probe;
+pub use query::query;
+pub use reply::reply;
+pub use snapshot_file::snapshot_file;
+pub use watch::watch;
+
+/// A property.
+pub type Property = fn(&[u8]);
+
+/// Every property with its name, which is also that of its fuzzer and of the directory of its inputs.
+pub const ALL: [(&str, Property); 7] = [
+    ("query", query),
+    ("reply", reply),
+    ("config_map", config_map),
+    ("probe", probe),
+    ("flags", flags),
+    ("snapshot_file", snapshot_file),
+    ("watch", watch),
+];

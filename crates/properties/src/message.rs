@@ -1,0 +1,74 @@
+//! What holds for every DNS message that we send.
+
+use skydns::forward::message::{Message, Section, TYPE_OPT};
+use skydns::query::{Malformed, PLAIN_UDP, Query, Transport};
+
+/// Reads a message that we made, as we do and as hickory-proto does: nothing may be wrong with it.
+pub(crate) fn read(message: &[u8]) -> Message<'_> {
+    let walked = Message::parse(message);
+    let walked = walked.unwrap_or_else(|error| unreachable!("{error} in {message:02x?}"));
+    assert_eq!(walked.end(), message.len(), "octets behind the last record of {message:02x?}");
+    let read = hickory_proto::op::Message::from_vec(message);
+    assert!(read.is_ok(), "hickory: {:?} in {message:02x?}", read.err());
+    for record in walked.records() {
+        let appended = record.append_to(&mut Vec::new(), record.ttl);
+        assert!(appended.is_ok(), "{appended:?} of {record:?}");
+    }
+    walked
+}
+
+/// An answer to a query.
+pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
+    let message = read(reply);
+    let (asked, said) = (flags(query), message.header().flags);
+    assert_eq!(reply.get(..2), query.get(..2), "the ID is the query's");
+    assert!(message.header().is_response(), "it is marked as an answer");
+    assert_eq!(asked & 0x7800, said & 0x7800, "the opcode is the query's");
+    assert_eq!(said & 0x0040, 0, "the reserved bit is zero");
+    let opts: Vec<_> = message.records().filter(|record| record.rtype == TYPE_OPT).collect();
+    assert!(
+        opts.iter().all(|opt| opt.section == Section::Additional),
+        "OPT stands among the additional records"
+    );
+    let plain = transport == Transport::Udp && opts.is_empty();
+    let limit = if plain { PLAIN_UDP } else { usize::from(u16::MAX) };
+    assert!(reply.len() <= limit, "{} octets are more than {limit}", reply.len());
+    match Query::parse(query, transport) {
+        Ok(parsed) => {
+            assert!(reply.len() <= parsed.limit(), "{} octets are more than {}", reply.len(), parsed.limit());
+            let end = parsed.question_end();
+            assert_eq!(reply.get(12..end), query.get(12..end), "the question is the query's");
+            assert_eq!(message.question_end(), end, "it has one question");
+            assert_eq!(opts.len(), usize::from(parsed.edns.is_some()), "EDNS is answered with EDNS");
+        }
+        Err(Malformed::Refuse { rcode, dnssec_ok, .. }) => {
+            assert_eq!(message.extended_rcode(), rcode, "what cannot be read is refused");
+            assert_eq!(
+                opts.len(),
+                usize::from(dnssec_ok.is_some()),
+                "EDNS that was read is answered with EDNS"
+            );
+            assert_eq!(message.records().count(), opts.len(), "a refusal has no other records");
+        }
+        Err(Malformed::Ignore) => unreachable!("an answer to what is no query: {query:02x?}"),
+    }
+}
+
+/// The second word of a message's header.
+pub(crate) fn flags(message: &[u8]) -> u16 {
+    message.get(2..4).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]))
+}
+
+/// A query of class IN with RD and, if a size is given, EDNS.
+pub(crate) fn query(name: &[u8], rtype: u16, edns: Option<u16>) -> Vec<u8> {
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
+    query.extend_from_slice(name);
+    query.extend_from_slice(&rtype.to_be_bytes());
+    query.extend_from_slice(&[0, 1]);
+    if let Some(size) = edns {
+        query.extend_from_slice(&[0, 0, 41]);
+        query.extend_from_slice(&size.to_be_bytes());
+        query.extend_from_slice(&[0; 6]);
+    }
+    query
+}

@@ -1,0 +1,42 @@
+//! The value of `--probe`.
+
+use hickory_proto::op::{Message, MessageType, OpCode};
+use sidecar::spec::Spec;
+
+/// Whatever `--probe` is given: it is refused, or the probe has a label that can stand in a metric's name, asks no more
+/// often than each second, has a question that can be sent, and is the same when it is written down and read again.
+pub fn probe(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let spec: Spec = match text.parse() {
+        Ok(spec) => spec,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let letters = spec.label.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
+    assert!(letters && (1..=128).contains(&spec.label.len()), "label {:?}", spec.label);
+    assert!(spec.interval.as_secs() >= 1, "{:?}", spec.interval);
+    sent(&spec);
+    let Spec { label, server, question, transport, interval } = &spec;
+    let name = question.name().to_ascii();
+    // A comma ends the name, however it is escaped.
+    if !name.contains(',') {
+        let text =
+            format!("{label},{server},{name},{},{}/{transport}", interval.as_secs(), question.query_type());
+        assert_eq!(text.parse().as_ref(), Ok(&spec), "{text:?}");
+    }
+}
+
+/// The question can be sent, and is understood by who gets it.
+fn sent(spec: &Spec) {
+    let mut message = Message::new(1, MessageType::Query, OpCode::Query);
+    message.add_query(spec.question.clone());
+    let wire = message.to_vec();
+    let wire = wire.unwrap_or_else(|error| unreachable!("{error}: {:?}", spec.question));
+    let heading = skydns::forward::message::Heading::parse(&wire);
+    let question = heading.ok().and_then(|heading| heading.question);
+    let Some(question) = question else { unreachable!("no question in {wire:02x?}") };
+    assert_eq!(question.qtype, u16::from(spec.question.query_type()));
+    assert_eq!(question.name.labels().count(), spec.question.name().iter().count());
+}

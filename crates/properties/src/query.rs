@@ -1,0 +1,104 @@
+//! A message to the DNS server.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use kubedns::snapshot::Snapshot;
+use skydns::Name;
+use skydns::engine::{Identity, Outcome, answer};
+use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use skydns::query::{Malformed, Query, Transport, rtype};
+
+use crate::{cluster, message};
+
+/// Rounds of questions that the server allows an answer.
+const ROUNDS: usize = 3;
+/// Questions that one round may put to upstream servers.
+const QUESTIONS: usize = 32;
+
+/// Whatever is sent to the server: it does not panic, and what is a query gets an answer that has its ID, repeats its
+/// question, is no larger than the asker can take and can be read by others.
+pub fn query(input: &[u8]) {
+    let Some((&choice, octets)) = input.split_first() else { return };
+    let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
+    let view = cluster::choose(choice >> 1);
+    let told = choice >> 3 & 7;
+    ask(view, octets, transport, |question| outside(told, question));
+}
+
+/// Puts a message to the engine, as the server does, and holds the answer to what must be true of it.
+pub(crate) fn ask(
+    view: &Snapshot,
+    octets: &[u8],
+    transport: Transport,
+    told: impl Fn(&OutsideQuestion) -> OutsideAnswer,
+) {
+    fastrand::seed(7);
+    let identity = Identity { version: "version".to_owned() };
+    let mut outside = Outside::none();
+    for _ in 0..ROUNDS {
+        let mut out = b"before".to_vec();
+        match answer(view, &identity, octets, transport, &outside, &mut out) {
+            Outcome::Reply(reply) => {
+                let octets_of_reply = out.strip_prefix(b"before").unwrap_or_default();
+                message::answers(octets, transport, octets_of_reply);
+                let read = message::read(octets_of_reply);
+                assert_eq!(read.extended_rcode(), reply.rcode, "the RCODE that is counted is the one sent");
+                return;
+            }
+            Outcome::Forward(_) => {
+                assert!(Query::parse(octets, transport).is_ok(), "only queries are sent on");
+                assert_eq!(out, b"before");
+                return;
+            }
+            Outcome::Ignore => {
+                assert!(
+                    matches!(Query::parse(octets, transport), Err(Malformed::Ignore)),
+                    "a query is not ignored"
+                );
+                assert!(octets.len() < 12 || message::flags(octets) & 0x8000 != 0);
+                assert_eq!(out, b"before");
+                return;
+            }
+            Outcome::Ask(questions) => {
+                assert_eq!(out, b"before");
+                assert!((1..=QUESTIONS).contains(&questions.len()), "{} questions", questions.len());
+                assert!(
+                    questions.iter().all(|question| outside.get(question).is_none()),
+                    "asked again: {questions:?}"
+                );
+                for question in questions {
+                    let answer = told(&question);
+                    outside.insert(question, answer);
+                }
+            }
+        }
+    }
+}
+
+/// What the world says to a question, in eight variations.
+fn outside(variation: u8, question: &OutsideQuestion) -> OutsideAnswer {
+    let address = |n: u8| OutsideRecord {
+        owner: question.name.clone(),
+        rtype: question.qtype,
+        rdata: match question.qtype {
+            rtype::A => Ipv4Addr::new(192, 0, 2, n).octets().as_slice().into(),
+            _ => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()).octets().as_slice().into(),
+        },
+    };
+    let alias = |owner: &Name, target: &Name| OutsideRecord {
+        owner: owner.clone(),
+        rtype: rtype::CNAME,
+        rdata: target.wire().into(),
+    };
+    let [edge, web] = ["edge.outside.test", "web.apps.svc.cluster.local"].map(cluster::name);
+    OutsideAnswer::Records(match variation {
+        0 => return OutsideAnswer::Failed,
+        1 => Vec::new(),
+        2 => vec![address(1)],
+        3 => vec![alias(&question.name, &edge), OutsideRecord { owner: edge, ..address(2) }],
+        4 => vec![alias(&question.name, &web)],
+        5 => vec![alias(&question.name, &question.name), address(3)],
+        6 => (0..=255).map(address).collect(),
+        _ => vec![alias(&edge, &web), OutsideRecord { owner: edge, ..address(4) }],
+    })
+}

@@ -1,0 +1,152 @@
+//! A message from an upstream server.
+
+use std::net::SocketAddr;
+
+use skydns::Name;
+use skydns::forward::message::{Heading, Message, MessageError, Record};
+use skydns::forward::{self, Verdict};
+use skydns::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
+use skydns::query::{Query, Transport, rtype};
+use skydns::resolve;
+
+use crate::{cluster, memory, message, query};
+
+/// Octets of the message in which a record is read again.
+const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+
+/// Whatever an upstream server says: reading it takes no more memory than a multiple of its size, what is taken for a
+/// reply has the question that was asked, what is passed on fits the client and can be read by others, and so can the
+/// answers that are made with it.
+pub fn reply(input: &[u8]) {
+    let Some((&[choice, size0, size1], octets)) = input.split_first_chunk() else { return };
+    let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
+    let edns = (choice & 2 != 0).then_some(u16::from_be_bytes([size0, size1]));
+    let walked = memory::bounded(octets.len(), 16, || Message::parse(octets));
+    match &walked {
+        Ok(message) => walk(message, octets),
+        Err(_) => assert!(octets.len() < u16::MAX.into()),
+    }
+    let asked = asked(octets, edns);
+    let Ok(query) = Query::parse(&asked, transport) else { unreachable!("a query of ours: {asked:02x?}") };
+    judge(&query, octets);
+    pass_on(&query, &asked, octets);
+    answer_with(choice, transport, octets);
+}
+
+/// The query that has the reply's question, or a question of our own where it has none.
+fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
+    match Heading::parse(octets).ok().and_then(|heading| heading.question) {
+        Some(question) => message::query(question.name.as_wire(), question.qtype, edns),
+        None => message::query(cluster::name("www.outside.test").wire(), rtype::A, edns),
+    }
+}
+
+/// The records lie one behind the other within the message, and each of them means the same outside of it.
+fn walk(message: &Message<'_>, octets: &[u8]) {
+    let mut at = message.question_end();
+    for record in message.records() {
+        assert_eq!(record.range().start, at, "records follow each other");
+        assert!(
+            record.ttl_range().end < record.data_range().start + 1 && record.data_range().end <= octets.len()
+        );
+        at = record.range().end;
+        again(&record);
+    }
+    assert_eq!(at, message.end());
+    assert!(at <= octets.len());
+}
+
+fn again(record: &Record<'_>) {
+    let mut alone = HEADER.to_vec();
+    match record.append_to(&mut alone, record.ttl) {
+        Ok(()) => {
+            let read = Message::parse(&alone);
+            let read = read.unwrap_or_else(|error| unreachable!("{error} in {alone:02x?} of {record:?}"));
+            assert_eq!(read.end(), alone.len());
+            let Some(same) = read.records().next() else { unreachable!("{alone:02x?} has one record") };
+            assert_eq!((same.owner(), same.target()), (record.owner(), record.target()));
+            assert_eq!((same.rtype, same.class, same.ttl), (record.rtype, record.class, record.ttl));
+            let mut twice = HEADER.to_vec();
+            assert_eq!(same.append_to(&mut twice, same.ttl), Ok(()));
+            assert_eq!(twice, alone, "uncompressed names do not change");
+        }
+        // Uncompressed names can be more than a record holds.
+        Err(MessageError::BadData { .. }) => assert_eq!(alone, HEADER),
+        Err(error) => unreachable!("{error} in a record that was read: {record:?}"),
+    }
+}
+
+/// A reply that counts has our ID and our question, and can be read.
+fn judge(query: &Query<'_>, octets: &[u8]) {
+    let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+    let upstream = SocketAddr::from(([192, 0, 2, 1], 53));
+    let asked = resolve::forwarded(query);
+    if let Verdict::Reply(reply) = forward::judge(&asked, id, upstream, octets) {
+        let read = Message::parse(&reply.message);
+        let read = read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
+        assert!(read.header().is_response());
+        assert_eq!(read.header().rcode(), reply.rcode);
+        let question = read.question().map(|question| (question.qtype, question.qclass, question.name));
+        let Some((qtype, qclass, name)) = question else { unreachable!("the reply has a question") };
+        assert!(name.matches(query.name) && (qtype, qclass) == (query.qtype, query.qclass));
+    }
+    if let Verdict::Reply(_) = forward::judge(&asked, id ^ 1, upstream, octets) {
+        unreachable!("a reply with another ID was taken");
+    }
+}
+
+/// What is passed on to the client fits, has its ID, and says so when something is missing.
+fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
+    let mut out = b"before".to_vec();
+    let truncated = resolve::fit(octets, query, &mut out);
+    let passed = out.strip_prefix(b"before").unwrap_or_default();
+    assert!(passed.len() <= query.limit(), "{} octets are more than {}", passed.len(), query.limit());
+    assert_eq!(passed.get(..2), asked.get(..2), "the ID is the client's");
+    let read = Message::parse(passed);
+    let read = read.unwrap_or_else(|error| unreachable!("{error} in what is passed on: {passed:02x?}"));
+    assert_eq!(read.end(), passed.len());
+    if let Ok(whole) = Message::parse(octets) {
+        assert_eq!(read.question(), whole.question());
+        let left_out = read.records().count() < whole.records().count();
+        assert!(left_out || read.header().counts == whole.header().counts);
+        if query.transport == Transport::Udp {
+            assert_eq!(truncated, read.header().is_truncated(), "TC says that something is missing");
+        }
+    } else {
+        assert!(truncated, "what cannot be read is not passed on as a whole");
+    }
+}
+
+/// Answers of ours that lead to what the upstream server said.
+fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
+    let names = ["out.apps.svc", "*.apps.svc", "shout.apps.svc", "*.*.svc"];
+    let name = names.get(usize::from(choice >> 4 & 3)).unwrap_or(&"");
+    let rtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME];
+    let rtype = rtypes.get(usize::from(choice >> 6)).copied().unwrap_or_default();
+    let asked = message::query(cluster::name(&format!("{name}.cluster.local")).wire(), rtype, Some(4096));
+    let rcode = octets.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
+    let told = |question: &OutsideQuestion| {
+        let told = memory::bounded(octets.len(), 128, || resolve::outside_answer(question, octets, rcode));
+        if let OutsideAnswer::Records(records) = &told {
+            belong(question, records);
+        }
+        told
+    };
+    query::ask(cluster::choose(choice >> 2 & 1), &asked, transport, told);
+}
+
+/// Every record is of the name that was asked for, or of one that it is an alias for.
+fn belong(question: &OutsideQuestion, records: &[OutsideRecord]) {
+    let mut names = vec![question.name.to_lowercase()];
+    for _ in records {
+        let known = |record: &&OutsideRecord| names.contains(&record.owner.to_lowercase());
+        let aliases = records.iter().filter(|record| record.rtype == rtype::CNAME).filter(known);
+        let targets =
+            aliases.filter_map(|record| Name::from_wire(&record.rdata)).map(|name| name.to_lowercase());
+        let Some(new) = targets.into_iter().find(|name| !names.contains(name)) else { break };
+        names.push(new);
+    }
+    for record in records {
+        assert!(names.contains(&record.owner.to_lowercase()), "nobody asked for {record:?}");
+    }
+}

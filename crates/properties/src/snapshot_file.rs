@@ -1,0 +1,69 @@
+//! A snapshot file.
+
+use kubedns::persist::{Saved, encode};
+use skydns::Zone;
+
+use crate::cluster;
+use crate::memory;
+use crate::watch;
+
+const DOMAIN: &str = "cluster.local.";
+const HEADER: &str =
+    r#"{"format":"kubedns snapshot","version":1,"written":1700000000,"domain":"cluster.local.","source":"#;
+
+/// Whatever is found in the place of a snapshot file: reading it takes no more memory than a multiple of its size. What
+/// is accepted is served, gives answers that can be read, and is the same when it is written and read again.
+///
+/// A file is protected by a checksum that no fuzzer can guess, so the octets are also taken for the lines of a file
+/// that is right in everything else. The first octet chooses where its endpoints came from.
+pub fn snapshot_file(input: &[u8]) {
+    served(input);
+    let Some((choice, lines)) = input.split_first() else { return };
+    let source = if choice & 1 == 0 { "Endpoints" } else { "EndpointSlices" };
+    served(&framed(source, lines));
+}
+
+/// The file that has these lines.
+fn framed(source: &str, lines: &[u8]) -> Vec<u8> {
+    let mut content = format!("{HEADER}\"{source}\"}}\n").into_bytes();
+    let mut objects = 0;
+    for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
+        content.extend_from_slice(line);
+        content.push(b'\n');
+        objects += 1;
+    }
+    // FNV-1a with 64 bits.
+    let sum = content.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
+        (hash ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    content.extend_from_slice(format!("{{\"objects\":{objects},\"checksum\":\"{sum:016x}\"}}\n").as_bytes());
+    content
+}
+
+fn served(content: &[u8]) {
+    let decoded = memory::bounded(content.len(), 256, || Saved::decode(content, DOMAIN));
+    let saved = match decoded {
+        Ok(saved) => saved,
+        Err(error) => {
+            let reason = error.to_string();
+            // It may repeat what stands in the file; the log escapes it.
+            assert!(!reason.is_empty());
+            return;
+        }
+    };
+    let (source, objects, _age) = (saved.source(), saved.objects(), saved.age());
+    let (mut index, published) = cluster::index(Zone::new(&cluster::name("cluster.local")));
+    saved.replay(&mut index);
+    index.publish();
+    assert!(index.has_synced() && !index.has_listed(), "it is served and does not count as a list");
+    watch::answers(&index, &published.get());
+    let visible = watch::visible(&published);
+    let Some(written) = encode(&index, source, DOMAIN) else { unreachable!("it can be written again") };
+    let read = Saved::decode(&written, DOMAIN);
+    let read = read.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
+    assert!(read.objects() <= objects, "objects come from nowhere");
+    let (mut index, published) = cluster::index(Zone::new(&cluster::name("cluster.local")));
+    read.replay(&mut index);
+    index.publish();
+    assert_eq!(watch::visible(&published), visible, "what was written is what was served");
+}

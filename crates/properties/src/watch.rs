@@ -1,0 +1,199 @@
+//! What the API server tells.
+
+use std::collections::BTreeMap;
+
+use kubedns::index::Index;
+use kubedns::objects::{
+    Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Node, ObjectKey, Service, key_of,
+};
+use kubedns::persist::{Saved, encode};
+use kubedns::snapshot::{Published, Snapshot};
+use skydns::outside::OutsideAnswer;
+use skydns::query::{Transport, rtype};
+
+use crate::{cluster, memory, message, query};
+
+/// What exists at the API server.
+#[derive(Default)]
+struct Objects {
+    services: BTreeMap<ObjectKey, Service>,
+    endpoints: BTreeMap<ObjectKey, Endpoints>,
+    slices: BTreeMap<ObjectKey, EndpointSlice>,
+    nodes: BTreeMap<ObjectKey, Node>,
+}
+
+/// Whatever the API server tells, in whatever order: reading an object takes no more memory than a multiple of its
+/// size, the records are those of a fresh start on the objects that exist, all answers with them can be read, and a
+/// snapshot file brings them back.
+///
+/// A line is an event: `S`, `E`, `L`, `N` for a Service, Endpoints, slice or node that exists now, with its JSON
+/// behind it, the same in lower case for one that is gone; `R` for a new list of everything, `P` for publishing, `1` and
+/// `2` for the source of endpoints (Endpoints, slices).
+pub fn watch(input: &[u8]) {
+    let (mut index, published) = cluster::index(cluster::zone(false));
+    let mut objects = Objects::default();
+    let mut source = EndpointsSource::Endpoints;
+    objects.list(&mut index);
+    index.apply(Event::EndpointsFrom(source));
+    for line in input.split(|octet| *octet == b'\n') {
+        let Some((kind, json)) = line.split_first() else { continue };
+        let json = String::from_utf8_lossy(json);
+        match kind {
+            b'S' | b's' => tell(&mut objects.services, &json, *kind == b'S', |change| {
+                index.apply(Event::Service(change));
+            }),
+            b'E' | b'e' => tell(&mut objects.endpoints, &json, *kind == b'E', |change| {
+                index.apply(Event::Endpoints(change));
+            }),
+            b'L' | b'l' => tell(&mut objects.slices, &json, *kind == b'L', |change| {
+                index.apply(Event::EndpointSlice(change));
+            }),
+            b'N' | b'n' => {
+                tell(&mut objects.nodes, &json, *kind == b'N', |change| index.apply(Event::Node(change)));
+            }
+            b'R' => objects.list(&mut index),
+            b'P' => drop(index.publish()),
+            b'1' | b'2' => {
+                let of = [EndpointsSource::Endpoints, EndpointsSource::EndpointSlices];
+                source = if *kind == b'1' { of[0] } else { of[1] };
+                objects.list(&mut index);
+                index.apply(Event::EndpointsFrom(source));
+            }
+            _ => {}
+        }
+    }
+    index.publish();
+    let visible = visible(&published);
+    assert_eq!(visible, objects.fresh(source), "a fresh start has other records");
+    answers(&index, &published.get());
+    assert_eq!(visible, restored(&index, &objects, source), "a snapshot file brings back other records");
+}
+
+/// An object exists now, or is gone. One that makes no sense takes the place of one that did.
+fn tell<T: FromApi + Clone>(
+    known: &mut BTreeMap<ObjectKey, T>,
+    json: &str,
+    exists: bool,
+    mut apply: impl FnMut(Change<T>),
+) {
+    let read = memory::bounded(json.len(), 256, || T::from_api(json));
+    match read {
+        Ok(parsed) if exists => {
+            known.insert(parsed.object.key().clone(), parsed.object.clone());
+            apply(Change::Apply(parsed.object));
+        }
+        Ok(_) | Err(_) => {
+            if let Some(key) = key_of(json) {
+                known.remove(&key);
+                apply(Change::Deleted(key));
+            }
+        }
+    }
+}
+
+impl Objects {
+    /// Lists everything.
+    fn list(&self, index: &mut Index) {
+        fn each<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change<T>)) {
+            apply(Change::RelistStarted);
+            for object in objects.values() {
+                apply(Change::Apply(object.clone()));
+            }
+            apply(Change::RelistDone);
+        }
+        each(&self.services, |change| index.apply(Event::Service(change)));
+        each(&self.endpoints, |change| index.apply(Event::Endpoints(change)));
+        each(&self.slices, |change| index.apply(Event::EndpointSlice(change)));
+        each(&self.nodes, |change| index.apply(Event::Node(change)));
+    }
+
+    /// The records after a start with these objects.
+    fn fresh(&self, source: EndpointsSource) -> String {
+        let (mut index, published) = cluster::index(cluster::zone(false));
+        self.list(&mut index);
+        index.apply(Event::EndpointsFrom(source));
+        index.publish();
+        visible(&published)
+    }
+}
+
+/// The records after a restart with a snapshot file of `index`, and the nodes, which are not in it.
+fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
+    let written = encode(index, source, "cluster.local.").unwrap_or_default();
+    let saved = Saved::decode(&written, "cluster.local.");
+    let saved =
+        saved.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
+    let (mut index, published) = cluster::index(cluster::zone(false));
+    saved.replay(&mut index);
+    for node in objects.nodes.values() {
+        index.apply(Event::Node(Change::Apply(node.clone())));
+    }
+    index.publish();
+    visible(&published)
+}
+
+/// Everything that queries can see, as text.
+pub(crate) fn visible(published: &Published) -> String {
+    let snapshot = published.get();
+    let reverse = snapshot.reverse.iter().map(|(ip, owners)| {
+        let owner =
+            |of: &skydns::Pointer| format!("{} {} {}", skydns::name::to_text(&of.name), of.created, of.named);
+        format!("{ip} {:?}", owners.iter().map(owner).collect::<Vec<_>>())
+    });
+    let mut lines: Vec<String> = reverse.collect();
+    lines.extend(snapshot.backed.iter().map(|(key, ())| key.to_string()));
+    lines.sort();
+    let place = snapshot.federation.as_ref().map(|federation| &federation.place);
+    format!("{:#}\n{}\n{place:?}", snapshot.dump(), lines.join("\n"))
+}
+
+/// Questions for every object of `index` get answers that can be read.
+pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
+    let mut questions =
+        vec![wire(&["*", "*"]), wire(&["*", "*", "*"]), wire(&["*", "*", "*", "*"]), wire(&[])];
+    for service in index.store().services().take(8) {
+        let (name, namespace) = (service.key.name.as_str(), service.key.namespace.as_str());
+        let ports = service.ports.iter().take(4);
+        questions.push(wire(&[name, namespace]));
+        questions.push(wire(&["*", name, namespace]));
+        questions.push(wire(&[name, namespace, "fed"]));
+        questions.extend(ports.map(|port| wire(&[&format!("_{}", port.name), "_tcp", name, namespace])));
+        // The labels that such a name would have if its dots were those between labels.
+        let labels: Vec<&str> = name.split('.').chain(namespace.split('.')).collect();
+        questions.push(wire(&labels));
+    }
+    for ip in snapshot.reverse.iter().map(|(ip, _)| ip).take(8) {
+        questions.push(Some(reverse(*ip)));
+    }
+    let rtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME, rtype::PTR, rtype::TXT];
+    for (name, rtype) in questions.iter().flatten().flat_map(|name| rtypes.map(|rtype| (name, rtype))) {
+        let asked = message::query(name, rtype, Some(1232));
+        query::ask(snapshot, &asked, Transport::Udp, |_| OutsideAnswer::Records(Vec::new()));
+    }
+}
+
+/// A name below `svc.cluster.local` in lower case, if it is one.
+fn wire(labels: &[&str]) -> Option<Vec<u8>> {
+    let mut wire = Vec::new();
+    for label in labels.iter().chain(&["svc", "cluster", "local"]) {
+        wire.push(u8::try_from(label.len()).ok().filter(|len| (1..64).contains(len))?);
+        wire.extend(label.bytes().map(|octet| octet.to_ascii_lowercase()));
+    }
+    wire.push(0);
+    (wire.len() <= 255).then_some(wire)
+}
+
+fn reverse(ip: std::net::IpAddr) -> Vec<u8> {
+    let text = match ip {
+        std::net::IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        std::net::IpAddr::V6(ip) => {
+            let digits: Vec<String> =
+                format!("{:032x}", u128::from(ip)).chars().rev().map(String::from).collect();
+            format!("{}.ip6.arpa", digits.join("."))
+        }
+    };
+    cluster::name(&text).wire().to_vec()
+}
