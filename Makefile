@@ -3,7 +3,7 @@
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench fuzz fmt lint deny locked supply dnsmasq tools
+.PHONY: help run build test bench images fuzz fmt lint deny locked supply dnsmasq tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,11 @@ FUZZ_SECONDS ?= 60
 
 fuzz: ## Run each fuzzer for FUZZ_SECONDS, 60 unless given (ARGS="query watch" chooses)
 	@fuzz/run $(FUZZ_SECONDS) $(ARGS)
+
+images: dnsmasq ## Build the static images, write them to out/images, play the pods with them
+	@.ci/need podman podman "builds images and plays pods"
+	images/archive out/images
+	KUBE_DNS_RS_IMAGES=$(CURDIR)/out/images cargo test -p tests --test pod
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -5,4 +5,5 @@ pub mod docs;
 pub mod e2e;
 pub mod lab;
 pub mod manifests;
+pub mod pod;
 pub mod supply;

@@ -30,7 +30,8 @@ pub enum AskError {
 
 /// Sends `packet` from a socket of its own and returns the first packet that comes back.
 pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let local = if server.ip().is_loopback() { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+    let socket = UdpSocket::bind((local, 0)).await?;
     socket.connect(server).await?;
     socket.send(packet).await?;
     let mut buffer = vec![0; 65_535];

@@ -1,0 +1,96 @@
+//! One container of a played pod, from outside.
+
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::podman::Podman;
+use crate::e2e::descendants;
+
+/// A container by its name in the manifest.
+#[derive(Debug, Clone)]
+pub struct Container {
+    podman: Podman,
+    name: String,
+}
+
+/// What the kernel says a process may do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Effective user and group.
+    pub user: (u32, u32),
+    /// The capabilities it has, and those it could get.
+    pub capabilities: [u64; 2],
+    /// Whether it can get none by executing something.
+    pub no_new_privileges: bool,
+    /// Whether its root file system is read-only.
+    pub read_only_root: bool,
+}
+
+impl Container {
+    /// The container of the pod `kube-dns` that the manifest calls `name`.
+    pub fn of(podman: &Podman, name: &str) -> Self {
+        Self { podman: podman.clone(), name: format!("kube-dns-{name}") }
+    }
+
+    /// The first process of the container; `None` while there is none.
+    pub fn pid(&self) -> Option<u32> {
+        let pid = self.podman.try_run(["inspect", "--format", "{{.State.Pid}}", &self.name]).ok()?;
+        pid.parse().ok().filter(|pid| *pid != 0)
+    }
+
+    /// All its processes, the first one first.
+    pub fn pids(&self) -> Vec<u32> {
+        self.pid().map_or_else(Vec::new, descendants)
+    }
+
+    /// Sends a signal to all its processes at once, as if it came from nowhere: podman does not know.
+    pub fn signal_all(&self, signal: Signal) {
+        for pid in self.pids() {
+            signal_process(pid, signal);
+        }
+    }
+
+    /// Ends it and starts it again, as a kubelet does with a container that is not alive.
+    pub fn restart(&self, grace: u64) -> Result<(), String> {
+        self.podman.try_run(["restart", "--time", &grace.to_string(), &self.name]).map(drop)
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        self.podman.everything(&["logs", "--tail", "60", &self.name])
+    }
+
+    /// What each of its processes may do.
+    pub fn rights(&self) -> Vec<Rights> {
+        self.pids().into_iter().map(rights).collect()
+    }
+}
+
+/// Sends a signal to one process.
+pub fn signal_process(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().expect("a process ID is positive"));
+    kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+}
+
+fn rights(pid: u32) -> Rights {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("it is there");
+    let (status, mounts) = (read("status"), read("mountinfo"));
+    let fields = |key: &str| -> Vec<String> {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    };
+    // real, effective, saved, file system
+    let effective = |key| fields(key).get(1).and_then(|id| id.parse().ok()).expect("an ID");
+    let set = |key| fields(key).first().and_then(|set| u64::from_str_radix(set, 16).ok()).expect("a set");
+    let root =
+        mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|line| line.get(4) == Some(&"/"));
+    let options = root.as_ref().and_then(|line| line.get(5)).expect("a root");
+    Rights {
+        user: (effective("Uid"), effective("Gid")),
+        capabilities: [set("CapEff"), set("CapBnd")],
+        no_new_privileges: fields("NoNewPrivs") == ["1"],
+        read_only_root: options.split(',').any(|option| option == "ro"),
+    }
+}

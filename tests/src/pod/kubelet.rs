@@ -1,0 +1,89 @@
+//! The kubelet's liveness prober for pods that podman plays, in a hurry.
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::container::Container;
+use super::manifest::Probe;
+use super::means::say;
+use super::netns::{NetNs, runtime};
+use super::podman::Podman;
+use crate::conformance::wire::server::get;
+
+/// Delays and periods pass this many times faster than the manifest says.
+const HURRY: u32 = 20;
+/// Waiting for an answer does not get that short: the machine may be busy.
+const IMPATIENCE: u32 = 5;
+/// Seconds between SIGTERM and SIGKILL.
+const GRACE: u64 = 1;
+
+/// A running prober; it ends when dropped.
+#[derive(Debug)]
+pub struct Kubelet {
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Kubelet {
+    /// Probes from the node, and restarts what is not alive.
+    pub fn start(node: &NetNs, pod: IpAddr, probes: Vec<Probe>, podman: &Podman) -> Self {
+        let stop = CancellationToken::new();
+        let (token, node, podman) = (stop.clone(), node.clone(), podman.clone());
+        let thread = std::thread::spawn(move || {
+            node.enter();
+            runtime().block_on(async {
+                let mut tasks = JoinSet::new();
+                for probe in probes {
+                    let container = Container::of(&podman, &probe.container);
+                    tasks.spawn(keep_alive(probe, pod, container));
+                }
+                token.cancelled().await;
+            });
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of its own was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn keep_alive(probe: Probe, pod: IpAddr, container: Container) {
+    loop {
+        sleep(probe.delay / HURRY).await;
+        let mut failures = 0;
+        while failures < probe.threshold {
+            sleep(probe.period / HURRY).await;
+            let good = ask(&probe, pod, probe.timeout / IMPATIENCE).await;
+            failures = if good { 0 } else { failures + 1 };
+        }
+        say(&format!("the kubelet restarts {}", probe.container));
+        let container = container.clone();
+        let restarted = tokio::task::spawn_blocking(move || container.restart(GRACE)).await;
+        if let Ok(Err(error)) = restarted {
+            say(&format!("it could not: {error}"));
+        }
+    }
+}
+
+/// Whether a probe has success now. To be awaited in the node's namespace.
+pub async fn ask(probe: &Probe, pod: IpAddr, patience: Duration) -> bool {
+    is_good(SocketAddr::from((pod, probe.port)), &probe.path, patience).await
+}
+
+/// Whether an address gives something good for a path now.
+pub async fn is_good(address: SocketAddr, path: &str, patience: Duration) -> bool {
+    let answer = timeout(patience, get(address, path)).await;
+    matches!(answer, Ok(Ok((200..=399, _))))
+}

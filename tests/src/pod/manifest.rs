@@ -1,0 +1,152 @@
+//! From a manifest to what podman plays: what a kubelet adds is added, what podman would do otherwise is taken out.
+//!
+//! The containers' arguments, users, capabilities, limits and mounts stay what the manifest says.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::node::{API_SERVER, NAME_SERVER, TOKEN, ca_certificate};
+use crate::manifests::pod::Pod;
+use crate::manifests::render::{render, root};
+
+/// Where programs look for their service account.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// A manifest's pod.
+#[derive(Debug)]
+pub struct Manifest {
+    /// As the manifest has it.
+    pub pod: Pod,
+}
+
+/// An `httpGet` probe.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    /// The container's name.
+    pub container: String,
+    /// Where it asks.
+    pub port: u16,
+    /// What it asks for.
+    pub path: String,
+    /// How long after the container's start it begins.
+    pub delay: Duration,
+    /// How often it asks.
+    pub period: Duration,
+    /// How long it waits.
+    pub timeout: Duration,
+    /// How many failures in a row are too many.
+    pub threshold: u32,
+}
+
+impl Manifest {
+    /// The pod of `manifests/<name>`.
+    pub fn of(name: &str) -> Self {
+        let documents = render(&root().join(name)).unwrap_or_else(|error| panic!("{error}"));
+        let pod = documents.iter().find_map(Pod::of).expect("a pod");
+        Self { pod }
+    }
+
+    /// The probes of a kind, `livenessProbe` or `readinessProbe`.
+    pub fn probes(&self, kind: &str) -> Vec<Probe> {
+        self.pod.containers.iter().filter_map(|container| probe(&container.spec, kind)).collect()
+    }
+
+    /// The sysctls of the pod: name and value.
+    pub fn sysctls(&self) -> Vec<(String, String)> {
+        let list = self.pod.spec.pointer("/securityContext/sysctls").and_then(Value::as_array);
+        let text = |sysctl: &Value, key| sysctl.get(key).and_then(Value::as_str).map(str::to_owned);
+        let pair = |sysctl: &Value| Some((text(sysctl, "name")?, text(sysctl, "value")?));
+        list.into_iter().flatten().filter_map(pair).collect()
+    }
+
+    /// The document for podman, its volumes being directories below `volumes`, which are made.
+    pub fn to_play(&self, volumes: &Path) -> Value {
+        let mut spec = self.pod.spec.clone();
+        mount_account(&mut spec);
+        for volume in list(&mut spec, "volumes") {
+            let name = volume.get("name").and_then(Value::as_str).expect("a name").to_owned();
+            let directory = volumes.join(&name);
+            fill(&directory, volume);
+            *volume = json!({"name": name, "hostPath": {"path": directory, "type": "Directory"}});
+        }
+        for container in list(&mut spec, "containers") {
+            add_environment(container);
+            let container = container.as_object_mut().expect("an object");
+            // podman would publish them on the node, as a kubelet does with a hostPort alone.
+            container.remove("ports");
+            // podman would run curl inside the container; see `kubelet`.
+            container.remove("livenessProbe");
+            container.remove("readinessProbe");
+        }
+        // `Default` is the node's own resolv.conf.
+        spec["dnsPolicy"] = json!("None");
+        spec["dnsConfig"] = json!({"nameservers": [NAME_SERVER]});
+        let labels = json!({"k8s-app": "kube-dns"});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube-dns", "labels": labels}, "spec": spec})
+    }
+}
+
+fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
+    spec[key].as_array_mut().expect("a list")
+}
+
+/// The service account's token, where the manifest leaves that to the kubelet.
+fn mount_account(spec: &mut Value) {
+    if spec.get("automountServiceAccountToken") == Some(&json!(false)) {
+        return;
+    }
+    list(spec, "volumes").push(json!({"name": "kube-api-access", "projected": {}}));
+    for container in list(spec, "containers") {
+        let mount = json!({"name": "kube-api-access", "mountPath": ACCOUNT, "readOnly": true});
+        if container.get("volumeMounts").is_none() {
+            container["volumeMounts"] = json!([]);
+        }
+        list(container, "volumeMounts").push(mount);
+    }
+}
+
+/// A volume as a kubelet makes it: readable for all, and an emptyDir writable as well.
+fn fill(directory: &Path, volume: &Value) {
+    fs::create_dir_all(directory).expect("a directory");
+    if volume.get("emptyDir").is_some() {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).expect("its mode");
+    } else if volume.get("projected").is_some() {
+        let files = [("token", TOKEN.as_bytes()), ("namespace", b"kube-system")];
+        for (name, content) in files {
+            fs::write(directory.join(name), content).expect("a file");
+        }
+        fs::copy(ca_certificate(), directory.join("ca.crt")).expect("the CA's certificate");
+    } else {
+        assert!(volume.get("configMap").is_some(), "a volume of an unknown kind: {volume}");
+    }
+}
+
+/// What every container of a cluster finds in its environment.
+fn add_environment(container: &mut Value) {
+    if container.get("env").is_none() {
+        container["env"] = json!([]);
+    }
+    let service =
+        [("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
+    list(container, "env").extend(service.map(|(name, value)| json!({"name": name, "value": value})));
+}
+
+fn probe(container: &Value, kind: &str) -> Option<Probe> {
+    let probe = container.get(kind)?;
+    let get = probe.get("httpGet").unwrap_or_else(|| panic!("not an httpGet probe: {probe}"));
+    let number = |key: &str, default| probe.get(key).and_then(Value::as_u64).unwrap_or(default);
+    let seconds = |key, default| Duration::from_secs(number(key, default));
+    Some(Probe {
+        container: container.get("name")?.as_str()?.to_owned(),
+        port: get.get("port")?.as_u64()?.try_into().ok()?,
+        path: get.get("path")?.as_str()?.to_owned(),
+        delay: seconds("initialDelaySeconds", 0),
+        period: seconds("periodSeconds", 10),
+        timeout: seconds("timeoutSeconds", 1),
+        threshold: number("failureThreshold", 3).try_into().ok()?,
+    })
+}

@@ -1,0 +1,53 @@
+//! Whether pods can be played here.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::process::Command;
+
+use nix::unistd::geteuid;
+
+/// Set to `required`, it makes a test fail that would be skipped.
+const SETTING: &str = "KUBE_DNS_RS_PODS";
+
+/// What is started besides podman itself.
+const PROGRAMS: &[&[&str]] = &[
+    &["podman", "--version"],
+    &["ip", "-V"],
+    &["nsenter", "--version"],
+    &["kubectl", "version", "--client"],
+];
+
+/// Whether pods can be played on this machine. If not, says so loudly, or panics where that is required.
+pub fn are_there() -> bool {
+    let Some(missing) = missing() else { return true };
+    assert!(
+        std::env::var_os(SETTING).as_deref() != Some(OsStr::new("required")),
+        "{SETTING}=required, and no pod can be played here: {missing}"
+    );
+    say(&format!("SKIPPED, NO POD WAS PLAYED: {missing}"));
+    false
+}
+
+/// A line that the reader of the test's output cannot miss: not captured, as what is printed by macros would be.
+pub fn say(what: &str) {
+    // Nobody reads what cannot be written.
+    let _ = writeln!(std::io::stderr(), "*** {what}");
+}
+
+/// Why no pod can be played.
+fn missing() -> Option<String> {
+    if !geteuid().is_root() {
+        return Some("network namespaces and podman's bridge need root".to_owned());
+    }
+    let absent = PROGRAMS.iter().find(|command| !runs(command));
+    let absent = absent.map(|command| format!("{} is not installed", command.first().unwrap_or(&"?")));
+    let confined = || {
+        (!runs(&["unshare", "--net", "--mount", "true"])).then(|| "namespaces cannot be made here".to_owned())
+    };
+    absent.or_else(confined)
+}
+
+fn runs(command: &[&str]) -> bool {
+    let Some((program, args)) = command.split_first() else { return false };
+    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+}

@@ -1,0 +1,64 @@
+//! Network namespaces with a name, and doing something inside one.
+
+use std::fs::File;
+use std::future::Future;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, setns};
+
+/// A network namespace under `/run/netns`.
+#[derive(Debug, Clone)]
+pub struct NetNs {
+    path: PathBuf,
+}
+
+impl NetNs {
+    /// The one of this name, which need not be there yet.
+    pub fn named(name: &str) -> Self {
+        Self { path: PathBuf::from("/run/netns").join(name) }
+    }
+
+    /// Any other, such as `/proc/<pid>/ns/net`.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Makes the calling thread (and what it starts) a part of the namespace. There is no way back.
+    pub fn enter(&self) {
+        let path = self.path.display();
+        let file = File::open(&self.path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        setns(file, CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Runs `work` inside, on a thread of its own.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let inside = || {
+            self.enter();
+            work()
+        };
+        let joined = std::thread::scope(|scope| scope.spawn(inside).join());
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Runs a future inside, on a thread and a runtime of its own.
+    pub fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
+        self.run(|| runtime().block_on(future))
+    }
+}
+
+/// A runtime whose sockets belong to the thread that runs it.
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// Runs `ip` with these words. Panics with what it says when it fails.
+pub fn ip(words: &str) {
+    let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip can be run");
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}

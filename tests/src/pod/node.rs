@@ -1,0 +1,170 @@
+//! The node that a pod is played on: its network, the API server's address in it, and name servers for what is outside.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use apiserver::{ApiServer, Faults, Options, Store};
+use testkit::upstream::{Upstream, Zone};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_util::sync::CancellationToken;
+
+use super::netns::{NetNs, ip, runtime};
+
+/// Where pods reach the API server, as in a cluster: the cluster IP of the Service `kubernetes`.
+pub const API_SERVER: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+/// The name server in the node's resolv.conf.
+pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
+/// A name server that is asked only if a stub domain says so.
+pub const STUB_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
+/// The token of the pod's service account; nobody else is let in.
+pub const TOKEN: &str = "the-token-of-kube-dns";
+
+/// What the node's name server knows.
+const OUTSIDE: &[&str] = &[
+    "www.outside.test. 60 IN A 198.51.100.80",
+    "api.names.test. 60 IN A 10.96.0.1",
+    "kubedns.names.test. 60 IN A 10.77.0.60",
+];
+/// What the stub domain's server knows.
+const STUB: &[&str] = &["www.acme.test. 60 IN A 198.51.100.90"];
+
+/// A node; dropping it stops its servers.
+pub struct Node {
+    /// Its objects.
+    pub store: Store,
+    /// What goes wrong.
+    pub faults: Faults,
+    namespace: NetNs,
+    client: NetNs,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Node {
+    /// Makes the network and starts the servers. The namespaces get these names.
+    pub fn start(name: &str, client: &str) -> Self {
+        wire(name, client);
+        let (namespace, client) = (NetNs::named(name), NetNs::named(client));
+        let stop = CancellationToken::new();
+        let (tell, told) = mpsc::channel();
+        let thread = {
+            let (namespace, stop) = (namespace.clone(), stop.clone());
+            std::thread::spawn(move || {
+                namespace.enter();
+                runtime().block_on(async move {
+                    let servers = Servers::start(&stop).await;
+                    // Nobody waits any more if the test has ended.
+                    let _ = tell.send((servers.store.clone(), servers.faults.clone()));
+                    stop.cancelled().await;
+                });
+            })
+        };
+        let (store, faults) = told.recv().expect("the servers start");
+        Self { store, faults, namespace, client, stop, thread: Some(thread) }
+    }
+
+    /// The node's own network namespace, where a kubelet would be.
+    pub fn namespace(&self) -> &NetNs {
+        &self.namespace
+    }
+
+    /// The network namespace of a client elsewhere.
+    pub fn client(&self) -> &NetNs {
+        &self.client
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic of its own was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The certificate of the CA that a pod finds beside its token.
+pub fn ca_certificate() -> PathBuf {
+    data("ca.crt")
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data/pod").join(name)
+}
+
+/// Node and client with a cable between them. Only the node has more: podman will add its bridge.
+fn wire(node: &str, client: &str) {
+    ip(&format!("netns add {node}"));
+    ip(&format!("netns add {client}"));
+    ip(&format!("-n {node} link set lo up"));
+    for address in [API_SERVER, NAME_SERVER, STUB_SERVER] {
+        ip(&format!("-n {node} address add {address}/32 dev lo"));
+    }
+    ip(&format!("-n {node} link add to-client type veth peer name to-node netns {client}"));
+    ip(&format!("-n {node} address add 10.78.0.1/24 dev to-client"));
+    ip(&format!("-n {node} link set to-client up"));
+    ip(&format!("-n {client} address add 10.78.0.2/24 dev to-node"));
+    ip(&format!("-n {client} link set to-node up"));
+    ip(&format!("-n {client} link set lo up"));
+    ip(&format!("-n {client} route add default via 10.78.0.1"));
+    // Which /proc/sys/net this is depends on the namespace of the thread that opens it.
+    let forward = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1");
+    NetNs::named(node).run(forward).expect("the node forwards");
+}
+
+struct Servers {
+    store: Store,
+    faults: Faults,
+    _upstreams: [Upstream; 2],
+    _tasks: JoinSet<()>,
+}
+
+impl Servers {
+    async fn start(stop: &CancellationToken) -> Self {
+        let server =
+            ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).expect("an API server");
+        let (store, faults) = (server.store(), server.faults());
+        faults.require_token(Some(TOKEN));
+        faults.kube_dns_role();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept_tls((API_SERVER, 443).into(), server.local_addr()));
+        tasks.spawn(server.run(stop.clone()));
+        let outside = Zone::new(OUTSIDE.iter().copied()).handler();
+        let stub = Zone::new(STUB.iter().copied()).handler();
+        let upstreams = [
+            Upstream::start_on((NAME_SERVER, 53).into(), outside).await,
+            Upstream::start_on((STUB_SERVER, 53).into(), stub).await,
+        ];
+        Self { store, faults, _upstreams: upstreams, _tasks: tasks }
+    }
+}
+
+/// Takes TLS at one address and hands what is said on to another.
+async fn accept_tls(at: SocketAddr, to: SocketAddr) {
+    let certificate = CertificateDer::from_pem_file(data("server.crt")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(data("server.key")).expect("a key");
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+    let acceptor = TlsAcceptor::from(Arc::new(config.expect("a key that fits")));
+    let listener = TcpListener::bind(at).await.expect("the API server's address");
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let acceptor = acceptor.clone();
+        connections.spawn(async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            let Ok(mut server) = TcpStream::connect(to).await else { return };
+            // Either side may hang up at any time.
+            let _ = copy_bidirectional(&mut stream, &mut server).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}

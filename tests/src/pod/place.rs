@@ -1,0 +1,53 @@
+//! Where containers can be run: a node, a podman with our images, and the promise that all of it goes.
+
+use std::path::{Path, PathBuf};
+
+use super::cleanup::Cleanup;
+use super::netns::NetNs;
+use super::node::Node;
+use super::podman::Podman;
+
+/// A node with a podman; dropping it takes everything away.
+pub struct Place {
+    // The order of the fields is the order in which they go.
+    _cleanup: Cleanup,
+    node: Node,
+    podman: Podman,
+    work: PathBuf,
+}
+
+impl Place {
+    /// Makes the node, gets the images.
+    pub fn make() -> Self {
+        let work = tempfile::Builder::new().prefix("kube-dns-pod-").tempdir().expect("a directory").keep();
+        // Names of network namespaces are the machine's: those of other tests must not be the same.
+        let unique = std::process::id();
+        let (node, client) = (format!("kube-dns-{unique}-node"), format!("kube-dns-{unique}-client"));
+        let podman = Podman::new(&work, &NetNs::named(&node));
+        let cleanup = Cleanup::of(&podman.command_line(), &work, &[&node, &client]);
+        let node = Node::start(&node, &client);
+        podman.prepare();
+        Self { _cleanup: cleanup, node, podman, work }
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its podman.
+    pub fn podman(&self) -> &Podman {
+        &self.podman
+    }
+
+    /// A directory of its own.
+    pub fn directory(&self) -> &Path {
+        &self.work
+    }
+
+    /// What has to be gone when this is dropped.
+    pub fn traces(&self) -> Vec<PathBuf> {
+        let namespaces = [self.node.namespace(), self.node.client()];
+        namespaces.iter().map(|namespace| namespace.path().clone()).chain([self.work.clone()]).collect()
+    }
+}

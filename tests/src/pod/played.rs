@@ -1,0 +1,187 @@
+//! A pod that runs, and what a test wants of it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use localpod::config_volume::{ConfigVolume, Payload};
+use serde_json::Value;
+use testkit::message::Message;
+use testkit::query::Query;
+use testkit::{client, eventually};
+
+use super::container::{Container, Rights};
+use super::kubelet::{Kubelet, ask};
+use super::manifest::{Manifest, Probe};
+use super::means::say;
+use super::netns::NetNs;
+use super::node::Node;
+use super::place::Place;
+use super::podman::Podman;
+use crate::lab::in_a_line;
+
+/// How long anything of the pod may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_mins(3);
+
+/// How long one probe waits.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The pod's address.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
+/// The volume that holds the `ConfigMap` in all our manifests.
+const CONFIG: &str = "kube-dns-config";
+
+/// A running pod; dropping it takes everything away.
+pub struct PlayedPod {
+    /// What it was made from.
+    pub manifest: Manifest,
+    config: ConfigVolume,
+    place: Place,
+}
+
+impl PlayedPod {
+    /// Plays `manifests/<name>` and waits until the pod is well.
+    pub fn of(name: &str) -> Self {
+        let place = Place::make();
+        let manifest = Manifest::of(name);
+        let volumes = place.directory().join("volumes");
+        let document = manifest.to_play(&volumes);
+        let config = ConfigVolume::create(volumes.join(CONFIG)).expect("the ConfigMap's volume");
+        let pod = Self { manifest, config, place };
+        pod.start(&document);
+        pod
+    }
+
+    fn start(&self, document: &Value) {
+        let file = self.place.directory().join("pod.json");
+        std::fs::write(&file, document.to_string()).expect("the document");
+        self.podman().play(&file, &ADDRESS.to_string());
+        let infra = self.podman().run(["pod", "inspect", "--format", "{{.InfraContainerID}}", "kube-dns"]);
+        self.podman().run(["start", &infra]);
+        let pid = self.podman().run(["inspect", "--format", "{{.State.Pid}}", &infra]);
+        let namespace = NetNs::at(format!("/proc/{pid}/ns/net").into());
+        for (name, value) in self.manifest.sysctls() {
+            let file = format!("/proc/sys/{}", name.replace('.', "/"));
+            namespace.run(|| std::fs::write(&file, &value)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        self.podman().run(["pod", "start", "kube-dns"]);
+        self.until_well();
+    }
+
+    /// The node it runs on.
+    pub fn node(&self) -> &Node {
+        self.place.node()
+    }
+
+    /// Where it runs.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its podman.
+    pub fn podman(&self) -> &Podman {
+        self.place.podman()
+    }
+
+    /// A container by its name in the manifest.
+    pub fn container(&self, name: &str) -> Container {
+        Container::of(self.podman(), name)
+    }
+
+    /// The containers by their names in the manifest.
+    pub fn containers(&self) -> Vec<(String, Container)> {
+        let names = self.manifest.pod.containers.iter().map(|container| container.name.clone());
+        names.map(|name| (name.clone(), self.container(&name))).collect()
+    }
+
+    /// What each container's processes may do, by container.
+    pub fn rights(&self) -> Vec<(String, Vec<Rights>)> {
+        self.containers().into_iter().map(|(name, container)| (name, container.rights())).collect()
+    }
+
+    /// The first process of each container.
+    pub fn pids(&self) -> Vec<Option<u32>> {
+        self.containers().iter().map(|(_, container)| container.pid()).collect()
+    }
+
+    /// The `ConfigMap` as a kubelet would bring it into the volume: all at once, by one rename.
+    pub fn configure(&mut self, entries: &[(&str, &str)]) {
+        let payload: Payload =
+            entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
+        assert!(self.config.write(&payload).expect("the volume can be written"), "it is another one");
+    }
+
+    /// Asks the pod from elsewhere, over UDP and then over TCP. The answers have to be the same: RCODE and data.
+    pub fn ask(&self, name: &str, rtype: &str) -> String {
+        let [udp, tcp] = self.ask_both(name, rtype).map(|message| in_a_line(&message));
+        assert_eq!(udp, tcp, "{name} {rtype}: over UDP and over TCP");
+        udp
+    }
+
+    fn ask_both(&self, name: &str, rtype: &str) -> [Message; 2] {
+        let server = (ADDRESS, 53).into();
+        self.node().client().block_on(async {
+            let query = || Query::new(name, rtype);
+            [client::ask(server, &query()).await, client::ask_tcp(server, &query()).await]
+        })
+    }
+
+    /// Waits until both transports answer like this from elsewhere.
+    pub fn until(&self, name: &str, rtype: &str, expected: &str) {
+        let query = Query::new(name, rtype).wire();
+        let server = (ADDRESS, 53).into();
+        self.node().client().block_on(eventually(PATIENCE, || async {
+            let udp = client::udp(server, &query, PROBE).await.map_err(|error| error.to_string())?;
+            let tcp = client::tcp(server, &query, PROBE).await.map_err(|error| error.to_string())?;
+            for wire in [udp, tcp] {
+                let line = Message::parse(&wire).map(|message| in_a_line(&message));
+                if line.as_deref() != Ok(expected) {
+                    return Err(format!("{name} {rtype}: {line:?}"));
+                }
+            }
+            Ok(())
+        }));
+    }
+
+    /// Waits until every probe of the manifest has success.
+    pub fn until_well(&self) {
+        let mut probes = self.manifest.probes("readinessProbe");
+        probes.extend(self.manifest.probes("livenessProbe"));
+        assert_eq!(probes.len(), 4, "one readiness probe and three liveness probes");
+        self.node().namespace().block_on(eventually(PATIENCE, || async {
+            for probe in &probes {
+                if !ask(probe, ADDRESS.into(), PROBE).await {
+                    return Err(format!("{}: {} on port {}", probe.container, probe.path, probe.port));
+                }
+            }
+            Ok(())
+        }));
+    }
+
+    /// Whether the pod says that it is ready.
+    pub fn is_ready(&self) -> bool {
+        let probes: Vec<Probe> = self.manifest.probes("readinessProbe");
+        self.node().namespace().block_on(async {
+            let mut ready = true;
+            for probe in &probes {
+                ready &= ask(probe, ADDRESS.into(), PROBE).await;
+            }
+            ready
+        })
+    }
+
+    /// A kubelet that looks after it.
+    pub fn kubelet(&self) -> Kubelet {
+        let probes = self.manifest.probes("livenessProbe");
+        Kubelet::start(self.node().namespace(), IpAddr::from(ADDRESS), probes, self.podman())
+    }
+}
+
+impl Drop for PlayedPod {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (name, container) in self.containers() {
+                say(&format!("{name} logged:\n{}", container.log()));
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! podman with storage, networks and settings of its own, in a network namespace of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nix::sys::resource::{Resource, getrlimit};
+use testkit::process::binary;
+
+use super::means::say;
+use super::netns::NetNs;
+
+/// Names a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`: the images to play instead of new ones.
+const IMAGES: &str = "KUBE_DNS_RS_IMAGES";
+
+/// The network of the pods.
+const SUBNET: &str = "10.77.0.0/24";
+
+/// Limits for whatever hangs.
+const TIMEOUT: [&str; 4] = ["timeout", "--kill-after=5", "300", "nsenter"];
+
+/// The directory of the repository.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A podman.
+#[derive(Debug, Clone)]
+pub struct Podman {
+    words: Vec<String>,
+    work: PathBuf,
+}
+
+impl Podman {
+    /// With everything below `work`, run in `namespace`. Neither needs to be there yet.
+    pub fn new(work: &Path, namespace: &NetNs) -> Self {
+        let below = |name: &str| work.join(name).display().to_string();
+        let mut words: Vec<String> = TIMEOUT.map(str::to_owned).into();
+        words.push(format!("--net={}", namespace.path().display()));
+        words.extend(["env".to_owned(), format!("CONTAINERS_CONF={}", below("containers.conf"))]);
+        words.push("podman".to_owned());
+        for (option, directory) in [
+            ("--root", "root"),
+            ("--runroot", "run"),
+            ("--tmpdir", "tmp"),
+            ("--network-config-dir", "networks"),
+        ] {
+            words.extend([option.to_owned(), below(directory)]);
+        }
+        Self { words, work: work.to_owned() }
+    }
+
+    /// What to type for it in a shell.
+    pub fn command_line(&self) -> String {
+        self.words.join(" ")
+    }
+
+    /// Runs it. Gives what it prints; panics with what it complains about when it fails.
+    pub fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> String {
+        self.try_run(args).unwrap_or_else(|error| panic!("podman {error}"))
+    }
+
+    /// Runs it. Gives what it prints, or its arguments and what it complains about.
+    pub fn try_run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String, String> {
+        let args: Vec<&str> = args.into_iter().collect();
+        let output = self.output(&args);
+        if output.status.success() {
+            return Ok(text(&output.stdout));
+        }
+        Err(format!("{}: {}", args.join(" "), text(&output.stderr)))
+    }
+
+    /// Runs it. Gives all that it prints, whether it fails or not.
+    pub fn everything(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        [text(&output.stdout), text(&output.stderr)].join("\n")
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        let (program, words) = self.words.split_first().expect("a program");
+        Command::new(program).args(words).args(args).output().expect("podman can be run")
+    }
+
+    /// Gets the images and finds a runtime that works. Says which.
+    pub fn prepare(&self) {
+        std::fs::create_dir_all(self.work.join("networks")).expect("a directory");
+        self.configure(None);
+        match std::env::var_os(IMAGES) {
+            Some(directory) => self.load(Path::new(&directory)),
+            None => self.build(),
+        }
+        let (runtime, refused) = self.runtime();
+        self.configure(Some(runtime));
+        self.run(["network", "create", "--disable-dns", "--subnet", SUBNET, &self.network()]);
+        say(&format!("pods are played by {} with {runtime}{refused}", self.run(["--version"])));
+    }
+
+    /// Plays a document and leaves its containers unstarted.
+    pub fn play(&self, file: &Path, address: &str) {
+        let file = file.display().to_string();
+        self.run(["kube", "play", "--start=false", "--network", &self.network(), "--ip", address, &file]);
+    }
+
+    /// The name of its network. Who has which address in it is written down for the whole machine, by this name.
+    pub fn network(&self) -> String {
+        self.work.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn load(&self, directory: &Path) {
+        for image in ["kubedns", "nanny", "sidecar"] {
+            let archive = directory.join(image).with_extension("tar").display().to_string();
+            self.run(["load", "--quiet", "--input", &archive]);
+        }
+        say(&format!("the images are those in {}", directory.display()));
+    }
+
+    fn build(&self) {
+        let programs = binary("kubedns").parent().expect("a directory").to_owned();
+        let output = Command::new(repository().join("images/build"))
+            .args([&programs, &self.work.join("roots")])
+            .env("PODMAN", self.command_line())
+            .output()
+            .expect("images/build can be run");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "images/build: {text}");
+    }
+
+    /// Rather crun than runc, which newer systems no longer have; crun refuses some control group hierarchies.
+    fn runtime(&self) -> (&'static str, String) {
+        let mut refused = String::new();
+        for runtime in ["crun", "runc"] {
+            let trial = "run --rm --network=none localhost/kube-dns-rs/sidecar:0.1.0 --version";
+            let words = ["--runtime", runtime].into_iter().chain(trial.split(' '));
+            match self.try_run(words) {
+                Ok(_) => return (runtime, refused),
+                Err(error) => {
+                    let reason = error.rsplit_once("Error: ").map_or(error.as_str(), |(_, reason)| reason);
+                    refused = format!("{refused} ({runtime} could not: {reason})");
+                }
+            }
+        }
+        panic!("podman can start no container:{refused}")
+    }
+
+    fn configure(&self, runtime: Option<&str>) {
+        let file = self.work.join("containers.conf");
+        std::fs::write(file, settings(runtime)).expect("podman's settings");
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
+}
+
+/// podman's settings. Its own limits are more than root may have everywhere; its usual locks are those of the whole machine.
+fn settings(runtime: Option<&str>) -> String {
+    let hard = |resource| getrlimit(resource).map_or(1024, |(_, hard)| hard.min(1 << 20));
+    // podman lowers its own limit of processes to this, and may not raise it again.
+    let pid_max = std::fs::read_to_string("/proc/sys/kernel/pid_max");
+    let pid_max = pid_max.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 15);
+    let (files, processes) = (hard(Resource::RLIMIT_NOFILE), hard(Resource::RLIMIT_NPROC).min(pid_max));
+    let runtime = runtime.map_or_else(String::new, |runtime| format!("runtime = \"{runtime}\"\n"));
+    format!(
+        "[containers]\ndefault_ulimits = [\"nofile={files}:{files}\", \"nproc={processes}:{processes}\"]\n\
+         log_driver = \"k8s-file\"\n\
+         [engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\nlock_type = \"file\"\n{runtime}"
+    )
+}

@@ -1,0 +1,266 @@
+//! The manifests as real pods: real images, real containers, real network namespaces. Skipped, loudly, where there is no
+//! podman or no root.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use testkit::eventually;
+use testkit::objects::{mk_cluster_ip, mk_endpoints_of, mk_headless, mk_ports};
+use tests::pod::container::signal_process;
+use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
+use tests::pod::played::PATIENCE;
+use tests::pod::{Place, PlayedPod, kubelet, means};
+
+/// What everybody in the cluster may ask, and what a pod answers on port 53.
+const ANSWERS: &[(&str, &str, &str)] = &[
+    ("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1"),
+    (
+        "_https._tcp.kubernetes.default.svc.cluster.local.",
+        "SRV",
+        "NOERROR 10 100 443 kubernetes.default.svc.cluster.local.",
+    ),
+    ("1.0.96.10.in-addr.arpa.", "PTR", "NOERROR kubernetes.default.svc.cluster.local."),
+    ("missing.default.svc.cluster.local.", "A", "NXDOMAIN"),
+    ("www.outside.test.", "A", "NOERROR 198.51.100.80"),
+    ("missing.outside.test.", "A", "NXDOMAIN"),
+];
+
+#[test]
+fn stock() {
+    plays("stock-1.36");
+}
+
+#[test]
+fn hardened() {
+    plays("hardened");
+}
+
+#[test]
+fn direct() {
+    plays("direct");
+}
+
+/// A static program brings its own C library, whose way to look names up is not that of the machine it was built on.
+#[test]
+fn names_are_looked_up() {
+    if !means::are_there() {
+        return;
+    }
+    let place = Place::make();
+    let kubeconfig = kubeconfig_with_a_name(&place);
+    let kubedns =
+        "--ip 10.77.0.60 localhost/kube-dns-rs/kubedns:0.1.0 --kubecfg-file=/kubeconfig --dns-port=10053";
+    start(&place, &format!("--volume {kubeconfig}:/kubeconfig:ro {kubedns}"));
+    becomes_good(&place, "10.77.0.60:8081", "/readiness");
+
+    let probe = |label: &str, name: &str| {
+        format!("--probe={label},{name}:10053,kubernetes.default.svc.cluster.local,1,A")
+    };
+    let probes = [probe("bydns", "kubedns.names.test"), probe("byhosts", "kubedns.hosts.test")].join(" ");
+    let sidecar =
+        "--ip 10.77.0.61 --add-host kubedns.hosts.test:10.77.0.60 localhost/kube-dns-rs/sidecar:0.1.0";
+    start(&place, &format!("{sidecar} {probes}"));
+    for label in ["bydns", "byhosts"] {
+        becomes_good(&place, "10.77.0.61:10054", &format!("/healthcheck/{label}"));
+    }
+}
+
+fn kubeconfig_with_a_name(place: &Place) -> String {
+    let authority = STANDARD.encode(std::fs::read(ca_certificate()).unwrap());
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {{token: {TOKEN}}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: 'https://api.names.test', \
+         certificate-authority-data: {authority}}}}}]\n"
+    );
+    let file = place.directory().join("kubeconfig");
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+/// Starts a container of one of our images beside the node, with the node's name server.
+fn start(place: &Place, words: &str) {
+    let network = place.podman().network();
+    let options = format!("run --detach --network {network} --dns {NAME_SERVER} {words}");
+    place.podman().run(options.split(' '));
+}
+
+fn becomes_good(place: &Place, address: &str, path: &str) {
+    let address = address.parse().unwrap();
+    let good = eventually(PATIENCE, || kubelet::is_good(address, path, Duration::from_secs(5)));
+    place.node().namespace().block_on(good);
+}
+
+/// One life of a pod. It is one test because what it costs is the pod's start.
+fn plays(manifest: &str) {
+    if !means::are_there() {
+        return;
+    }
+    let forwarding = host_forwards();
+    let mut pod = PlayedPod::of(manifest);
+    has_the_rights_of_its_manifest(&pod);
+    answers(&pod);
+    follows_the_cluster(&pod);
+    follows_the_config_map(&mut pod);
+    a_dnsmasq_that_ends_is_started_again(&pod);
+    containers_that_end_come_back(&pod);
+    containers_that_hang_come_back(&pod);
+    assert_eq!(host_forwards(), forwarding, "the host's own network");
+    assert!(!host_rules().contains("10.77.0."), "the host's own packet filter");
+    let traces = pod.place().traces();
+    drop(pod);
+    let left: Vec<_> = traces.iter().filter(|path| path.exists()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// podman switches forwarding on: in the node's namespace, it is to be hoped.
+fn host_forwards() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
+}
+
+/// Likewise its rules for the pods' network.
+fn host_rules() -> String {
+    let output = std::process::Command::new("iptables-save").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn answers(pod: &PlayedPod) {
+    assert!(pod.is_ready());
+    for (name, rtype, expected) in ANSWERS {
+        assert_eq!(pod.ask(name, rtype), *expected, "{name} {rtype}");
+    }
+}
+
+fn follows_the_cluster(pod: &PlayedPod) {
+    let store = &pod.node().store;
+    store.set(mk_cluster_ip("shop", "web", &["10.96.7.7"], &["http:80"])).unwrap();
+    store.set(mk_headless("shop", "db", &["sql:5432"])).unwrap();
+    let addresses =
+        json!([{"ip": "10.244.0.7", "hostname": "db-0"}, {"ip": "10.244.0.8", "hostname": "db-1"}]);
+    let subsets = json!([{"addresses": addresses, "ports": mk_ports(&["sql:5432"])}]);
+    store.set(mk_endpoints_of("shop", "db", subsets)).unwrap();
+    pod.until("web.shop.svc.cluster.local.", "A", "NOERROR 10.96.7.7");
+    pod.until("db.shop.svc.cluster.local.", "A", "NOERROR 10.244.0.7 10.244.0.8");
+    pod.until("db-1.db.shop.svc.cluster.local.", "A", "NOERROR 10.244.0.8");
+}
+
+fn follows_the_config_map(pod: &mut PlayedPod) {
+    let before = pod.pids();
+    assert_eq!(pod.ask("www.acme.test.", "A"), "NXDOMAIN");
+    pod.configure(&[("stubDomains", r#"{"acme.test": ["192.0.2.54"]}"#)]);
+    pod.until("www.acme.test.", "A", "NOERROR 198.51.100.90");
+    pod.configure(&[]);
+    pod.until("www.acme.test.", "A", "NXDOMAIN");
+    assert_eq!(pod.pids(), before, "nothing was started again");
+}
+
+/// The nanny looks after dnsmasq: no container has to be started again.
+fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
+    let before = pod.pids();
+    let [nanny, dnsmasq] = pod.container("dnsmasq").pids()[..] else { panic!("nanny and dnsmasq") };
+    signal_process(dnsmasq, Signal::SIGKILL);
+    let container = pod.container("dnsmasq");
+    block_on(eventually(PATIENCE, || async {
+        let [first, second] = container.pids()[..] else { return false };
+        first == nanny && second != dnsmasq
+    }));
+    pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
+    assert_eq!(pod.pids(), before, "no container was started again");
+}
+
+fn containers_that_end_come_back(pod: &PlayedPod) {
+    for (name, container) in pod.containers() {
+        let before = container.pid().unwrap();
+        means::say(&format!("{name} is killed"));
+        signal_process(before, Signal::SIGKILL);
+        block_on(eventually(PATIENCE, || async { container.pid().is_some_and(|pid| pid != before) }));
+        pod.until_well();
+        pod.until("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1");
+        pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
+    }
+}
+
+/// Hanging is what nobody sees but a kubelet's liveness prober.
+fn containers_that_hang_come_back(pod: &PlayedPod) {
+    let kubelet = pod.kubelet();
+    for (name, container) in pod.containers() {
+        let before = container.pid().unwrap();
+        means::say(&format!("{name} is stopped"));
+        container.signal_all(Signal::SIGSTOP);
+        block_on(eventually(PATIENCE, || async { container.pid().is_some_and(|pid| pid != before) }));
+        pod.until_well();
+        pod.until("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1");
+        pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
+    }
+    drop(kubelet);
+}
+
+/// What the kernel enforces is what the manifest asks for, and not more.
+fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
+    let rights = pod.rights();
+    for container in &pod.manifest.pod.containers {
+        let asked = Asked::of(&container.spec);
+        let (_, held) = rights.iter().find(|(name, _)| *name == container.name).unwrap();
+        assert!(!held.is_empty(), "{}: no process", container.name);
+        for process in held {
+            let [effective, bound] = process.capabilities;
+            assert_eq!(process.user, asked.user, "{}", container.name);
+            assert_eq!(process.no_new_privileges, asked.no_new_privileges, "{}", container.name);
+            assert_eq!(process.read_only_root, asked.read_only_root, "{}", container.name);
+            assert_eq!(effective, asked.effective(), "{}", container.name);
+            assert!(asked.capabilities.is_none_or(|added| bound == added), "{}: {bound:x}", container.name);
+        }
+    }
+}
+
+/// What a container's `securityContext` asks for, the image's own user where it names none.
+struct Asked {
+    user: (u32, u32),
+    no_new_privileges: bool,
+    read_only_root: bool,
+    /// Those added after all others were dropped.
+    capabilities: Option<u64>,
+}
+
+impl Asked {
+    fn of(container: &Value) -> Self {
+        let field = |name: &str| container.pointer(&format!("/securityContext/{name}"));
+        let id = |name| field(name).and_then(Value::as_u64).map(|id| u32::try_from(id).unwrap());
+        let own = if container["name"] == "dnsmasq" { 0 } else { 1001 };
+        let drops_all = field("capabilities/drop/0")
+            .and_then(Value::as_str)
+            .is_some_and(|name| name.eq_ignore_ascii_case("all"));
+        let added = field("capabilities/add").and_then(Value::as_array).into_iter().flatten();
+        let added = added.map(|name| capability(name.as_str().unwrap())).sum();
+        Self {
+            user: (id("runAsUser").unwrap_or(own), id("runAsGroup").unwrap_or(own)),
+            no_new_privileges: field("allowPrivilegeEscalation") == Some(&json!(false)),
+            read_only_root: field("readOnlyRootFilesystem") == Some(&json!(true)),
+            capabilities: drops_all.then_some(added),
+        }
+    }
+
+    /// Nobody but root keeps any.
+    fn effective(&self) -> u64 {
+        if self.user.0 == 0 { self.capabilities.unwrap_or_default() } else { 0 }
+    }
+}
+
+/// The bit of a capability, from linux/capability.h.
+fn capability(name: &str) -> u64 {
+    match name {
+        "SETGID" => 1 << 6,
+        "NET_BIND_SERVICE" => 1 << 10,
+        other => panic!("add the bit of {other}"),
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    tests::pod::netns::runtime().block_on(future)
+}
