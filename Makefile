@@ -3,7 +3,7 @@
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench images fuzz fmt lint deny locked supply dnsmasq tools
+.PHONY: help run build test bench images release fuzz fmt lint deny locked supply dnsmasq tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ images: dnsmasq ## Build the static images, write them to out/images, play the p
 	@.ci/need podman podman "builds images and plays pods"
 	images/archive out/images
 	KUBE_DNS_RS_IMAGES=$(CURDIR)/out/images cargo test -p tests --test pod
+
+release: images ## Gather images, lists of components, manifests and checksums in out/release
+	@.ci/need jq jq "writes the lists of components"
+	images/release out/images out/release
 
 fmt: ## Format the code
 	cargo fmt --all
