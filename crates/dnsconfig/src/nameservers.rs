@@ -57,9 +57,9 @@ mod tests {
         assert_eq!(
             bad,
             [
-                "address dns.example: missing port in address (key --nameservers, value \"dns.example\"; accepted: IP, \
+                "bad IP address: \"dns.example\" (key --nameservers, value \"dns.example\"; accepted: IP, \
                  IP:port or [IPv6]:port, separated by commas)",
-                "address : missing port in address (key --nameservers, value \"\"; accepted: IP, IP:port or \
+                "bad IP address: \"\" (key --nameservers, value \"\"; accepted: IP, IP:port or \
                  [IPv6]:port, separated by commas)",
             ]
         );

@@ -49,6 +49,10 @@ impl FromStr for Nameserver {
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(ip.into());
         }
+        // Differs from kube-dns, which says of `10.0.0.300` that a port is missing: one would not help.
+        if !text.contains(':') {
+            return Err(AddressError::Ip(text.to_owned()));
+        }
         let (host, port) = split_host_port(text)?;
         let ip = host.parse().map_err(|_| AddressError::Ip(host.to_owned()))?;
         Ok(Self::new(ip, parse_port(port)?))
@@ -58,7 +62,7 @@ impl FromStr for Nameserver {
 /// Why a string is no server address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Neither an IP address nor something with a port (also an IPv6 address in brackets alone).
+    /// An IPv6 address in brackets without the port that brackets are for.
     #[error("address {}: missing port in address", .0.escape_debug())]
     MissingPort(String),
     /// More colons than `host:port` has, outside brackets.
@@ -182,9 +186,10 @@ mod tests {
             ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
             ("2001:db8::1:5353", "[2001:db8::1:5353]:53"),
             ("[2001:db8::1]", "address [2001:db8::1]: missing port in address"),
-            ("dns.example", "address dns.example: missing port in address"),
+            ("10.0.0.300", "bad IP address: \"10.0.0.300\""),
+            ("dns.example", "bad IP address: \"dns.example\""),
             ("dns.example:53", "bad IP address: \"dns.example\""),
-            ("", "address : missing port in address"),
+            ("", "bad IP address: \"\""),
             ("192.0.2.1:", "bad port number: \"\""),
             ("192.0.2.1:0", "bad port number: \"0\""),
             ("192.0.2.1:65536", "bad port number: \"65536\""),

@@ -46,15 +46,15 @@ pub enum PortsError {
     TooHigh(u16),
     /// Something else listens there.
     #[error(
-        "port {port} ({purpose}) cannot be used: {source}; choose other ports with --port-base N, or --port-base 0 for free ones"
+        "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"
     )]
     Taken {
         /// The port.
         port: u16,
         /// What it is for.
         purpose: &'static str,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said; part of the text, and so not the source of the error, which would be told again.
+        reason: io::Error,
     },
     /// No block of free ports was found.
     #[error("no {len} consecutive free ports found between {start} and {end}", len = Ports::COUNT, start = FREE_RANGE.start, end = FREE_RANGE.end)]
@@ -107,7 +107,7 @@ impl Ports {
         for (port, purpose) in self.listed() {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
             let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
-            tcp.and_then(|()| udp()).map_err(|source| PortsError::Taken { port, purpose, source })?;
+            tcp.and_then(|()| udp()).map_err(|reason| PortsError::Taken { port, purpose, reason })?;
         }
         Ok(())
     }

@@ -1,20 +1,32 @@
 //! The directory where the servers file and the status file live.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 /// Where a directory of our own is made unless one is given. `/dev/shm` is there (and writable) in every container,
 /// also in one with a read-only root.
 const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
 
+/// How the names of our own directories begin; the process id follows.
+const PREFIX: &str = "dnsmasq-nanny-";
+/// The file in a directory of our own that is locked for as long as its nanny lives, whoever counts its process id.
+const LOCK: &str = ".lock";
+
+/// How many entries of a place are looked at for leftovers.
+const MAX_LOOKED_AT: usize = 10_000;
+
 /// A directory we can write to.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    /// We made it up, so we take it away.
-    ours: bool,
+    /// We made it up, so we take it away. The lock of it.
+    ours: Option<File>,
 }
 
 /// No such directory is to be had.
@@ -34,18 +46,22 @@ pub enum StateDirError {
 }
 
 impl StateDir {
-    /// Uses `given`, or makes a directory in the first usual place that is writable.
+    /// Uses `given`, or makes a directory in the first usual place that is writable. What nannies left behind that
+    /// were killed is taken away from the usual places.
     pub fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         if let Some(path) = given {
             return usable(path)
-                .map(|()| Self { path: path.to_owned(), ours: false })
+                .map(|()| Self { path: path.to_owned(), ours: None })
                 .map_err(|reason| StateDirError::Given { path: path.to_owned(), reason });
         }
-        let name = format!("dnsmasq-nanny-{}", std::process::id());
+        for place in PLACES {
+            remove_leftovers(Path::new(place));
+        }
+        let name = format!("{PREFIX}{}", std::process::id());
         let mut paths = PLACES.iter().map(|place| Path::new(place).join(&name));
-        let path = paths.find(|path| usable(path).and_then(|()| owned(path)).is_ok());
-        let path = path.ok_or(StateDirError::Nowhere)?;
-        Ok(Self { path, ours: true })
+        let made = paths.find_map(|path| Some((claim(&path).ok()?, path)));
+        let (lock, path) = made.ok_or(StateDirError::Nowhere)?;
+        Ok(Self { path, ours: Some(lock) })
     }
 
     /// The path of a file in it.
@@ -60,11 +76,46 @@ impl StateDir {
 
     /// Removes what we made.
     pub fn remove(self) {
-        if self.ours {
+        if self.ours.is_some() {
             // What is left there does no harm.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Makes a directory of our own, or takes over that of an earlier process with our id, and locks it.
+fn claim(path: &Path) -> io::Result<File> {
+    usable(path)?;
+    owned(path)?;
+    let lock = File::create(path.join(LOCK))?;
+    lock.try_lock()?;
+    Ok(lock)
+}
+
+/// Removes the directories of nannies that were killed. Only what is ours, was locked once and no longer is, and
+/// belongs to no process: the id alone proves nothing where containers share a place, the lock alone nothing in the
+/// moment before it is taken.
+fn remove_leftovers(place: &Path) {
+    let Ok(entries) = fs::read_dir(place) else { return };
+    for path in entries.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path()) {
+        if is_leftover(&path) {
+            match fs::remove_dir_all(&path) {
+                Ok(()) => tracing::info!(?path, "removed what an earlier nanny left behind"),
+                Err(error) => tracing::debug!(?path, %error, "an earlier nanny left this behind"),
+            }
+        }
+    }
+}
+
+fn is_leftover(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(pid) = name.and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse().ok()) else {
+        return false;
+    };
+    let gone = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
+    // Opened without creating it: a directory without a lock is none of ours, or is being made.
+    let unlocked = || File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
+    pid > 0 && gone && owned(path).is_ok() && unlocked()
 }
 
 fn usable(path: &Path) -> io::Result<()> {
@@ -89,7 +140,7 @@ fn owned(path: &Path) -> io::Result<()> {
 
 fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let new = directory.join(format!(".{name}.new"));
-    let mut file = fs::File::create(&new)?;
+    let mut file = File::create(&new)?;
     file.set_permissions(Permissions::from_mode(0o644))?;
     file.write_all(content)?;
     drop(file);
@@ -120,6 +171,57 @@ mod tests {
         let path = dir.file("");
         assert!(path.is_dir(), "{path:?}");
         dir.remove();
+        assert!(!path.exists());
+    }
+
+    /// A process id that nobody has: of a child that has been waited for.
+    fn dead_pid() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    #[test]
+    fn leftovers_of_the_dead_are_removed_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = |name: String, locked: bool| {
+            let path = place.path().join(name);
+            fs::create_dir(&path).unwrap();
+            locked.then(|| fs::write(path.join(LOCK), b"").unwrap());
+            fs::write(path.join("servers.conf"), b"").unwrap();
+            path
+        };
+        let dead = directory(format!("{PREFIX}{}", dead_pid()), true);
+        let others = [
+            directory(format!("{PREFIX}{}", std::process::id()), true),
+            directory(format!("{PREFIX}{}", dead_pid()), false),
+            directory(format!("{PREFIX}{}x", dead_pid()), true),
+            directory(format!("{PREFIX}-1"), true),
+            directory(format!("{PREFIX}0"), true),
+            directory(format!("other-{}", dead_pid()), true),
+        ];
+        let far = directory("far".to_owned(), true);
+        let link = place.path().join(format!("{PREFIX}{}", dead_pid()));
+        std::os::unix::fs::symlink(&far, &link).unwrap();
+
+        remove_leftovers(place.path());
+        assert!(!dead.exists());
+        assert!(far.join("servers.conf").exists() && link.is_symlink());
+        for path in others {
+            assert!(path.join("servers.conf").exists(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_locked_directory_stays_although_nobody_here_has_its_process_id() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(format!("{PREFIX}{}", dead_pid()));
+        let lock = claim(&path).unwrap();
+        remove_leftovers(place.path());
+        assert!(path.exists());
+        assert!(claim(&path).is_err(), "nobody else may take it");
+        drop(lock);
+        remove_leftovers(place.path());
         assert!(!path.exists());
     }
 

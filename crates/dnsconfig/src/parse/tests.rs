@@ -53,7 +53,7 @@ fn good_values() {
 }
 
 #[test]
-fn refused_values_begin_with_the_recorded_reason() {
+fn refused_values_begin_with_the_reason() {
     for (key, value, reason) in [
         ("upstreamNameservers", r#"["[2001:db8::1]"]"#, "address [2001:db8::1]: missing port in address"),
         (
@@ -64,9 +64,10 @@ fn refused_values_begin_with_the_recorded_reason() {
         ("upstreamNameservers", "[", "unexpected end of JSON input"),
         ("upstreamNameservers", "", "unexpected end of JSON input"),
         ("upstreamNameservers", "[nonsense", "invalid JSON: expected ident at line 1 column 3"),
-        ("upstreamNameservers", r#"["dns.example"]"#, "address dns.example: missing port in address"),
-        ("upstreamNameservers", r#"[""]"#, "address : missing port in address"),
-        ("upstreamNameservers", "[null]", "address : missing port in address"),
+        ("upstreamNameservers", r#"["dns.example"]"#, r#"bad IP address: "dns.example""#),
+        ("upstreamNameservers", r#"["10.0.0.300"]"#, r#"bad IP address: "10.0.0.300""#),
+        ("upstreamNameservers", r#"[""]"#, r#"bad IP address: """#),
+        ("upstreamNameservers", "[null]", r#"bad IP address: """#),
         ("stubDomains", r#"{"acme.example""#, "unexpected end of JSON input"),
         ("stubDomains", r#"{"Acme_": ["192.0.2.10"]}"#, r#"invalid domain name: "Acme_""#),
         ("stubDomains", r#"{"-bad-": ["192.0.2.1"]}"#, r#"invalid domain name: "-bad-""#),

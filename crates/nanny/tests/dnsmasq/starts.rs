@@ -36,7 +36,7 @@ async fn bad_values_end_it_with_one_line() {
         (vec!["-dnsmasqExec=/bin/echo"], "/bin/echo is no dnsmasq: /bin/echo --version printed"),
         (
             vec!["-kubednsServer=nowhere"],
-            "-kubednsServer (accepted: IP, IP:port): address nowhere: missing port",
+            "-kubednsServer (accepted: IP, IP:port): bad IP address: \"nowhere\"",
         ),
         (vec!["-kubednsDomain=a_b"], "-kubednsDomain: \"a_b\" is no domain name"),
     ] {
