@@ -120,11 +120,7 @@ impl Parts {
             if !labels.insert(spec.label.as_str()) {
                 return Err(StartError::Label(spec.label.clone()));
             }
-            let part = match &spec.server {
-                server if *server == dnsmasq => Part::Dnsmasq,
-                server if *server == options.kubedns_addr => Part::Kubedns,
-                _ => Part::Other,
-            };
+            let part = Part::of(spec, &dnsmasq, &options.kubedns_addr);
             probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));
         }
         let every = Duration::from_millis(options.dnsmasq_poll_interval_ms);

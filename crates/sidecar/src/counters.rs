@@ -79,6 +79,8 @@ pub struct Known {
     pub reading: Option<(Reading, SystemTime)>,
     /// Why the last one did not.
     pub error: Option<String>,
+    /// That has been logged.
+    complained: bool,
 }
 
 /// Reads dnsmasq's counters and exports them.
@@ -143,9 +145,12 @@ impl Counters {
                 self.metrics.errors.inc();
                 self.metrics.up.set(0);
                 let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                if known.error.is_none() {
+                // The containers of a pod start together: that dnsmasq is not up at once is no news.
+                let starting = known.reading.is_none() && known.error.is_none();
+                if !starting && !known.complained {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(server = %self.server, error, "cannot read dnsmasq's counters");
+                    known.complained = true;
                 }
                 known.error = Some(chain(&error));
             }
@@ -186,10 +191,10 @@ impl Counters {
         self.metrics.max_size.set(i64::try_from(cache_size).unwrap_or(i64::MAX));
         self.metrics.up.set(1);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.error.is_some() || known.reading.is_none() {
+        if known.complained || known.reading.is_none() {
             tracing::info!(server = %self.server, "reading dnsmasq's counters");
         }
-        *known = Known { reading: Some((reading, SystemTime::now())), error: None };
+        *known = Known { reading: Some((reading, SystemTime::now())), error: None, complained: false };
     }
 }
 

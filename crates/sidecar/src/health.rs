@@ -36,20 +36,36 @@ pub struct Verdict {
     pub state: State,
     /// How long the answer took that makes the server healthy; zero when there was none.
     pub latency: Duration,
-    /// Why the probed name was not answered; empty when it was.
+    /// Why the probed name was not answered; empty when it was. The words of kube-dns, which lack the response code.
     pub error: String,
+    /// The response code of an answer without the probed name; empty without one.
+    pub rcode: String,
 }
 
 impl Verdict {
     /// The probed name was answered.
     pub fn ok(latency: Duration) -> Self {
-        Self { state: State::Ok, latency, error: String::new() }
+        Self { state: State::Ok, latency, error: String::new(), rcode: String::new() }
+    }
+
+    /// The server answers for itself.
+    pub fn itself(latency: Duration, failure: Failure) -> Self {
+        Self { state: State::Itself, latency, error: failure.error, rcode: failure.rcode }
     }
 
     /// The server is not well.
-    pub fn failed(error: String) -> Self {
-        Self { state: State::Failed, latency: Duration::ZERO, error }
+    pub fn failed(failure: Failure) -> Self {
+        Self { state: State::Failed, latency: Duration::ZERO, error: failure.error, rcode: failure.rcode }
     }
+}
+
+/// Why the probed name was not answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// In the words of kube-dns.
+    pub error: String,
+    /// The response code; empty when nothing came.
+    pub rcode: String,
 }
 
 /// One point of the plot.
@@ -81,6 +97,7 @@ impl Health {
             state: State::Waiting,
             latency: Duration::ZERO,
             error: "waiting for first probe".to_owned(),
+            rcode: String::new(),
         };
         Self { last, since: now, history: VecDeque::new() }
     }

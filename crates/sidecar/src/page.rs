@@ -11,6 +11,7 @@ mod text;
 
 use std::fmt::Write as _;
 
+use self::facts::Fact;
 use self::text::{ago, escape, number};
 use crate::health::State;
 use crate::status::{ProbeStatus, Status};
@@ -41,9 +42,9 @@ pub fn render(status: &Status, nonce: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{mark} kube-dns</title>\n<style nonce=\"{nonce}\">{STYLE}</style>\n</head>\n<body>\n\
          <main>\n<h1>kube-dns <small>{version}</small></h1>\n\
-         <p class=\"when\">as of <time>{updated}</time><span id=\"lost\" hidden>, connection lost</span></p>\n{body}</main>\n\
+         <p class=\"when\">as of <time>{updated}</time><span id=\"lost\"></span></p>\n{body}</main>\n\
          <script nonce=\"{nonce}\">{SCRIPT}</script>\n</body>\n</html>\n",
-        mark = mark(worst(status.probes.iter())),
+        mark = mark(worst(status.probes.iter()).unwrap_or(State::Waiting)),
         version = escape(status.version),
     )
 }
@@ -53,7 +54,7 @@ fn parts(out: &mut String, status: &Status) {
     out.push_str("<section class=\"cards\" aria-label=\"parts\">\n");
     card(out, "kubedns", worst(of(status, "kubedns")), &facts::kubedns(status));
     card(out, "dnsmasq", worst(of(status, "dnsmasq")), &facts::dnsmasq(status));
-    card(out, "sidecar", State::Ok, &facts::sidecar(status));
+    card(out, "sidecar", Some(State::Ok), &facts::sidecar(status));
     out.push_str("</section>\n");
 }
 
@@ -61,27 +62,30 @@ fn of<'a>(status: &'a Status, part: &'a str) -> impl Iterator<Item = &'a ProbeSt
     status.probes.iter().filter(move |probe| probe.part == part)
 }
 
-/// The state of the probe that is worst off; waiting when there is none.
-fn worst<'a>(probes: impl Iterator<Item = &'a ProbeStatus>) -> State {
+/// The state of the probe that is worst off, if there is one.
+fn worst<'a>(probes: impl Iterator<Item = &'a ProbeStatus>) -> Option<State> {
     let rank = |state: &State| match state {
         State::Ok => 0,
         State::Waiting => 1,
         State::Itself => 2,
         State::Failed => 3,
     };
-    probes.map(|probe| probe.state).max_by_key(rank).unwrap_or(State::Waiting)
+    probes.map(|probe| probe.state).max_by_key(rank)
 }
 
-fn card(out: &mut String, name: &str, state: State, facts: &[String]) {
-    let _ = writeln!(
-        out,
-        "<article class=\"{}\"><h2>{name}</h2><p class=\"state\">{} {}</p><ul>",
-        class(state),
-        mark(state),
-        words(state)
-    );
+fn card(out: &mut String, name: &str, state: Option<State>, facts: &[Fact]) {
+    let (class, mark, words) = match state {
+        Some(state) => (class(state), mark(state), words(state)),
+        None => ("waiting", "\u{2013}", "not probed"),
+    };
+    let _ =
+        writeln!(out, "<article class=\"{class}\"><h2>{name}</h2><p class=\"state\">{mark} {words}</p><ul>");
     for fact in facts {
-        let _ = writeln!(out, "<li>{}</li>", escape(fact));
+        let text = escape(fact.text());
+        let _ = match fact {
+            Fact::Plain(_) => writeln!(out, "<li>{text}</li>"),
+            Fact::Bad(_) => writeln!(out, "<li class=\"bad\">\u{26a0} {text}</li>"),
+        };
     }
     out.push_str("</ul></article>\n");
 }
@@ -95,7 +99,7 @@ fn probes(out: &mut String, status: &Status) {
     for probe in &status.probes {
         let _ = writeln!(
             out,
-            "<figure class=\"{class}\">\n<figcaption><b>{label}</b> {mark} {words} for {since}; {name} {kind} at {server} \
+            "<figure class=\"{class}\">\n<figcaption><b>{label}</b> {mark} {words} ({since}); {name} {kind} at {server} \
              over {transport} every {interval} s{latency}{error}</figcaption>\n{plot}</figure>",
             class = class(probe.state),
             label = escape(&probe.label),
@@ -115,7 +119,9 @@ fn probes(out: &mut String, status: &Status) {
             error = if probe.error.is_empty() || probe.state == State::Waiting {
                 String::new()
             } else {
-                format!("<br><code>{}</code>", escape(&probe.error))
+                let rcode =
+                    if probe.rcode.is_empty() { String::new() } else { format!(" ({})", probe.rcode) };
+                format!("<br><code>{}{}</code>", escape(&probe.error), escape(&rcode))
             },
             plot = plot::svg(probe, status.time),
         );

@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics};
-use hickory_proto::op::Query;
+use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 use prometheus::{Histogram, IntCounter, IntGauge};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::endpoint::Endpoint;
 use crate::exchange::{Answer, ExchangeError, TIMEOUT, ask};
-use crate::health::{Health, State, Verdict};
+use crate::health::{Failure, Health, State, Verdict};
 use crate::options::Mode;
 use crate::spec::Spec;
 
@@ -29,6 +30,20 @@ pub enum Part {
     Kubedns,
     /// Any other server.
     Other,
+}
+
+impl Part {
+    /// What `spec` probes. Its label says so if it is one of those that every manifest uses, so that other ports than
+    /// the usual ones need no other flag; otherwise the address does.
+    pub fn of(spec: &Spec, dnsmasq: &Endpoint, kubedns: &Endpoint) -> Self {
+        match spec.label.as_str() {
+            "kubedns" => Self::Kubedns,
+            "dnsmasq" => Self::Dnsmasq,
+            _ if spec.server == *dnsmasq => Self::Dnsmasq,
+            _ if spec.server == *kubedns => Self::Kubedns,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// One probe and what it knows.
@@ -93,56 +108,56 @@ impl Probe {
         let asked = ask(server, *transport, question, TIMEOUT).await;
         let verdict = match self.judge(asked) {
             Judgement::Settled(verdict) => verdict,
-            Judgement::AskDnsmasqItself(error) => self.dnsmasq_itself(error).await,
+            Judgement::AskDnsmasqItself(failure) => self.dnsmasq_itself(failure).await,
         };
         self.record(verdict);
     }
 
     fn judge(&self, asked: Result<Answer, ExchangeError>) -> Judgement {
-        let (error, latency) = match asked {
+        let (failure, latency) = match asked {
             Ok(answer) if !answer.message.answers.is_empty() => {
                 return Judgement::Settled(Verdict::ok(answer.latency));
             }
             Ok(answer) => {
                 let name = self.spec.question.name().to_ascii();
-                (format!("no RRs for domain {}", daemon::flags::quote(&name)), Some(answer.latency))
+                let error = format!("no RRs for domain {}", daemon::flags::quote(&name));
+                let rcode = rcode_name(answer.message.metadata.response_code);
+                (Failure { error, rcode }, Some(answer.latency))
             }
-            Err(error) => (error.to_string(), None),
+            Err(error) => (Failure { error: error.to_string(), rcode: String::new() }, None),
         };
         match (self.mode, self.part, latency) {
-            (Mode::Itself, Part::Dnsmasq, _) => Judgement::AskDnsmasqItself(error),
+            (Mode::Itself, Part::Dnsmasq, _) => Judgement::AskDnsmasqItself(failure),
             (Mode::Itself, Part::Kubedns, Some(latency)) => {
-                Judgement::Settled(Verdict { state: State::Itself, latency, error })
+                Judgement::Settled(Verdict::itself(latency, failure))
             }
-            _ => Judgement::Settled(Verdict::failed(error)),
+            _ => Judgement::Settled(Verdict::failed(failure)),
         }
     }
 
     /// dnsmasq did not get the probed name answered: does it answer what it knows alone?
-    async fn dnsmasq_itself(&self, error: String) -> Verdict {
+    async fn dnsmasq_itself(&self, failure: Failure) -> Verdict {
         let question = chaos("cachesize.bind.");
         match ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await {
-            Ok(answer) if first_text(&answer).is_some() => {
-                Verdict { state: State::Itself, latency: answer.latency, error }
-            }
-            _ => Verdict::failed(error),
+            Ok(answer) if first_text(&answer).is_some() => Verdict::itself(answer.latency, failure),
+            _ => Verdict::failed(failure),
         }
     }
 
     fn record(&self, verdict: Verdict) {
         self.metrics.count(&verdict);
         let label = &self.spec.label;
-        let (state, latency, error) = (verdict.state, verdict.latency, verdict.error.clone());
-        tracing::debug!(label, ?state, ?latency, error, "probed");
+        let Verdict { state, latency, error, rcode } = verdict.clone();
+        tracing::debug!(label, ?state, ?latency, error, rcode, "probed");
         let changed =
             self.health.lock().unwrap_or_else(PoisonError::into_inner).record(verdict, SystemTime::now());
         match state {
             _ if !changed => {}
             State::Ok | State::Waiting => tracing::info!(label, "the probed name is answered"),
             State::Itself => {
-                tracing::warn!(label, error, "answers for itself, but not for the probed name");
+                tracing::warn!(label, error, rcode, "answers for itself, but not for the probed name");
             }
-            State::Failed => tracing::warn!(label, error, "probe failed"),
+            State::Failed => tracing::warn!(label, error, rcode, "probe failed"),
         }
     }
 }
@@ -150,8 +165,21 @@ impl Probe {
 /// What an outcome means.
 enum Judgement {
     Settled(Verdict),
-    /// That depends on dnsmasq's answer to a question about itself; the text is why the probe failed.
-    AskDnsmasqItself(String),
+    /// That depends on dnsmasq's answer to a question about itself; this is why the probe failed.
+    AskDnsmasqItself(Failure),
+}
+
+/// As in dig.
+fn rcode_name(code: ResponseCode) -> String {
+    match code {
+        ResponseCode::NoError => "NOERROR".to_owned(),
+        ResponseCode::FormErr => "FORMERR".to_owned(),
+        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::NXDomain => "NXDOMAIN".to_owned(),
+        ResponseCode::NotImp => "NOTIMP".to_owned(),
+        ResponseCode::Refused => "REFUSED".to_owned(),
+        other => format!("RCODE{}", u16::from(other)),
+    }
 }
 
 /// How long the first question of a probe waits.

@@ -84,6 +84,8 @@ pub struct ProbeStatus {
     pub latency_ms: f64,
     /// Why the probed name was not answered.
     pub error: String,
+    /// With which response code; empty if nothing came.
+    pub rcode: String,
     /// The last results, oldest first.
     pub history: Vec<Point>,
 }
@@ -204,6 +206,7 @@ impl ProbeStatus {
             since: millis(health.since),
             latency_ms: milliseconds(health.last.latency),
             error: health.last.error.clone(),
+            rcode: health.last.rcode.clone(),
             history: health
                 .history
                 .iter()

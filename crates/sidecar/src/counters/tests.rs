@@ -69,6 +69,18 @@ async fn counters_do_not_fall_when_dnsmasq_restarts() {
 }
 
 #[tokio::test]
+async fn a_dnsmasq_that_is_not_up_at_once_is_no_news() {
+    let server = Upstream::start(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into()).await;
+    let metrics = Metrics::new("x").unwrap();
+    let counters = counters(&server, &metrics);
+    for (complained, errors) in [(false, 1), (true, 2), (true, 3)] {
+        counters.once().await;
+        assert_eq!((counters.known().complained, exported(&metrics, "errors")), (complained, errors));
+        assert!(counters.known().error.is_some());
+    }
+}
+
+#[tokio::test]
 async fn strange_answers_are_errors_and_change_nothing() {
     type Server = fn(&Asked) -> Reaction;
     let strange: [Server; 7] = [

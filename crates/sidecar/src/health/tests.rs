@@ -10,6 +10,10 @@ fn body(verdict: Option<Verdict>) -> String {
     serde_json::to_string(&health.check()).unwrap()
 }
 
+fn failure(error: &str, rcode: &str) -> Failure {
+    Failure { error: error.to_owned(), rcode: rcode.to_owned() }
+}
+
 /// The captured body; `>` is escaped when it is sent, not here.
 fn captured(text: &str) -> String {
     text.trim_end().lines().last().unwrap().replace("\\u003e", ">")
@@ -26,19 +30,18 @@ fn bodies_are_the_captured_ones() {
         captured(include_str!("../../tests/data/sidecar-http-healthcheck-good.txt"))
     );
     assert_eq!(
-        body(Some(Verdict::failed("no RRs for domain \"v4only.outside.test.\"".to_owned()))),
+        body(Some(Verdict::failed(failure("no RRs for domain \"v4only.outside.test.\"", "NOERROR")))),
         captured(include_str!("../../tests/data/sidecar-http-healthcheck-nodata.txt"))
     );
     assert_eq!(
-        body(Some(Verdict::failed("read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout".to_owned()))),
+        body(Some(Verdict::failed(failure("read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout", "")))),
         captured(include_str!("../../tests/data/sidecar-http-healthcheck-silent.txt"))
     );
 }
 
 #[test]
 fn a_part_that_answers_for_itself_is_healthy() {
-    let verdict =
-        Verdict { state: State::Itself, latency: Duration::from_millis(1), error: "no RRs".to_owned() };
+    let verdict = Verdict::itself(Duration::from_millis(1), failure("no RRs", "REFUSED"));
     assert_eq!(body(Some(verdict)), "{\"IsOk\":true,\"LatencySeconds\":0.001,\"Err\":\"\"}");
 }
 
@@ -49,9 +52,9 @@ fn states_last_and_history_is_bounded() {
     assert!(health.record(Verdict::ok(Duration::ZERO), at(1)));
     assert!(!health.record(Verdict::ok(Duration::ZERO), at(2)));
     assert_eq!(health.since, at(1));
-    assert!(health.record(Verdict::failed(String::new()), at(3)));
+    assert!(health.record(Verdict::failed(Failure::default()), at(3)));
     for second in 4..2000 {
-        health.record(Verdict::failed(String::new()), at(second));
+        health.record(Verdict::failed(Failure::default()), at(second));
     }
     assert_eq!(health.since, at(3));
     assert_eq!(health.history.len(), REMEMBERED);

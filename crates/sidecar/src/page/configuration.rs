@@ -33,6 +33,8 @@ fn in_force(out: &mut String, nanny: &Nanny) {
         row(out, domain, &now, &servers.join(" "));
     }
     let from = match configuration.upstream_nameservers.as_slice() {
+        // With --no-resolv and without upstreamNameservers, nobody else is asked than dnsmasq's command line says.
+        [] if routes.upstreams.is_empty() => "the arguments of dnsmasq".to_owned(),
         [] => routes.upstreams_from.clone().unwrap_or_default(),
         servers => servers.join(" "),
     };

@@ -11,7 +11,7 @@ async function refresh() {
     document.querySelector("main").replaceWith(next.querySelector("main"));
     document.body.dataset.refreshed = Number(document.body.dataset.refreshed || 0) + 1;
   } catch {
-    document.getElementById("lost").hidden = false;
+    document.getElementById("lost").textContent = ", connection lost";
   }
 }
 setInterval(refresh, every);

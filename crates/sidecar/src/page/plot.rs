@@ -111,7 +111,7 @@ impl Axes {
         }
         let _ = writeln!(
             out,
-            "<text x=\"{LEFT}\" y=\"{y}\">{} min ago</text><text x=\"{}\" y=\"{y}\" text-anchor=\"end\">now</text>",
+            "<text x=\"{LEFT}\" y=\"{y}\">{} min ago</text> <text x=\"{}\" y=\"{y}\" text-anchor=\"end\">now</text>",
             self.minutes(),
             WIDTH - 4.0,
             y = HEIGHT - 4.0

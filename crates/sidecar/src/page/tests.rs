@@ -18,6 +18,7 @@ fn probe(part: &'static str, state: State, error: &str) -> ProbeStatus {
         since: 1_795_208_000_000,
         latency_ms: 0.7,
         error: error.to_owned(),
+        rcode: String::new(),
         history: vec![Point { at: 1_795_208_050_000, state, latency_ms: 0.7 }],
     }
 }
@@ -92,9 +93,9 @@ fn a_good_day() {
             "as of 2026-11-20 20:54:15 UTC",
             "kubedns \u{2713} answers records complete watching the API server last event of the API server 5 s ago",
             "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 put in, 1 pushed out \
-             2 restarts last ended with signal 9 version 2.90",
+             2 restarts last end: signal 9 version 2.90",
             "sidecar \u{2713} answers running for 1 h 2 min health judged by what each part can do alone version 1.2.3",
-            "kubedns \u{2713} answers for 55 s; kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
+            "kubedns \u{2713} answers (55 s); kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
             "version 00ff in force since 2026-11-21T01:00:00Z",
             "acme.local 192.0.2.1#53 192.0.2.1",
             "everything else 192.0.2.9#53 resolv.conf",
@@ -109,7 +110,10 @@ fn a_bad_day() {
     let mut status = good();
     status.probes = vec![
         probe("kubedns", State::Failed, "read udp A->B: i/o timeout"),
-        probe("dnsmasq", State::Itself, "no RRs for domain \"x.\""),
+        ProbeStatus {
+            rcode: "REFUSED".to_owned(),
+            ..probe("dnsmasq", State::Itself, "no RRs for domain \"x.\"")
+        },
         probe("other", State::Waiting, "waiting for first probe"),
     ];
     status.kubedns = Told {
@@ -125,9 +129,10 @@ fn a_bad_day() {
     says(
         &page,
         &[
-            "kubedns \u{2717} does not answer metrics unknown: http://127.0.0.1:10055/metrics: refused",
+            "kubedns \u{2717} does not answer \u{26a0} metrics unknown: http://127.0.0.1:10055/metrics: refused",
             "dnsmasq \u{25d0} answers for itself only hit ratio unknown",
-            "counters: hits.bind.: i/o timeout",
+            "\u{26a0} counters: hits.bind.: i/o timeout",
+            "no RRs for domain &quot;x.&quot; (REFUSED)",
             "read udp A-&gt;B: i/o timeout",
             "other \u{2026} not probed yet",
             "configuration unknown: no source given",
@@ -159,9 +164,59 @@ fn a_lost_watch_and_records_of_an_earlier_run() {
     status.kubedns = told(Kubedns::read(text));
     says(
         &page(&status),
-        &["serving the records of an earlier run lost the watch of endpoints: records may be stale \
-             newest configuration refused, an older one is in force"],
+        &["\u{26a0} serving the records of an earlier run \
+           \u{26a0} no watch of endpoints is open: changes are not seen \
+           \u{26a0} newest configuration refused, an older one is in force"],
     );
+}
+
+#[test]
+fn one_watch_of_endpoints_is_enough() {
+    for (endpoints, slices, said) in [
+        (0, 1, "watching the API server"),
+        (1, 0, "watching the API server"),
+        (0, 0, "\u{26a0} no watch of endpoints, endpointslices is open: changes are not seen"),
+    ] {
+        let mut status = good();
+        status.kubedns = told(Kubedns::read(&format!(
+            "kubedns_synced 1\nkubedns_watch_connected{{kind=\"services\"}} 1\n\
+             kubedns_watch_connected{{kind=\"endpoints\"}} {endpoints}\n\
+             kubedns_watch_connected{{kind=\"endpointslices\"}} {slices}\n"
+        )));
+        says(&page(&status), &[&format!("records complete {said}")]);
+    }
+}
+
+#[test]
+fn a_part_without_a_probe_is_not_said_to_wait_for_one() {
+    let mut status = good();
+    status.probes.clear();
+    let page = page(&status);
+    says(&page, &["kubedns \u{2013} not probed records complete", "No --probe is given."]);
+    assert!(!words(&page).contains("not probed yet"));
+}
+
+#[test]
+fn dnsmasq_may_have_its_upstreams_from_its_arguments_alone() {
+    let mut status = good();
+    status.nanny = told(Nanny::read(r#"{"routes":{"upstreams":[],"upstreamsFrom":"resolv.conf"}}"#).unwrap());
+    says(&page(&status), &["everything else - the arguments of dnsmasq"]);
+}
+
+#[test]
+fn a_hundred_of_everything_fits() {
+    let mut status = good();
+    let domains: Vec<String> = (0..100).map(|n| format!("\"d{n}.example\":[\"192.0.2.{n}\"]")).collect();
+    let nanny = format!("{{\"configuration\":{{\"stubDomains\":{{{}}}}}}}", domains.join(","));
+    status.nanny = told(Nanny::read(&nanny).unwrap());
+    let metrics: Vec<String> = (0..100)
+        .map(|n| format!("kubedns_forward_requests_total{{upstream=\"192.0.2.{n}:53\"}} {n}\n"))
+        .collect();
+    status.kubedns = told(Kubedns::read(&metrics.concat()));
+    let page = page(&status);
+    says(&page, &["d99.example - 192.0.2.99", "192.0.2.99:53 99 0 -"]);
+    assert!(!words(&page).contains("192.0.2.89:53"), "the ten busiest are shown");
+    assert!(page.len() < 64 * 1024, "{}", page.len());
 }
 
 #[test]

@@ -57,6 +57,8 @@ async fn verdicts() {
             assert_eq!(last.latency.is_zero(), state == State::Failed, "{case} {kind}");
             let error = if state == State::Ok { "" } else { &format!("no RRs for domain \"{NAME}\"") };
             assert_eq!(last.error, error, "{case} {kind}");
+            let rcode = if state == State::Ok { "" } else { "REFUSED" };
+            assert_eq!(last.rcode, rcode, "{case} {kind}");
         }
     }
 }
@@ -106,6 +108,22 @@ async fn a_server_that_recovers_is_healthy_again() {
     probe.once().await;
     assert_eq!(probe.health().last.state, State::Ok);
     assert!(metrics.render().unwrap().contains("kubedns_probe_it_backend_away 0\n"));
+}
+
+#[test]
+fn the_label_or_the_address_says_what_is_probed() {
+    let [dnsmasq, kubedns] = ["127.0.0.1:53", "127.0.0.1:10053"].map(|at| at.parse::<Endpoint>().unwrap());
+    for (spec, part) in [
+        ("kubedns,127.0.0.1:10053,x,5,A", Part::Kubedns),
+        ("kubedns,127.0.0.1:1053,x,5,A", Part::Kubedns),
+        ("dnsmasq,127.0.0.1:53,x,5,A", Part::Dnsmasq),
+        ("dnsmasq,127.0.0.1:1053,x,5,A", Part::Dnsmasq),
+        ("cluster,127.0.0.1:10053,x,5,A", Part::Kubedns),
+        ("outside,127.0.0.1,x,5,A", Part::Dnsmasq),
+        ("outside,192.0.2.1:53,x,5,A", Part::Other),
+    ] {
+        assert_eq!(Part::of(&spec.parse().unwrap(), &dnsmasq, &kubedns), part, "{spec}");
+    }
 }
 
 #[test]

@@ -50,5 +50,5 @@ async fn the_page_is_live() {
 
     let live = document(&chromium, &url, 10).await;
     assert!(live.contains("data-refreshed=\""), "{live}");
-    assert!(live.contains("<polyline class=\"ok\"") && live.contains("id=\"lost\" hidden"), "{live}");
+    assert!(live.contains("<polyline class=\"ok\"") && live.contains("id=\"lost\"></span>"), "{live}");
 }

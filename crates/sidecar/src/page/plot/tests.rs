@@ -19,6 +19,7 @@ fn probe(history: Vec<Point>) -> ProbeStatus {
         since: 0,
         latency_ms: 0.0,
         error: String::new(),
+        rcode: String::new(),
         history,
     }
 }
