@@ -197,7 +197,7 @@ async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result
     let host = if std::net::UdpSocket::bind("[::]:0").is_ok() { "::" } else { "0.0.0.0" };
     let status =
         daemon::http::Server::bind(host, options.healthz_port).await.context("cannot serve the status")?;
-    tracing::info!(address = %status.local_addr(), "serving /readiness and /cache");
+    tracing::info!(address = %status.local_addr(), "serving /readiness, /cache and /explain");
     let Some(port) = exposition.port else {
         tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
         return Ok((status, None));

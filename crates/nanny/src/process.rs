@@ -1,11 +1,12 @@
 //! One running dnsmasq: started, listened to, signalled, stopped.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -121,6 +122,38 @@ fn reap_group(group: Pid) {
     }
 }
 
+/// How long dnsmasq may take to say the same several times over after a start or a reload.
+const ECHO: Duration = Duration::from_secs(1);
+/// How many different lines are remembered for that long.
+const MOST_ECHOES: usize = 1024;
+
+/// What dnsmasq has said about its servers. It reads them several times, and lists all of them each time.
+#[derive(Debug, Default)]
+struct Echo {
+    since: Option<Instant>,
+    said: HashSet<String>,
+}
+
+impl Echo {
+    /// Has it just said so?
+    fn is_one(&mut self, line: &LogLine<'_>, now: Instant) -> bool {
+        if line.weight != Weight::Reload {
+            return false;
+        }
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= ECHO) {
+            self.since = Some(now);
+            self.said.clear();
+        }
+        if self.said.contains(line.text) {
+            return true;
+        }
+        if self.said.len() < MOST_ECHOES {
+            self.said.insert(line.text.to_owned());
+        }
+        false
+    }
+}
+
 /// Moves lines from a pipe to our log.
 #[derive(Debug, Clone)]
 struct Pump {
@@ -133,9 +166,10 @@ impl Pump {
     async fn run(self, pipe: impl AsyncRead + Unpin) {
         let mut reader = BufReader::with_capacity(LONGEST_LINE, pipe);
         let mut line = Vec::new();
+        let mut echo = Echo::default();
         loop {
             match read_line(&mut reader, &mut line).await {
-                Ok(true) => self.take(&String::from_utf8_lossy(&line)),
+                Ok(true) => self.take(&String::from_utf8_lossy(&line), &mut echo),
                 Ok(false) => return,
                 Err(error) => {
                     debug!(%error, "dnsmasq's output cannot be read");
@@ -145,12 +179,14 @@ impl Pump {
         }
     }
 
-    fn take(&self, line: &str) {
+    fn take(&self, line: &str, echo: &mut Echo) {
         let line = LogLine::parse(line);
         if line.text.is_empty() {
             return;
         }
-        line.log(self.json);
+        if !echo.is_one(&line, Instant::now()) {
+            line.log(self.json);
+        }
         if matches!(line.weight, Weight::Error | Weight::Warning | Weight::Information) {
             line.text.clone_into(&mut self.last_words.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -183,6 +219,25 @@ async fn read_line(reader: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_dnsmasq_says_twice_is_logged_once() {
+        let mut echo = Echo::default();
+        let start = Instant::now();
+        let mut logged =
+            |line: &str, millis| !echo.is_one(&LogLine::parse(line), start + Duration::from_millis(millis));
+        assert!(logged("dnsmasq: using nameserver 192.0.2.1#53", 0));
+        assert!(logged("dnsmasq: using nameserver 192.0.2.2#53", 1));
+        assert!(!logged("dnsmasq: using nameserver 192.0.2.1#53", 2));
+        assert!(logged("dnsmasq: Maximum number of concurrent DNS queries reached", 2));
+        assert!(logged("dnsmasq: Maximum number of concurrent DNS queries reached", 2));
+        assert!(logged("dnsmasq: using nameserver 192.0.2.1#53", 1000), "the next reload");
+        assert!(!logged("dnsmasq: using nameserver 192.0.2.1#53", 1999));
+        for server in 0..2 * MOST_ECHOES {
+            assert!(logged(&format!("dnsmasq: using nameserver 192.0.2.1#{server}"), 3000));
+        }
+        assert!(echo.said.len() <= MOST_ECHOES);
+    }
 
     #[tokio::test]
     async fn lines_of_any_length_are_read_in_bounded_pieces() {

@@ -1,5 +1,7 @@
 //! The life of the binary: start, outage of the API server, end; and the mistakes that keep it from starting.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use apiserver::{Action, Resource, Rule};
@@ -43,6 +45,35 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
     kubedns.until_ready().await;
     kubedns.until_metric("kubedns_synced", 1.0).await;
     kubedns.until_metric("kubedns_initial_sync_overdue", 0.0).await;
+    kubedns.stop().await;
+}
+
+#[tokio::test]
+async fn the_log_says_when_an_upstream_goes_silent_and_when_it_is_back() {
+    let silent = Arc::new(AtomicBool::new(true));
+    let switch = Arc::clone(&silent);
+    let upstream = Upstream::start(move |asked: &Asked| {
+        if switch.load(Ordering::Relaxed) {
+            return Reaction::silence();
+        }
+        Reply::to(&asked.packet).answer(&format!("{} 60 IN A 198.51.100.1", asked.name())).into()
+    })
+    .await;
+    let nameservers = format!("--nameservers={}", upstream.addr());
+    let mut kubedns = Kubedns::start(&cluster(), &[&nameservers]).await;
+    for name in ["one.outside.test.", "two.outside.test.", "three.outside.test."] {
+        assert_eq!(kubedns.answers(name, "A").await, "SERVFAIL");
+    }
+    let line = kubedns.process.line_with("upstream server does not answer", PATIENCE).await;
+    assert!(line.starts_with('W') && line.contains(&upstream.addr().to_string()), "{line}");
+    assert!(line.contains("symptom=\"silent\""), "{line}");
+    silent.store(false, Ordering::Relaxed);
+    kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
+    let line = kubedns.process.line_with("upstream server answers again", PATIENCE).await;
+    assert!(line.starts_with('I') && line.contains("lasted="), "{line}");
+    let log = kubedns.process.stderr();
+    let told = log.iter().filter(|line| line.contains("upstream server does not answer")).count();
+    assert_eq!(told, 1, "once for all questions: {log:#?}");
     kubedns.stop().await;
 }
 

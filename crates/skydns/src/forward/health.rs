@@ -36,6 +36,16 @@ pub(super) enum Symptom {
     Silence,
 }
 
+impl Symptom {
+    /// For the log.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Refusal => "refused",
+            Self::Silence => "silent",
+        }
+    }
+}
+
 #[derive(Debug)]
 struct State {
     last_used: Instant,
@@ -48,6 +58,8 @@ struct State {
 
 #[derive(Clone, Copy, Debug)]
 struct Sentence {
+    /// Since when it has been on probation, however often that was prolonged.
+    since: Instant,
     until: Instant,
     length: Duration,
     /// Since when a question puts the upstream to the test.
@@ -93,8 +105,7 @@ impl Health {
                 Some(sentence) if now < sentence.until => dead.push(upstream),
                 Some(sentence) => {
                     // This question puts it to the test; until it answers, no other does.
-                    *sentence =
-                        Sentence { until: now + sentence.length, tested: Some(now), length: sentence.length };
+                    *sentence = Sentence { until: now + sentence.length, tested: Some(now), ..*sentence };
                     alive.push(upstream);
                 }
                 None => alive.push(upstream),
@@ -109,6 +120,11 @@ impl Health {
     pub(super) fn answered(&self, peer: Peer, now: Instant) {
         let mut states = self.lock();
         let state = remembered(&mut states, peer, now);
+        if let Some(Sentence { since, .. }) = state.probation {
+            let (upstream, transport) = peer;
+            let lasted = now.saturating_duration_since(since);
+            tracing::info!(%upstream, transport = transport.as_str(), ?lasted, "upstream server answers again");
+        }
         *state = State { last_answer: Some(now), ..State::new(now) };
     }
 
@@ -121,15 +137,19 @@ impl Health {
         }
         state.overtaken = true;
         state.silences += 1;
-        let length = match state.probation {
+        let (since, length) = match state.probation {
             // Asked as a last resort, or before the test began: that proves nothing new.
             Some(Sentence { tested, .. }) if tested.is_none_or(|since| asked < since) => return,
-            Some(Sentence { length, .. }) => length * 2,
-            None if symptom == Symptom::Refusal || state.silences >= SILENCES => self.probation.first,
+            Some(Sentence { since, length, .. }) => (since, length * 2),
+            None if symptom == Symptom::Refusal || state.silences >= SILENCES => {
+                let (upstream, transport) = peer;
+                tracing::warn!(%upstream, transport = transport.as_str(), symptom = symptom.as_str(), "upstream server does not answer, it is asked last for a while");
+                (now, self.probation.first)
+            }
             None => return,
         };
         let length = length.min(self.probation.longest);
-        state.probation = Some(Sentence { until: now + length, length, tested: None });
+        state.probation = Some(Sentence { since, until: now + length, length, tested: None });
     }
 
     /// A less preferred upstream answered first.
