@@ -7,6 +7,7 @@ use std::time::Duration;
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
+use super::candidate::MAX_OBJECTS;
 use super::document::{Address, Endpoints, Object, Port, Service, ServiceKind};
 use super::moment::Moment;
 use crate::index::Index;
@@ -29,6 +30,8 @@ pub(super) struct Wanted {
     pub(super) objects: Vec<WantedObject>,
     /// Services of which those of the same name, and all of the same namespace, are to be named.
     pub(super) near: Vec<ObjectKey>,
+    /// An address without a PTR record, behind which a Service is looked for.
+    pub(super) address: Option<IpAddr>,
 }
 
 /// A Service to be told of.
@@ -51,6 +54,8 @@ pub(super) struct Told {
     pub(super) near: Vec<ObjectKey>,
     /// There are more Services than are looked at.
     pub(super) cut: bool,
+    /// Services that have the address among their endpoints, and whether it is ready there.
+    pub(super) behind: Vec<(ToldObject, bool)>,
 }
 
 /// A Service that was asked for.
@@ -62,6 +67,8 @@ pub(super) struct ToldObject {
     pub(super) object: Object,
     /// The address with the hostname that was looked for, and whether it is ready.
     pub(super) member: Option<(IpAddr, bool)>,
+    /// When the Service was seen to be deleted, if it is gone and that was not long ago.
+    pub(super) deleted: Option<Moment>,
 }
 
 /// One question to the index, and the way back.
@@ -105,7 +112,22 @@ impl Wanted {
     pub(super) fn look_up(&self, index: &Index, source: Option<EndpointsSource>) -> Told {
         let objects = self.objects.iter().map(|wanted| wanted.look_up(index, source)).collect();
         let (near, cut) = self.near(index);
-        Told { source, objects, near, cut }
+        Told { source, objects, near, cut, behind: self.behind(index, source) }
+    }
+
+    fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(ToldObject, bool)> {
+        let Some(address) = self.address else { return Vec::new() };
+        let ready = |key: &ObjectKey| {
+            let mut of_service = members(index.store().backing(key, source));
+            of_service.find(|member| member.ip == address).map(|member| member.ready)
+        };
+        let found = index.store().services().take(MAX_LOOKED_AT).filter_map(|service| {
+            let wanted = WantedObject { key: service.key.clone(), hostname: None };
+            ready(&service.key).map(|ready| (wanted.look_up(index, source), ready))
+        });
+        let mut behind: Vec<(ToldObject, bool)> = found.take(MAX_OBJECTS).collect();
+        behind.sort_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+        behind
     }
 
     fn near(&self, index: &Index) -> (Vec<ObjectKey>, bool) {
@@ -135,8 +157,9 @@ impl WantedObject {
             endpoints: endpoints(backing),
         };
         let member = members(backing).filter(has_hostname).map(|member| (member.ip, member.ready));
+        let deleted = index.store().deleted(key).filter(|_| object.service.is_none()).map(Moment::from);
         // Where several have it, one that is ready decides.
-        ToldObject { key: key.clone(), object, member: member.max_by_key(|(_, ready)| *ready) }
+        ToldObject { key: key.clone(), object, member: member.max_by_key(|(_, ready)| *ready), deleted }
     }
 }
 

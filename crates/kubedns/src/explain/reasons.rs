@@ -1,9 +1,12 @@
 //! Why a name has no answer, or not the one that was asked for.
 
+use std::net::IpAddr;
+
 use skydns::query::rtype;
 
 use super::candidate::Candidate;
 use super::document::{Endpoints, Note, Object, Outcome, Place, Port, Route, Service, ServiceKind};
+use super::moment::Moment;
 use super::near;
 use super::objects::{Told, ToldObject};
 use super::place::service_of;
@@ -18,6 +21,8 @@ pub(super) struct Known<'k> {
     pub(super) snapshot: &'k Snapshot,
     /// The objects, if the index has answered.
     pub(super) told: Option<&'k Told>,
+    /// The time.
+    pub(super) now: Moment,
 }
 
 impl<'k> Known<'k> {
@@ -116,10 +121,7 @@ fn forwarded(known: Known<'_>, candidate: &Candidate) -> Vec<Note> {
                         "{address} is behind a headless Service without a hostname: it has no PTR record"
                     ),
                 ),
-                None => Note::new(
-                    "unknown_address",
-                    format!("{address} is neither a cluster IP nor an address of a headless Service"),
-                ),
+                None => without_name(known, *address),
             });
             servers
         }
@@ -131,6 +133,25 @@ fn forwarded(known: Known<'_>, candidate: &Candidate) -> Vec<Note> {
         notes.push(Note::new("no_upstreams", text));
     }
     notes
+}
+
+/// An address that has no PTR record here.
+fn without_name(known: Known<'_>, address: IpAddr) -> Note {
+    let behind = known.told.map(|told| told.behind.as_slice()).unwrap_or_default();
+    if behind.is_empty() {
+        let text = format!("{address} is neither a cluster IP nor an address of a headless Service");
+        return Note::new("unknown_address", text);
+    }
+    let service = |(told, ready): &(ToldObject, bool)| {
+        format!("{}{}", told.key, if *ready { "" } else { " (not ready)" })
+    };
+    let services: Vec<String> = behind.iter().map(service).collect();
+    let text = format!(
+        "{address} is an endpoint of Service {}: endpoints have PTR records when they are ready, have a hostname, and \
+         their Service is headless",
+        services.join(", ")
+    );
+    Note::new("endpoint_address", text)
 }
 
 fn missing(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
@@ -199,7 +220,7 @@ fn about_service(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
     let key = service_of(&candidate.place)?;
     let told = known.object(&key)?;
     let Object { service, endpoints, .. } = &told.object;
-    let Some(service) = service else { return Some(no_service(known, &key, endpoints.as_ref())) };
+    let Some(service) = service else { return Some(no_service(known, told, endpoints.as_ref())) };
     let note = match (&candidate.place, service.kind) {
         (_, ServiceKind::ExternalName) => external_name(candidate, &key, service),
         (Place::Member { label, .. }, ServiceKind::ClusterIp) => Note::new(
@@ -227,8 +248,16 @@ fn about_service(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
     Some(note)
 }
 
-fn no_service(known: Known<'_>, key: &ObjectKey, endpoints: Option<&Endpoints>) -> Note {
+fn no_service(known: Known<'_>, told: &ToldObject, endpoints: Option<&Endpoints>) -> Note {
+    let key = &told.key;
     let ObjectKey { namespace, name } = key;
+    if let Some(deleted) = told.deleted {
+        let text = format!(
+            "there is no Service {name:?} in namespace {namespace} any more: it was seen deleted {deleted} ({})",
+            deleted.before(known.now)
+        );
+        return Note::new("service_deleted", text);
+    }
     if let Some(endpoints) = endpoints {
         let text = format!("there is no Service {key}, although there are {} for one", endpoints.kind);
         return Note::new("endpoints_without_service", text);

@@ -60,8 +60,13 @@ pub enum RequestError {
     #[error("not a domain name: {0}")]
     Name(#[from] skydns::name::NameError),
     /// Characters that a domain name is not typed with.
-    #[error("not a domain name: only visible ASCII characters without spaces are accepted")]
+    #[error(
+        "not a domain name: only visible ASCII characters without spaces are accepted, and other letters in the form xn--..."
+    )]
     Characters,
+    /// A URL was pasted.
+    #[error("not a domain name but a URL: the name in it is {0:?}")]
+    Url(String),
     /// Not a record type.
     #[error(transparent)]
     Type(#[from] UnknownType),
@@ -166,6 +171,13 @@ fn name(text: &str) -> Result<(Name, Option<IpAddr>), RequestError> {
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(RequestError::Characters);
+    }
+    if let Some((_, rest)) = text.split_once("://") {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let name =
+            host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host, |(name, _)| name);
+        return Err(RequestError::Url(name.to_owned()));
     }
     match text.parse() {
         Ok(address) => Ok((Name::parse(&reverse_name(address))?, Some(address))),
@@ -284,6 +296,15 @@ mod tests {
             (&"a".repeat(64), "", "", "not a domain name: label of more than 63 octets"),
             ("a b", "", "", "not a domain name: only visible ASCII characters"),
             ("bücher.example", "", "", "not a domain name: only visible ASCII characters"),
+            ("http://web.apps:80/x", "", "", "not a domain name but a URL: the name in it is \"web.apps\""),
+            (
+                "postgres://u:p@db.apps/x",
+                "",
+                "",
+                "not a domain name but a URL: the name in it is \"db.apps\"",
+            ),
+            ("http://[::1]:80", "", "", "not a domain name but a URL: the name in it is \"[::1]\""),
+            ("://", "", "", "not a domain name but a URL: the name in it is \"\""),
             ("web", "ADDRESS", "", "unknown type \"ADDRESS\": A, AAAA, SRV"),
             ("web", "", "Not_A_Namespace", "search \"Not_A_Namespace\": neither a namespace nor"),
             ("web", "", "a..b c", "search \"a..b\": neither a namespace nor"),

@@ -7,7 +7,7 @@ use skydns::Name;
 
 use super::asked::Asked;
 use super::candidate::Candidate;
-use super::document::{Detail, Explanation, Outcome, Question};
+use super::document::{Detail, Explanation, Outcome, Question, Route};
 use super::moment::Moment;
 use super::near::{self, Reading};
 use super::objects::{Told, Wanted, WantedObject};
@@ -52,13 +52,18 @@ impl Survey {
                 objects.push(wanted);
             }
         }
-        Wanted { objects, near: near::wanted(&self.snapshot, &self.readings) }
+        let address = self.candidates.iter().find_map(|candidate| match &candidate.route {
+            Route::Reverse { address, .. } if candidate.outcome() == Outcome::Forwarded => Some(*address),
+            _ => None,
+        });
+        Wanted { objects, near: near::wanted(&self.snapshot, &self.readings), address }
     }
 
     /// Puts everything together.
     pub(super) fn conclude(self, told: Option<&Told>, server: &ServerState, now: Moment) -> Explanation {
-        let known = Known { snapshot: &self.snapshot, told };
-        let at = verdict::most_telling(&self.candidates, |candidate| exists(known, candidate));
+        let known = Known { snapshot: &self.snapshot, told, now };
+        let at =
+            verdict::most_telling(&self.candidates, &self.request.name, |candidate| exists(known, candidate));
         let reason = |candidate: &Candidate| {
             reasons::of(known, candidate).into_iter().find(|reason| !reasons::is_lesson(reason))
         };
@@ -100,7 +105,9 @@ impl Survey {
         let dnsmasq = dnsmasq::of(candidate, &self.snapshot.zone.domain, &server.config.config);
         let mut reasons = reasons::of(known, candidate);
         reasons.extend(dnsmasq::disagreement(&candidate.route, &dnsmasq));
-        let objects = candidate.sources.iter().filter_map(|key| known.object(key));
+        let behind = known.told.iter().flat_map(|told| &told.behind).map(|(told, _)| told);
+        let behind = behind.filter(|told| !candidate.sources.contains(&told.key));
+        let objects = candidate.sources.iter().filter_map(|key| known.object(key)).chain(behind);
         let answer = |asked: &Asked| asked.answer(&*self.snapshot, &candidate.name);
         Detail {
             name: candidate.name.to_string(),
@@ -126,6 +133,8 @@ fn exists(known: Known<'_>, candidate: &Candidate) -> Exists {
     match place::service_of(&candidate.place) {
         Some(_) if known.service(candidate).is_some() => Exists::Service,
         Some(key) if known.has_namespace(&key.namespace) => Exists::Namespace,
+        // The last one of its namespace is remembered, and tells more than who is asked instead.
+        Some(key) if known.object(&key).is_some_and(|told| told.deleted.is_some()) => Exists::Namespace,
         _ => Exists::Nothing,
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use skydns::Name;
+
 use super::candidate::Candidate;
 use super::document::{Note, Outcome, Place, Route, Tried, Verdict};
 use super::types;
@@ -14,8 +16,16 @@ pub(super) fn first_answer(candidates: &[Candidate]) -> Option<usize> {
     candidates.iter().position(|candidate| candidate.outcome() == Outcome::Answered)
 }
 
-/// The candidate that tells most: the one that answers, or else the one that comes closest to it.
-pub(super) fn most_telling(candidates: &[Candidate], exists: impl Fn(&Candidate) -> Exists) -> usize {
+/// The candidate that tells most: the one that answers, or else the one that comes closest to it. A name that was
+/// `typed` with the cluster domain is the one that was meant.
+pub(super) fn most_telling(
+    candidates: &[Candidate],
+    typed: &Name,
+    exists: impl Fn(&Candidate) -> Exists,
+) -> usize {
+    let is_whole = |candidate: &Candidate| {
+        candidate.name == *typed && matches!(candidate.route, Route::ClusterDomain { .. })
+    };
     let rank = |candidate: &Candidate| match (candidate.outcome(), exists(candidate)) {
         (Outcome::Answered, _) => 9,
         (Outcome::NoData, _) => 8,
@@ -23,6 +33,7 @@ pub(super) fn most_telling(candidates: &[Candidate], exists: impl Fn(&Candidate)
         (Outcome::ServFail, _) => 7,
         (Outcome::Refused, _) => 6,
         (Outcome::NxDomain, Exists::Service) => 5,
+        (Outcome::NxDomain, _) if is_whole(candidate) => 5,
         (Outcome::NxDomain, Exists::Namespace) if !matches!(candidate.place, Place::Member { .. }) => 4,
         (Outcome::Forwarded, _) => 3,
         (Outcome::NxDomain, _) => match candidate.place {
@@ -52,6 +63,9 @@ pub(super) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     let is_forwarded = |candidate: &&Candidate| candidate.outcome() == Outcome::Forwarded;
     let text = match (candidate.outcome(), candidates.iter().rev().find(is_forwarded)) {
         (Outcome::Answered, _) => answered(candidates, at, candidate),
+        (Outcome::Forwarded, _) if matches!(candidate.route, Route::Reverse { .. }) => {
+            format!("has no name in this cluster: {}", asks(candidate))
+        }
         (Outcome::Forwarded, _) => format!("is no name of this cluster: {}", asks(candidate)),
         (outcome, Some(last)) => {
             let nothing = match outcome {

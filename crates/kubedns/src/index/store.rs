@@ -1,6 +1,7 @@
 //! The objects as they are now, grouped by the Service whose records they make.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::SystemTime;
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
@@ -12,6 +13,9 @@ use crate::objects::{
 };
 use crate::records::Backing;
 
+/// How many deleted Services are remembered.
+const MAX_DELETED: usize = 256;
+
 /// All objects.
 #[derive(Debug, Default)]
 pub struct Store {
@@ -20,6 +24,8 @@ pub struct Store {
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     service_ports: Shared<ServicePort>,
     endpoint_ports: Shared<EndpointPort>,
+    /// Services that are gone, the last one last, so that explanations can say since when.
+    deleted: VecDeque<(ObjectKey, SystemTime)>,
     pub(super) services: Listing,
     pub(super) endpoints: Listing,
     pub(super) slices: Listing,
@@ -175,7 +181,18 @@ impl Store {
         }
     }
 
+    /// When a Service was last seen to be deleted, if that was not long ago.
+    pub(crate) fn deleted(&self, key: &ObjectKey) -> Option<SystemTime> {
+        self.deleted.iter().rev().find(|(deleted, _)| deleted == key).map(|(_, at)| *at)
+    }
+
     pub(super) fn remove_service(&mut self, key: &ObjectKey) {
+        if self.service(key).is_some() {
+            if self.deleted.len() == MAX_DELETED {
+                self.deleted.pop_front();
+            }
+            self.deleted.push_back((key.clone(), SystemTime::now()));
+        }
         self.change_owner(key, |owner| owner.service = None);
     }
 

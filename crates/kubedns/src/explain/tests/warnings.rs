@@ -4,7 +4,9 @@ use dnsconfig::Rejection;
 
 use super::super::document::{Outcome, Route};
 use super::cluster::Cluster;
+use crate::objects::{Change, Event, ObjectKey};
 use crate::status::Progress;
+use testkit::objects::mk_cluster_ip;
 
 fn codes(cluster: &Cluster) -> Vec<String> {
     let explanation = cluster.explain("web.apps.svc.cluster.local. A");
@@ -74,4 +76,32 @@ fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
     let (route, reasons) = codes("www.corp.test. A");
     assert!(matches!(route, Route::Upstreams { .. }));
     assert_eq!(reasons, ["stub_servers_by_name"]);
+}
+
+#[test]
+fn a_deleted_service_is_told_with_its_time() {
+    let mut cluster = Cluster::with_everything();
+    let key = |name: &str| ObjectKey::new("prod", name);
+    for name in ["web", "redis-master"] {
+        cluster.index.apply(Event::Service(Change::Deleted(key(name))));
+    }
+    cluster.index.publish();
+    for (words, name) in [("web.prod", "web"), ("redis-master.prod.svc.cluster.local", "redis-master")] {
+        let reason = &cluster.explain(words).detail.reasons[0];
+        let text = format!("there is no Service {name:?} in namespace prod any more: it was seen deleted 20");
+        assert_eq!(reason.code, "service_deleted");
+        assert!(reason.text.starts_with(&text), "{}", reason.text);
+    }
+    // The memory is bounded, and one that is there again is not gone.
+    for number in 0..300 {
+        let name = format!("web-{number}");
+        cluster.service(&mk_cluster_ip("prod", &name, &["10.96.3.1"], &["http:80"]));
+        cluster.index.apply(Event::Service(Change::Deleted(key(&name))));
+    }
+    cluster.service(&mk_cluster_ip("prod", "web-299", &["10.96.3.1"], &["http:80"]));
+    cluster.index.publish();
+    let reasons = |words| cluster.explain(words).detail.reasons.into_iter().map(|reason| reason.code);
+    assert!(reasons("web-298.prod").eq(["service_deleted"]));
+    assert!(reasons("redis-master.prod").eq(["no_such_service"]));
+    assert!(!reasons("web-299.prod").any(|code| code == "service_deleted"));
 }
