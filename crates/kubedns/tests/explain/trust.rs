@@ -54,7 +54,9 @@ async fn records_of_a_snapshot_file_are_told() {
     let directory = tempfile::tempdir().unwrap();
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let kubedns = cluster.kubedns(&[&flag]).await;
-    kubedns.until(|| async { std::fs::read_dir(directory.path()).unwrap().next().is_some() }).await;
+    // Not just any file: it is written beside that one, and takes a while to reach a busy disk.
+    let file = directory.path().join("kubedns.snapshot");
+    kubedns.until(|| async { file.exists() }).await;
     drop(kubedns);
     cluster.faults.down();
     let kubedns = cluster.starting(&[&flag]).await;
