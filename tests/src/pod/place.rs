@@ -1,11 +1,15 @@
 //! Where containers can be run: a node, a podman with our images, and the promise that all of it goes.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::cleanup::Cleanup;
 use super::netns::NetNs;
 use super::node::Node;
 use super::podman::Podman;
+
+/// How many this process has made.
+static PLACES: AtomicU32 = AtomicU32::new(0);
 
 /// A node with a podman; dropping it takes everything away.
 pub struct Place {
@@ -20,9 +24,10 @@ impl Place {
     /// Makes the node, gets the images.
     pub fn make() -> Self {
         let work = tempfile::Builder::new().prefix("kube-dns-pod-").tempdir().expect("a directory").keep();
-        // Names of network namespaces are the machine's: those of other tests must not be the same.
-        let unique = std::process::id();
-        let (node, client) = (format!("kube-dns-{unique}-node"), format!("kube-dns-{unique}-client"));
+        // Names of network namespaces are the machine's: those of other tests, also of this process, are not to be the same.
+        let (process, place) = (std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
+        let name = |end: &str| format!("kube-dns-{process}-{place}-{end}");
+        let (node, client) = (name("node"), name("client"));
         let podman = Podman::new(&work, &NetNs::named(&node));
         let cleanup = Cleanup::of(&podman.command_line(), &work, &[&node, &client]);
         let node = Node::start(&node, &client);
