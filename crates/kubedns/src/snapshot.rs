@@ -1,6 +1,5 @@
 //! The published records: an immutable snapshot, and the place that readers find the current one at.
 
-mod dump;
 mod pod;
 
 use std::borrow::Cow;

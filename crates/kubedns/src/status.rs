@@ -18,7 +18,7 @@ use warp::http::StatusCode;
 use warp::reply::Response;
 
 use crate::snapshot::Published;
-use cache::Cache;
+pub use cache::Cache;
 
 /// Dumps in memory at a time. That of a large cluster takes tens of megabytes until it was read.
 const MAX_DUMPS: usize = 2;

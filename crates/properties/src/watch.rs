@@ -8,6 +8,7 @@ use kubedns::objects::{
 };
 use kubedns::persist::{Saved, encode};
 use kubedns::snapshot::{Published, Snapshot};
+use kubedns::status::Cache;
 use skydns::outside::OutsideAnswer;
 use skydns::query::{Transport, rtype};
 
@@ -144,7 +145,9 @@ pub(crate) fn visible(published: &Published) -> String {
     lines.extend(snapshot.backed.iter().map(|(key, ())| key.to_string()));
     lines.sort();
     let place = snapshot.federation.as_ref().map(|federation| &federation.place);
-    format!("{:#}\n{}\n{place:?}", snapshot.dump(), lines.join("\n"))
+    let tree = serde_json::to_string_pretty(&Cache(&snapshot));
+    let tree = tree.unwrap_or_else(|error| unreachable!("{error}"));
+    format!("{tree}\n{}\n{place:?}", lines.join("\n"))
 }
 
 /// Questions for every object of `index` get answers that can be read.

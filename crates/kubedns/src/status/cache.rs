@@ -12,7 +12,11 @@ use crate::records::Records;
 use crate::snapshot::Snapshot;
 
 /// The whole tree, from the root of the DNS down to the records.
-pub(super) struct Cache<'a>(pub(super) &'a Snapshot);
+#[derive(Debug)]
+pub struct Cache<'a>(
+    /// What is shown.
+    pub &'a Snapshot,
+);
 
 impl Serialize for Cache<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
