@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod connect;
+mod descriptors;
 pub mod drops;
 pub mod explain;
 pub mod few;

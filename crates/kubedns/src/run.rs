@@ -174,7 +174,10 @@ fn bind_dns(
         address,
         udp_sockets: udp_threads(),
         identity: Identity { version: format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION) },
-        forwarder: Arc::new(Forwarder::new(Limits::default(), forward_metrics)),
+        forwarder: Arc::new(Forwarder::new(
+            Limits::default().within_descriptors(crate::descriptors::raise()),
+            forward_metrics,
+        )),
         metrics,
     };
     let server = skydns::server::Server::bind(config, published)

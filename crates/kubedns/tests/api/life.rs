@@ -1,5 +1,6 @@
 //! The life of the binary: start, outage of the API server, end; and the mistakes that keep it from starting.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use apiserver::{Action, Resource, Rule};
 use nix::sys::signal::Signal;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless, mk_node};
+use testkit::process::Program;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
@@ -199,6 +201,19 @@ async fn configuration_comes_from_the_one_config_map() {
     cluster.delete(Resource::ConfigMaps, "dns-cfg", "dns-config");
     kubedns.until_answered(OUTSIDE, "A", "SERVFAIL").await;
     kubedns.until_metric("kubedns_config_current", 1.0).await;
+}
+
+#[tokio::test]
+async fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
+    let binary = testkit::process::binary("kubedns");
+    let script = "ulimit -S -n 256; ulimit -H -n 1000; exec \"$0\" \"$@\"";
+    let mut process = Program::at(Path::new("/bin/sh"))
+        .args(["-c", script, binary.to_str().expect("a path in UTF-8")])
+        .args(["--kube-master-url=http://127.0.0.1:1", "--dns-bind-address=127.0.0.1"])
+        .args(["--dns-port=0", "--healthz-port=0"])
+        .start();
+    let line = process.line_with("open files and sockets", PATIENCE).await;
+    assert!(line.contains("limit=1000"), "{line}");
 }
 
 #[tokio::test]

@@ -1,0 +1,56 @@
+//! How many sockets and files the process may have open. Go raises this limit at its start, so kube-dns has it raised.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// More is not asked for: all bounds on connections and questions under way need less than this together.
+const ENOUGH: u64 = 16_384;
+/// What is assumed where the limit cannot be read: the usual soft limit.
+const USUAL: u64 = 1024;
+
+/// Raises the soft limit of descriptors towards the hard one, and gives what holds then. Whoever bounds the number of
+/// sockets should do it by this.
+pub(crate) fn raise() -> usize {
+    let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok(limits) => limits,
+        Err(error) => {
+            tracing::warn!(%error, assumed = USUAL, "cannot read the limit of open files");
+            (USUAL, USUAL)
+        }
+    };
+    let limit =
+        match wanted(soft, hard).map(|wanted| (wanted, setrlimit(Resource::RLIMIT_NOFILE, wanted, hard))) {
+            Some((wanted, Ok(()))) => wanted,
+            Some((wanted, Err(error))) => {
+                tracing::warn!(%error, soft, wanted, "cannot raise the limit of open files");
+                soft
+            }
+            None => soft,
+        };
+    tracing::info!(limit, "open files and sockets");
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// The soft limit to ask for, if it is another.
+fn wanted(soft: u64, hard: u64) -> Option<u64> {
+    let wanted = hard.min(ENOUGH);
+    (wanted > soft).then_some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_as_far_as_is_allowed_and_of_use() {
+        for (soft, hard, expected) in [
+            (1024, 1 << 20, Some(ENOUGH)),
+            (1024, 4096, Some(4096)),
+            (1024, 1024, None),
+            (ENOUGH, 1 << 20, None),
+            (1 << 20, 1 << 20, None),
+            (1024, u64::MAX, Some(ENOUGH)),
+        ] {
+            assert_eq!(wanted(soft, hard), expected, "{soft} of {hard}");
+        }
+    }
+}
