@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::path_watch::PathWatch;
-use dnsconfig::{Follower, Nameserver, Source, State, StubServer, Version, nameservers, resolv_conf};
+use dnsconfig::{Config, Follower, Nameserver, Source, State, StubServer, Version, nameservers, resolv_conf};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +57,7 @@ impl Configuration {
         let state = follower.subscribe();
         let upstreams = Upstreams::open(options);
         let settings = settings(&state.borrow(), &upstreams);
+        tell_of_names(&state.borrow().config);
         note(&metrics.config, &state.borrow());
         let settings = watch::Sender::new(Arc::new(settings));
         Self { follower, state, from_api, upstreams, settings, metrics: Arc::clone(metrics) }
@@ -85,6 +86,9 @@ impl Configuration {
                     () = resolv_conf.changed() => upstreams.read(),
                 }
                 let new = settings(&state.borrow_and_update(), &upstreams);
+                if new.version != publish.borrow().version {
+                    tell_of_names(&state.borrow().config);
+                }
                 note(&metrics.config, &state.borrow());
                 publish.send_if_modified(|old| {
                     let changed = **old != new;
@@ -147,6 +151,26 @@ fn address(server: &StubServer) -> Option<SocketAddr> {
     match server {
         StubServer::Address(address) => Some(address.socket_addr()),
         StubServer::Name { .. } => None,
+    }
+}
+
+/// Says which stub domains have servers that are not used here. Only the nanny looks names up, for dnsmasq.
+fn tell_of_names(config: &Config) {
+    const SHOWN: usize = 16;
+    let has_names = |servers: &[StubServer]| servers.iter().any(|server| address(server).is_none());
+    let domains: Vec<&str> = config
+        .stub_domains
+        .iter()
+        .filter(|(_, servers)| has_names(servers))
+        .map(|(domain, _)| domain.as_str())
+        .collect();
+    if !domains.is_empty() {
+        let shown = domains.get(..SHOWN).unwrap_or(&domains).join(" ");
+        tracing::warn!(
+            domains = domains.len(),
+            first = shown,
+            "stub servers given by name are used by dnsmasq alone, here only those given by address"
+        );
     }
 }
 
