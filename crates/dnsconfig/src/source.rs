@@ -47,8 +47,9 @@ impl Source {
             Self::Fixed(config) => config.clone(),
             Self::Directory { .. } | Self::Api(_) => Config::default(),
         };
-        let mut follower =
-            Follower { state: watch::Sender::new(State::new(config)), seen: None, source: self };
+        let mut state = State::new(config);
+        state.heard = !matches!(self, Self::Api(_));
+        let mut follower = Follower { state: watch::Sender::new(state), seen: None, source: self };
         let data = match &mut follower.source {
             Source::Fixed(_) => return follower,
             Source::Directory { path, .. } => directory::read(path),
@@ -112,6 +113,7 @@ impl Follower {
                 while receiver.changed().await.is_ok() {
                     let data = receiver.borrow_and_update().clone();
                     self.take(Ok(data.unwrap_or_default()));
+                    self.state.send_if_modified(|state| !std::mem::replace(&mut state.heard, true));
                 }
                 // The feeding side is gone: what is in force stays.
                 std::future::pending::<()>().await;

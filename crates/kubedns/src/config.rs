@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{ConfigMetrics, Metrics, unix_seconds};
 use crate::options::{ConfigFrom, Options};
+use crate::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 
 /// What the configuration means for the DNS server.
@@ -41,6 +42,7 @@ pub struct Configuration {
     from_api: Option<ConfigMapFeed>,
     upstreams: Upstreams,
     settings: watch::Sender<Arc<Settings>>,
+    settled: watch::Sender<bool>,
     metrics: Arc<Metrics>,
 }
 
@@ -60,12 +62,19 @@ impl Configuration {
         tell_of_names(&state.borrow().config);
         note(&metrics.config, &state.borrow());
         let settings = watch::Sender::new(Arc::new(settings));
-        Self { follower, state, from_api, upstreams, settings, metrics: Arc::clone(metrics) }
+        let settled = watch::Sender::new(from_api.is_none());
+        Self { follower, state, from_api, upstreams, settings, settled, metrics: Arc::clone(metrics) }
     }
 
     /// The settings now, and whenever they change.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Settings>> {
         self.settings.subscribe()
+    }
+
+    /// Whether the settings are those of the configuration: false until the `ConfigMap` was looked for at the API server,
+    /// or the API server has said that we may not read it. Whoever sees true finds settings that are as new.
+    pub fn settled(&self) -> watch::Receiver<bool> {
+        self.settled.subscribe()
     }
 
     /// The state of the configuration itself, with what was refused.
@@ -75,8 +84,10 @@ impl Configuration {
 
     /// Follows the configuration and resolv.conf until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { follower, mut state, from_api, mut upstreams, settings: publish, metrics } = self;
+        let Self { follower, mut state, from_api, mut upstreams, settings: publish, settled, metrics } = self;
         let mut resolv_conf = PathWatch::new(&upstreams.resolv_conf, upstreams.period);
+        let mut permission = from_api.as_ref().map(ConfigMapFeed::state);
+        let mut refused = false;
         let follow = async {
             loop {
                 tokio::select! {
@@ -84,6 +95,7 @@ impl Configuration {
                         return;
                     },
                     () = resolv_conf.changed() => upstreams.read(),
+                    () = refusal(&mut permission), if !refused => refused = true,
                 }
                 let new = settings(&state.borrow_and_update(), &upstreams);
                 if new.version != publish.borrow().version {
@@ -97,6 +109,8 @@ impl Configuration {
                     }
                     changed
                 });
+                let known = refused || state.borrow().heard;
+                settled.send_if_modified(|settled| known && !std::mem::replace(settled, true));
             }
         };
         let feed = async {
@@ -106,6 +120,18 @@ impl Configuration {
             }
         };
         tokio::join!(follower.run(stop.clone()), feed, stop.run_until_cancelled(follow));
+    }
+}
+
+/// Ends when we may not read the `ConfigMap`; never where there is none to be read.
+async fn refusal(feed: &mut Option<watch::Receiver<FeedState>>) {
+    let refused = |state: &FeedState| state.phase == Phase::Refused;
+    let seen = match feed {
+        Some(state) => state.wait_for(refused).await.is_ok(),
+        None => false,
+    };
+    if !seen {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -74,6 +74,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         events,
         questions,
         settings: configuration.subscribe(),
+        settled: configuration.settled(),
         zone,
         source: None,
         saving: options

@@ -6,7 +6,7 @@
 mod cache;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bytes::Bytes;
 use serde::Serialize as _;
@@ -41,6 +41,7 @@ pub enum Progress {
 pub struct Status {
     published: Arc<Published>,
     progress: Arc<AtomicU8>,
+    configured: Arc<AtomicBool>,
     draining: CancellationToken,
     /// One permit for each dump in memory.
     dumps: Arc<Semaphore>,
@@ -50,7 +51,8 @@ impl Status {
     /// The status of records not there yet; once `draining` is cancelled nothing is ready any more.
     pub fn new(published: Arc<Published>, draining: CancellationToken) -> Self {
         let dumps = Arc::new(Semaphore::new(MAX_DUMPS));
-        let status = Self { published, progress: Arc::default(), draining, dumps };
+        let (progress, configured) = (Arc::default(), Arc::default());
+        let status = Self { published, progress, configured, draining, dumps };
         status.set(Progress::Waiting);
         status
     }
@@ -63,6 +65,16 @@ impl Status {
     /// Notes how far things are.
     pub fn set(&self, progress: Progress) {
         self.progress.store(progress as u8, Ordering::Release);
+    }
+
+    /// Notes that the configuration is known, or not waited for any longer.
+    pub fn set_configured(&self) {
+        self.configured.store(true, Ordering::Release);
+    }
+
+    /// Whether the configuration is known, or not waited for any longer.
+    pub fn is_configured(&self) -> bool {
+        self.configured.load(Ordering::Acquire)
     }
 
     /// How far things are.
@@ -87,6 +99,9 @@ impl Status {
         match self.progress() {
             Progress::Waiting => Some("waiting for the first lists of the API server"),
             Progress::Stale => Some("serving the records of an earlier run, waiting for the API server"),
+            Progress::StaleOverdue | Progress::Synced if !self.is_configured() => {
+                Some("waiting for the ConfigMap with the configuration")
+            }
             Progress::StaleOverdue | Progress::Synced => None,
         }
     }
@@ -177,6 +192,10 @@ mod tests {
             (Progress::StaleOverdue, 200, "ok\n"),
             (Progress::Synced, 200, "ok\n"),
         ];
+        status.set(Progress::Synced);
+        let body = "not ready: waiting for the ConfigMap with the configuration\n";
+        assert_eq!(get(&status, "/readiness").await, (503, plain.to_owned(), body.to_owned()));
+        status.set_configured();
         for (progress, code, body) in cases {
             status.set(progress);
             assert_eq!(get(&status, "/readiness").await, (code, plain.to_owned(), body.to_owned()));

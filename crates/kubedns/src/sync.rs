@@ -26,6 +26,9 @@ pub use saving::Saving;
 const BATCH: usize = 1024;
 /// How often gauges are brought up to date and the snapshot file is looked after.
 const TICK: Duration = Duration::from_secs(1);
+/// How long readiness waits for the configuration once the first lists are in. A ConfigMap that cannot be read must not
+/// take cluster names away from anybody.
+const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a first sync that does not come is complained about.
 const REMINDER: Duration = Duration::from_mins(1);
 
@@ -71,6 +74,8 @@ pub struct Sync {
     pub questions: mpsc::Receiver<crate::explain::IndexQuestion>,
     /// What the configuration says.
     pub settings: watch::Receiver<Arc<Settings>>,
+    /// Whether they are those of the configuration, or only what holds until it is known.
+    pub settled: watch::Receiver<bool>,
     /// The zone around it.
     pub zone: ZoneFrame,
     /// Where readiness comes from.
@@ -103,6 +108,8 @@ impl Sync {
         let mut overdue = tokio::time::Instant::now() + self.timeout;
         let mut batch = Vec::with_capacity(BATCH);
         let mut counted = false;
+        let mut ready_but_for_config = None;
+        self.settle();
         loop {
             tokio::select! {
                 received = self.events.recv_many(&mut batch, BATCH) => {
@@ -112,6 +119,7 @@ impl Sync {
                     counted &= !self.take(&mut batch, begun);
                 }
                 Ok(()) = self.settings.changed() => self.configure(),
+                Ok(()) = self.settled.changed() => self.settle(),
                 Some(question) = self.questions.recv() => question.answer(&self.index, self.source),
                 _ = tick.tick() => {
                     if !counted {
@@ -119,6 +127,7 @@ impl Sync {
                         counted = true;
                     }
                     self.save(false).await;
+                    self.wait_for_configuration(&mut ready_but_for_config);
                 }
                 () = tokio::time::sleep_until(overdue), if !self.index.has_listed() => {
                     self.complain(begun.elapsed());
@@ -191,6 +200,29 @@ impl Sync {
         self.index.publish();
     }
 
+    /// Notes that the settings are those of the configuration, when they are.
+    fn settle(&mut self) {
+        if !*self.settled.borrow_and_update() {
+            return;
+        }
+        // Ready means that these settings are in force.
+        if self.settings.has_changed().unwrap_or_default() {
+            self.configure();
+        }
+        self.status.set_configured();
+    }
+
+    /// Gives a configuration up that does not come; `since` is when all else was ready.
+    fn wait_for_configuration(&self, since: &mut Option<Instant>) {
+        if config_is_overdue(&self.status, since, Instant::now()) {
+            tracing::warn!(
+                waited = ?CONFIG_PATIENCE,
+                "the ConfigMap with the configuration has not been read yet, ready without it: the defaults hold until it is"
+            );
+            self.status.set_configured();
+        }
+    }
+
     fn in_sync(&self, after: Duration) {
         let counts = self.index.counts();
         tracing::info!(
@@ -229,6 +261,15 @@ impl Sync {
             saving.look_after(&self.index, source, last).await;
         }
     }
+}
+
+/// Whether the configuration is not known `CONFIG_PATIENCE` after all else was ready, which is noted in `since`.
+fn config_is_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
+    let else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
+    if status.is_configured() || !else_ready {
+        return false;
+    }
+    now.duration_since(*since.get_or_insert(now)) >= CONFIG_PATIENCE
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub struct State {
     pub edits: u64,
     /// How many times data were refused since the start.
     pub rejected: u64,
+    /// Whether the source has been heard: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
+    pub heard: bool,
     fresh: bool,
 }
 
@@ -51,6 +53,7 @@ impl State {
             error: None,
             edits: 0,
             rejected: 0,
+            heard: true,
             fresh: true,
         }
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use dnsconfig::{ApiFeed, RawData};
 use serde::Deserialize;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::Connection;
 use crate::metrics::Metrics;
 use crate::objects::{Change, FromApi, Kind, MalformedObject, ObjectKey, Parsed, key_of, version_of};
-use crate::watch::{Collection, Feed, Pace, Received};
+use crate::watch::{Collection, Feed, FeedState, Pace, Received};
 
 /// How many changes may wait to be looked at.
 const QUEUE: usize = 16;
@@ -71,6 +71,11 @@ impl ConfigMapFeed {
         );
         // The stock role does not allow it: then the defaults hold, and one line says so.
         Self { feed: feed.optional(), changes, key: ObjectKey::new(namespace, name), to }
+    }
+
+    /// How the watch is doing.
+    pub(super) fn state(&self) -> watch::Receiver<FeedState> {
+        self.feed.state()
     }
 
     pub(super) async fn run(self, stop: CancellationToken) {

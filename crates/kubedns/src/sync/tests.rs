@@ -15,6 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Running {
     sink: mpsc::Sender<Received<Event>>,
     settings: watch::Sender<Arc<Settings>>,
+    settled: watch::Sender<bool>,
     published: Arc<Published>,
     status: Status,
     metrics: Arc<Metrics>,
@@ -30,11 +31,13 @@ impl Running {
         let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
         let (sink, events) = mpsc::channel(64);
         let settings = watch::Sender::new(Arc::new(settings(&[])));
+        let settled = watch::Sender::new(false);
         let sync = Sync {
             index: Index::new(Arc::clone(&published)),
             events,
             questions: mpsc::channel(1).1,
             settings: settings.subscribe(),
+            settled: settled.subscribe(),
             zone: ZoneFrame { domain, strict: false, listening: vec!["127.0.0.1:10053".parse().unwrap()] },
             status: status.clone(),
             metrics: Arc::clone(&metrics),
@@ -44,7 +47,7 @@ impl Running {
         };
         let (stop, mut task) = (CancellationToken::new(), tokio::task::JoinSet::new());
         task.spawn(sync.run(stop.clone()));
-        Self { sink, settings, published, status, metrics, stop, task }
+        Self { sink, settings, settled, published, status, metrics, stop, task }
     }
 
     async fn send(&self, events: impl IntoIterator<Item = Event>) {
@@ -201,4 +204,32 @@ async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
     assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
+}
+
+#[tokio::test]
+async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
+    let running = Running::start(PATIENCE, |_| None);
+    running.send(first_lists()).await;
+    running.until(|running| running.status.progress() == Progress::Synced).await;
+    assert!(!running.status.is_configured());
+    running.settings.send_replace(Arc::new(settings(&["192.0.2.1:53"])));
+    running.settled.send_replace(true);
+    running.until(|running| running.status.is_configured()).await;
+    assert_eq!(running.published.get().zone().upstreams.to_vec(), ["192.0.2.1:53".parse().unwrap()]);
+    running.end().await.unwrap();
+}
+
+#[test]
+fn a_configuration_that_does_not_come_is_given_up_some_time_after_all_else_is_ready() {
+    let zone = Zone::new(&Name::parse("cluster.local.").unwrap());
+    let published = Arc::new(Published::new(Snapshot::new(zone)));
+    let status = Status::new(published, CancellationToken::new());
+    let (start, mut since) = (Instant::now(), None);
+    let mut overdue = |seconds| config_is_overdue(&status, &mut since, start + Duration::from_secs(seconds));
+    assert!(!overdue(0) && !overdue(100), "what is waited for is the first lists");
+    status.set(Progress::Synced);
+    assert!(!overdue(101) && !overdue(110));
+    assert!(overdue(111));
+    status.set_configured();
+    assert!(!overdue(112));
 }

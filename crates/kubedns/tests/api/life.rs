@@ -204,6 +204,32 @@ async fn configuration_comes_from_the_one_config_map() {
 }
 
 #[tokio::test]
+async fn ready_means_configured_where_the_config_map_comes_late() {
+    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    let servers = format!("[\"{}\"]", upstream.addr());
+    cluster.set(mk_config_map("kube-system", "kube-dns", &[("upstreamNameservers", &servers)]));
+    cluster.faults.add(Rule::new(Action::Delay { ms: 1500 }).on([Resource::ConfigMaps]));
+    let mut kubedns = Kubedns::start(&cluster, &["--config-map=kube-dns"]).await;
+    kubedns.process.line_with("the first lists are in", PATIENCE).await;
+    kubedns.until_ready().await;
+    assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
+}
+
+#[tokio::test]
+async fn a_config_map_that_is_not_there_or_not_allowed_is_not_waited_for() {
+    for allowed in [true, false] {
+        let cluster = cluster();
+        if !allowed {
+            cluster.faults.kube_dns_role();
+        }
+        let mut kubedns = Kubedns::start(&cluster, &["--config-map=kube-dns"]).await;
+        kubedns.until_ready().await;
+        kubedns.process.line_with("the first lists are in", PATIENCE).await;
+        assert_eq!(kubedns.logged("ready without it"), 0, "allowed: {allowed}");
+    }
+}
+
+#[tokio::test]
 async fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
     let binary = testkit::process::binary("kubedns");
     let script = "ulimit -S -n 256; ulimit -H -n 1000; exec \"$0\" \"$@\"";
