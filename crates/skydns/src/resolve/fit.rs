@@ -33,8 +33,10 @@ struct Kept {
 }
 
 fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8>) -> bool {
-    let opt =
-        parsed.section(Section::Additional).find(|record| record.rtype == rtype::OPT).map(|opt| opt.range());
+    let fits = |opt: &Range<usize>| parsed.question_end() + opt.len() <= query.limit();
+    let opt = parsed.section(Section::Additional).find(|record| record.rtype == rtype::OPT);
+    // Options that leave no room for the question are left out with their record.
+    let opt = opt.map(|opt| opt.range()).filter(fits);
     let room = query.limit().saturating_sub(opt.as_ref().map_or(0, Range::len));
     let kept = choose(parsed, room);
     let start = out.len();
@@ -47,7 +49,7 @@ fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8
             place.copy_from_slice(&value.to_be_bytes());
         }
     }
-    kept.truncated
+    kept.truncated || parsed.header().is_truncated()
 }
 
 /// Additional records go first, then the authority, then answers from the end. Records only point backwards, so
@@ -76,3 +78,6 @@ fn header_only(query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     crate::message::Message::new(query, out).finish(flags, 0);
     true
 }
+
+#[cfg(test)]
+mod tests;
