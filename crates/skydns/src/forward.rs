@@ -19,7 +19,8 @@
 //!   first goes on (`stagger`). A negative answer of a less preferred upstream waits up to [`Limits::patience`] for
 //!   a preferred one that is known to be alive: a name may exist there alone.
 //! * Upstreams that were found dead come last for a while (`health`).
-//! * Truncated UDP replies lead to a retry over TCP; if that fails, the truncated reply is handed on with TC set.
+//! * Truncated UDP replies lead to a retry over TCP; if that fails, the truncated reply is handed on with TC set. A reply
+//!   over TCP that is truncated to nothing is none.
 //! * Replies count only if they come from the address asked, to the random port the query left from, with its random
 //!   ID and its question (RFC 5452). Others are counted and ignored.
 //! * Identical questions in flight to the same upstreams are asked once (`inflight`).

@@ -31,6 +31,9 @@ const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
 const STALLED: Duration = Duration::from_secs(4);
 /// The pause after `accept` failed, for want of file descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The longest query that is read, as over UDP: a question with any options is far shorter. With as many connections as
+/// there may be, messages of 64 KiB would fill the memory of a small pod.
+const MAX_QUERY: usize = 4096;
 /// What is read at once.
 const READ: usize = 2048;
 
@@ -124,6 +127,10 @@ impl<B: Backend> Connection<B> {
                 () = stop.cancelled(), if open => open = false,
             }
             self.answer(&mut frames, &mut in_flight).await?;
+            if frames.announce_too_much() {
+                // Differs from kube-dns: it reads up to 64 KiB.
+                (open, frames) = (false, Frames::default());
+            }
         }
         Ok(())
     }
@@ -185,6 +192,11 @@ struct Frames {
 impl Frames {
     fn is_empty(&self) -> bool {
         self.buffer.is_empty()
+    }
+
+    /// Whether the message that has begun is longer than any query.
+    fn announce_too_much(&self) -> bool {
+        self.buffer.first_chunk().is_some_and(|length| usize::from(u16::from_be_bytes(*length)) > MAX_QUERY)
     }
 
     /// The next whole message. At most one message and what follows it in one read is ever kept.

@@ -242,6 +242,25 @@ async fn a_query_may_arrive_in_pieces() {
     server.stop().await;
 }
 
+/// Memory for 64 KiB on each of thousands of connections is more than a pod has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_longer_than_any_query_ends_the_connection() {
+    let server = start(Fixed::new(&[]));
+    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
+    connection.send(&query).await.expect("sent");
+    let longest = [query.as_slice(), &[0; 4096]].concat();
+    connection.send(longest.get(..4096).expect("more than that")).await.expect("sent");
+    for which in ["the first", "the longest"] {
+        let answer = connection.receive(PATIENCE).await.unwrap_or_else(|error| panic!("{which}: {error}"));
+        assert_eq!(answer.get(..2), Some(&[0, 7][..]), "{which}");
+    }
+    connection.send_raw(&4097_u16.to_be_bytes()).await.expect("sent");
+    let closed = connection.receive(PATIENCE).await;
+    assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_connections_do_not_keep_others_out() {
     let server = start(Fixed::new(&[]));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use crate::message::Message;
@@ -76,6 +76,15 @@ impl TcpConnection {
     /// Connects.
     pub async fn open(server: SocketAddr) -> Result<Self, AskError> {
         let stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream })
+    }
+
+    /// Connects from an address of this machine's own, such as 127.0.0.2: as another client.
+    pub async fn open_from(client: Ipv4Addr, server: SocketAddr) -> Result<Self, AskError> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((client, 0).into())?;
+        let stream = socket.connect(server).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream })
     }

@@ -122,6 +122,11 @@ const FAULTS: &[Fault] = &[
         ["NOERROR tc 192.0.2.5", "NOERROR tc 192.0.2.5", "NOERROR tc 192.0.2.5"],
     ),
     fault(
+        "truncated for ever, without records",
+        |asked| Reply::to(&asked.packet).truncated().into(),
+        ["NOERROR tc", TWICE_GARBAGE, "NOERROR tc"],
+    ),
+    fault(
         "truncated, TCP closed early",
         |asked| over_udp(asked, truncated(asked), Reaction::close()),
         ["NOERROR tc 192.0.2.5", TWICE_CLOSED, "NOERROR tc 192.0.2.5"],
