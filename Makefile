@@ -3,7 +3,7 @@
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench images release fuzz fmt lint deny locked supply dnsmasq tools
+.PHONY: help run build test bench soak images release fuzz fmt lint deny locked supply dnsmasq tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ release: images ## Gather images, lists of components, manifests and checksums i
 	@.ci/need jq jq "writes the lists of components"
 	images/release out/images out/release
 
+soak: dnsmasq ## Run the release build for 30 minutes under load and change, watch for growth (MINUTES=5, ARGS="--direct")
+	cargo build --release --workspace --bins
+	$(dir $(BIN))release/soak --minutes=$(or $(MINUTES),30) --csv=soak.csv $(ARGS)
+
 fmt: ## Format the code
 	cargo fmt --all
 
@@ -69,3 +73,4 @@ dnsmasq: # Before the build, so that its absence shows at once.
 tools: dnsmasq # What the tests start besides our own binaries.
 	@.ci/need dig bind9-dnsutils "the end-to-end tests ask with it"
 	@.ci/need kubectl kubernetes-client "the end-to-end tests change the cluster with it"
+	@.ci/need faketime faketime "makes the clock jump under the chaos tests"

@@ -16,6 +16,7 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,10 @@ use tempfile::TempDir;
 use testkit::eventually;
 use testkit::process::{Process, Program};
 
+use crate::conformance::wire::place::kubeconfig_text;
+
 pub use http::{Response, get};
-pub use processes::{Pid, descendants, is_running};
+pub use processes::{Pid, Usage, descendants, is_running, send, udp_drops};
 pub use tools::{Dig, Kubectl};
 
 /// How long anything of the pod may take on a busy machine.
@@ -58,8 +61,10 @@ pub struct Status {
 /// The ports that tests talk to.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Ports {
-    /// dnsmasq.
+    /// What clients ask: dnsmasq, or kubedns in the direct topology.
     pub dns: u16,
+    /// dnsmasq.
+    pub dnsmasq: u16,
     /// kubedns.
     pub kubedns: u16,
     /// kubedns' `/readiness` and `/cache`.
@@ -70,6 +75,8 @@ pub struct Ports {
     pub sidecar: u16,
     /// The embedded API server.
     pub api: u16,
+    /// The nanny's status.
+    pub nanny: u16,
 }
 
 /// One container's process.
@@ -89,6 +96,7 @@ pub struct Pod {
     /// Its ports.
     pub ports: Ports,
     directory: TempDir,
+    kubeconfig: Option<TempDir>,
 }
 
 impl Pod {
@@ -99,17 +107,47 @@ impl Pod {
 
     /// The same with further arguments for localpod.
     pub async fn start_with(args: &[&str]) -> Self {
+        let manifests = example_cluster();
+        let own = [OsStr::new("--offline"), OsStr::new("--manifests"), manifests.as_os_str()];
+        Self::launch(own.into_iter().chain(args.iter().map(OsStr::new)), &[]).await
+    }
+
+    /// Starts the pod on the cluster of an API server without credentials, at `api`, with these upstreams for names
+    /// outside, and waits until it is ready.
+    pub async fn start_on(
+        api: &str,
+        upstreams: &[SocketAddr],
+        args: &[&str],
+        environment: &[(&'static str, String)],
+    ) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kubeconfig = directory.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, kubeconfig_text(api)).expect("a kubeconfig");
+        let upstreams: Vec<String> = upstreams.iter().map(SocketAddr::to_string).collect();
+        let nameservers = format!("--nameservers={}", upstreams.join(","));
+        let own = [OsStr::new("--kubecfg-file"), kubeconfig.as_os_str(), OsStr::new(&nameservers)];
+        let args = own.into_iter().chain(args.iter().map(OsStr::new));
+        let mut pod = Self::launch(args, environment).await;
+        pod.kubeconfig = Some(directory);
+        pod
+    }
+
+    async fn launch<'a>(
+        args: impl Iterator<Item = &'a OsStr>,
+        environment: &[(&'static str, String)],
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let status_file = directory.path().join("status.json");
-        let mut process = Program::named("localpod")
+        let program = Program::named("localpod");
+        let program = environment.iter().fold(program, |program, (name, value)| program.env(name, value));
+        let mut process = program
             .env("TMPDIR", directory.path())
-            .args(["--port-base", "0", "--offline"])
-            .args([OsStr::new("--manifests"), example_cluster().as_os_str()])
+            .args(["--port-base", "0"])
             .args([OsStr::new("--status-file"), status_file.as_os_str()])
             .args(args)
             .start();
         let status = ready(&mut process, &status_file).await;
-        Self { process, ports: status.ports, directory }
+        Self { process, ports: status.ports, directory, kubeconfig: None }
     }
 
     /// The present state.

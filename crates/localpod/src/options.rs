@@ -27,6 +27,10 @@ pub struct Options {
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_BASE)]
     pub port_base: u16,
 
+    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards names outside
+    #[arg(long)]
+    pub direct: bool,
+
     /// Cluster domain
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     pub domain: String,

@@ -1,4 +1,5 @@
-//! What the pod consists of: the three containers with the flags of the stock manifest, moved to loopback ports.
+//! What the pod consists of: the three containers with the flags of the stock manifest, or of the direct topology's,
+//! moved to loopback ports.
 //!
 //! Pure: from options to command lines. Where a flag is not in the manifest, the comment says why a laptop needs it.
 
@@ -68,11 +69,29 @@ impl Wiring<'_> {
         [self.kubedns(), self.dnsmasq(), self.sidecar()]
     }
 
+    /// Whether clients ask kubedns, with dnsmasq behind it (`manifests/direct`).
+    fn is_direct(&self) -> bool {
+        self.ports.dns == self.ports.kubedns
+    }
+
+    /// Where kubedns gets its upstreams from: the `ConfigMap` and the machine, or the dnsmasq behind it.
+    fn kubedns_upstreams(&self) -> Vec<String> {
+        if self.is_direct() {
+            return vec![format!("--nameservers=127.0.0.1:{}", self.ports.dnsmasq)];
+        }
+        let mut args = vec![format!("--config-dir={}", self.config_dir.display())];
+        if !self.nameservers.is_empty() {
+            let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
+            args.push(format!("--nameservers={}", addresses.join(",")));
+        }
+        args
+    }
+
     fn kubedns(&self) -> Container {
-        let mut args = vec![
-            format!("--domain={}.", self.domain),
-            format!("--dns-port={}", self.ports.kubedns),
-            format!("--config-dir={}", self.config_dir.display()),
+        let mut args =
+            vec![format!("--domain={}.", self.domain), format!("--dns-port={}", self.ports.kubedns)];
+        args.extend(self.kubedns_upstreams());
+        args.extend([
             format!("--v={}", self.verbosity),
             // Not in the manifest: a pod has its addresses and ports to itself, a laptop has not.
             "--dns-bind-address=127.0.0.1".to_owned(),
@@ -83,11 +102,7 @@ impl Wiring<'_> {
                 Access::MasterUrl(url) => format!("--kube-master-url={url}"),
                 Access::Kubeconfig(file) => format!("--kubecfg-file={}", file.display()),
             },
-        ];
-        if !self.nameservers.is_empty() {
-            let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
-            args.push(format!("--nameservers={}", addresses.join(",")));
-        }
+        ]);
         args.extend_from_slice(&self.extra.kubedns);
         Container {
             name: "kubedns",
@@ -126,24 +141,17 @@ impl Wiring<'_> {
 
     /// What the nanny hands on.
     fn dnsmasq_args(&self) -> Vec<String> {
-        let kubedns = format!("127.0.0.1#{}", self.ports.kubedns);
-        let mut args = vec![
-            "-k".to_owned(),
-            "--cache-size=1000".to_owned(),
-            "--no-negcache".to_owned(),
-            "--dns-loop-detect".to_owned(),
-            "--log-facility=-".to_owned(),
-            format!("--server=/{}/{kubedns}", self.domain),
-            format!("--server=/in-addr.arpa/{kubedns}"),
-            format!("--server=/ip6.arpa/{kubedns}"),
-            // Not in the manifest: loopback only, next to whatever else the machine runs.
-            format!("--port={}", self.ports.dns),
+        let mut args = vec!["-k".to_owned(), "--cache-size=1000".to_owned()];
+        args.extend(self.dnsmasq_routes());
+        args.extend([
+            // Not in the stock manifest: loopback only, next to whatever else the machine runs.
+            format!("--port={}", self.ports.dnsmasq),
             "--listen-address=127.0.0.1".to_owned(),
             "--bind-interfaces".to_owned(),
             // Not in the manifest: the machine's own dnsmasq configuration and pid file are none of the pod's.
             "--conf-file=/dev/null".to_owned(),
             "--pid-file=".to_owned(),
-        ];
+        ]);
         if !self.nameservers.is_empty() {
             args.push("--no-resolv".to_owned());
             args.extend(self.nameservers.iter().map(|at| format!("--server={}#{}", at.ip(), at.port())));
@@ -152,19 +160,32 @@ impl Wiring<'_> {
         args
     }
 
+    /// In front of kubedns dnsmasq sends the cluster's names there and does not remember what there was not; behind it
+    /// only names outside arrive, and more of them may be asked for at once.
+    fn dnsmasq_routes(&self) -> Vec<String> {
+        let every = ["--dns-loop-detect".to_owned(), "--log-facility=-".to_owned()];
+        if self.is_direct() {
+            return ["--dns-forward-max=1000".to_owned()].into_iter().chain(every).collect();
+        }
+        let kubedns = format!("127.0.0.1#{}", self.ports.kubedns);
+        let servers =
+            [self.domain, "in-addr.arpa", "ip6.arpa"].map(|zone| format!("--server=/{zone}/{kubedns}"));
+        ["--no-negcache".to_owned()].into_iter().chain(every).chain(servers).collect()
+    }
+
     fn sidecar(&self) -> Container {
-        let probe = |label: &str, port: u16| {
-            format!("--probe={label},127.0.0.1:{port},kubernetes.default.svc.{},5,SRV", self.domain)
-        };
+        let name = format!("kubernetes.default.svc.{},5,SRV", self.domain);
+        // From /etc/hosts: tells whether the dnsmasq behind kubedns lives without asking anyone else.
+        let dnsmasq_name = if self.is_direct() { "localhost,5,A" } else { &name };
         let mut args = vec![
             format!("--v={}", self.verbosity),
-            probe("kubedns", self.ports.kubedns),
-            probe("dnsmasq", self.ports.dns),
+            format!("--probe=kubedns,127.0.0.1:{},{name}", self.ports.kubedns),
+            format!("--probe=dnsmasq,127.0.0.1:{},{dnsmasq_name}", self.ports.dnsmasq),
             // Not in the manifest: the addresses and ports there are the defaults.
             format!("--kubedns-addr=127.0.0.1:{}", self.ports.kubedns),
             format!("--nanny-status=http://127.0.0.1:{}/status", self.ports.nanny),
             format!("--kubedns-metrics=http://127.0.0.1:{}/metrics", self.ports.kubedns_metrics),
-            format!("--dnsmasq-port={}", self.ports.dns),
+            format!("--dnsmasq-port={}", self.ports.dnsmasq),
             "--prometheus-addr=127.0.0.1".to_owned(),
             format!("--prometheus-port={}", self.ports.sidecar),
         ];
@@ -254,6 +275,23 @@ mod tests {
                 "--probe=dnsmasq,127.0.0.1:5300,kubernetes.default.svc.cluster.local,5,SRV",
             ]
         );
+    }
+
+    #[test]
+    fn in_the_direct_topology_dnsmasq_is_behind_kubedns_and_knows_no_cluster() {
+        let programs = programs();
+        let upstream = ["127.0.0.1:5306".parse().unwrap()];
+        let mut wiring = wiring(&programs, &upstream);
+        wiring.ports = wiring.ports.direct();
+        let [kubedns, dnsmasq, sidecar] = wiring.containers();
+        assert_eq!(kubedns.args[1..4], ["--dns-port=5300", "--nameservers=127.0.0.1:5301", "--v=2"]);
+        assert!(!kubedns.args.iter().any(|arg| arg.starts_with("--config-dir")));
+        assert!(dnsmasq.args.contains(&"--port=5301".to_owned()));
+        assert!(dnsmasq.args.contains(&"-kubednsServer=127.0.0.1:5300".to_owned()));
+        let servers: Vec<&String> = dnsmasq.args.iter().filter(|arg| arg.starts_with("--server=")).collect();
+        assert_eq!(servers, ["--server=127.0.0.1#5306"]);
+        assert!(sidecar.args.contains(&"--probe=dnsmasq,127.0.0.1:5301,localhost,5,A".to_owned()));
+        assert!(sidecar.args.contains(&"--dnsmasq-port=5301".to_owned()));
     }
 
     #[test]

@@ -20,8 +20,10 @@ const FREE_ATTEMPTS: usize = 200;
 /// Every port of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Ports {
-    /// dnsmasq: what clients ask (53 in the cluster), UDP and TCP.
+    /// What clients ask (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' in the direct topology.
     pub dns: u16,
+    /// dnsmasq, UDP and TCP.
+    pub dnsmasq: u16,
     /// kubedns' DNS, UDP and TCP (10053).
     pub kubedns: u16,
     /// kubedns' `/readiness` and `/cache` (8081).
@@ -72,6 +74,7 @@ impl Ports {
         }
         Ok(Self {
             dns: base,
+            dnsmasq: base,
             kubedns: base + 1,
             readiness: base + 2,
             kubedns_metrics: base + 3,
@@ -97,6 +100,12 @@ impl Ports {
         Err(PortsError::NoneFree)
     }
 
+    /// The same block for the direct topology: kubedns on the first port, dnsmasq behind it.
+    #[must_use]
+    pub fn direct(self) -> Self {
+        Self { kubedns: self.dns, dnsmasq: self.kubedns, ..self }
+    }
+
     /// Where the example upstream listens.
     pub fn upstream_addr(self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.upstream).into()
@@ -114,7 +123,7 @@ impl Ports {
 
     fn listed(self) -> [(u16, &'static str); Self::COUNT as usize] {
         [
-            (self.dns, "dnsmasq"),
+            (self.dnsmasq, "dnsmasq"),
             (self.kubedns, "kubedns, DNS"),
             (self.readiness, "kubedns, readiness"),
             (self.kubedns_metrics, "kubedns, metrics"),
@@ -135,6 +144,12 @@ mod tests {
         let ports = Ports::block(DEFAULT_BASE).unwrap();
         let numbers: Vec<u16> = ports.listed().iter().map(|(port, _)| *port).collect();
         assert_eq!(numbers, [5300, 5301, 5302, 5303, 5304, 5305, 5306, 5307]);
+    }
+
+    #[test]
+    fn in_the_direct_topology_clients_ask_kubedns() {
+        let ports = Ports::block(DEFAULT_BASE).unwrap().direct();
+        assert_eq!((ports.dns, ports.kubedns, ports.dnsmasq), (5300, 5300, 5301));
     }
 
     #[test]

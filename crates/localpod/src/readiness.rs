@@ -37,7 +37,7 @@ fn checks(ports: Ports) -> [(&'static str, Check); 4] {
     let http = |port, path| Check::Http { port, path };
     [
         ("kubedns' first listing of Services and Endpoints", http(ports.readiness, "/readiness")),
-        ("an answer through dnsmasq", Check::Dns { port: ports.dns }),
+        ("an answer on the port that clients ask", Check::Dns { port: ports.dns }),
         ("the sidecar's probe of kubedns", http(ports.sidecar, "/healthcheck/kubedns")),
         ("the sidecar's probe of dnsmasq", http(ports.sidecar, "/healthcheck/dnsmasq")),
     ]

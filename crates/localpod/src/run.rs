@@ -44,7 +44,8 @@ pub fn run(options: &Options, console: &Console) -> Result<()> {
 async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let search = search_path(&std::env::var_os("PATH").unwrap_or_default());
     let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
-    let ports = Ports::choose(options.port_base)?;
+    let chosen = Ports::choose(options.port_base)?;
+    let ports = if options.direct { chosen.direct() } else { chosen };
     let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
 
     let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;

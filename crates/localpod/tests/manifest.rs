@@ -17,6 +17,7 @@ use localpod::programs::Programs;
 fn manifest_ports() -> Ports {
     Ports {
         dns: 53,
+        dnsmasq: 53,
         kubedns: 10053,
         readiness: 8081,
         kubedns_metrics: 10055,

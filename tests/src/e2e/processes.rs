@@ -1,6 +1,9 @@
-//! Which processes run, from `/proc`: to see that none is left behind.
+//! Which processes run and what they use, from `/proc`: to see that none is left behind and that none grows.
 
 use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
 
 /// A process ID.
 pub type Pid = u32;
@@ -23,6 +26,65 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
     found
 }
 
+/// Sends a signal to a process that is there.
+pub fn send(pid: Pid, signal: Signal) {
+    let target = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a process ID"));
+    kill(target, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Resident memory in KiB.
+    pub resident: u64,
+    /// The most resident memory there has been, in KiB.
+    pub peak: u64,
+    /// Open file descriptors.
+    pub descriptors: u64,
+    /// Threads.
+    pub threads: u64,
+    /// CPU time so far, in user and kernel mode, in steps of 10 ms.
+    pub cpu: Duration,
+}
+
+impl Usage {
+    /// Of one process; `None` when it has ended.
+    pub fn of(pid: Pid) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
+        Some(Self {
+            resident: field("VmRSS:")?,
+            peak: field("VmHWM:")?,
+            descriptors: u64::try_from(descriptors).ok()?,
+            threads: field("Threads:")?,
+            cpu: cpu(pid)?,
+        })
+    }
+}
+
+/// utime and stime, the 14th and 15th field of `/proc/<pid>/stat`, in the kernel's ticks of 10 ms.
+fn cpu(pid: Pid) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
+}
+
+/// Datagrams that the kernel dropped because the socket of this port was full.
+pub fn udp_drops(port: u16) -> u64 {
+    let table = fs::read_to_string("/proc/net/udp").expect("/proc is there");
+    let sockets = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let of_port = sockets.filter_map(|fields| {
+        let (_, local) = fields.get(1)?.split_once(':')?;
+        (u16::from_str_radix(local, 16).ok()? == port).then(|| fields.last()?.parse::<u64>().ok())?
+    });
+    of_port.sum()
+}
+
 fn all() -> Vec<Pid> {
     let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -40,6 +102,31 @@ fn stat(pid: Pid) -> Option<(Pid, char)> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn our_own_usage() {
+        let before = Usage::of(std::process::id()).unwrap();
+        assert!(before.resident > 0 && before.peak >= before.resident && before.threads > 0, "{before:?}");
+        let files: Vec<fs::File> = (0..20).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        let with_files = Usage::of(std::process::id()).unwrap();
+        assert!(with_files.descriptors >= u64::try_from(files.len()).unwrap() + 3, "{with_files:?}");
+        let mut sum = 0_u64;
+        while Usage::of(std::process::id()).unwrap().cpu <= before.cpu {
+            sum = std::hint::black_box(sum + 1);
+        }
+    }
+
+    #[test]
+    fn a_full_socket_shows() {
+        let full = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = full.local_addr().unwrap();
+        assert_eq!(udp_drops(address.port()), 0);
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..2000 {
+            sender.send_to(&[0; 1000], address).unwrap();
+        }
+        assert!(udp_drops(address.port()) > 0);
+    }
 
     #[test]
     fn a_child_is_found_until_it_ends() {

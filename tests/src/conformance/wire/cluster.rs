@@ -42,6 +42,11 @@ impl Cluster {
         &self.url
     }
 
+    /// What can be made to go wrong.
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
     /// Stores objects exactly as given.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         objects.iter().try_for_each(|object| self.make_namespace_of(object))?;

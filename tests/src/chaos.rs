@@ -1,0 +1,148 @@
+//! A pod to be broken: the real binaries and a real dnsmasq through `localpod`, on an API server and an upstream of the
+//! test's own, which can be made to fail; and the questions that a steady client asks meanwhile.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a test whose set-up fails has to end there, with the reason"
+)]
+
+mod cluster;
+mod outside;
+
+use std::net::SocketAddr;
+
+use apiserver::{Faults, Resource};
+use serde_json::Value;
+use testkit::upstream::Upstream;
+
+use crate::conformance::wire::cluster::Cluster;
+use crate::e2e::{Pid, Pod, descendants};
+use crate::steady::Question;
+
+pub use cluster::{DOMAIN, objects, questions};
+pub use outside::{Mood, Outside, names_outside, names_outside_of_kubedns, zone};
+
+/// What stands in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// dnsmasq, with kubedns behind it.
+    DropIn,
+    /// kubedns, with dnsmasq behind it.
+    Direct,
+}
+
+/// A pod and everything around it. The pod goes first when it is dropped.
+pub struct Rig {
+    /// The pod.
+    pub pod: Pod,
+    /// Its topology.
+    pub topology: Topology,
+    /// The upstream's present mood.
+    pub outside: Outside,
+    /// The upstream.
+    pub upstream: Upstream,
+    cluster: Cluster,
+}
+
+impl Rig {
+    /// Starts a pod in this topology with further arguments for localpod.
+    pub async fn start(topology: Topology, args: &[&str]) -> Self {
+        Self::start_in(topology, args, &[]).await
+    }
+
+    /// The same with environment variables for all processes of the pod.
+    pub async fn start_in(topology: Topology, args: &[&str], environment: &[(&'static str, String)]) -> Self {
+        let outside = Outside::default();
+        let upstream = Upstream::start(outside.handler()).await;
+        let addresses = [upstream.addr()];
+        Self::around(topology, args, environment, (outside, upstream), &addresses).await
+    }
+
+    /// The same where further upstreams come before or after the rig's own.
+    pub async fn with(
+        topology: Topology,
+        args: &[&str],
+        outside: Outside,
+        upstream: Upstream,
+        addresses: &[SocketAddr],
+    ) -> Self {
+        Self::around(topology, args, &[], (outside, upstream), addresses).await
+    }
+
+    async fn around(
+        topology: Topology,
+        args: &[&str],
+        environment: &[(&'static str, String)],
+        (outside, upstream): (Outside, Upstream),
+        addresses: &[SocketAddr],
+    ) -> Self {
+        let cluster = Cluster::start().expect("an API server");
+        cluster.load(&objects()).expect("the objects of the cluster");
+        let direct = (topology == Topology::Direct).then_some("--direct");
+        let args: Vec<&str> = direct.into_iter().chain(args.iter().copied()).collect();
+        let pod = Pod::start_on(cluster.url(), addresses, &args, environment).await;
+        Self { pod, topology, outside, upstream, cluster }
+    }
+
+    /// What can be made to go wrong with the API server.
+    pub fn api(&self) -> &Faults {
+        self.cluster.faults()
+    }
+
+    /// Stores an object.
+    pub fn set(&self, object: Value) {
+        self.cluster.set(object).expect("an object");
+    }
+
+    /// Deletes an object.
+    pub fn delete(&self, resource: Resource, namespace: &str, name: &str) {
+        self.cluster.delete(resource, namespace, name);
+    }
+
+    /// dnsmasq itself, which the nanny started.
+    pub async fn dnsmasq(&self) -> Pid {
+        let nanny = self.pod.container("dnsmasq").await;
+        testkit::eventually(crate::e2e::PATIENCE, || async move { descendants(nanny).get(1).copied() }).await
+    }
+
+    /// What a client of the pod asks: names of the cluster (path `cluster`) and names outside (`outside`), and in the
+    /// drop-in topology names of the cluster straight from kubedns (`kubedns`).
+    pub fn questions(&self) -> Vec<Question> {
+        let ports = self.pod.ports;
+        let mut all = interleave(&questions("cluster", ports.dns), &names_outside("outside", ports.dns));
+        if self.topology == Topology::DropIn {
+            all = interleave(&all, &questions("kubedns", ports.kubedns));
+        }
+        all
+    }
+}
+
+/// Pods of one cluster that replace one another.
+pub struct Rollout {
+    upstream: Upstream,
+    cluster: Cluster,
+}
+
+impl Rollout {
+    /// A cluster without a pod.
+    pub async fn start() -> Self {
+        let upstream = Upstream::start(Outside::default().handler()).await;
+        let cluster = Cluster::start().expect("an API server");
+        cluster.load(&objects()).expect("the objects of the cluster");
+        Self { upstream, cluster }
+    }
+
+    /// Starts a pod in the drop-in topology and waits until it is ready.
+    pub async fn pod(&self, args: &[&str]) -> Pod {
+        Pod::start_on(self.cluster.url(), &[self.upstream.addr()], args, &[]).await
+    }
+}
+
+/// Questions of both in turn, so that every path is asked at any time.
+fn interleave(a: &[Question], b: &[Question]) -> Vec<Question> {
+    let longest = a.len().max(b.len());
+    let turn = |n: usize| [a.get(n % a.len()).cloned(), b.get(n % b.len()).cloned()];
+    (0..longest).flat_map(turn).flatten().collect()
+}

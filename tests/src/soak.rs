@@ -1,0 +1,78 @@
+//! The soak test: a pod under a mixed load while its cluster and its ConfigMap keep changing, watched for growth.
+//!
+//! The binaries are those beside the running one or in `KUBE_DNS_RS_BIN_DIR`; what is measured should be a release build.
+
+mod churn;
+mod options;
+mod samples;
+mod summary;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::Instant;
+
+use self::churn::Churn;
+use self::samples::Samples;
+use crate::chaos::{Rig, Topology, names_outside_of_kubedns};
+use crate::e2e::{Pid, udp_drops};
+use crate::steady::Steady;
+
+pub use self::options::Options;
+pub use self::summary::Summary;
+
+/// How often the processes are looked at.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Lines of the pod's log that are shown with a failure.
+const LAST_WORDS: usize = 40;
+
+/// Runs the soak test for as long as the options say.
+///
+/// # Errors
+///
+/// When it cannot be carried through: a container ended, a file cannot be written.
+pub fn run(options: &Options) -> anyhow::Result<Summary> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(soak(options))
+}
+
+async fn soak(options: &Options) -> anyhow::Result<Summary> {
+    let topology = if options.direct { Topology::Direct } else { Topology::DropIn };
+    let rig = Rig::start(topology, &[]).await;
+    let processes = processes(&rig).await;
+    let mut samples = Samples::create(options.csv.as_deref(), &processes)?;
+    let churn = Churn::start(&rig).await;
+    let mut questions = rig.questions();
+    questions.extend(churn.questions());
+    // kubedns' own forwarding, past dnsmasq's cache.
+    questions.extend(names_outside_of_kubedns("outside, from kubedns", rig.pod.ports.kubedns));
+    let steady = Steady::start(questions, options.rate);
+
+    let begun = Instant::now();
+    tokio::select! {
+        failed = churn.go_on(options.changes) => return Err(failed.context(last_words(&rig))),
+        watched = samples.watch(begun, options.duration(), EVERY) => watched.with_context(|| last_words(&rig))?,
+    }
+    let report = steady.stop().await;
+    let restarts = rig.pod.status().containers.values().map(|container| container.restarts).sum();
+    let drops = udp_drops(rig.pod.ports.dnsmasq);
+    Ok(Summary { report, samples, elapsed: begun.elapsed(), restarts, drops, churn: churn.counts() })
+}
+
+/// The end of what the pod logged, for the reader of a failure.
+fn last_words(rig: &Rig) -> String {
+    let log = rig.pod.process.stderr();
+    let end = log.get(log.len().saturating_sub(LAST_WORDS)..).unwrap_or_default();
+    format!("the pod's log ends so:\n{}\n", end.join("\n"))
+}
+
+/// What is watched: the processes of the pod, without localpod, which is none of it.
+async fn processes(rig: &Rig) -> Vec<(&'static str, Pid)> {
+    vec![
+        ("kubedns", rig.pod.container("kubedns").await),
+        ("nanny", rig.pod.container("dnsmasq").await),
+        ("dnsmasq", rig.dnsmasq().await),
+        ("sidecar", rig.pod.container("sidecar").await),
+    ]
+}

@@ -1,0 +1,113 @@
+//! What the processes use, sampled over time.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use tokio::time::{Instant, interval_at};
+
+use crate::e2e::{Pid, Usage};
+
+/// Everything that was sampled.
+pub(super) struct Samples {
+    processes: Vec<Process>,
+    csv: Option<File>,
+}
+
+/// One process over time.
+pub(super) struct Process {
+    pub(super) name: &'static str,
+    pid: Pid,
+    pub(super) usages: Vec<Usage>,
+}
+
+impl Samples {
+    /// Of these processes, also into a file of comma-separated values.
+    pub(super) fn create(csv: Option<&Path>, processes: &[(&'static str, Pid)]) -> anyhow::Result<Self> {
+        let create = |path: &Path| {
+            let mut file = File::create(path)?;
+            writeln!(file, "seconds,process,resident_kib,peak_kib,descriptors,threads,cpu_seconds")?;
+            anyhow::Ok(file)
+        };
+        let csv = csv.map(|path| create(path).with_context(|| path.display().to_string())).transpose()?;
+        let process = |&(name, pid): &(&'static str, Pid)| Process { name, pid, usages: Vec::new() };
+        Ok(Self { processes: processes.iter().map(process).collect(), csv })
+    }
+
+    /// Samples until the time is over. Fails when a process has ended.
+    pub(super) async fn watch(
+        &mut self,
+        begun: Instant,
+        length: Duration,
+        every: Duration,
+    ) -> anyhow::Result<()> {
+        let mut ticks = interval_at(begun + every, every);
+        while begun.elapsed() < length {
+            ticks.tick().await;
+            self.take(begun.elapsed())?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, at: Duration) -> anyhow::Result<()> {
+        for process in &mut self.processes {
+            let (name, pid) = (process.name, process.pid);
+            let usage = Usage::of(pid).with_context(|| format!("{name} (process {pid}) has ended"))?;
+            if let Some(csv) = &mut self.csv {
+                let Usage { resident, peak, descriptors, threads, cpu } = usage;
+                let (seconds, cpu) = (at.as_secs_f64(), cpu.as_secs_f64());
+                writeln!(csv, "{seconds:.1},{name},{resident},{peak},{descriptors},{threads},{cpu:.2}")?;
+            }
+            process.usages.push(usage);
+        }
+        Ok(())
+    }
+
+    pub(super) fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+}
+
+/// Medians of one quantity over the three thirds of the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Thirds(pub(super) [u64; 3]);
+
+impl Thirds {
+    pub(super) fn of(values: &[u64]) -> anyhow::Result<Self> {
+        ensure!(values.len() >= 3, "too few samples");
+        let length = values.len() / 3;
+        let third = |n: usize| median(values.get(n * length..(n + 1) * length).unwrap_or_default());
+        Ok(Self([third(0), third(1), third(2)]))
+    }
+
+    /// Whether the last third is above the second by no more than `percent` and `slack`.
+    pub(super) fn is_flat(self, percent: u64, slack: u64) -> bool {
+        let Self([_, second, last]) = self;
+        last <= second + second * percent / 100 + slack
+    }
+}
+
+fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_told_from_noise() {
+        let noise: Vec<u64> = (0..300).map(|n| 1000 + n % 7).collect();
+        let growth: Vec<u64> = (0..300).map(|n| 1000 + n).collect();
+        let start: Vec<u64> = (0..300).map(|n| if n < 100 { n * 10 } else { 1000 }).collect();
+        assert!(Thirds::of(&noise).unwrap().is_flat(1, 0));
+        assert!(!Thirds::of(&growth).unwrap().is_flat(5, 10));
+        assert!(Thirds::of(&start).unwrap().is_flat(0, 0), "warming up is no leak");
+        assert_eq!(Thirds::of(&growth).unwrap(), Thirds([1050, 1150, 1250]));
+        assert!(Thirds::of(&[1, 2]).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! What the soak test came to, as Markdown, and whether it is good.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::churn::Counts;
+use super::samples::{Process, Samples, Thirds};
+use crate::e2e::Usage;
+use crate::steady::Report;
+
+/// How much more resident memory the last third may have than the second, in percent and KiB.
+const MEMORY: (u64, u64) = (5, 512);
+/// How many more descriptors: queries in flight have one each.
+const DESCRIPTORS: (u64, u64) = (10, 8);
+/// How many more threads.
+const THREADS: (u64, u64) = (0, 1);
+
+/// The result.
+pub struct Summary {
+    pub(super) report: Report,
+    pub(super) samples: Samples,
+    pub(super) elapsed: Duration,
+    pub(super) restarts: u32,
+    /// Datagrams that the kernel dropped before dnsmasq took them.
+    pub(super) drops: u64,
+    pub(super) churn: Counts,
+}
+
+/// A quantity, how it is read, and how much more of it there may be: percent and number.
+type Quantity = (&'static str, fn(&Usage) -> u64, (u64, u64));
+
+/// The quantities that must not grow.
+const QUANTITIES: [Quantity; 3] = [
+    ("resident memory (KiB)", |usage| usage.resident, MEMORY),
+    ("descriptors", |usage| usage.descriptors, DESCRIPTORS),
+    ("threads", |usage| usage.threads, THREADS),
+];
+
+impl Summary {
+    /// Whether every answer was right and nothing grew.
+    pub fn is_good(&self) -> bool {
+        self.complaints().is_empty()
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for (path, line) in &self.report.lines {
+            if line.answered == 0 || line.answered + line.lost != line.sent {
+                complaints.push(format!("{path}: wrong or failed: {line} {:?}", line.odd));
+            }
+        }
+        // dnsmasq takes the kernel's default buffer: on a machine that lets it wait, what does not fit is lost.
+        let lost: u64 = self.report.lines.values().map(|line| line.lost).sum();
+        if lost > self.drops {
+            complaints
+                .push(format!("{lost} questions lost, the kernel dropped {} before dnsmasq", self.drops));
+        }
+        if self.restarts > 0 {
+            complaints.push(format!("{} restarts of containers", self.restarts));
+        }
+        if self.churn.delays.is_empty() {
+            complaints.push("no change was waited for".to_owned());
+        }
+        for process in self.samples.processes() {
+            complaints.extend(
+                QUANTITIES.iter().filter_map(|(what, of, margin)| growth(process, what, *of, *margin)),
+            );
+        }
+        complaints
+    }
+}
+
+fn growth(process: &Process, what: &str, of: fn(&Usage) -> u64, margin: (u64, u64)) -> Option<String> {
+    let name = process.name;
+    match thirds(process, of) {
+        Err(error) => Some(format!("{name}: {error}")),
+        Ok(thirds) if thirds.is_flat(margin.0, margin.1) => None,
+        Ok(Thirds([_, second, last])) => Some(format!("{name}: {what} grew from {second} to {last}")),
+    }
+}
+
+fn thirds(process: &Process, of: fn(&Usage) -> u64) -> anyhow::Result<Thirds> {
+    Thirds::of(&process.usages.iter().map(of).collect::<Vec<_>>())
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { changes, edits, delays } = &self.churn;
+        let minutes = self.elapsed.as_secs_f64() / 60.0;
+        writeln!(
+            f,
+            "{minutes:.1} minutes; {changes} changes of Services and Endpoints, {edits} edits of the ConfigMap."
+        )?;
+        let mut delays = delays.clone();
+        delays.sort_unstable();
+        let at = |per_mille: usize| delays.get(delays.len() * per_mille / 1000).or(delays.last()).copied();
+        let shown = [500, 990, 1000].map(|at_most| at(at_most).unwrap_or_default().as_secs_f64() * 1000.0);
+        let [median, p99, most] = shown;
+        let n = delays.len();
+        writeln!(
+            f,
+            "Change to answer, {n} times: median {median:.1} ms, p99 {p99:.1} ms, most {most:.1} ms.\n"
+        )?;
+        for (path, line) in &self.report.lines {
+            writeln!(f, "* {path}: {line}")?;
+        }
+        writeln!(f, "\nDropped by the kernel before dnsmasq: {}.", self.drops)?;
+        writeln!(f, "\n| process | quantity | first third | second third | last third | peak |")?;
+        writeln!(f, "| --- | --- | --- | --- | --- | --- |")?;
+        for process in self.samples.processes() {
+            write_process(f, process)?;
+        }
+        writeln!(f)?;
+        for process in self.samples.processes() {
+            writeln!(f, "* {}: {:.1} % of a core", process.name, load(process, self.elapsed))?;
+        }
+        for complaint in self.complaints() {
+            writeln!(f, "FAILED: {complaint}")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_process(f: &mut fmt::Formatter<'_>, process: &Process) -> fmt::Result {
+    for (what, of, _) in QUANTITIES {
+        let Ok(Thirds([first, second, last])) = thirds(process, of) else { continue };
+        let peak = process.usages.iter().map(of).max().unwrap_or_default();
+        writeln!(f, "| {} | {what} | {first} | {second} | {last} | {peak} |", process.name)?;
+    }
+    Ok(())
+}
+
+/// CPU time in percent of one core.
+fn load(process: &Process, elapsed: Duration) -> f64 {
+    let cpu = |usage: Option<&Usage>| usage.map_or(Duration::ZERO, |usage| usage.cpu);
+    let used = cpu(process.usages.last()).saturating_sub(cpu(process.usages.first()));
+    100.0 * used.as_secs_f64() / elapsed.as_secs_f64()
+}

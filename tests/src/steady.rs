@@ -1,0 +1,201 @@
+//! A steady client: asks a known set of questions all the time while a test breaks things, and says at the end how many
+//! were answered, answered wrongly, or lost.
+//!
+//! Questions belong to a *path*: what they have to pass to be answered, such as `cluster` or `outside`. Where the only
+//! server of a path is dead, queries of it may be lost or get SERVFAIL: the test says so with [`Steady::excuse`], and
+//! the excuse ends when the path answers again. A wrong answer is never excused.
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a test whose set-up fails has to end there, with the reason"
+)]
+
+mod ledger;
+mod question;
+mod report;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use testkit::eventually;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use self::ledger::{Ledger, Outcome, WindowId};
+
+pub use self::question::{Endpoints, Question, Server};
+pub use self::report::{Line, Report};
+
+/// How long a client waits for one answer, without asking again: what resolvers wait before they try again.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a path that was excused may take until it answers again.
+const RECOVERY: Duration = Duration::from_secs(90);
+
+/// So many answers in a row to every question of a path end an excuse: one may come from a cache.
+const STREAK: u32 = 2;
+
+/// How often questions are sent; as many at a time as the rate asks for.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Questions in flight at most: the rate times [`PATIENCE`] is to stay below.
+const IN_FLIGHT: usize = 20_000;
+
+/// A client that is asking.
+pub struct Steady {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    task: JoinSet<()>,
+}
+
+/// What the queries in flight share.
+struct Shared {
+    questions: Vec<Question>,
+    ledger: Mutex<Ledger>,
+}
+
+/// A time in which a path may fail. It has to be ended with [`Excuse::ends`].
+#[must_use]
+pub struct Excuse {
+    shared: Arc<Shared>,
+    windows: Vec<(&'static str, WindowId)>,
+}
+
+impl Steady {
+    /// Starts asking these questions in turn, `rate` of them a second.
+    pub fn start(questions: Vec<Question>, rate: u32) -> Self {
+        assert!(!questions.is_empty(), "something to ask");
+        let ledger = Mutex::new(Ledger::new(questions.iter().map(|question| question.path)));
+        let shared = Arc::new(Shared { questions, ledger });
+        let stop = CancellationToken::new();
+        let mut task = JoinSet::new();
+        task.spawn(ask_steadily(Arc::clone(&shared), rate, stop.clone()));
+        Self { shared, stop, task }
+    }
+
+    /// From now on queries of these paths may get no answer, or SERVFAIL or REFUSED, because of `why`. Those in flight
+    /// are included.
+    pub fn excuse(&self, paths: &[&'static str], why: &'static str) -> Excuse {
+        let mut ledger = self.shared.ledger();
+        let windows = paths.iter().map(|path| (*path, ledger.open(path, why))).collect();
+        Excuse { shared: Arc::clone(&self.shared), windows }
+    }
+
+    /// Waits until each path has been answered so many times more.
+    pub async fn answered(&self, more: u64) {
+        self.wait_for(more, |_| true).await;
+    }
+
+    /// The same for one path.
+    pub async fn answered_on(&self, path: &'static str, more: u64) {
+        self.wait_for(more, |other| other == path).await;
+    }
+
+    async fn wait_for(&self, more: u64, counts: impl Fn(&str) -> bool) {
+        let goal = |(path, n): &(&'static str, u64)| (*path, if counts(path) { n + more } else { 0 });
+        let goals: Vec<(&'static str, u64)> = self.counts().iter().map(goal).collect();
+        eventually(RECOVERY, || {
+            let now = self.counts();
+            let behind = goals.iter().zip(&now).find(|((_, goal), (_, n))| n < goal);
+            let outcome = behind.map_or(Ok(()), |((path, _), _)| Err(self.shared.behind(path)));
+            async move { outcome }
+        })
+        .await;
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.shared.ledger().answered()
+    }
+
+    /// Whether nothing was wrong, lost or failed up to now that was not excused; what it was otherwise.
+    pub fn so_far(&self) -> Report {
+        self.shared.ledger().report()
+    }
+
+    /// Stops asking, waits for what is in flight, and reports.
+    pub async fn stop(mut self) -> Report {
+        self.stop.cancel();
+        self.task.join_next().await.expect("a task").expect("the client does not panic");
+        self.so_far()
+    }
+}
+
+impl Shared {
+    fn questions_of(&self, path: &str) -> u32 {
+        let of_path = self.questions.iter().filter(|question| question.path == path).count();
+        u32::try_from(of_path).expect("few questions")
+    }
+
+    /// For the reader of a failure.
+    fn behind(&self, path: &str) -> String {
+        let mut ledger = self.ledger();
+        let streak = ledger.streak(path);
+        format!("{path} is not answered; {streak} answers in a row:\n{}", ledger.report())
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Excuse {
+    /// What was broken has been mended: waits until the paths answer again, one question after the other, and ends the
+    /// excuse there. Panics when they do not.
+    pub async fn ends(self) {
+        for (path, _) in &self.windows {
+            self.shared.ledger().begin_streak(path);
+        }
+        for (path, window) in &self.windows {
+            let wanted = self.shared.questions_of(path) * STREAK;
+            eventually(RECOVERY, || {
+                let streak = self.shared.ledger().streak(path);
+                let settled = if streak >= wanted { Ok(()) } else { Err(self.shared.behind(path)) };
+                async move { settled }
+            })
+            .await;
+            self.shared.ledger().close(path, *window);
+        }
+    }
+}
+
+async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
+    let begun = Instant::now();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut asking = JoinSet::new();
+    let mut asked: usize = 0;
+    // A machine that was busy elsewhere is not asked to catch up: that would be a burst, not a steady client.
+    let mut owed = Duration::ZERO;
+    let mut last = begun;
+    while !stop.is_cancelled() {
+        ticks.tick().await;
+        let now = Instant::now();
+        owed = owed.saturating_add((now - last).min(TICK * 3) * rate);
+        last = now;
+        while owed >= Duration::from_secs(1) && asking.len() < IN_FLIGHT {
+            owed = owed.saturating_sub(Duration::from_secs(1));
+            asking.spawn(ask(Arc::clone(&shared), asked % shared.questions.len()));
+            asked = asked.wrapping_add(1);
+        }
+        while asking.try_join_next().is_some() {}
+    }
+    asking.join_all().await;
+}
+
+async fn ask(shared: Arc<Shared>, number: usize) {
+    let Some(question) = shared.questions.get(number) else { return };
+    let sent = Instant::now();
+    shared.ledger().sent(question.path);
+    let outcome = question.ask().await;
+    let done = Instant::now();
+    let odd = match &outcome {
+        Outcome::Right => None,
+        Outcome::Failed(what) | Outcome::Wrong(what) | Outcome::Lost(what) => {
+            Some(format!("{question}: {what}"))
+        }
+    };
+    shared.ledger().done(question.path, sent, done, outcome.kind(), odd);
+}

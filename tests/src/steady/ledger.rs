@@ -1,0 +1,202 @@
+//! What was asked and what became of it, by path; and which failures are excused.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::report::{Line, Report};
+
+/// Descriptions of odd outcomes kept of each path; all are counted.
+const KEPT: usize = 20;
+
+/// What became of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Right,
+    /// Answered that there is no answer now.
+    Failed(String),
+    Wrong(String),
+    Lost(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Right,
+    Failed,
+    Wrong,
+    Lost,
+}
+
+impl Outcome {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Right => Kind::Right,
+            Self::Failed(_) => Kind::Failed,
+            Self::Wrong(_) => Kind::Wrong,
+            Self::Lost(_) => Kind::Lost,
+        }
+    }
+}
+
+/// Names an excuse of a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WindowId(usize);
+
+#[derive(Debug)]
+struct Window {
+    why: &'static str,
+    from: Instant,
+    to: Option<Instant>,
+}
+
+/// All paths.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    paths: BTreeMap<&'static str, Path>,
+}
+
+#[derive(Debug, Default)]
+struct Path {
+    line: Line,
+    windows: Vec<Window>,
+    /// Right answers in a row to queries sent since then.
+    streak_from: Option<Instant>,
+    streak: u32,
+}
+
+impl Ledger {
+    pub(super) fn new(paths: impl Iterator<Item = &'static str>) -> Self {
+        Self { paths: paths.map(|path| (path, Path::default())).collect() }
+    }
+
+    fn path(&mut self, path: &str) -> &mut Path {
+        self.paths.get_mut(path).unwrap_or_else(|| panic!("no question belongs to the path {path}"))
+    }
+
+    pub(super) fn sent(&mut self, path: &str) {
+        self.path(path).line.sent += 1;
+    }
+
+    pub(super) fn done(&mut self, path: &str, sent: Instant, done: Instant, kind: Kind, odd: Option<String>) {
+        let path = self.path(path);
+        let excuse = path.excuse(sent, done);
+        let line = &mut path.line;
+        match (kind, excuse) {
+            (Kind::Right, _) => {
+                line.answered += 1;
+                line.slowest = line.slowest.max(done - sent);
+            }
+            (Kind::Wrong, _) => line.wrong += 1,
+            (Kind::Failed, None) => line.failed += 1,
+            (Kind::Lost, None) => line.lost += 1,
+            (Kind::Failed, Some(_)) => line.excused_failed += 1,
+            (Kind::Lost, Some(_)) => line.excused_lost += 1,
+        }
+        if let Some(odd) = odd
+            && (excuse.is_none() || kind == Kind::Wrong)
+            && line.odd.len() < KEPT
+        {
+            line.odd.push(odd);
+        }
+        if path.streak_from.is_some_and(|from| sent >= from) {
+            path.streak = if kind == Kind::Right { path.streak + 1 } else { 0 };
+        }
+    }
+
+    pub(super) fn open(&mut self, path: &str, why: &'static str) -> WindowId {
+        let windows = &mut self.path(path).windows;
+        windows.push(Window { why, from: Instant::now(), to: None });
+        WindowId(windows.len() - 1)
+    }
+
+    pub(super) fn close(&mut self, path: &str, window: WindowId) {
+        if let Some(window) = self.path(path).windows.get_mut(window.0) {
+            window.to = Some(Instant::now());
+        }
+    }
+
+    pub(super) fn begin_streak(&mut self, path: &str) {
+        let path = self.path(path);
+        (path.streak_from, path.streak) = (Some(Instant::now()), 0);
+    }
+
+    pub(super) fn streak(&mut self, path: &str) -> u32 {
+        self.path(path).streak
+    }
+
+    pub(super) fn answered(&self) -> Vec<(&'static str, u64)> {
+        self.paths.iter().map(|(path, state)| (*path, state.line.answered)).collect()
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let lines = self.paths.iter().map(|(path, state)| ((*path).to_owned(), state.line()));
+        Report { lines: lines.collect() }
+    }
+}
+
+impl Path {
+    /// Why a query that was under way from `sent` to `done` may have failed.
+    fn excuse(&self, sent: Instant, done: Instant) -> Option<&'static str> {
+        let overlaps = |window: &&Window| done >= window.from && window.to.is_none_or(|to| sent <= to);
+        self.windows.iter().find(overlaps).map(|window| window.why)
+    }
+
+    fn line(&self) -> Line {
+        let mut line = self.line.clone();
+        let now = Instant::now();
+        line.excuses = self
+            .windows
+            .iter()
+            .map(|window| (window.why.to_owned(), window.to.map(|to| to.min(now) - window.from)))
+            .collect();
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn only_what_overlaps_a_window_is_excused() {
+        let mut ledger = Ledger::new(["a"].into_iter());
+        let opened = Instant::now();
+        let window = ledger.open("a", "killed");
+        ledger.close("a", window);
+        let closed = Instant::now();
+        let mut lost = |from, to| {
+            ledger.sent("a");
+            ledger.done("a", from, to, Kind::Lost, Some("gone".to_owned()));
+        };
+        lost(opened - 9 * SECOND, opened - SECOND);
+        lost(opened - SECOND, opened + SECOND);
+        lost(opened, closed);
+        lost(closed + SECOND, closed + 2 * SECOND);
+        ledger.done("a", opened, closed, Kind::Wrong, Some("lie".to_owned()));
+        let report = ledger.report();
+        let line = &report.lines["a"];
+        assert_eq!((line.lost, line.excused_lost, line.wrong), (2, 2, 1));
+        assert_eq!((line.excuses.len(), line.excuses[0].1.is_some()), (1, true));
+        assert_eq!(line.odd, ["gone", "gone", "lie"]);
+    }
+
+    #[test]
+    fn a_streak_counts_what_was_sent_after_its_begin() {
+        let mut ledger = Ledger::new(["a"].into_iter());
+        let before = Instant::now() - SECOND;
+        ledger.begin_streak("a");
+        let after = Instant::now();
+        let mut done = |sent, kind| {
+            ledger.done("a", sent, Instant::now(), kind, None);
+            ledger.streak("a")
+        };
+        assert_eq!(done(before, Kind::Right), 0);
+        assert_eq!(done(after, Kind::Right), 1);
+        assert_eq!(done(before, Kind::Lost), 1);
+        assert_eq!(done(after, Kind::Right), 2);
+        assert_eq!(done(after, Kind::Failed), 0);
+    }
+}

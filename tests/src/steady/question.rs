@@ -1,0 +1,220 @@
+//! One question of the steady client, and the judgement on its answer.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use testkit::client::{self, AskError};
+use testkit::message::Message;
+use testkit::query::Query;
+
+use super::PATIENCE;
+use super::ledger::Outcome;
+use crate::lab::in_a_line;
+
+/// RCODEs by which a server says that it cannot answer now: never wrong, but no answer either.
+const FAILURES: [&str; 2] = ["SERVFAIL", "REFUSED"];
+
+/// Whom to ask.
+#[derive(Clone, Debug)]
+pub enum Server {
+    /// Always the same.
+    At(SocketAddr),
+    /// One of those that are in the list at the moment.
+    Behind(Endpoints),
+}
+
+/// A list of servers that changes, as a Service's endpoints do; clones share it.
+#[derive(Clone, Debug)]
+pub struct Endpoints(Arc<Mutex<Vec<SocketAddr>>>);
+
+impl Endpoints {
+    /// One server.
+    pub fn of(server: SocketAddr) -> Self {
+        Self(Arc::new(Mutex::new(vec![server])))
+    }
+
+    /// From now on these are asked, in turn.
+    pub fn set(&self, servers: &[SocketAddr]) {
+        servers.clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn next(&self) -> SocketAddr {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.rotate_left(1);
+        *servers.first().expect("somebody to ask")
+    }
+}
+
+/// A question with all answers that are right.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What it has to pass.
+    pub path: &'static str,
+    /// Whom to ask.
+    pub server: Server,
+    /// The name asked for.
+    pub name: String,
+    /// The type asked for.
+    pub rtype: &'static str,
+    /// Over TCP.
+    pub tcp: bool,
+    /// How often it is asked at most, and how long each time.
+    pub tries: (u32, Duration),
+    /// The right answers, each as [`in_a_line`] shows it.
+    pub right: Vec<String>,
+}
+
+impl Question {
+    /// A question over UDP with one right answer, such as `NOERROR 10.0.0.1`.
+    pub fn new(path: &'static str, port: u16, name: &str, rtype: &'static str, right: &str) -> Self {
+        let server = Server::At((Ipv4Addr::LOCALHOST, port).into());
+        Self {
+            path,
+            server,
+            name: name.to_owned(),
+            rtype,
+            tcp: false,
+            tries: (1, PATIENCE),
+            right: vec![right.to_owned()],
+        }
+    }
+
+    /// The same over TCP.
+    #[must_use]
+    pub fn over_tcp(mut self) -> Self {
+        self.tcp = true;
+        self
+    }
+
+    /// The same to whoever is in this list.
+    #[must_use]
+    pub fn follows(mut self, endpoints: &Endpoints) -> Self {
+        self.server = Server::Behind(endpoints.clone());
+        self
+    }
+
+    /// Asked again when there is no answer: so often at most, waiting so long each time.
+    #[must_use]
+    pub fn tries(mut self, most: u32, patience: Duration) -> Self {
+        self.tries = (most, patience);
+        self
+    }
+
+    /// Another right answer.
+    #[must_use]
+    pub fn or(mut self, right: &str) -> Self {
+        self.right.push(right.to_owned());
+        self
+    }
+
+    /// Asks until there is an answer, or as often as it may be asked.
+    pub(super) async fn ask(&self) -> Outcome {
+        let (most, patience) = self.tries;
+        let mut outcome = self.ask_once(patience).await;
+        for _ in 1..most {
+            if !matches!(outcome, Outcome::Lost(_)) {
+                break;
+            }
+            outcome = self.ask_once(patience).await;
+        }
+        outcome
+    }
+
+    async fn ask_once(&self, patience: Duration) -> Outcome {
+        let query = Query::new(&self.name, self.rtype).wire();
+        let server = match &self.server {
+            Server::At(server) => *server,
+            Server::Behind(endpoints) => endpoints.next(),
+        };
+        let answer = if self.tcp {
+            client::tcp(server, &query, patience).await
+        } else {
+            udp_then_tcp(server, &query, patience).await
+        };
+        match answer {
+            Ok(answer) => self.judge(&query, &answer),
+            Err(error) => Outcome::Lost(format!("{server}: {}", reason(&error))),
+        }
+    }
+
+    fn judge(&self, asked: &[u8], answer: &[u8]) -> Outcome {
+        let message = match Message::parse(answer) {
+            Ok(message) => message,
+            Err(malformed) => return Outcome::Wrong(format!("malformed: {malformed}")),
+        };
+        let line = in_a_line(&message);
+        let same_id = asked.get(..2) == answer.get(..2);
+        let same_question = message.questions.first().is_some_and(|question| question.name == self.name);
+        if !same_id || !same_question {
+            return Outcome::Wrong(format!("the answer to something else: {line} {:?}", message.questions));
+        }
+        if self.right.contains(&line) {
+            return Outcome::Right;
+        }
+        if FAILURES.contains(&line.as_str()) { Outcome::Failed(line) } else { Outcome::Wrong(line) }
+    }
+}
+
+/// Over UDP; when the answer is truncated, over TCP as well, as resolvers do.
+async fn udp_then_tcp(server: SocketAddr, query: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
+    let answer = client::udp(server, query, patience).await?;
+    let is_truncated = answer.get(2).is_some_and(|octet| octet & 0x02 != 0);
+    if is_truncated { client::tcp(server, query, patience).await } else { Ok(answer) }
+}
+
+fn reason(error: &AskError) -> String {
+    match error {
+        AskError::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let transport = if self.tcp { "TCP" } else { "UDP" };
+        write!(f, "{} {} over {transport}", self.name, self.rtype)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::reply::Reply;
+    use testkit::upstream::{Reaction, Upstream, Zone};
+
+    const SHORT: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn right_wrong_failed_and_lost_are_told_apart() {
+        let honest = Upstream::start(Zone::new(["a.test. 1 IN A 192.0.2.1"]).handler()).await;
+        let failing = Upstream::start(|asked: &testkit::upstream::Asked| {
+            Reply::to(&asked.packet).rcode("SERVFAIL").into()
+        })
+        .await;
+        let lying =
+            Upstream::start(|asked: &testkit::upstream::Asked| Reply::to(&asked.packet).wrong_id().into())
+                .await;
+        let silent = Upstream::start(|_: &testkit::upstream::Asked| Reaction::silence()).await;
+        let question = |server: &Upstream, right: &str| {
+            let mut question = Question::new("x", 0, "a.test.", "A", right);
+            question.server = Server::At(server.addr());
+            question
+        };
+        for tcp in [false, true] {
+            let ask = async |mut question: Question| {
+                question.tcp = tcp;
+                question.ask_once(SHORT).await
+            };
+            assert_eq!(ask(question(&honest, "NOERROR 192.0.2.1")).await, Outcome::Right);
+            assert_eq!(ask(question(&honest, "NXDOMAIN").or("NOERROR 192.0.2.1")).await, Outcome::Right);
+            let other = ask(question(&honest, "NXDOMAIN")).await;
+            assert_eq!(other, Outcome::Wrong("NOERROR 192.0.2.1".to_owned()));
+            let failed = ask(question(&failing, "NXDOMAIN")).await;
+            assert_eq!(failed, Outcome::Failed("SERVFAIL".to_owned()));
+            assert!(matches!(ask(question(&lying, "NOERROR")).await, Outcome::Wrong(_)));
+            assert!(matches!(ask(question(&silent, "NOERROR")).await, Outcome::Lost(_)));
+        }
+    }
+}

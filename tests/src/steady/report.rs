@@ -1,0 +1,92 @@
+//! What the steady client says at the end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// What became of the questions of one path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Questions sent.
+    pub sent: u64,
+    /// Answered rightly.
+    pub answered: u64,
+    /// Answered with something that is not so, or not to the question.
+    pub wrong: u64,
+    /// Not answered, without an excuse.
+    pub lost: u64,
+    /// SERVFAIL or REFUSED, without an excuse.
+    pub failed: u64,
+    /// Not answered while the only server of the path was dead.
+    pub excused_lost: u64,
+    /// SERVFAIL or REFUSED then.
+    pub excused_failed: u64,
+    /// The longest wait for a right answer.
+    pub slowest: Duration,
+    /// The excuses and how long they held; `None` for one that was never ended.
+    pub excuses: Vec<(String, Option<Duration>)>,
+    /// Some of what was wrong, lost or failed without an excuse.
+    pub odd: Vec<String>,
+}
+
+/// The lines of all paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// By path.
+    pub lines: BTreeMap<String, Line>,
+}
+
+impl Report {
+    /// Shows the report; panics unless every question was answered rightly that had no excuse, and every excuse ended.
+    #[allow(clippy::print_stdout, reason = "the test runner shows it with a failure, and with --no-capture")]
+    pub fn check(&self, title: &str) {
+        let text = format!("{title}\n{self}");
+        println!("{text}");
+        for (path, line) in &self.lines {
+            assert!(line.answered > 0, "nothing was answered on the path {path}: {text}");
+            assert_eq!((line.wrong, line.lost, line.failed), (0, 0, 0), "wrong, lost, failed: {text}");
+            let accounted = line.answered + line.excused_lost + line.excused_failed;
+            assert_eq!(line.sent, accounted, "every question is accounted for: {text}");
+            let open = line.excuses.iter().find(|(_, held)| held.is_none());
+            assert!(open.is_none(), "the excuse {open:?} has not ended: {text}");
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (path, line) in &self.lines {
+            writeln!(f, "{path}: {line}")?;
+            for odd in &line.odd {
+                writeln!(f, "    {odd}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sent, answered, wrong, lost, failed, .. } = self;
+        write!(f, "sent {sent} answered {answered} wrong {wrong} lost {lost}")?;
+        if *failed > 0 {
+            write!(f, " failed {failed}")?;
+        }
+        write!(f, ", slowest {} ms", self.slowest.as_millis())?;
+        if self.excuses.is_empty() {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; excused: lost {}, SERVFAIL or REFUSED {}, while",
+            self.excused_lost, self.excused_failed
+        )?;
+        for (why, held) in &self.excuses {
+            match held {
+                Some(held) => write!(f, " [{why}, {:.1} s]", held.as_secs_f64())?,
+                None => write!(f, " [{why}, never ended]")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! The API server goes away, freezes, loses its history, talks nonsense: no query notices.
+
+use apiserver::{Action, Faults, Rule, RuleId};
+use tests::chaos::{Rig, Topology};
+use tests::steady::Steady;
+
+use super::{RATE, WHILE, add_service, resolves};
+
+/// A fault of the API server and how it begins; the rule, if any, that ends it when removed.
+type Fault = (&'static str, fn(&Faults) -> Option<RuleId>);
+
+const FAULTS: [Fault; 5] = [
+    ("away", |faults| {
+        faults.down();
+        None
+    }),
+    ("frozen", |faults| {
+        faults.freeze();
+        None
+    }),
+    ("restarted without its history", |faults| {
+        faults.restart();
+        None
+    }),
+    ("garbage", |faults| {
+        let rule = faults.add(Rule::new(Action::Garbage));
+        faults.cut_watches();
+        Some(rule)
+    }),
+    ("failing", |faults| {
+        let rule = faults.add(Rule::new(Action::Refuse { code: 500 }));
+        faults.expire();
+        faults.cut_watches();
+        Some(rule)
+    }),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_the_api_server_does_no_query_is_lost_and_what_changed_meanwhile_arrives() {
+    let rig = Rig::start(Topology::DropIn, &[]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    for (number, (name, begin)) in FAULTS.into_iter().enumerate() {
+        let rule = begin(rig.api());
+        let address = format!("10.96.9.{number}");
+        let service = add_service(&rig, &format!("late-{number}"), &address);
+        steady.answered(WHILE).await;
+        rig.api().up();
+        rule.map(|rule| rig.api().remove(rule));
+        resolves(&rig, &service, &address).await;
+        assert_eq!(rig.pod.status().containers["kubedns"].restarts, 0, "{name}");
+    }
+    steady.stop().await.check("API server away, frozen, restarted without its history, garbage, failing");
+}

@@ -1,0 +1,99 @@
+//! The direct topology: kubedns in front, dnsmasq behind it. Names of the cluster depend on kubedns alone.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use testkit::client::{self, TcpConnection};
+use testkit::eventually;
+use testkit::message::Message;
+use testkit::query::Query;
+use tests::chaos::{Mood, Rig, Topology};
+use tests::e2e::{PATIENCE, send};
+use tests::lab::in_a_line;
+use tests::steady::Steady;
+
+use super::{RATE, WHILE, add_service};
+
+/// TCP connections at once: ten times what dnsmasq takes.
+const CONNECTIONS: usize = 200;
+
+/// Services that are looked up before they are there.
+const SERVICES: u8 = 50;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_names_lose_nothing_while_dnsmasq_dies_or_hangs_or_its_upstreams_do() {
+    let rig = Rig::start(Topology::Direct, &[]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    steady.answered(WHILE).await;
+
+    let first = rig.dnsmasq().await;
+    let excuse = steady.excuse(&["outside"], "dnsmasq was killed");
+    send(first, Signal::SIGKILL);
+    eventually(PATIENCE, || async { rig.dnsmasq().await != first }).await;
+    excuse.ends().await;
+
+    let excuse = steady.excuse(&["outside"], "dnsmasq was frozen");
+    let second = rig.dnsmasq().await;
+    send(second, Signal::SIGSTOP);
+    eventually(PATIENCE, || async { rig.dnsmasq().await != second }).await;
+    excuse.ends().await;
+
+    let excuse = steady.excuse(&["outside"], "the upstream was silent");
+    rig.outside.is(Mood::Silent);
+    steady.answered_on("cluster", WHILE * 4).await;
+    rig.outside.is(Mood::Honest);
+    excuse.ends().await;
+
+    let report = steady.stop().await;
+    report.check("direct: dnsmasq SIGKILL, SIGSTOP, upstream silent");
+    assert_eq!(report.lines["outside"].excused_lost, 0, "kubedns says SERVFAIL instead: {report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_tcp_clients_than_dnsmasq_takes_are_served_at_once() {
+    let rig = Rig::start(Topology::Direct, &[]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS {
+        open.push(TcpConnection::open(server).await.unwrap());
+    }
+    for round in 0..3 {
+        for (number, connection) in open.iter_mut().enumerate() {
+            let name = if number % 2 == 0 { "web-1.shop.svc.cluster.local." } else { "host-1.outside.test." };
+            connection.send(&Query::new(name, "A").wire()).await.unwrap();
+        }
+        for (number, connection) in open.iter_mut().enumerate() {
+            let answer = Message::parse(&connection.receive(client::PATIENCE).await.unwrap()).unwrap();
+            let right = if number % 2 == 0 { "NOERROR 10.96.1.1" } else { "NOERROR 198.51.100.1" };
+            assert_eq!(in_a_line(&answer), right, "round {round}");
+        }
+    }
+    steady.answered(WHILE).await;
+    drop(open);
+    steady.stop().await.check("direct: 200 TCP clients at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_service_is_there_right_after_it_was_not() {
+    let rig = Rig::start(Topology::Direct, &[]).await;
+    let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
+    let mut delays = Vec::new();
+    for number in 0..SERVICES {
+        let (name, address) = (format!("new-{number}"), format!("10.96.7.{number}"));
+        let query = Query::new(&format!("{name}.shop.svc.cluster.local."), "A");
+        let ask = || async { in_a_line(&client::ask(server, &query).await) };
+        assert_eq!(ask().await, "NXDOMAIN");
+        let begun = Instant::now();
+        add_service(&rig, &name, &address);
+        let right = format!("NOERROR {address}");
+        while ask().await != right {
+            assert!(begun.elapsed() < PATIENCE, "{name} never came");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        delays.push(begun.elapsed());
+    }
+    delays.sort_unstable();
+    let [median, most] = [delays[delays.len() / 2], delays[delays.len() - 1]];
+    println!("direct: {SERVICES} new Services right after NXDOMAIN: median {median:.1?}, most {most:.1?}");
+}

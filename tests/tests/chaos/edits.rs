@@ -1,0 +1,45 @@
+//! A storm of ConfigMap edits, good ones and bad ones.
+
+use serde_json::json;
+use testkit::eventually;
+use testkit::objects::mk_config_map;
+use testkit::upstream::{Upstream, Zone};
+use tests::chaos::{Rig, Topology};
+use tests::e2e::PATIENCE;
+use tests::steady::Steady;
+
+use super::RATE;
+
+/// Edits in a row; after each the client gets one answer on every path.
+const EDITS: u16 = 100;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
+    let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+    let rig = Rig::start(Topology::DropIn, &[]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    let edit = |key: &str, value: &str| {
+        rig.set(mk_config_map("kube-system", "kube-dns", &[(key, value)]));
+    };
+    for number in 0..EDITS {
+        let nowhere = json!({"corp.test": [format!("127.0.0.1:{}", 1000 + number)]}).to_string();
+        match number % 4 {
+            0 => edit("stubDomains", &nowhere),
+            1 => edit("stubDomains", "{ not JSON"),
+            2 => edit("upstreamNameservers", &json!([rig.upstream.addr().to_string()]).to_string()),
+            _ => edit("stubDomains", &json!({"corp.test": ["no address"]}).to_string()),
+        }
+        steady.answered(1).await;
+    }
+    edit("stubDomains", &json!({"corp.test": [corporate.addr().to_string()]}).to_string());
+    let dig = rig.pod.dig();
+    eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["192.0.2.7"] }).await;
+    steady.answered(20).await;
+    for (name, container) in &rig.pod.status().containers {
+        assert_eq!(container.restarts, 0, "{name}");
+    }
+    steady
+        .stop()
+        .await
+        .check("101 ConfigMap edits in a row, three quarters of them changes, half of them wrong");
+}

@@ -1,0 +1,94 @@
+//! Processes of the pod are killed and frozen; they come back as a kubelet brings them back.
+
+use nix::sys::signal::Signal;
+use testkit::eventually;
+use tests::chaos::{Rig, Topology};
+use tests::e2e::{PATIENCE, send};
+use tests::steady::Steady;
+
+use super::{RATE, WHILE};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_dnsmasq_costs_nothing_that_does_not_pass_it() {
+    let rig = Rig::start(Topology::DropIn, &[]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    steady.answered(WHILE).await;
+
+    let first = rig.dnsmasq().await;
+    let excuse = steady.excuse(&["cluster", "outside"], "dnsmasq was killed");
+    send(first, Signal::SIGKILL);
+    eventually(PATIENCE, || async { rig.dnsmasq().await != first }).await;
+    excuse.ends().await;
+
+    let excuse = steady.excuse(&["cluster", "outside"], "dnsmasq was frozen");
+    let second = rig.dnsmasq().await;
+    send(second, Signal::SIGSTOP);
+    eventually(PATIENCE, || async { rig.dnsmasq().await != second }).await;
+    excuse.ends().await;
+
+    steady.answered(WHILE).await;
+    assert_eq!(rig.pod.status().containers["dnsmasq"].restarts, 0, "the nanny sees to it");
+    steady.stop().await.check("drop-in: dnsmasq SIGKILL, SIGSTOP");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_kubedns_costs_no_name_outside_and_comes_back() {
+    let rig = Rig::start(Topology::DropIn, &[]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    steady.answered(WHILE).await;
+
+    let excuse = steady.excuse(&["cluster", "kubedns"], "kubedns was killed");
+    send(rig.pod.container("kubedns").await, Signal::SIGKILL);
+    excuse.ends().await;
+
+    let excuse = steady.excuse(&["cluster", "kubedns"], "kubedns was frozen");
+    let frozen = rig.pod.container("kubedns").await;
+    send(frozen, Signal::SIGSTOP);
+    eventually(PATIENCE, || async { rig.pod.health("kubedns").await == Some(503) }).await;
+    // What a kubelet does when the liveness probe has failed long enough.
+    send(frozen, Signal::SIGKILL);
+    excuse.ends().await;
+
+    steady.answered(WHILE).await;
+    steady.stop().await.check("drop-in: kubedns SIGKILL, SIGSTOP and SIGKILL");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubedns_killed_while_the_api_server_is_away_serves_again_from_its_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let flag = format!("--kubedns-arg=--snapshot-dir={}", directory.path().display());
+    let rig = Rig::start(Topology::DropIn, &[&flag]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    let file = directory.path().join("kubedns.snapshot");
+    eventually(PATIENCE, || async { file.exists() }).await;
+
+    rig.api().down();
+    let excuse = steady.excuse(&["cluster", "kubedns"], "kubedns was killed");
+    send(rig.pod.container("kubedns").await, Signal::SIGKILL);
+    // The API server is still away.
+    excuse.ends().await;
+    steady.answered(WHILE).await;
+    rig.api().up();
+    steady.answered(WHILE).await;
+    steady.stop().await.check("drop-in: kubedns SIGKILL with a snapshot file, API server away");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_snapshot_it_refuses_cluster_names_until_the_api_server_is_back() {
+    let rig = Rig::start(Topology::DropIn, &[]).await;
+    let steady = Steady::start(rig.questions(), RATE);
+    steady.answered(WHILE).await;
+
+    rig.api().down();
+    let why = "kubedns was killed while the API server was away";
+    let excuse = steady.excuse(&["cluster", "kubedns"], why);
+    send(rig.pod.container("kubedns").await, Signal::SIGKILL);
+    let kubedns = tests::e2e::Dig::on(rig.pod.ports.kubedns);
+    let name = "web-1.shop.svc.cluster.local";
+    eventually(PATIENCE, || async { kubedns.status(name).await.as_deref() == Some("REFUSED") }).await;
+    rig.api().up();
+    excuse.ends().await;
+
+    steady.answered(WHILE).await;
+    steady.stop().await.check("drop-in: kubedns SIGKILL without a snapshot file, API server away");
+}

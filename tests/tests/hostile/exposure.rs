@@ -1,0 +1,179 @@
+//! What SECURITY.md promises about exposure, held against the real binaries.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+use apiserver::{ApiServer, Options};
+use serde_json::json;
+use testkit::client;
+use testkit::eventually;
+use testkit::message::Message;
+use testkit::objects::{mk_endpoints, mk_headless};
+use testkit::ports::free_port;
+use testkit::process::Program;
+use testkit::query::Query;
+use testkit::upstream::{Asked, Zone};
+use tests::chaos::{Rig, Topology, objects, zone};
+use tests::e2e::{PATIENCE, get};
+use tests::lab::Lab;
+use tests::steady::Steady;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+/// Every method that means a change somewhere.
+const METHODS: [&str; 8] = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_to_a_status_port_changes_anything() {
+    let rig = Rig::start(Topology::DropIn, &[]).await;
+    let ports = rig.pod.ports;
+    let before = state(&rig).await;
+    let steady = Steady::start(rig.questions(), 100);
+    for port in [ports.readiness, ports.kubedns_metrics, ports.sidecar, ports.nanny] {
+        for path in
+            ["/", "/readiness", "/cache", "/metrics", "/status", "/healthcheck/dnsmasq", "/quitquitquit"]
+        {
+            for method in METHODS {
+                let _answer = request(port, method, path).await;
+            }
+        }
+        assert_eq!(get(port, "/debug/pprof/").await.unwrap().status, 404, "no profiles on port {port}");
+        assert_eq!(get(port, "/debug/pprof/profile?seconds=1").await.unwrap().status, 404);
+    }
+    steady.answered(20).await;
+    assert_eq!(state(&rig).await, before);
+    steady.stop().await.check("requests of all methods to all status ports");
+}
+
+/// Which processes run, what kubedns serves, what the ConfigMap's directory holds.
+async fn state(rig: &Rig) -> (Vec<u32>, String, Vec<String>) {
+    let mut processes = Vec::new();
+    for name in ["kubedns", "dnsmasq", "sidecar"] {
+        processes.push(rig.pod.container(name).await);
+    }
+    processes.push(rig.dnsmasq().await);
+    let cache = get(rig.pod.ports.readiness, "/cache").await.unwrap().body;
+    let directory = std::fs::read_dir(rig.pod.status().config_dir).unwrap();
+    let files = directory.map(|entry| entry.unwrap().path().display().to_string());
+    let mut files: Vec<String> = files.collect();
+    files.sort();
+    (processes, cache, files)
+}
+
+/// Sends a request with a body and returns what came back; an error is an answer too.
+async fn request(port: u16, method: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{{}}");
+    stream.write_all(head.as_bytes()).await?;
+    let mut text = String::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut text)).await??;
+    Ok(text)
+}
+
+/// Octets of an answer over UDP to this question.
+async fn size(lab: &Lab, query: Query) -> usize {
+    client::udp(lab.dns(), &query.wire(), client::PATIENCE).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn what_goes_out_over_udp_is_no_larger_than_the_client_takes() {
+    let zone = zone();
+    let handler = move |asked: &Asked| Zone::answer(&zone, asked).into();
+    let mut lab = Lab::with_upstream(&["--lameduck=0s"], handler).await;
+    let addresses: Vec<String> = (0..250).map(|n| format!("10.244.9.{n}")).collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let crowd =
+        [mk_headless("shop", "crowd", &["sql:1"]), mk_endpoints("shop", "crowd", &addresses, &["sql:1"])];
+    lab.set_all(objects().into_iter().chain(crowd)).await;
+    let crowd = "crowd.shop.svc.cluster.local.";
+    for (name, rtype) in
+        [(crowd, "A"), ("_sql._tcp.crowd.shop.svc.cluster.local.", "SRV"), ("host-1.outside.test.", "A")]
+    {
+        assert!(size(&lab, Query::new(name, rtype)).await <= 512, "{name} {rtype}");
+        for takes in [0, 100, 512, 1232, 4096] {
+            let most = usize::from(takes).max(512);
+            let got = size(&lab, Query::new(name, rtype).edns(takes)).await;
+            assert!(got <= most, "{name} {rtype}: {got} octets for one that takes {takes}");
+        }
+    }
+    for name in [crowd, "web-1.shop.svc.cluster.local.", "cluster.local.", "1.1.96.10.in-addr.arpa."] {
+        let query = Query::new(name, "ANY");
+        let asked = query.wire().len();
+        let answer = client::udp(lab.dns(), &query.wire(), client::PATIENCE).await.unwrap();
+        let message = Message::parse(&answer).unwrap();
+        assert_eq!((message.rcode_name().as_str(), message.answer.len()), ("REFUSED", 0), "{name}");
+        assert!(answer.len() <= asked, "{name}: ANY is answered with {} octets for {asked}", answer.len());
+    }
+}
+
+/// With honest dice each of these fails less than once in a billion runs.
+#[tokio::test]
+async fn forwarded_queries_have_random_ids_and_ports() {
+    const QUERIES: usize = 600;
+    let zone = zone();
+    let lab =
+        Lab::with_upstream(&["--lameduck=0s"], move |asked: &Asked| Zone::answer(&zone, asked).into()).await;
+    for n in 0..QUERIES {
+        lab.ask(&format!("n{n}.outside.test."), "A").await;
+    }
+    let asked = lab.upstream.asked();
+    let asked: Vec<&Asked> = asked.iter().filter(|asked| asked.name().starts_with('n')).collect();
+    assert!(asked.len() >= QUERIES, "each was forwarded");
+    let ids: Vec<u16> =
+        asked.iter().map(|asked| u16::from_be_bytes([asked.packet[0], asked.packet[1]])).collect();
+    let ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
+    // Among 600 of 65,536 some three pairs are expected, among 600 of 28,232 ports some six.
+    for (what, values, fewest) in [("IDs", &ids, ids.len() - 30), ("ports", &ports, ports.len() - 50)] {
+        let distinct = values.iter().collect::<HashSet<_>>().len();
+        assert!(distinct >= fewest, "{distinct} distinct {what} of {}", values.len());
+        let steps: HashSet<u16> = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+        assert!(steps.len() > values.len() / 2, "{what} differ by {} amounts", steps.len());
+    }
+    // In each sixteenth of all IDs some 37 of 600 are expected, with a standard deviation below six.
+    for sixteenth in 0..16 {
+        let count = ids.iter().filter(|id| **id >> 12 == sixteenth).count();
+        assert!((1..ids.len() / 16 * 2 + 8).contains(&count), "{count} IDs in sixteenth {sixteenth}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_not_logged_at_any_verbosity() {
+    const TOKEN: &str = "s3cr3t-b34r3r-t0k3n-0f-kub3-dns";
+    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap();
+    let (url, faults) = (format!("http://{}", server.local_addr()), server.faults());
+    faults.require_token(Some(TOKEN));
+    let mut serving = tokio::task::JoinSet::new();
+    serving.spawn(server.run(CancellationToken::new()));
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": url}}],
+        "users": [{"name": "test", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    });
+    std::fs::write(&kubeconfig, text.to_string()).unwrap();
+    let readiness = free_port();
+    let mut kubedns = Program::named("kubedns")
+        .args([format!("--kubecfg-file={}", kubeconfig.display()), format!("--healthz-port={readiness}")])
+        .args([format!("--dns-port={}", free_port()), "--dns-bind-address=127.0.0.1".to_owned()])
+        .args(["--v=10", "--lameduck=0s", "--nameservers=127.0.0.1:9"])
+        .env("PROMETHEUS_PORT", free_port().to_string())
+        .start();
+    eventually(PATIENCE, || async {
+        get(readiness, "/readiness").await.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+    // Now it is turned away: what fails is logged.
+    faults.require_token(Some("another"));
+    faults.cut_watches();
+    kubedns.line_with("nauthorized", PATIENCE).await;
+    assert!(kubedns.terminate(PATIENCE).await.success());
+    let said = [kubedns.stderr(), kubedns.stdout()].concat();
+    assert!(said.len() > 15, "it is talkative at --v=10: {said:?}");
+    for line in said {
+        assert!(!line.contains(TOKEN) && !line.contains("Bearer"), "{line}");
+    }
+}

@@ -1,0 +1,243 @@
+//! Floods on kubedns: its memory stays bounded, a well-behaved client is served meanwhile, and at once afterwards.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use testkit::client::{self, TcpConnection};
+use testkit::eventually;
+use testkit::message::Message;
+use testkit::query::Query;
+use testkit::upstream::{Asked, Zone};
+use tests::chaos::{names_outside, objects, questions, zone};
+use tests::e2e::{PATIENCE, Usage};
+use tests::lab::{Lab, in_a_line};
+use tests::steady::{Question, Steady};
+
+/// Questions a second of the well-behaved client.
+const RATE: u32 = 100;
+
+/// Where floods come from: not where the well-behaved client is.
+const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Datagrams of a flood, so many at a time.
+const DATAGRAMS: u32 = 30_000;
+const BURST: u32 = 64;
+
+/// What kubedns may use at its worst: see docs/resilience.md.
+const MOST_MEMORY_KIB: u64 = 96 * 1024;
+
+/// Connections of a flood.
+const CONNECTIONS: usize = 2000;
+
+/// kubedns with an upstream, and a client that knows both.
+async fn lab() -> (Lab, Vec<Question>) {
+    let zone = zone();
+    let mut lab =
+        Lab::with_upstream(&["--lameduck=0s"], move |asked: &Asked| Zone::answer(&zone, asked).into()).await;
+    lab.set_all(objects()).await;
+    let port = lab.dns().port();
+    let mut all = questions("cluster", port);
+    all.extend(names_outside("outside", port));
+    // A flood may cost a datagram where the kernel's buffer is full: resolvers ask again.
+    let patient = all.into_iter().map(|question| question.tries(4, Duration::from_secs(1)));
+    (lab, patient.collect())
+}
+
+fn usage(lab: &mut Lab) -> Usage {
+    Usage::of(lab.process().id()).unwrap()
+}
+
+/// Prints and bounds what a flood cost.
+fn bounded(lab: &mut Lab, what: &str, before: Usage) {
+    let after = usage(lab);
+    let (rest, peak, now) = (before.resident, after.peak, after.resident);
+    println!("{what}: resident {rest} KiB before, {peak} KiB at most, {now} KiB after");
+    assert!(peak < MOST_MEMORY_KIB, "{what}: {after:?}");
+}
+
+/// Sends so many datagrams made from numbers, paced so that the server keeps up on a busy machine.
+async fn flood(server: SocketAddr, make: impl Fn(u32) -> Vec<u8>) {
+    let socket = UdpSocket::bind((FLOODER, 0)).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 2048];
+    for start in (0..DATAGRAMS).step_by(usize::try_from(BURST).unwrap()) {
+        for number in start..start + BURST {
+            // A full buffer is a lost datagram of the flood, which nobody misses.
+            let _ = socket.send(&make(number));
+        }
+        while socket.recv(&mut buffer).is_ok() {}
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Reproducible noise.
+fn noise(number: u32, length: usize) -> Vec<u8> {
+    let mut state = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_octets_and_random_names_over_udp() {
+    let (mut lab, questions) = lab().await;
+    let steady = Steady::start(questions, RATE);
+    steady.answered(20).await;
+    let before = usage(&mut lab);
+    let server = lab.dns();
+    flood(server, |number| noise(number, usize::try_from(number % 700).unwrap())).await;
+    // A sound header and question in front of noise.
+    flood(server, |number| {
+        let mut packet = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
+        packet.extend(noise(number, 40));
+        packet
+    })
+    .await;
+    bounded(&mut lab, "60,000 datagrams of noise", before);
+    flood(server, |number| {
+        let name =
+            format!("x{number:x}.{}.svc.cluster.local.", ["shop", "nowhere", "db.shop"][number as usize % 3]);
+        Query::new(&name, ["A", "AAAA", "SRV", "TXT"][number as usize % 4]).wire()
+    })
+    .await;
+    // The upstream is in this process and may not keep up: then that shows on names outside, and on them alone.
+    let excuse = steady.excuse(&["outside"], "more names outside were asked for than the upstream answers");
+    flood(server, |number| Query::new(&format!("x{number:x}.outside.test."), "A").wire()).await;
+    excuse.ends().await;
+    bounded(&mut lab, "60,000 questions for names that are not there", before);
+    steady.answered(20).await;
+    steady.stop().await.check("kubedns under floods of noise and of random names");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn huge_messages_over_tcp() {
+    let (mut lab, questions) = lab().await;
+    let steady = Steady::start(questions, RATE);
+    steady.answered(20).await;
+    let before = usage(&mut lab);
+    let server = lab.dns();
+    let mut open = Vec::new();
+    for number in 0..200 {
+        let mut connection = TcpConnection::open_from(FLOODER, server).await.unwrap();
+        // The largest message there is; half of them begin like a question.
+        let mut message = if number % 2 == 0 {
+            Query::new("web-1.shop.svc.cluster.local.", "A").wire()
+        } else {
+            Vec::new()
+        };
+        message.extend(noise(number, 65_535 - message.len()));
+        // It may be turned away before everything is sent.
+        let _ = tokio::time::timeout(Duration::from_secs(5), connection.send(&message)).await;
+        open.push(connection);
+    }
+    bounded(&mut lab, "200 TCP messages of 64 KiB", before);
+    steady.answered(20).await;
+    drop(open);
+    steady.stop().await.check("kubedns under TCP messages of 64 KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_thousand_idle_slow_and_half_open_connections() {
+    raise_descriptor_limit();
+    let (mut lab, questions) = lab().await;
+    let steady = Steady::start(questions, RATE);
+    steady.answered(20).await;
+    let before = usage(&mut lab);
+    let server = lab.dns();
+    let query = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
+    let mut open = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut connection = TcpConnection::open_from(FLOODER, server).await.unwrap();
+        match number % 4 {
+            // Idle.
+            0 => {}
+            // Half of the length, or half of the question: slow.
+            1 => connection.send_raw(&[0]).await.unwrap(),
+            2 => {
+                let length = u16::try_from(query.len()).unwrap().to_be_bytes();
+                connection.send_raw(&[&length, &query[..10]].concat()).await.unwrap();
+            }
+            // Asks, says that nothing more will come, and reads nothing.
+            _ => {
+                connection.send(&query).await.unwrap();
+                connection.finish_sending().await.unwrap();
+            }
+        }
+        open.push(connection);
+    }
+    let during = usage(&mut lab);
+    assert!(during.descriptors > 1400, "they were let in: {during:?}");
+    steady.answered(40).await;
+    bounded(&mut lab, "2,000 idle, slow and half-closed TCP connections", before);
+    // Nobody closes them: kubedns does.
+    eventually(PATIENCE, || {
+        let now = usage(&mut lab);
+        let settled = if now.descriptors < 200 { Ok(()) } else { Err(now) };
+        async move { settled }
+    })
+    .await;
+    drop(open);
+    steady.answered(20).await;
+    steady.stop().await.check("kubedns under 2,000 idle, slow and half-closed TCP connections");
+}
+
+/// For our own sockets; the server inherits it.
+fn raise_descriptor_limit() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let wanted = 10_000;
+    assert!(hard >= wanted, "the hard limit of open files is {hard}");
+    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_descriptor_left() {
+    let (mut lab, questions) = lab().await;
+    let server = lab.dns();
+    let mut early = TcpConnection::open(server).await.unwrap();
+    let ask = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
+    early.send(&ask).await.unwrap();
+    early.receive(client::PATIENCE).await.unwrap();
+
+    // From outside, while it runs: harsher than a low limit that it could see when it starts.
+    let used = usage(&mut lab).descriptors;
+    limit_descriptors(lab.process().id(), used + 8);
+    let steady = Steady::start(questions.into_iter().filter(|question| !question.tcp).collect(), RATE);
+    steady.answered(20).await;
+    let why = "no descriptor was left";
+    // A question that is forwarded needs a socket of its own.
+    let excuse = steady.excuse(&["outside"], why);
+    let mut hoard = Vec::new();
+    for _ in 0..64 {
+        hoard.push(TcpConnection::open(server).await.unwrap());
+    }
+    eventually(PATIENCE, || {
+        let now = usage(&mut lab).descriptors;
+        async move { now >= used + 8 }
+    })
+    .await;
+    steady.answered_on("cluster", 100).await;
+    early.send(&ask).await.unwrap();
+    let answer = early.receive(client::PATIENCE).await.unwrap();
+    assert_eq!(in_a_line(&Message::parse(&answer).unwrap()), "NOERROR 10.96.1.1", "who was there is served");
+    drop(hoard);
+    excuse.ends().await;
+    let late = client::tcp(server, &ask, client::PATIENCE).await.unwrap();
+    assert_eq!(in_a_line(&Message::parse(&late).unwrap()), "NOERROR 10.96.1.1", "new ones are let in again");
+    assert!(lab.process().exited().is_none());
+    let report = steady.stop().await;
+    report.check("kubedns without a descriptor left");
+    assert_eq!(report.lines["outside"].excused_lost, 0, "it says SERVFAIL: {report}");
+}
+
+fn limit_descriptors(pid: u32, most: u64) {
+    let limit = format!("--nofile={most}:{most}");
+    let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+    assert!(status.unwrap().success(), "prlimit of util-linux");
+}
