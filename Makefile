@@ -24,7 +24,7 @@ test: tools locked lint build supply ## Check everything: formatting, lints, all
 
 bench: ## Measure the release build, write docs/performance.md (ARGS="--only cost", ARGS="--help")
 	@.ci/need dnsperf dnsperf "the benchmark's load"
-	cargo build --release -p kubedns -p bench
+	cargo build --release --workspace --bin kubedns --bin bench
 	$(dir $(BIN))release/bench --write docs $(ARGS)
 
 FUZZ_SECONDS ?= 60
