@@ -184,7 +184,10 @@ fn hardened_is_hardened() {
 const UNLIKE_STOCK: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].image",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].image",
+    "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.cpu",
+    "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.memory",
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].image",
+    "Deployment/kube-dns.spec.template.spec.containers[sidecar].resources.requests.memory",
 ];
 
 #[test]
