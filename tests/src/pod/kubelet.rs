@@ -1,9 +1,11 @@
 //! The kubelet's liveness prober for pods that podman plays, in a hurry.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -38,9 +40,10 @@ impl Kubelet {
             node.enter();
             runtime().block_on(async {
                 let mut tasks = JoinSet::new();
+                let turn = Arc::default();
                 for probe in probes {
                     let container = Container::of(&podman, &probe.container);
-                    tasks.spawn(keep_alive(probe, pod, container));
+                    tasks.spawn(keep_alive(probe, pod, container, Arc::clone(&turn)));
                 }
                 token.cancelled().await;
             });
@@ -59,7 +62,9 @@ impl Drop for Kubelet {
     }
 }
 
-async fn keep_alive(probe: Probe, pod: IpAddr, container: Container) {
+/// `turn` is held while a container is down: all probes are answered by the sidecar, so all fail while it hangs, and
+/// podman ends a pod, for good, whose containers are all down at once. A kubelet does not.
+async fn keep_alive(probe: Probe, pod: IpAddr, container: Container, turn: Arc<Mutex<()>>) {
     loop {
         sleep(probe.delay / HURRY).await;
         let mut failures = 0;
@@ -68,6 +73,7 @@ async fn keep_alive(probe: Probe, pod: IpAddr, container: Container) {
             let good = ask(&probe, pod, probe.timeout / IMPATIENCE).await;
             failures = if good { 0 } else { failures + 1 };
         }
+        let _turn = turn.lock().await;
         say(&format!("the kubelet restarts {}", probe.container));
         let container = container.clone();
         let restarted = tokio::task::spawn_blocking(move || container.restart(GRACE)).await;
