@@ -142,8 +142,8 @@ impl Shared {
 }
 
 impl Excuse {
-    /// What was broken has been mended: waits until the paths answer again, one question after the other, and ends the
-    /// excuse there. Panics when they do not.
+    /// What was broken has been mended: waits until the paths answer again, one question after the other, and all asked
+    /// before have come to an end; ends the excuse there. Panics when they do not.
     pub async fn ends(self) {
         for (path, _) in &self.windows {
             self.shared.ledger().begin_streak(path);
@@ -151,8 +151,8 @@ impl Excuse {
         for (path, window) in &self.windows {
             let wanted = self.shared.questions_of(path) * STREAK;
             eventually(RECOVERY, || {
-                let streak = self.shared.ledger().streak(path);
-                let settled = if streak >= wanted { Ok(()) } else { Err(self.shared.behind(path)) };
+                let settled = self.shared.ledger().has_settled(path, wanted);
+                let settled = if settled { Ok(()) } else { Err(self.shared.behind(path)) };
                 async move { settled }
             })
             .await;
@@ -188,7 +188,7 @@ async fn ask_steadily(shared: Arc<Shared>, rate: u32, stop: CancellationToken) {
 async fn ask(shared: Arc<Shared>, number: usize) {
     let Some(question) = shared.questions.get(number) else { return };
     let sent = Instant::now();
-    shared.ledger().sent(question.path);
+    shared.ledger().sent(question.path, sent);
     let outcome = question.ask().await;
     let done = Instant::now();
     let odd = match &outcome {

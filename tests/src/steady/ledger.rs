@@ -59,6 +59,8 @@ pub(super) struct Ledger {
 struct Path {
     line: Line,
     windows: Vec<Window>,
+    /// When the queries under way were sent, and how many at that moment.
+    under_way: BTreeMap<Instant, u32>,
     /// Right answers in a row to queries sent since then.
     streak_from: Option<Instant>,
     streak: u32,
@@ -73,12 +75,15 @@ impl Ledger {
         self.paths.get_mut(path).unwrap_or_else(|| panic!("no question belongs to the path {path}"))
     }
 
-    pub(super) fn sent(&mut self, path: &str) {
-        self.path(path).line.sent += 1;
+    pub(super) fn sent(&mut self, path: &str, at: Instant) {
+        let path = self.path(path);
+        path.line.sent += 1;
+        *path.under_way.entry(at).or_default() += 1;
     }
 
     pub(super) fn done(&mut self, path: &str, sent: Instant, done: Instant, kind: Kind, odd: Option<String>) {
         let path = self.path(path);
+        path.no_longer_under_way(sent);
         let excuse = path.excuse(sent, done);
         let line = &mut path.line;
         match (kind, excuse) {
@@ -124,6 +129,14 @@ impl Ledger {
         self.path(path).streak
     }
 
+    /// Whether the path works again: so many right answers in a row, and nothing under way from before the streak's
+    /// begin. Such a query may still fail, and others with it: a server asks identical questions once.
+    pub(super) fn has_settled(&mut self, path: &str, wanted: u32) -> bool {
+        let path = self.path(path);
+        let oldest = path.under_way.keys().next();
+        path.streak >= wanted && oldest.is_none_or(|oldest| Some(*oldest) >= path.streak_from)
+    }
+
     pub(super) fn answered(&self) -> Vec<(&'static str, u64)> {
         self.paths.iter().map(|(path, state)| (*path, state.line.answered)).collect()
     }
@@ -135,6 +148,15 @@ impl Ledger {
 }
 
 impl Path {
+    fn no_longer_under_way(&mut self, sent: Instant) {
+        if let Some(queries) = self.under_way.get_mut(&sent) {
+            *queries -= 1;
+            if *queries == 0 {
+                self.under_way.remove(&sent);
+            }
+        }
+    }
+
     /// Why a query that was under way from `sent` to `done` may have failed.
     fn excuse(&self, sent: Instant, done: Instant) -> Option<&'static str> {
         let overlaps = |window: &&Window| done >= window.from && window.to.is_none_or(|to| sent <= to);
@@ -168,7 +190,7 @@ mod tests {
         ledger.close("a", window);
         let closed = Instant::now();
         let mut lost = |from, to| {
-            ledger.sent("a");
+            ledger.sent("a", from);
             ledger.done("a", from, to, Kind::Lost, Some("gone".to_owned()));
         };
         lost(opened - 9 * SECOND, opened - SECOND);
@@ -198,5 +220,20 @@ mod tests {
         assert_eq!(done(before, Kind::Lost), 1);
         assert_eq!(done(after, Kind::Right), 2);
         assert_eq!(done(after, Kind::Failed), 0);
+    }
+
+    #[test]
+    fn a_path_has_not_settled_while_a_query_from_before_the_streak_is_under_way() {
+        let mut ledger = Ledger::new(["a"].into_iter());
+        let hanging = Instant::now() - SECOND;
+        ledger.sent("a", hanging);
+        ledger.begin_streak("a");
+        let after = Instant::now();
+        ledger.sent("a", after);
+        ledger.done("a", after, Instant::now(), Kind::Right, None);
+        assert!(!ledger.has_settled("a", 1), "one from before is under way");
+        ledger.done("a", hanging, Instant::now(), Kind::Failed, None);
+        assert!(ledger.has_settled("a", 1));
+        assert!(!ledger.has_settled("a", 2), "one answer is no streak of two");
     }
 }
