@@ -83,19 +83,23 @@ impl fmt::Debug for Name {
 }
 
 /// Reads the name at `start` of a message, following compression pointers (RFC 1035 section 4.1.4), and tells where
-/// the octets after it begin. A pointer must lead to before the part of the name that it ends, so that every chain of
-/// pointers comes to an end, and behind the header: no name stands in it, and a name made of ID and counts would become
-/// another one when these are replaced on the way to the client.
+/// the octets after it begin. What a pointer leads to must lie, as a whole, before the part of the name that it ends: so
+/// every chain of pointers comes to an end, and the name does not change with what follows it in the message, which may
+/// be left out on the way to the client. It must also lie behind the header: no name stands in it, and a name made of ID
+/// and counts would become another one when these are replaced.
 pub fn expand_name(bytes: &[u8], start: usize) -> Result<(Name, usize), MessageError> {
     let bad = MessageError::BadName(start);
     let mut name = Name { octets: [0; MAX_NAME], len: 0 };
     let mut end = None;
-    let (mut at, mut part) = (start, start);
+    let (mut at, mut part, mut limit) = (start, start, usize::MAX);
     loop {
         let length = *bytes.get(at).ok_or(MessageError::Short(at))?;
         match length & 0xc0 {
             0x00 => {
                 let next = at + 1 + usize::from(length);
+                if next > limit {
+                    return Err(bad);
+                }
                 name.push(bytes.get(at..next).ok_or(MessageError::Short(at))?).ok_or(bad)?;
                 at = next;
                 if length == 0 {
@@ -106,10 +110,10 @@ pub fn expand_name(bytes: &[u8], start: usize) -> Result<(Name, usize), MessageE
                 let low = *bytes.get(at + 1).ok_or(MessageError::Short(at))?;
                 let to = usize::from(length & 0x3f) << 8 | usize::from(low);
                 end.get_or_insert(at + 2);
-                if !(HEADER_LEN..part).contains(&to) {
+                if at + 2 > limit || !(HEADER_LEN..part).contains(&to) {
                     return Err(bad);
                 }
-                (at, part) = (to, to);
+                (at, part, limit) = (to, to, part);
             }
             _ => return Err(bad),
         }

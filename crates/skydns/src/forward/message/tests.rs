@@ -113,6 +113,17 @@ fn refuses_what_is_no_message() {
 }
 
 #[test]
+fn a_name_may_not_run_into_what_points_to_it() {
+    // Data of an unknown type that look like the beginning of a name; the rest of it would be the next record's.
+    for (what, data) in [("a label", &[5][..]), ("the octet behind a label", &[1, b'x'])] {
+        let [_, low] = u16::try_from(RECORDS + 12).unwrap().to_be_bytes();
+        let parts = [record(65280, data), [&[0xc0, low], &record(1, &[192, 0, 2, 1])[2..]].concat()].concat();
+        let error = Message::parse(&message([1, 2, 0, 0], &parts)).unwrap_err();
+        assert_eq!(error, MessageError::BadName(RECORDS + 12 + data.len()), "{what}");
+    }
+}
+
+#[test]
 fn a_name_may_not_run_over_the_end_of_its_data() {
     // The CNAME's name begins in its data and ends in the next record.
     let parts = [record(5, &[2]), record(1, &[192, 0, 2, 1])].concat();
