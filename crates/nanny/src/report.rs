@@ -226,6 +226,11 @@ impl Report {
         self.counters.loops.set(count(status.routes.loops.len()));
     }
 
+    /// Where names go that have no usable server.
+    pub fn nowhere(&self, server: Nameserver) {
+        self.edit().routes.nowhere = Some(server.to_string());
+    }
+
     /// dnsmasq found that queries to this server come back.
     pub fn found_loop(&self, server: Nameserver) {
         let mut status = self.edit();

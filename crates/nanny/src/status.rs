@@ -94,6 +94,8 @@ pub struct RoutesStatus {
     pub unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back to dnsmasq.
     pub loops: BTreeSet<String>,
+    /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
+    pub nowhere: Option<String>,
 }
 
 impl ConfigurationStatus {

@@ -13,10 +13,12 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::counters::Counters;
+use crate::endpoint::Endpoint;
 use crate::options::Options;
 use crate::probe::{Part, Probe};
 use crate::routes;
 use crate::status::Sources;
+use crate::upstreams::Upstreams;
 
 /// How long tasks may take to end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -56,6 +58,8 @@ pub struct Parts {
     pub probes: Vec<Arc<Probe>>,
     /// dnsmasq's counters.
     pub counters: Arc<Counters>,
+    /// The servers dnsmasq forwards to.
+    pub upstreams: Arc<Upstreams>,
     /// Everything exported.
     pub metrics: Metrics,
     /// What other parts of the pod tell about themselves.
@@ -96,6 +100,8 @@ impl App {
             "reading dnsmasq's counters",
             endless(Arc::clone(&self.parts.counters).run(stop.clone())),
         );
+        let upstreams = Arc::clone(&self.parts.upstreams).run(stop.clone());
+        tasks.critical("probing dnsmasq's upstreams", endless(upstreams));
         tasks.critical("the HTTP server", endless(self.server.run(routes::routes(self.parts), stop)));
         tasks.join(ENDING).await
     }
@@ -124,10 +130,25 @@ impl Parts {
             probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));
         }
         let every = Duration::from_millis(options.dnsmasq_poll_interval_ms);
-        let counters = Arc::new(Counters::new(dnsmasq, every, namespace, &metrics)?);
+        let counters = Arc::new(Counters::new(dnsmasq.clone(), every, namespace, &metrics)?);
+        let upstreams = Arc::new(Upstreams::new(
+            dnsmasq,
+            probed_already(&options),
+            &options.nanny_status,
+            Duration::from_millis(options.upstream_probe_interval_ms),
+            namespace,
+            &metrics,
+        )?);
         let sources = Sources::new(&options);
-        Ok(Self { options, started: std::time::Instant::now(), probes, counters, metrics, sources })
+        let started = std::time::Instant::now();
+        Ok(Self { options, started, probes, counters, upstreams, metrics, sources })
     }
+}
+
+/// The servers whose state is known without another probe.
+fn probed_already(options: &Options) -> Vec<Endpoint> {
+    let probed = options.probe.iter().map(|spec| spec.server.clone());
+    probed.chain([options.kubedns_addr.clone(), options.dnsmasq()]).collect()
 }
 
 /// A task that cannot fail.

@@ -20,6 +20,9 @@ use crate::spec::Transport;
 /// How long an exchange may take, everything included.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The words for that the time is up.
+const TIMED_OUT: &str = "i/o timeout";
+
 /// The largest DNS message.
 const LARGEST: usize = 65_535;
 
@@ -70,6 +73,18 @@ pub enum ExchangeError {
     /// The question cannot be written down, which a parsed name rules out.
     #[error("cannot encode the question: {0}")]
     Encode(String),
+}
+
+impl ExchangeError {
+    /// Whether the time was up before anything failed.
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Lookup { reason, .. } | Self::Dial { reason, .. } | Self::Io { reason, .. } => {
+                reason == TIMED_OUT
+            }
+            Self::Encode(_) => false,
+        }
+    }
 }
 
 /// Packets that arrived and did not count.
@@ -245,7 +260,7 @@ fn in_call(call: &str, error: &io::Error) -> String {
 
 fn reason(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::TimedOut => "i/o timeout".to_owned(),
+        io::ErrorKind::TimedOut => TIMED_OUT.to_owned(),
         io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),

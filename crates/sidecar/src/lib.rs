@@ -4,6 +4,7 @@
 //! * [`exchange`]: one DNS question over UDP or TCP, bounded in time, its answer checked.
 //! * [`probe`]: asks again and again, and judges what came back.
 //! * [`counters`]: dnsmasq's own counters, kept from falling when dnsmasq restarts.
+//! * [`upstreams`]: the servers dnsmasq forwards to, probed because dnsmasq does not tell how they do.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`status`], [`page`]: what an operator sees at a glance.
 //!
@@ -37,6 +38,7 @@ pub mod probe;
 pub mod routes;
 pub mod spec;
 pub mod status;
+pub mod upstreams;
 
 pub use app::{App, StartError, run};
 pub use endpoint::{Endpoint, EndpointError};

@@ -35,6 +35,9 @@ pub struct Options {
     /// What to probe; repeatable.
     #[arg(long, value_name = "string", help = PROBE)]
     pub probe: Vec<Spec>,
+    /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
+    #[arg(long, value_name = "int", default_value = "10000", value_parser = int::<u64>)]
+    pub upstream_probe_interval_ms: u64,
     /// how health is judged: self, by what dnsmasq and kubedns can do alone, or through, by an answer to the probed name
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub health: Mode,

@@ -8,6 +8,7 @@ mod configuration;
 mod facts;
 mod plot;
 mod text;
+mod upstreams;
 
 use std::fmt::Write as _;
 
@@ -33,7 +34,7 @@ pub fn render(status: &Status, nonce: &str) -> String {
     parts(&mut body, status);
     probes(&mut body, status);
     configuration::section(&mut body, status);
-    upstreams(&mut body, status);
+    upstreams::sections(&mut body, status);
     let updated = chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX))
         .map(|time| time.format("%Y-%m-%d %H:%M:%S UTC").to_string())
         .unwrap_or_default();
@@ -127,29 +128,6 @@ fn probes(out: &mut String, status: &Status) {
         );
     }
     out.push_str("</section>\n");
-}
-
-/// The upstreams kubedns asks most.
-fn upstreams(out: &mut String, status: &Status) {
-    let upstreams =
-        status.kubedns.known.as_ref().map(|kubedns| kubedns.upstreams.as_slice()).unwrap_or_default();
-    out.push_str("<section aria-label=\"upstreams\">\n<h2>Upstreams of kubedns</h2>\n");
-    if upstreams.is_empty() {
-        out.push_str("<p>none asked, or unknown</p>\n</section>\n");
-        return;
-    }
-    out.push_str("<table class=\"numbers\"><tr><th>address<th>questions<th>errors<th>mean</tr>\n");
-    for upstream in upstreams {
-        let _ = writeln!(
-            out,
-            "<tr><td>{}<td>{}<td>{}<td>{}</tr>",
-            escape(&upstream.address),
-            number(upstream.requests, ""),
-            number(upstream.errors, ""),
-            upstream.mean_ms.map_or_else(|| "-".to_owned(), |mean| number(mean, "ms")),
-        );
-    }
-    out.push_str("</table>\n</section>\n");
 }
 
 fn class(state: State) -> &'static str {

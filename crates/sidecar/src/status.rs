@@ -17,6 +17,7 @@ use crate::fetch::fetch;
 use crate::health::State;
 use crate::options::{Mode, Options};
 use crate::probe::{Part, Probe};
+use crate::upstreams::UpstreamStatus;
 
 pub use self::kubedns::{Kubedns, Upstream};
 pub use self::nanny::{Configuration, Nanny, Process, Refusal, Routes};
@@ -116,6 +117,8 @@ pub struct DnsmasqStatus {
     pub read_at: Option<u64>,
     /// Why they could not be read the last time.
     pub error: Option<String>,
+    /// The servers it asks, by address.
+    pub upstreams: Vec<UpstreamStatus>,
 }
 
 /// Where the other parts tell about themselves, and what they told last.
@@ -154,7 +157,8 @@ impl Sources {
     }
 }
 
-async fn told<T>(source: &str, read: impl Fn(&str) -> Result<T, String>) -> Told<T> {
+/// Reads what another part tells.
+pub(crate) async fn told<T>(source: &str, read: impl Fn(&str) -> Result<T, String>) -> Told<T> {
     let source = source.to_owned();
     if source.is_empty() {
         return Told { source, known: None, error: None };
@@ -230,6 +234,7 @@ impl DnsmasqStatus {
             hit_ratio: counters.and_then(|counters| ratio(counters.hits, counters.misses)),
             read_at: known.reading.map(|(_, at)| millis(at)),
             error: known.error,
+            upstreams: parts.upstreams.status(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::text::{ago, number};
 use crate::status::{Kubedns, Nanny, Status};
+use crate::upstreams::Condition;
 
 /// A line of a card.
 #[derive(Debug, PartialEq)]
@@ -88,11 +89,24 @@ pub(super) fn dnsmasq(status: &Status) -> Vec<Fact> {
         )));
     }
     facts.extend(dnsmasq.error.as_ref().map(|error| Fact::Bad(format!("counters: {error}"))));
+    facts.extend(upstreams(status));
     match &status.nanny.known {
         Some(nanny) => facts.extend(process(nanny)),
         None => facts.push(unknown_fact("process", &status.nanny.source, status.nanny.error.as_deref())),
     }
     facts
+}
+
+/// One line for those that do not answer, one for those that fail.
+fn upstreams(status: &Status) -> impl Iterator<Item = Fact> {
+    let those = |condition: Condition, words: &str| {
+        let all = status.dnsmasq.upstreams.iter().filter(|upstream| upstream.condition == condition);
+        let addresses: Vec<&str> = all.map(|upstream| upstream.address.as_str()).collect();
+        (!addresses.is_empty()).then(|| Fact::Bad(format!("{words}: {}", addresses.join(", "))))
+    };
+    let silent = those(Condition::Silent, "upstreams that do not answer");
+    let failing = those(Condition::Fails, "upstreams that fail");
+    silent.into_iter().chain(failing)
 }
 
 fn process(nanny: &Nanny) -> Vec<Fact> {

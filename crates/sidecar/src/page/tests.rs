@@ -3,6 +3,8 @@
 use crate::counters::Reading;
 use crate::status::{DnsmasqStatus, Kubedns, Nanny, Point, ProbeStatus, Status, Told, Upstream};
 
+use crate::upstreams::{Condition, UpstreamStatus};
+
 use super::*;
 
 fn probe(part: &'static str, state: State, error: &str) -> ProbeStatus {
@@ -20,6 +22,20 @@ fn probe(part: &'static str, state: State, error: &str) -> ProbeStatus {
         error: error.to_owned(),
         rcode: String::new(),
         history: vec![Point { at: 1_795_208_050_000, state, latency_ms: 0.7 }],
+    }
+}
+
+fn upstream(address: &str, serves: &[&str], error: &str) -> UpstreamStatus {
+    UpstreamStatus {
+        address: address.to_owned(),
+        serves: serves.iter().map(|domain| (*domain).to_owned()).collect(),
+        condition: if error.is_empty() { Condition::Answers } else { Condition::Silent },
+        since: 1_795_208_000_000,
+        latency_ms: error.is_empty().then_some(4.25),
+        error: error.to_owned(),
+        probes: 9,
+        failures: if error.is_empty() { 0 } else { 2 },
+        queries: 17,
     }
 }
 
@@ -41,6 +57,7 @@ fn good() -> Status {
             hit_ratio: Some(0.75),
             read_at: Some(1_795_208_054_000),
             error: None,
+            upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
         },
         kubedns: told(Kubedns {
             upstreams: vec![Upstream {
@@ -100,6 +117,8 @@ fn a_good_day() {
             "acme.local 192.0.2.1#53 192.0.2.1",
             "everything else 192.0.2.9#53 resolv.conf",
             "none was refused",
+            "Upstreams of dnsmasq address for state latency asked failed probes \
+             192.0.2.9:53 everything else \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
             "192.0.2.9:53 5 1 12.3 ms",
         ],
     );
@@ -204,6 +223,29 @@ fn dnsmasq_may_have_its_upstreams_from_its_arguments_alone() {
 }
 
 #[test]
+fn upstreams_that_do_not_do_their_work_are_named_twice() {
+    let mut status = good();
+    let refusing = UpstreamStatus {
+        condition: Condition::Fails,
+        ..upstream("192.0.2.2:53", &["acme.local", "beta.local"], "REFUSED for acme.local. SOA")
+    };
+    status.dnsmasq.upstreams =
+        vec![upstream("192.0.2.1:53", &["."], "i/o timeout"), refusing, upstream("192.0.2.3:53", &[], "")];
+    let page = page(&status);
+    says(
+        &page,
+        &[
+            "\u{26a0} upstreams that do not answer: 192.0.2.1:53 \u{26a0} upstreams that fail: 192.0.2.2:53",
+            "192.0.2.1:53 everything else \u{2717} does not answer (55 s) i/o timeout - 17 2 of 9",
+            "192.0.2.2:53 acme.local, beta.local \u{2717} fails (55 s) REFUSED for acme.local. SOA - 17 2 of 9",
+            "192.0.2.3:53 as the arguments say \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
+        ],
+    );
+    status.dnsmasq.upstreams.clear();
+    says(&render(&status, "0"), &["Upstreams of dnsmasq none, or unknown"]);
+}
+
+#[test]
 fn a_hundred_of_everything_fits() {
     let mut status = good();
     let domains: Vec<String> = (0..100).map(|n| format!("\"d{n}.example\":[\"192.0.2.{n}\"]")).collect();
@@ -229,6 +271,7 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     bad.server = evil.to_owned();
     status.probes.push(bad);
     status.dnsmasq.error = Some(evil.to_owned());
+    status.dnsmasq.upstreams.push(upstream(evil, &[evil], evil));
     status.kubedns = Told { source: evil.to_owned(), known: None, error: Some(evil.to_owned()) };
     let all = format!(
         "{{\"dnsmasq\":{{\"version\":{0},\"lastEnd\":{0},\"restarts\":{{\"x\":1}},\"missingFixes\":[{0}]}},\

@@ -21,6 +21,11 @@ const NAME: &str = "kubernetes.default.svc.cluster.local.";
 
 /// A dnsmasq with a cache, as the manifest starts it.
 async fn dnsmasq(port: u16, backend: SocketAddr) -> Process {
+    dnsmasq_with(port, backend, &[]).await
+}
+
+/// The same with further arguments.
+async fn dnsmasq_with(port: u16, backend: SocketAddr, further: &[String]) -> Process {
     let backend = format!("{}#{}", backend.ip(), backend.port());
     let process = Program::at(Path::new("/usr/sbin/dnsmasq"))
         .args([
@@ -37,6 +42,7 @@ async fn dnsmasq(port: u16, backend: SocketAddr) -> Process {
             "--bind-interfaces",
         ])
         .args([format!("--port={port}"), format!("--server=/cluster.local/{backend}")])
+        .args(further)
         .start();
     let server = (Ipv4Addr::LOCALHOST, port).into();
     eventually(PATIENCE, || async {
@@ -157,4 +163,44 @@ async fn counters_survive_a_restart_of_dnsmasq() {
     assert!(sidecar.metric(hits).await.unwrap() >= before);
     ask().await;
     until(&sidecar, hits, before + 45.0).await;
+}
+
+#[tokio::test]
+async fn its_upstreams_are_told_by_dnsmasq_and_probed() {
+    let answers = |asked: &Asked| Reaction::from(Reply::to(&asked.packet).rcode("NXDOMAIN"));
+    let (well, probed_anyway) = tokio::join!(Upstream::start(answers), Upstream::start(answers));
+    let dead: SocketAddr = (Ipv4Addr::LOCALHOST, free_port()).into();
+    let port = free_port();
+    let server = |server: SocketAddr| format!("--server={}#{}", server.ip(), server.port());
+    let further = [server(well.addr()), server(dead)];
+    let _process = dnsmasq_with(port, probed_anyway.addr(), &further).await;
+    let mut flags = flags(port).to_vec();
+    flags.push("--upstream-probe-interval-ms=1000".to_owned());
+    flags.push(format!("--probe=backend,{},x.cluster.local,1,A", probed_anyway.addr()));
+    let sidecar = Sidecar::start(&flags).await;
+
+    let errors =
+        format!("kubedns_dnsmasq_upstream_errors_total{{cause=\"unreachable\",upstream=\"{dead}\"}}");
+    until(&sidecar, &errors, 2.0).await;
+    let answered =
+        format!("kubedns_dnsmasq_upstream_probe_duration_seconds_count{{upstream=\"{}\"}}", well.addr());
+    until(&sidecar, &answered, 2.0).await;
+    let conditions = || async {
+        let status: Value = serde_json::from_str(&sidecar.get("/status").await.1).unwrap();
+        let upstreams = status["dnsmasq"]["upstreams"].as_array().unwrap().clone();
+        let said = upstreams.iter().map(|upstream| {
+            format!("{} {}", upstream["address"].as_str().unwrap(), upstream["condition"].as_str().unwrap())
+        });
+        said.collect::<std::collections::BTreeSet<String>>()
+    };
+    let expected = [format!("{} answers", well.addr()), format!("{dead} silent")].into();
+    eventually(PATIENCE, || async { conditions().await == expected }).await;
+    let (status, _) = health(&sidecar).await;
+    assert_eq!(status, 200, "a dead upstream is no reason to restart dnsmasq");
+
+    // What dnsmasq asks for its clients is counted as dnsmasq counts it.
+    let query = Query::new("www.outside.test.", "A");
+    client::ask((Ipv4Addr::LOCALHOST, port).into(), &query).await;
+    let queries = format!("kubedns_dnsmasq_upstream_queries_total{{upstream=\"{}\"}}", well.addr());
+    until(&sidecar, &queries, 1.0).await;
 }

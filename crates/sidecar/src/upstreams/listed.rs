@@ -1,0 +1,52 @@
+//! Whom dnsmasq says to ask: CHAOS TXT `servers.bind`.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+
+use hickory_proto::rr::RData;
+
+use crate::endpoint::Endpoint;
+use crate::exchange::{Answer, TIMEOUT, ask};
+use crate::probe::chaos;
+use crate::spec::Transport;
+
+/// One server of dnsmasq's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// Its address.
+    pub(super) address: SocketAddr,
+    /// How often dnsmasq asked it since it started.
+    pub(super) queries: u64,
+}
+
+/// Asks dnsmasq for its servers, over TCP when there are too many for a datagram. The error says why they are unknown.
+pub(super) async fn list(dnsmasq: &Endpoint) -> Result<Vec<Listed>, String> {
+    let question = chaos("servers.bind.");
+    let ask = |transport| ask(dnsmasq, transport, &question, TIMEOUT);
+    let mut answer = ask(Transport::Udp).await.map_err(|error| error.to_string())?;
+    if answer.message.metadata.truncation {
+        answer = ask(Transport::Tcp).await.map_err(|error| error.to_string())?;
+    }
+    listed(&answer).ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
+}
+
+/// The servers of an answer, each once; `None` when it is no list. A text that names no server is passed over.
+fn listed(answer: &Answer) -> Option<Vec<Listed>> {
+    let texts = answer.message.answers.iter().filter_map(|record| match &record.data {
+        RData::TXT(txt) => Some(&txt.txt_data),
+        _ => None,
+    });
+    let mut seen = HashSet::new();
+    let mut texts = texts.flatten().peekable();
+    texts.peek()?;
+    let servers = texts.filter_map(|text| parse(&String::from_utf8_lossy(text)));
+    Some(servers.filter(|server| seen.insert(server.address)).collect())
+}
+
+/// `192.0.2.1#53 12 0`: address, port, queries, failures.
+pub(super) fn parse(text: &str) -> Option<Listed> {
+    let mut words = text.split(' ');
+    let (ip, port) = words.next()?.split_once('#')?;
+    let address = SocketAddr::new(ip.parse::<IpAddr>().ok()?, port.parse().ok()?);
+    Some(Listed { address, queries: words.next()?.parse().ok()? })
+}

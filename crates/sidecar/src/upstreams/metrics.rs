@@ -1,0 +1,101 @@
+//! What is exported about the servers dnsmasq asks. Only those that it asks now have series, so these are bounded.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use daemon::metrics::{MetricError, Metrics};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
+
+use super::{Cause, Trouble};
+use crate::probe::metric_name;
+
+/// Seconds.
+const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
+
+const CAUSES: [Cause; 4] = [Cause::Timeout, Cause::Unreachable, Cause::Servfail, Cause::Refused];
+
+/// The metrics of all upstreams.
+#[derive(Debug)]
+pub(super) struct UpstreamMetrics {
+    probes: IntCounterVec,
+    errors: IntCounterVec,
+    duration: HistogramVec,
+    queries: IntCounterVec,
+}
+
+/// Those of one.
+#[derive(Debug)]
+pub(super) struct SeriesOf {
+    probes: IntCounter,
+    errors: [IntCounter; CAUSES.len()],
+    duration: Histogram,
+    queries: IntCounter,
+}
+
+impl UpstreamMetrics {
+    pub(super) fn new(namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
+        let name = |what: &str| metric_name(namespace, &format!("dnsmasq_upstream_{what}"));
+        Ok(Self {
+            probes: metrics.int_counter_vec(
+                &name("probes_total"),
+                "Probes of a server that dnsmasq asks.",
+                &["upstream"],
+            )?,
+            errors: metrics.int_counter_vec(
+                &name("errors_total"),
+                "Probes of a server that dnsmasq asks that failed, by cause.",
+                &["upstream", "cause"],
+            )?,
+            duration: metrics.histogram_vec(
+                &name("probe_duration_seconds"),
+                "Time to the answer of a server that dnsmasq asks, when probed.",
+                &BUCKETS,
+                &["upstream"],
+            )?,
+            queries: metrics.int_counter_vec(
+                &name("queries_total"),
+                "How often dnsmasq says to have asked a server.",
+                &["upstream"],
+            )?,
+        })
+    }
+
+    /// The series of one upstream, from now on exported.
+    pub(super) fn series_of(&self, upstream: SocketAddr) -> SeriesOf {
+        let upstream = upstream.to_string();
+        SeriesOf {
+            probes: self.probes.with_label_values(&[&upstream]),
+            errors: CAUSES.map(|cause| self.errors.with_label_values(&[upstream.as_str(), cause.label()])),
+            duration: self.duration.with_label_values(&[&upstream]),
+            queries: self.queries.with_label_values(&[&upstream]),
+        }
+    }
+
+    /// dnsmasq does not ask this one any more. That a series is not there is no error.
+    pub(super) fn forget(&self, upstream: SocketAddr) {
+        let upstream = upstream.to_string();
+        let _ = self.probes.remove_label_values(&[&upstream]);
+        let _ = self.duration.remove_label_values(&[&upstream]);
+        let _ = self.queries.remove_label_values(&[&upstream]);
+        for cause in CAUSES {
+            let _ = self.errors.remove_label_values(&[upstream.as_str(), cause.label()]);
+        }
+    }
+}
+
+impl SeriesOf {
+    pub(super) fn probed(&self, outcome: &Result<Duration, Trouble>) {
+        self.probes.inc();
+        match outcome {
+            Ok(latency) => self.duration.observe(latency.as_secs_f64()),
+            Err(trouble) => {
+                let causes = CAUSES.iter().zip(&self.errors);
+                causes.filter(|(cause, _)| **cause == trouble.cause).for_each(|(_, errors)| errors.inc());
+            }
+        }
+    }
+
+    pub(super) fn asked(&self, more: u64) {
+        self.queries.inc_by(more);
+    }
+}

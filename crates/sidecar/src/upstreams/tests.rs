@@ -1,0 +1,271 @@
+//! Servers of a scripted dnsmasq.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream as Server};
+
+use super::*;
+
+/// A dnsmasq that tells these servers, and a prober of it without the servers in `others`.
+struct Lab {
+    _dnsmasq: Server,
+    upstreams: Arc<Upstreams>,
+    metrics: Metrics,
+    texts: Arc<Mutex<Vec<String>>>,
+    _directory: tempfile::TempDir,
+}
+
+impl Lab {
+    async fn start(texts: &[String], nanny: &str, others: Vec<Endpoint>) -> Self {
+        let texts = Arc::new(Mutex::new(texts.to_vec()));
+        let told = Arc::clone(&texts);
+        let dnsmasq = Server::start(move |asked: &Asked| {
+            assert_eq!(asked.name(), "servers.bind.");
+            let quoted: Vec<String> = told.lock().unwrap().iter().map(|text| format!("\"{text}\"")).collect();
+            Reply::to(&asked.packet).answer(&format!("servers.bind. 0 CH TXT {}", quoted.join(" "))).into()
+        })
+        .await;
+        let directory = tempfile::tempdir().unwrap();
+        let status = directory.path().join("status.json");
+        std::fs::write(&status, nanny).unwrap();
+        let metrics = Metrics::new("x").unwrap();
+        let (dnsmasq_at, every) = (Endpoint::Address(dnsmasq.addr()), Duration::from_secs(10));
+        let upstreams =
+            Upstreams::new(dnsmasq_at, others, status.to_str().unwrap(), every, "kubedns", &metrics).unwrap();
+        Self { _dnsmasq: dnsmasq, upstreams: Arc::new(upstreams), metrics, texts, _directory: directory }
+    }
+
+    async fn rounds(&self, number: u32) {
+        for _ in 0..number {
+            Arc::clone(&self.upstreams).round().await;
+        }
+    }
+
+    /// Condition, probes and failures, queries, and the error without what differs from run to run.
+    fn said(&self) -> Vec<String> {
+        let said = |status: UpstreamStatus| {
+            let UpstreamStatus { condition, serves, probes, failures, queries, error, .. } = status;
+            let error = error.rsplit(": ").next().unwrap_or_default();
+            format!("{condition:?} [{}] {failures} of {probes}, asked {queries} {error}", serves.join(" "))
+                .trim_end()
+                .to_owned()
+        };
+        self.upstreams.status().into_iter().map(said).collect()
+    }
+
+    /// The exported samples of one server, without the histogram's buckets and its sum.
+    fn exported(&self, server: SocketAddr) -> Vec<String> {
+        let text = self.metrics.render().unwrap();
+        let of_it = text.lines().filter(|line| line.contains(&format!("upstream=\"{server}\"")));
+        let told = of_it.filter(|line| !line.contains("_bucket") && !line.contains("_sum"));
+        let short = told.map(|line| {
+            line.replace(&format!("upstream=\"{server}\""), "").replace("kubedns_dnsmasq_upstream_", "")
+        });
+        short.filter(|line| !line.ends_with(" 0")).collect()
+    }
+}
+
+fn text(server: SocketAddr, queries: u64) -> String {
+    format!("{}#{} {queries} 0", server.ip(), server.port())
+}
+
+async fn answering(rcode: &'static str) -> Server {
+    Server::start(move |asked: &Asked| Reply::to(&asked.packet).rcode(rcode).into()).await
+}
+
+fn routes(stub_domains: &[(&str, SocketAddr)], upstreams: &[SocketAddr]) -> String {
+    let domains: BTreeMap<&str, Vec<String>> =
+        stub_domains.iter().map(|(domain, server)| (*domain, vec![server.to_string()])).collect();
+    let upstreams: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
+    serde_json::json!({ "routes": { "stubDomains": domains, "upstreams": upstreams } }).to_string()
+}
+
+#[tokio::test]
+async fn each_server_is_asked_what_it_is_there_for() {
+    let (stub, outside, both, typed) =
+        tokio::join!(answering("NOERROR"), answering("NXDOMAIN"), answering("NOERROR"), answering("REFUSED"));
+    let nanny =
+        routes(&[("acme.local", stub.addr()), ("beta.local", both.addr())], &[outside.addr(), both.addr()]);
+    let texts = [&stub, &outside, &both, &typed].map(|server| text(server.addr(), 7));
+    let lab = Lab::start(&texts, &nanny, Vec::new()).await;
+    lab.rounds(1).await;
+    for (server, expected) in [(&stub, "acme.local. 6"), (&outside, ". 2"), (&both, ". 2"), (&typed, ". 2")] {
+        let asked: Vec<String> = server
+            .asked()
+            .iter()
+            .map(|asked| {
+                let question = asked.question.as_ref().unwrap();
+                format!("{} {}", question.name, question.rtype)
+            })
+            .collect();
+        assert_eq!(asked, [expected]);
+    }
+    let mut said = lab.said();
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "Answers [.] 0 of 1, asked 7",
+            "Answers [] 0 of 1, asked 7",
+            "Answers [acme.local] 0 of 1, asked 7",
+            "Answers [beta.local .] 0 of 1, asked 7",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_server_shows_after_two_probes() {
+    let silent = Server::start(|_: &Asked| Reaction::silence()).await;
+    let (servfail, refused) = tokio::join!(answering("SERVFAIL"), answering("REFUSED"));
+    let dead: SocketAddr = ([127, 0, 0, 1], testkit::ports::free_port()).into();
+    for (server, once, twice, cause) in [
+        (
+            silent.addr(),
+            "Waiting [.] 1 of 1, asked 0 i/o timeout",
+            "Silent [.] 2 of 2, asked 0 i/o timeout",
+            "timeout",
+        ),
+        (
+            dead,
+            "Waiting [.] 1 of 1, asked 0 connection refused",
+            "Silent [.] 2 of 2, asked 0 connection refused",
+            "unreachable",
+        ),
+        (
+            servfail.addr(),
+            "Waiting [.] 1 of 1, asked 0 SERVFAIL for . NS",
+            "Fails [.] 2 of 2, asked 0 SERVFAIL for . NS",
+            "servfail",
+        ),
+        (
+            refused.addr(),
+            "Waiting [.] 1 of 1, asked 0 REFUSED for . NS",
+            "Fails [.] 2 of 2, asked 0 REFUSED for . NS",
+            "refused",
+        ),
+    ] {
+        let lab = Lab::start(&[text(server, 0)], &routes(&[], &[server]), Vec::new()).await;
+        lab.rounds(1).await;
+        assert_eq!(lab.said(), [once]);
+        lab.rounds(1).await;
+        assert_eq!(lab.said(), [twice]);
+        let errors = format!("errors_total{{cause=\"{cause}\",}} 2");
+        assert_eq!(lab.exported(server), [errors, "probes_total{} 2".to_owned()]);
+    }
+}
+
+#[tokio::test]
+async fn one_lost_packet_is_counted_and_changes_nothing_and_an_answer_ends_a_silence() {
+    let silent = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&silent);
+    let server = Server::start(move |asked: &Asked| {
+        if state.load(Ordering::Relaxed) {
+            Reaction::silence()
+        } else {
+            Reply::to(&asked.packet).rcode("NOERROR").into()
+        }
+    })
+    .await;
+    let lab = Lab::start(&[text(server.addr(), 0)], &routes(&[], &[server.addr()]), Vec::new()).await;
+    for (is_silent, expected) in [
+        (false, "Answers [.] 0 of 1, asked 0"),
+        (true, "Answers [.] 1 of 2, asked 0 i/o timeout"),
+        (true, "Silent [.] 2 of 3, asked 0 i/o timeout"),
+        (false, "Answers [.] 2 of 4, asked 0"),
+    ] {
+        silent.store(is_silent, Ordering::Relaxed);
+        lab.rounds(1).await;
+        assert_eq!(lab.said(), [expected]);
+    }
+    assert_eq!(
+        lab.exported(server.addr()),
+        ["errors_total{cause=\"timeout\",} 2", "probe_duration_seconds_count{} 2", "probes_total{} 4"],
+    );
+}
+
+#[tokio::test]
+async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
+    let (old, new) = tokio::join!(answering("NOERROR"), answering("NOERROR"));
+    let lab = Lab::start(&[text(old.addr(), 5)], "{}", Vec::new()).await;
+    lab.rounds(1).await;
+    assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 5"]);
+    // dnsmasq was started again and counts from zero; the metric goes on.
+    *lab.texts.lock().unwrap() = vec![text(old.addr(), 2)];
+    lab.rounds(1).await;
+    assert!(lab.exported(old.addr()).contains(&"queries_total{} 7".to_owned()));
+    *lab.texts.lock().unwrap() = vec![text(new.addr(), 1)];
+    lab.rounds(1).await;
+    assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
+    assert_eq!(lab.exported(old.addr()), [""; 0], "what is not asked any more is not exported");
+    // No list at all.
+    lab.texts.lock().unwrap().clear();
+    lab.rounds(1).await;
+    assert_eq!(lab.said(), ["Answers [] 0 of 2, asked 1"]);
+}
+
+#[tokio::test]
+async fn what_is_probed_anyway_or_is_no_server_is_passed_over() {
+    let (kubedns, nowhere, real) =
+        tokio::join!(answering("NOERROR"), answering("SERVFAIL"), answering("NOERROR"));
+    let texts = [
+        text(kubedns.addr(), 1),
+        text(nowhere.addr(), 1),
+        "garbage".to_owned(),
+        "192.0.2.1 1 0".to_owned(),
+        "192.0.2.1#65536 1 0".to_owned(),
+        text(real.addr(), 1),
+        text(real.addr(), 9),
+    ];
+    let nanny = serde_json::json!({ "routes": { "nowhere": nowhere.addr().to_string() } }).to_string();
+    let lab = Lab::start(&texts, &nanny, vec![Endpoint::Address(kubedns.addr())]).await;
+    lab.rounds(1).await;
+    assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
+    assert_eq!((kubedns.count(), nowhere.count(), real.count()), (0, 0, 1));
+}
+
+#[tokio::test]
+async fn so_many_servers_are_probed_and_no_more() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let server = Server::start(move |asked: &Asked| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Reply::to(&asked.packet).rcode("NOERROR").into()
+    })
+    .await;
+    // The loopback network leads to nobody at other addresses; that they fail at once is enough here.
+    let many = (0..200u8).map(|n| format!("127.9.9.{n}#{} 0 0", server.addr().port()));
+    let texts: Vec<String> = std::iter::once(text(server.addr(), 0)).chain(many).collect();
+    let lab = Lab::start(&texts, "{}", Vec::new()).await;
+    lab.rounds(1).await;
+    assert_eq!((lab.upstreams.status().len(), asked.load(Ordering::Relaxed)), (MAX, 1));
+}
+
+#[tokio::test]
+async fn an_interval_of_zero_asks_nobody() {
+    let server = answering("NOERROR").await;
+    let dnsmasq = Endpoint::Address(server.addr());
+    let metrics = Metrics::new("x").unwrap();
+    let upstreams = Upstreams::new(dnsmasq, Vec::new(), "", Duration::ZERO, "kubedns", &metrics).unwrap();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    Arc::new(upstreams).run(stop).await;
+    assert_eq!(server.count(), 0);
+}
+
+#[test]
+fn lines_of_dnsmasq() {
+    for (line, expected) in [
+        ("192.0.2.1#53 12 3", Some(("192.0.2.1:53", 12))),
+        ("2001:db8::1#5353 0 0", Some(("[2001:db8::1]:5353", 0))),
+        ("192.0.2.1#53 12", Some(("192.0.2.1:53", 12))),
+        ("192.0.2.1#53", None),
+        ("192.0.2.1#53 -1 0", None),
+        ("#53 1 0", None),
+        ("", None),
+    ] {
+        let parsed = listed::parse(line).map(|server| (server.address.to_string(), server.queries));
+        let expected = expected.map(|(address, queries)| (address.to_owned(), queries));
+        assert_eq!(parsed, expected, "{line:?}");
+    }
+}
