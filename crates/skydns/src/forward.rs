@@ -24,7 +24,7 @@
 //! * Replies count only if they come from the address asked, to the random port the query left from, with its random
 //!   ID and its question (RFC 5452). Others are counted and ignored.
 //! * Identical questions in flight to the same upstreams are asked once (`inflight`).
-//! * Upstreams that lead back to ourselves are found and passed over (`loops`).
+//! * Upstreams that lead back to ourselves can be found (`loops`), so that they are not used.
 //!
 //! # Bounds
 //!
@@ -72,6 +72,8 @@ use health::Health;
 use inflight::{InFlight, Join, Key, Leader};
 use loops::Loops;
 use stagger::Stagger;
+
+use crate::name::Name;
 
 /// Why there is no reply from an upstream.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -155,12 +157,13 @@ impl Forwarder {
         query: Query,
         upstreams: Arc<[SocketAddr]>,
     ) -> Result<Arc<Reply>, ForwardError> {
+        let shared = &self.shared;
+        // Also where no upstream is left: how else would a loop be seen to have ended?
+        if shared.loops.notice(&query.name) {
+            return Err(ForwardError::Loop);
+        }
         if upstreams.is_empty() {
             return Err(ForwardError::NoUpstreams);
-        }
-        let shared = &self.shared;
-        if shared.loops.notice(&query) {
-            return Err(ForwardError::Loop);
         }
         let key = Arc::new(Key { query, upstreams });
         let waiter = match shared.in_flight.join(&key) {
@@ -183,24 +186,39 @@ impl Forwarder {
         &self.shared.limits
     }
 
-    /// Counts a question that was not even asked, because too many are under way.
-    pub(crate) fn turned_down(&self) {
+    /// Counts a question that was not even asked, because too many are under way. A loop may be why there are so many:
+    /// `question`, which begins with its name, is looked at all the same.
+    pub(crate) fn turned_down(&self, question: &[u8]) {
+        self.shared.loops.notice(question);
         self.shared.metrics.overloaded.inc();
     }
 
-    /// Finds out which of `upstreams` forward to ourselves, gives those, and passes them over from now on. What was
-    /// found earlier is forgotten, so name the upstreams of all routes, whenever they change. Takes no longer than
-    /// [`Limits::budget`]. Our own server must be listening, and hand questions that come back to
-    /// [`Forwarder::exchange`] like all others.
-    pub async fn find_loops(&self, upstreams: &[SocketAddr]) -> Vec<SocketAddr> {
-        let probed = join_all(upstreams.iter().map(|upstream| leads_back(&self.shared, *upstream))).await;
-        let found = upstreams.iter().zip(probed).filter_map(|(upstream, back)| back.then_some(*upstream));
-        let found: Vec<_> = found.collect();
-        for upstream in &found {
-            tracing::warn!(%upstream, "upstream server forwards to this server, not used");
-        }
-        self.shared.loops.set_found(found.clone());
-        found
+    /// Finds out which upstreams forward to ourselves what they are asked below a domain. `None` stands for those that
+    /// neither did nor replied. Takes no longer than [`Limits::budget`], asks all at once, and counts as no question in
+    /// the metrics. Our own server must be listening, and hand questions that come back to [`Forwarder::exchange`] like
+    /// all others.
+    ///
+    /// They are asked for `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
+    pub async fn find_loops(&self, ways: &[(SocketAddr, Name)]) -> Vec<Option<bool>> {
+        join_all(ways.iter().map(|(upstream, domain)| self.leads_back(*upstream, domain))).await
+    }
+
+    async fn leads_back(&self, upstream: SocketAddr, domain: &Name) -> Option<bool> {
+        let shared = &self.shared;
+        let probe = shared.loops.probe(domain)?;
+        let (query, metrics) = (probe.query(), shared.metrics.upstream(upstream));
+        let exchange = Exchange {
+            query: &query,
+            upstream,
+            limits: &shared.limits,
+            health: &shared.health,
+            metrics: &metrics,
+        };
+        // Whatever it replies, what counts is what reached us meanwhile.
+        let replied =
+            timeout(shared.limits.budget, exchange.run_once()).await.is_ok_and(|reply| reply.is_ok());
+        let came_back = probe.came_back();
+        (came_back || replied).then_some(came_back)
     }
 
     /// Stops all questions under way, whose askers get [`ForwardError::Stopped`], and waits for their tasks to end.
@@ -209,22 +227,6 @@ impl Forwarder {
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
     }
-}
-
-/// Does a question put to this upstream come back to us?
-async fn leads_back(shared: &Shared, upstream: SocketAddr) -> bool {
-    let (probe, metrics) = (shared.loops.probe(), shared.metrics.upstream(upstream));
-    let query = probe.query();
-    let exchange = Exchange {
-        query: &query,
-        upstream,
-        limits: &shared.limits,
-        health: &shared.health,
-        metrics: &metrics,
-    };
-    // Whatever the upstream replies, or does not, what counts is what reaches us meanwhile.
-    let _ = timeout(shared.limits.budget, exchange.run()).await;
-    probe.came_back()
 }
 
 /// Puts a question to the upstreams when its turn comes, and tells all who wait.

@@ -16,7 +16,7 @@ use crate::message::{Message, flag};
 use crate::metrics::{Shard, System};
 use crate::name::Name;
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use crate::query::{Query, Transport, class, rcode, rtype};
+use crate::query::{HEADER, Query, Transport, class, rcode, rtype};
 use crate::shares::{Share, Shares};
 use crate::udp::Job;
 
@@ -67,11 +67,11 @@ impl<B: Backend> Resolver<B> {
         engine::answer(&*self.backend.view(), &self.identity, message, transport, &NOTHING, out)
     }
 
-    /// A place among the queries that wait for upstreams; `None` when `client` has its share of them.
-    pub(crate) fn admit(&self, client: IpAddr) -> Option<Share> {
+    /// A place for `message` among the queries that wait for upstreams; `None` when `client` has its share of them.
+    pub(crate) fn admit(&self, client: IpAddr, message: &[u8]) -> Option<Share> {
         let share = self.waiting.take(client);
         if share.is_none() {
-            self.forwarder.turned_down();
+            self.forwarder.turned_down(message.get(HEADER..).unwrap_or_default());
             tracing::warn!(%client, waiting = self.waiting(), "a client asks for too many names outside at once, more of its questions get SERVFAIL");
         }
         share
@@ -117,7 +117,7 @@ impl<B: Backend> Resolver<B> {
         outcome: Outcome,
         job: Job,
     ) -> bool {
-        let Some(share) = self.admit(job.client()) else { return true };
+        let Some(share) = self.admit(job.client(), message) else { return true };
         let (this, message): (_, Box<[u8]>) = (Arc::clone(self), message.into());
         let task = async move {
             if let Some(answer) = this.resolve(&message, transport, outcome, share).await {

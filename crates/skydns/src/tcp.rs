@@ -158,7 +158,7 @@ impl<B: Backend> Connection<B> {
                 outcome => {
                     answers.truncate(start);
                     let resolver = Arc::clone(&self.resolver);
-                    let share = resolver.admit(self.client);
+                    let share = resolver.admit(self.client, &query);
                     in_flight.spawn(async move {
                         match share {
                             Some(share) => resolver.resolve(&query, Transport::Tcp, outcome, share).await,

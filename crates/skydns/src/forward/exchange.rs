@@ -115,6 +115,11 @@ impl Exchange<'_> {
         Ok(reply)
     }
 
+    /// Asks over UDP and takes the first usable reply for what it is. Counts nothing: this is for questions of our own.
+    pub(super) async fn run_once(self) -> Result<Reply, Failure> {
+        udp::ask(self).await
+    }
+
     async fn ask_once(self) -> Result<Reply, Failure> {
         match self.query.transport {
             Transport::Udp => self.ask_udp().await,

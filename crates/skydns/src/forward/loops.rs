@@ -1,62 +1,57 @@
 //! Upstreams that lead back to ourselves.
 //!
 //! The plain case is an upstream that is one of our own addresses: [`usable_upstreams`]. The other one is an upstream
-//! that forwards to us, such as a resolver of the node that was told to use the cluster's DNS: each upstream is asked
-//! for a name that nobody else can know, and if we are asked for that name in turn, we know which upstream it came
-//! back through. dnsmasq finds its own loops in the same way.
+//! that forwards to us, such as a resolver of the node that was told to use the cluster's DNS: it is asked for a name
+//! that nobody else can know, and if we are asked for that name in turn, we know which upstream it came back through.
+//! dnsmasq finds its own loops in the same way.
+//!
+//! The name is below a domain for which the upstream is used. A stub domain's server in the cluster may well know that
+//! domain itself and forward all else to us: that is no loop.
+//!
+//! When to look, and what becomes of an upstream that leads back, is the caller's business.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Query, Transport};
+use crate::name::{MAX_NAME, Name};
 
-/// Names asked for to find loops are a label of sixteen hexadecimal digits before this. `test.` is nobody's
-/// (RFC 6761), and resolvers forward it like any other name.
-const SUFFIX: &[u8] = b"\x0cforward-loop\x04test\x00";
+/// Names asked for to find loops are a label of sixteen hexadecimal digits, this label and a domain.
+const LABEL: &[u8] = b"\x0cforward-loop";
 
 const DIGITS: u8 = 16;
 
 const TYPE_TXT: u16 = 16;
 const CLASS_IN: u16 = 1;
 
-/// What is known of loops.
+/// The names that are being asked for, by their digits, and whether they came back.
 #[derive(Debug, Default)]
-pub(super) struct Loops {
-    /// The names that are being asked for, and whether they came back.
-    probes: Mutex<HashMap<u64, bool>>,
-    /// The upstreams through which a name came back.
-    found: RwLock<Vec<SocketAddr>>,
-}
+pub(super) struct Loops(Mutex<HashMap<u64, bool>>);
 
 impl Loops {
-    /// A question that tells, while the probe lives, whether it came back.
-    pub(super) fn probe(&self) -> Probe<'_> {
-        let nonce = rand::random();
+    /// A question below `domain` that tells, while the probe lives, whether it came back; none where the domain's name
+    /// leaves no room for it.
+    pub(super) fn probe(&self, domain: &Name) -> Option<Probe<'_>> {
+        let nonce: u64 = rand::random();
+        let digits = format!("{nonce:016x}");
+        let name = [&[DIGITS], digits.as_bytes(), LABEL, domain.wire()].concat();
+        if name.len() > MAX_NAME {
+            return None;
+        }
         self.probes().insert(nonce, false);
-        Probe { loops: self, nonce }
+        Some(Probe { loops: self, nonce, name: name.into() })
     }
 
-    /// Is this one of our own questions, come back?
-    pub(super) fn notice(&self, query: &Query) -> bool {
-        let Some(nonce) = nonce_of(&query.name) else { return false };
+    /// Is this one of our own questions, come back? It may be a whole question, or its name alone.
+    pub(super) fn notice(&self, question: &[u8]) -> bool {
+        let Some(nonce) = nonce_of(question) else { return false };
         self.probes().get_mut(&nonce).map(|came_back| *came_back = true).is_some()
-    }
-
-    /// From now on these upstreams, and no others, are known to lead back to us.
-    pub(super) fn set_found(&self, found: Vec<SocketAddr>) {
-        *self.found.write().unwrap_or_else(PoisonError::into_inner) = found;
-    }
-
-    /// Those of `upstreams` that are not known to lead back to us.
-    pub(super) fn without(&self, upstreams: &[SocketAddr]) -> Vec<SocketAddr> {
-        let found = self.found.read().unwrap_or_else(PoisonError::into_inner);
-        upstreams.iter().filter(|upstream| !found.contains(upstream)).copied().collect()
     }
 
     /// No code that holds a lock can panic half way through a change.
     fn probes(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,14 +59,14 @@ impl Loops {
 pub(super) struct Probe<'a> {
     loops: &'a Loops,
     nonce: u64,
+    name: Box<[u8]>,
 }
 
 impl Probe<'_> {
     /// The question to ask.
     pub(super) fn query(&self) -> Query {
-        let label = format!("{:016x}", self.nonce);
         Query {
-            name: [&[DIGITS], label.as_bytes(), SUFFIX].concat().into(),
+            name: self.name.clone(),
             qtype: TYPE_TXT,
             qclass: CLASS_IN,
             recursion_desired: true,
@@ -94,10 +89,11 @@ impl Drop for Probe<'_> {
     }
 }
 
-fn nonce_of(name: &[u8]) -> Option<u64> {
-    let (label, suffix) = name.split_at_checked(usize::from(DIGITS) + 1)?;
+fn nonce_of(question: &[u8]) -> Option<u64> {
+    let (label, below) = question.split_at_checked(usize::from(DIGITS) + 1)?;
     let (length, digits) = label.split_first()?;
-    if *length != DIGITS || !suffix.eq_ignore_ascii_case(SUFFIX) {
+    // A length octet is no letter.
+    if *length != DIGITS || !below.get(..LABEL.len())?.eq_ignore_ascii_case(LABEL) {
         return None;
     }
     u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

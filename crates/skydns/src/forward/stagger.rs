@@ -61,8 +61,7 @@ pub(super) struct Stagger {
 
 impl Stagger {
     pub(super) fn new(shared: Arc<Shared>, key: Arc<Key>, deadline: Instant) -> Self {
-        let upstreams = shared.loops.without(&key.upstreams);
-        let order = shared.health.order(&upstreams, key.query.transport, Instant::now());
+        let order = shared.health.order(&key.upstreams, key.query.transport, Instant::now());
         Self {
             shared,
             key,
@@ -80,9 +79,6 @@ impl Stagger {
 
     /// Asks until there is a reply to go by or nobody is left to wait for.
     pub(super) async fn run(mut self) -> Result<Reply, ForwardError> {
-        if self.plan.is_empty() {
-            return Err(ForwardError::NoUpstreams);
-        }
         self.start_next();
         loop {
             let patience_ends = self.held.as_ref().map_or(self.deadline, |held| held.until);

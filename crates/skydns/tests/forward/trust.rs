@@ -7,7 +7,7 @@ use std::time::Duration;
 use skydns::forward::{ForwardError, Limits, usable_upstreams};
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
-use crate::support::{PATIENCE, Subject, a, address, is, says, told};
+use crate::support::{PATIENCE, Subject, a, address, is, nobody, refuses, says, short, told};
 
 #[tokio::test]
 async fn ids_and_ports_cannot_be_foretold() {
@@ -146,35 +146,60 @@ async fn relay(subject: Subject) -> (SocketAddr, tokio::task::JoinSet<()>) {
     (address, tasks)
 }
 
-#[tokio::test]
-async fn an_upstream_that_leads_back_is_found_and_passed_over() {
-    let subject = Subject::new(Limits::default());
-    let (looping, _tasks) = relay(subject.clone()).await;
-    let good = Upstream::start(says(2)).await;
-    let upstreams = [looping, good.addr()];
-    assert_eq!(subject.forwarder.find_loops(&upstreams).await, [looping]);
-    assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.2");
-    assert_eq!(subject.ask_a("x.test.", &[looping]).await, "no upstream servers");
-
-    // What was found is forgotten when upstreams change.
-    assert_eq!(subject.forwarder.find_loops(&[good.addr()]).await, []);
-    let probes: Vec<_> = good.asked().iter().map(Asked::name).filter(|name| name != "x.test.").collect();
-    assert_eq!(probes.len(), 2);
-    for name in &probes {
-        assert!(name.ends_with(".forward-loop.test.") && name.len() == 16 + 19, "{name}");
-    }
-    assert_ne!(probes[0], probes[1]);
-    // Nor do names like those of the probes mean anything to others.
-    assert_eq!(subject.ask_a(&probes[0], &[good.addr()]).await, "NOERROR 192.0.2.2");
+async fn leads_back(subject: &Subject, upstream: SocketAddr, domain: &str) -> Option<bool> {
+    subject.forwarder.find_loops(&[(upstream, skydns::Name::parse(domain).unwrap())]).await[0]
 }
 
 #[tokio::test]
-async fn looking_for_loops_does_not_wait_for_the_dead() {
-    let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
-    let subject = Subject::new(crate::support::short());
-    let started = std::time::Instant::now();
-    let upstreams = [dead.addr(), crate::support::nobody()];
-    assert_eq!(subject.forwarder.find_loops(&upstreams).await, []);
-    assert!(started.elapsed() < Duration::from_millis(1500), "{:?}", started.elapsed());
-    assert_eq!(subject.ask_a("x.test.", &[dead.addr()]).await, "failed: Timeout");
+async fn an_upstream_that_leads_back_is_found() {
+    let subject = Subject::new(Limits::default());
+    let (looping, _tasks) = relay(subject.clone()).await;
+    let good = Upstream::start(refuses("NXDOMAIN")).await;
+    for domain in ["test", "corp.example", ""] {
+        assert_eq!(leads_back(&subject, looping, domain).await, Some(true), "{domain}");
+        assert_eq!(leads_back(&subject, good.addr(), domain).await, Some(false), "{domain}");
+    }
+    // There is no name to ask for.
+    let long = vec!["d".repeat(56); 4].join(".");
+    assert_eq!(leads_back(&subject, looping, &long).await, None);
+    assert!(is(subject.metric("requests_total", &[]), 0), "questions of its own do not count");
+}
+
+#[tokio::test]
+async fn names_like_those_that_find_loops_mean_nothing() {
+    let subject = Subject::new(Limits::default());
+    // A server that never heard of loops, unlike the scripted upstream.
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let says_no = async {
+        let mut names = Vec::new();
+        let mut buffer = [0; 512];
+        while names.len() < 3 {
+            let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+            let packet = &buffer[..length];
+            let question = testkit::message::Message::parse(packet).unwrap().questions.remove(0);
+            socket.send_to(&testkit::reply::Reply::to(packet).rcode("NXDOMAIN").wire(), from).await.unwrap();
+            names.push(question.name);
+        }
+        names
+    };
+    let asks = async {
+        assert_eq!(leads_back(&subject, address, "corp.example").await, Some(false));
+        assert_eq!(leads_back(&subject, address, "corp.example").await, Some(false));
+        let old = "0123456789abcdef.forward-loop.corp.example.";
+        assert_eq!(subject.ask_a(old, &[address]).await, "NXDOMAIN", "nobody is asked for it now");
+    };
+    let (names, ()) = tokio::join!(says_no, asks);
+    for name in &names {
+        assert!(name.ends_with(".forward-loop.corp.example.") && name.find('.') == Some(16), "{name}");
+    }
+    assert_ne!(names[0], names[1]);
+}
+
+#[tokio::test]
+async fn of_an_upstream_that_is_silent_nothing_is_known() {
+    let (socket, subject) =
+        (tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap(), Subject::new(short()));
+    assert_eq!(leads_back(&subject, socket.local_addr().unwrap(), "test").await, None);
+    assert_eq!(leads_back(&subject, nobody(), "test").await, None);
 }
