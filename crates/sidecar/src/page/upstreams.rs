@@ -21,12 +21,12 @@ fn of_dnsmasq(out: &mut String, status: &Status) {
         return;
     }
     out.push_str(
-        "<table class=\"numbers\"><tr><th>address<th>for<th>state<th>latency<th>asked<th>failed probes</tr>\n",
+        "<table><tr><th>address<th>for<th>state<th class=n>latency<th class=n>asked<th class=n>failed probes</tr>\n",
     );
     for upstream in upstreams {
         let _ = writeln!(
             out,
-            "<tr><td>{}<td>{}<td class=\"{}\">{} ({}){}<td>{}<td>{}<td>{} of {}</tr>",
+            "<tr><td>{}<td>{}<td class=\"{}\">{} ({}){}<td class=n>{}<td class=n>{}<td class=n>{} of {}</tr>",
             escape(&upstream.address),
             escape(&serves(upstream)),
             class(upstream.condition),
@@ -52,7 +52,7 @@ fn error(upstream: &UpstreamStatus) -> String {
     if upstream.error.is_empty() {
         String::new()
     } else {
-        format!("<br><code>{}</code>", escape(&upstream.error))
+        format!("<code>{}</code>", escape(&upstream.error))
     }
 }
 
@@ -82,11 +82,11 @@ fn of_kubedns(out: &mut String, status: &Status) {
         out.push_str("<p>none asked, or unknown</p>\n</section>\n");
         return;
     }
-    out.push_str("<table class=\"numbers\"><tr><th>address<th>questions<th>errors<th>mean</tr>\n");
+    out.push_str("<table><tr><th>address<th class=n>questions<th class=n>errors<th class=n>mean</tr>\n");
     for upstream in upstreams {
         let _ = writeln!(
             out,
-            "<tr><td>{}<td>{}<td>{}<td>{}</tr>",
+            "<tr><td>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>",
             escape(&upstream.address),
             number(upstream.requests, ""),
             number(upstream.errors, ""),
