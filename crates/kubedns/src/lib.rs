@@ -7,6 +7,7 @@ pub mod drops;
 pub mod explain;
 pub mod few;
 pub mod index;
+pub mod loops;
 pub mod metrics;
 pub mod objects;
 pub mod options;

@@ -40,6 +40,8 @@ pub struct Metrics {
     pub programming: Histogram,
     /// Snapshot files written, by outcome.
     pub snapshots_written: IntCounterVec,
+    /// Upstreams that are left out because their queries come back to us.
+    pub forward_loops: IntGauge,
     /// The configuration.
     pub config: ConfigMetrics,
     api: ApiMetrics,
@@ -92,6 +94,10 @@ impl Metrics {
                 "kubedns_snapshots_written_total",
                 "Snapshot files written, by outcome",
                 &["outcome"],
+            )?,
+            forward_loops: registry.int_gauge(
+                "kubedns_forward_loops",
+                "Upstreams left out because their queries come back to kubedns",
             )?,
             config: ConfigMetrics::new(registry)?,
             api: ApiMetrics::new(registry)?,

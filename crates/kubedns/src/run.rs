@@ -24,6 +24,7 @@ use crate::config::{Configuration, Settings};
 use crate::connect::Connection;
 use crate::explain::Explainer;
 use crate::index::Index;
+use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
 use crate::objects::{EndpointsSource, Event, Kind};
 use crate::options::{Exposition, Options};
@@ -63,7 +64,9 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
 
     let domain = Name::parse(options.domain.as_str()).context("--domain")?;
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
-    let dns = bind_dns(&options, &exposition, &registry, Arc::clone(&published))?;
+    let forwarder = forwarder(&registry)?;
+    let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
+    let loops = LoopFinder::new(forwarder, configuration.subscribe());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = Explainer::new(status.clone(), Arc::clone(&metrics), configuration.state());
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
@@ -75,6 +78,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         questions,
         settings: configuration.subscribe(),
         settled: configuration.settled(),
+        loops: loops.subscribe(),
         zone,
         source: None,
         saving: options
@@ -91,6 +95,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let stop = || shutdown.stop.clone();
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", sync.run(stop()));
+    tasks.critical("looking for forwarding loops", endless(loops.run(stop())));
     serve_status(&mut tasks, status_server, &status, &explainer, stop());
     if let Some(server) = metrics_server {
         let route = registry.route(&exposition.path);
@@ -154,34 +159,37 @@ async fn endless(task: impl Future<Output = ()>) -> Result<(), std::convert::Inf
     Ok(())
 }
 
+fn forwarder(registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {
+    let (metrics, nested) = (ForwardMetrics::new(), prometheus::Registry::new());
+    let metrics = metrics.context("cannot set up metrics")?;
+    metrics.register(&nested).context("cannot set up metrics")?;
+    registry.register("the metrics of forwarding", Nested(nested))?;
+    let limits = Limits::default().within_descriptors(crate::descriptors::raise());
+    Ok(Arc::new(Forwarder::new(limits, metrics)))
+}
+
 fn bind_dns(
     options: &Options,
     exposition: &Exposition,
     registry: &daemon::metrics::Metrics,
-    published: Arc<Published>,
+    forwarder: &Arc<Forwarder>,
+    published: &Arc<Published>,
 ) -> anyhow::Result<skydns::server::Server<Published>> {
     let ip: IpAddr = options
         .dns_bind_address
         .parse()
         .with_context(|| format!("--dns-bind-address {:?} is not an IP address", options.dns_bind_address))?;
     let address = SocketAddr::new(ip, options.dns_port);
-    let forward_metrics = ForwardMetrics::new().context("cannot set up metrics")?;
-    let nested = prometheus::Registry::new();
-    forward_metrics.register(&nested).context("cannot set up metrics")?;
-    registry.register("kubedns_forward_*", Nested(nested))?;
     let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
     registry.register("the metrics of the DNS server", metrics.clone())?;
     let config = skydns::server::Config {
         address,
         udp_sockets: udp_threads(),
         identity: Identity { version: format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION) },
-        forwarder: Arc::new(Forwarder::new(
-            Limits::default().within_descriptors(crate::descriptors::raise()),
-            forward_metrics,
-        )),
+        forwarder: Arc::clone(forwarder),
         metrics,
     };
-    let server = skydns::server::Server::bind(config, published)
+    let server = skydns::server::Server::bind(config, Arc::clone(published))
         .map_err(|error| daemon::http::BindError::new(&address, &error))
         .context("cannot serve DNS")?;
     registry.register("kubedns_udp_*", crate::drops::Drops::new(server.local_addr())?)?;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::index::Index;
+use crate::loops::{self, Loops, Way};
 use crate::metrics::Metrics;
 use crate::objects::{Change, EndpointsSource, Event};
 use crate::status::{Progress, Status};
@@ -44,20 +45,24 @@ pub struct ZoneFrame {
 }
 
 impl ZoneFrame {
-    /// The zone with `settings`.
-    pub fn with(&self, settings: &Settings) -> Zone {
-        let usable = |servers: &[SocketAddr]| -> Arc<[SocketAddr]> {
-            skydns::forward::usable_upstreams(servers, &self.listening).into()
+    /// The zone with `settings`, without the upstreams that `loops` says lead back to us.
+    pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
+        let usable = |servers: &[SocketAddr]| skydns::forward::usable_upstreams(servers, &self.listening);
+        let without = |servers: Vec<SocketAddr>, domain: Option<&str>| -> Arc<[SocketAddr]> {
+            servers.into_iter().filter(|&upstream| !loops.contains(&Way::new(domain, upstream))).collect()
         };
         let stub_domains = settings
             .stub_domains
             .iter()
-            .filter_map(|(domain, servers)| Some((Name::parse(domain).ok()?.to_lowercase(), usable(servers))))
-            .filter(|(_, servers)| !servers.is_empty())
+            .filter_map(|(domain, servers)| {
+                let (name, servers) = (Name::parse(domain).ok()?.to_lowercase(), usable(servers));
+                // One whose servers all lead back stays: its names are not for the other upstreams to see.
+                (!servers.is_empty()).then(|| (name, without(servers, Some(domain))))
+            })
             .collect();
         Zone {
             strict: self.strict,
-            upstreams: usable(&settings.upstreams),
+            upstreams: without(usable(&settings.upstreams), None),
             stub_domains,
             ..Zone::new(&self.domain)
         }
@@ -76,6 +81,8 @@ pub struct Sync {
     pub settings: watch::Receiver<Arc<Settings>>,
     /// Whether they are those of the configuration, or only what holds until it is known.
     pub settled: watch::Receiver<bool>,
+    /// Which upstreams lead back to us.
+    pub loops: watch::Receiver<Arc<Loops>>,
     /// The zone around it.
     pub zone: ZoneFrame,
     /// Where readiness comes from.
@@ -119,6 +126,7 @@ impl Sync {
                     counted &= !self.take(&mut batch, begun);
                 }
                 Ok(()) = self.settings.changed() => self.configure(),
+                Ok(()) = self.loops.changed() => self.configure(),
                 Ok(()) = self.settled.changed() => self.settle(),
                 Some(question) = self.questions.recv() => question.answer(&self.index, self.source),
                 _ = tick.tick() => {
@@ -189,7 +197,8 @@ impl Sync {
     /// Puts the settings in force. To be called before the first query may come; later it happens by itself.
     pub fn configure(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
-        let zone = self.zone.with(&settings);
+        let loops = Arc::clone(&self.loops.borrow_and_update());
+        let zone = self.zone.with(&settings, &loops);
         if zone.upstreams.is_empty() {
             tracing::warn!("no upstream servers: names outside the cluster cannot be looked up");
         } else {
@@ -198,6 +207,7 @@ impl Sync {
         self.index.set_zone(zone);
         self.index.set_federations(BTreeMap::clone(&settings.federations));
         self.index.publish();
+        self.metrics.forward_loops.set(loops::upstreams(&loops));
     }
 
     /// Notes that the settings are those of the configuration, when they are.

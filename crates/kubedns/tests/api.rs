@@ -6,6 +6,7 @@ mod api {
     mod endpoints;
     mod feed;
     mod life;
+    mod loops;
     mod mirror;
     mod process;
     mod real;

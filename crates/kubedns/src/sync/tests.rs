@@ -38,6 +38,7 @@ impl Running {
             questions: mpsc::channel(1).1,
             settings: settings.subscribe(),
             settled: settled.subscribe(),
+            loops: watch::Sender::default().subscribe(),
             zone: ZoneFrame { domain, strict: false, listening: vec!["127.0.0.1:10053".parse().unwrap()] },
             status: status.clone(),
             metrics: Arc::clone(&metrics),

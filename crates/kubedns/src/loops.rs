@@ -1,0 +1,134 @@
+//! Upstreams that forward to ourselves what they are asked: looked for now and then, left out while they do.
+//!
+//! How one is told is the business of [`Forwarder::find_loops`]. Each upstream in force is asked when the settings
+//! change, and again later: a loop may end, or come about at the other end, as when a Service leads to us only once we
+//! are ready. Nobody waits for that. Upstreams are used until they are found to lead back; what was found goes to the
+//! index task, which publishes a zone without them.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skydns::Name;
+use skydns::forward::Forwarder;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+
+/// How many are asked at most.
+const MAX_ASKED: usize = 64;
+/// The pause before they are asked again while there is a loop, or after a change.
+const SHORTEST: Duration = Duration::from_secs(15);
+/// While all is well the pause doubles up to this.
+const LONGEST: Duration = Duration::from_mins(15);
+/// Where upstreams of no stub domain are asked. It is nobody's (RFC 6761), and resolvers forward it like any other name.
+const ANYWHERE: &str = "test";
+
+/// An upstream and what it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Way {
+    /// The stub domain; none for all names that are in no stub domain, which come first.
+    domain: Option<String>,
+    upstream: SocketAddr,
+}
+
+impl Way {
+    /// The way to `upstream` for the names of a stub domain, as it is written in the settings, or for all others.
+    pub fn new(domain: Option<&str>, upstream: SocketAddr) -> Self {
+        Self { domain: domain.map(ToOwned::to_owned), upstream }
+    }
+
+    /// Whom to ask, and below which domain; none if that is not one.
+    fn asked(&self) -> Option<(SocketAddr, Name)> {
+        let domain = Name::parse(self.domain.as_deref().unwrap_or(ANYWHERE)).ok()?;
+        Some((self.upstream, domain))
+    }
+}
+
+/// The ways that lead back to us.
+pub type Loops = BTreeSet<Way>;
+
+/// The task that looks for loops.
+pub struct LoopFinder {
+    forwarder: Arc<Forwarder>,
+    settings: watch::Receiver<Arc<Settings>>,
+    found: watch::Sender<Arc<Loops>>,
+}
+
+impl LoopFinder {
+    /// A finder that has asked nobody yet.
+    pub fn new(forwarder: Arc<Forwarder>, settings: watch::Receiver<Arc<Settings>>) -> Self {
+        Self { forwarder, settings, found: watch::Sender::default() }
+    }
+
+    /// What is found, now and whenever it changes.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Loops>> {
+        self.found.subscribe()
+    }
+
+    /// Looks for loops until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        stop.run_until_cancelled(self.follow()).await;
+    }
+
+    /// Ends with the settings.
+    async fn follow(&mut self) {
+        let mut pause = SHORTEST;
+        loop {
+            let settings = Arc::clone(&self.settings.borrow_and_update());
+            self.look(&ways(&settings)).await;
+            if !self.found.borrow().is_empty() {
+                pause = SHORTEST;
+            }
+            match tokio::time::timeout(pause, self.settings.changed()).await {
+                Ok(Ok(())) => pause = SHORTEST,
+                Ok(Err(_)) => return,
+                Err(_) => pause = (pause * 2).min(LONGEST),
+            }
+        }
+    }
+
+    async fn look(&self, ways: &BTreeSet<Way>) {
+        let (ways, asked): (Vec<_>, Vec<_>) =
+            ways.iter().filter_map(|way| Some((way, way.asked()?))).take(MAX_ASKED).unzip();
+        let heard = self.forwarder.find_loops(&asked).await;
+        let before = Arc::clone(&self.found.borrow());
+        // One that says nothing this time is what it was before.
+        let is_loop = |way, back: Option<bool>| back.unwrap_or_else(|| before.contains(way));
+        let found = ways.into_iter().zip(heard).filter(|(way, back)| is_loop(way, *back));
+        let found: Loops = found.map(|(way, _)| way.clone()).collect();
+        tell(&before, &found);
+        self.found.send_if_modified(|old| {
+            let changed = **old != found;
+            if changed {
+                *old = Arc::new(found);
+            }
+            changed
+        });
+    }
+}
+
+/// All ways there are.
+fn ways(settings: &Settings) -> BTreeSet<Way> {
+    let stub = settings.stub_domains.iter().map(|(domain, servers)| (Some(domain.as_str()), servers));
+    let all = std::iter::once((None, &settings.upstreams)).chain(stub);
+    all.flat_map(|(domain, servers)| servers.iter().map(move |server| Way::new(domain, *server))).collect()
+}
+
+/// Logs what is new.
+fn tell(before: &Loops, now: &Loops) {
+    for way in now.difference(before) {
+        tracing::warn!(upstream = %way.upstream, stub_domain = way.domain, "upstream server forwards to this server, it is left out while it does");
+    }
+    for way in before.difference(now) {
+        tracing::info!(upstream = %way.upstream, stub_domain = way.domain, "upstream server does not lead back to this server any more");
+    }
+}
+
+/// How many upstreams lead back, for whatever they are asked.
+pub fn upstreams(loops: &Loops) -> i64 {
+    let upstreams: BTreeSet<SocketAddr> = loops.iter().map(|way| way.upstream).collect();
+    i64::try_from(upstreams.len()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,182 @@
+//! Upstreams that forward back to kubedns: found, left out, and used again once they do so no longer.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use testkit::eventually;
+use testkit::message::Message;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Upstream};
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+
+use super::cluster::Cluster;
+use super::process::Kubedns;
+
+/// While there is a loop, kubedns looks again every 15 seconds.
+const PATIENCE: Duration = Duration::from_mins(2);
+const FOUND: &str = "forwards to this server";
+const GONE: &str = "does not lead back";
+
+/// What a resolver forwards, and where to.
+#[derive(Default)]
+struct Forwarding {
+    /// None: it answers all names itself, with 198.51.100.9.
+    to: Option<SocketAddr>,
+    /// Names in this domain it answers itself all the same.
+    knows: &'static str,
+    asked: Vec<String>,
+}
+
+/// A resolver that forwards to kubedns, or to nobody.
+struct Resolver {
+    address: SocketAddr,
+    forwarding: Arc<Mutex<Forwarding>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Resolver {
+    async fn start(knows: &'static str) -> Self {
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let address = socket.local_addr().unwrap();
+        let forwarding = Arc::new(Mutex::new(Forwarding { knows, ..Forwarding::default() }));
+        let (shared, mut tasks) = (Arc::clone(&forwarding), JoinSet::new());
+        tasks.spawn(async move {
+            let (mut buffer, mut resolving) = ([0; 512], JoinSet::new());
+            loop {
+                let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+                let (socket, shared, packet) =
+                    (Arc::clone(&socket), Arc::clone(&shared), buffer[..length].to_vec());
+                resolving.spawn(async move {
+                    if let Some(reply) = resolve(&shared, &packet).await {
+                        let _ = socket.send_to(&reply, from).await;
+                    }
+                });
+            }
+        });
+        Self { address, forwarding, _tasks: tasks }
+    }
+
+    fn forward_to(&self, server: Option<SocketAddr>) {
+        self.forwarding.lock().unwrap().to = server;
+    }
+
+    /// How often it was asked for a name that ends like this.
+    fn count_of(&self, end: &str) -> usize {
+        self.forwarding.lock().unwrap().asked.iter().filter(|name| name.ends_with(end)).count()
+    }
+}
+
+async fn resolve(forwarding: &Mutex<Forwarding>, packet: &[u8]) -> Option<Vec<u8>> {
+    let name = Message::parse(packet).ok()?.questions.first()?.name.clone();
+    let to = {
+        let mut forwarding = forwarding.lock().unwrap();
+        let known = !forwarding.knows.is_empty() && name.ends_with(forwarding.knows);
+        forwarding.asked.push(name.clone());
+        forwarding.to.filter(|_| !known)
+    };
+    match to {
+        Some(server) => testkit::client::udp(server, packet, Duration::from_secs(5)).await.ok(),
+        None => Some(Reply::to(packet).answer(&format!("{name} 60 IN A 198.51.100.9")).wire()),
+    }
+}
+
+async fn good_upstream() -> Upstream {
+    Upstream::start(|asked: &Asked| {
+        Reply::to(&asked.packet).answer(&format!("{} 60 IN A 198.51.100.1", asked.name())).into()
+    })
+    .await
+}
+
+/// Writes a key of the configuration at once, so that nobody reads half of it.
+fn write(directory: &Path, key: &str, text: &str) {
+    let hidden = directory.join(".new");
+    std::fs::write(&hidden, text).unwrap();
+    std::fs::rename(&hidden, directory.join(key)).unwrap();
+}
+
+/// kubedns with the configuration in a directory: its upstreams come when it is known where they are to forward to.
+async fn start(cluster: &Cluster, config: &Path) -> Kubedns {
+    let flags = [format!("--config-dir={}", config.display()), "--config-period=100ms".to_owned()];
+    Kubedns::start(cluster, &flags.each_ref().map(String::as_str)).await
+}
+
+async fn until_loops(kubedns: &Kubedns, expected: f64) {
+    eventually(PATIENCE, || async {
+        let loops = kubedns.metric("kubedns_forward_loops").await;
+        if loops.is_some_and(|loops| (loops - expected).abs() < f64::EPSILON) { Ok(()) } else { Err(loops) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
+    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (looping, good) = (Resolver::start("").await, good_upstream().await);
+    let kubedns = start(&cluster, config.path()).await;
+    until_loops(&kubedns, 0.0).await;
+    looping.forward_to(Some(kubedns.dns));
+    let both = format!(r#"["{}","{}"]"#, looping.address, good.addr());
+    write(config.path(), "upstreamNameservers", &both);
+    until_loops(&kubedns, 1.0).await;
+    assert_eq!(kubedns.answers("www.outside.test.", "A").await, "198.51.100.1");
+    assert_eq!(looping.count_of("outside.test."), 0, "it is not asked any more");
+
+    // It is looked for again after a change, and not told again.
+    let looked = looping.count_of(".forward-loop.test.");
+    write(config.path(), "stubDomains", &format!(r#"{{"corp.example":["{}"]}}"#, good.addr()));
+    eventually(PATIENCE, || async { looping.count_of(".forward-loop.test.") > looked }).await;
+    kubedns.until_answered("www.corp.example.", "A", "198.51.100.1").await;
+    assert_eq!(kubedns.answers("more.outside.test.", "A").await, "198.51.100.1");
+
+    looping.forward_to(None);
+    until_loops(&kubedns, 0.0).await;
+    assert_eq!(kubedns.answers("last.outside.test.", "A").await, "198.51.100.9");
+    eventually(PATIENCE, || std::future::ready(kubedns.logged(GONE) == 1)).await;
+    assert_eq!(kubedns.logged(FOUND), 1);
+    kubedns.stop().await;
+}
+
+#[tokio::test]
+async fn where_all_upstreams_lead_back_nobody_is_asked() {
+    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let looping = [Resolver::start("").await, Resolver::start("").await];
+    let kubedns = start(&cluster, config.path()).await;
+    for looping in &looping {
+        looping.forward_to(Some(kubedns.dns));
+    }
+    let [first, second] = looping.each_ref().map(|looping| looping.address);
+    let until_told = |text: &'static str, times: usize| {
+        let kubedns = &kubedns;
+        eventually(PATIENCE, move || std::future::ready(kubedns.logged(text) == times))
+    };
+    until_told("no upstream servers", 1).await;
+    write(config.path(), "upstreamNameservers", &format!(r#"["{first}","{second}"]"#));
+    until_loops(&kubedns, 2.0).await;
+    assert_eq!(kubedns.answers("www.outside.test.", "A").await, "SERVFAIL");
+    assert_eq!(looping.each_ref().map(|looping| looping.count_of("outside.test.")), [0, 0]);
+    until_told(FOUND, 2).await;
+    until_told("no upstream servers", 2).await;
+    kubedns.stop().await;
+}
+
+/// A name server in the cluster knows its own domain and hands all else to the cluster's DNS: to us.
+#[tokio::test]
+async fn a_stub_domain_s_server_may_forward_other_names_to_us() {
+    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let (server, good) = (Resolver::start("corp.example.").await, good_upstream().await);
+    let kubedns = start(&cluster, config.path()).await;
+    server.forward_to(Some(kubedns.dns));
+    let address = server.address;
+    let stub_domains = format!(r#"{{"corp.example":["{address}"],"loop.example":["{address}"]}}"#);
+    write(config.path(), "stubDomains", &stub_domains);
+    write(config.path(), "upstreamNameservers", &format!(r#"["{}"]"#, good.addr()));
+    until_loops(&kubedns, 1.0).await;
+    kubedns.until_answered("www.outside.test.", "A", "198.51.100.1").await;
+    assert_eq!(kubedns.answers("www.corp.example.", "A").await, "198.51.100.9");
+    assert_eq!(kubedns.answers("www.loop.example.", "A").await, "SERVFAIL", "its names are nobody else's");
+    assert_eq!(good.count_of("www.loop.example.", "A"), 0);
+    kubedns.stop().await;
+}
