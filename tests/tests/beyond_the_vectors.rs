@@ -39,6 +39,35 @@ async fn crowd(lab: &mut Lab, addresses: u32) {
 }
 
 #[tokio::test]
+async fn members_whose_hostname_is_no_label_are_left_out() {
+    let mut lab = Lab::start(&[]).await;
+    let long = "x".repeat(64);
+    let dotted = format!("{}.{}", "x".repeat(40), "y".repeat(40));
+    let members = [
+        "10.0.0.1 fine".to_owned(),
+        "10.0.0.2 a.b".to_owned(),
+        "10.0.0.3 dot.".to_owned(),
+        format!("10.0.0.4 {long}"),
+        format!("10.0.0.5 {dotted}"),
+    ];
+    let members: Vec<&str> = members.iter().map(String::as_str).collect();
+    lab.set_all([mk_headless("apps", "odd", &[]), mk_endpoints("apps", "odd", &members, &["http:80"])]).await;
+    for (name, kind, expected) in [
+        ("odd.apps.svc.cluster.local.", "A", "NOERROR 10.0.0.1"),
+        (
+            "_http._tcp.odd.apps.svc.cluster.local.",
+            "SRV",
+            "NOERROR 10 100 80 fine.odd.apps.svc.cluster.local.",
+        ),
+        ("2.0.0.10.in-addr.arpa.", "PTR", "NXDOMAIN"),
+        ("1.0.0.10.in-addr.arpa.", "PTR", "NOERROR fine.odd.apps.svc.cluster.local."),
+    ] {
+        let answer = client::ask(lab.dns(), &Query::new(name, kind)).await;
+        assert_eq!(in_a_line(&answer), expected, "{name} {kind}");
+    }
+}
+
+#[tokio::test]
 async fn udp_answers_near_64_kib_fit_a_packet() {
     let mut lab = Lab::start(&[]).await;
     crowd(&mut lab, 4_090).await;

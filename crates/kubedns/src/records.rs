@@ -196,9 +196,10 @@ fn headless(service: &Service, backing: Backing<'_>) -> ServiceRecords {
     records
 }
 
-/// The reverse record of a member; `None` when its label cannot stand in a name.
+/// The reverse record of a member; `None` when its label cannot stand in a name. A hostname is one label: one with dots
+/// in it, which the API server refuses, would be none, or too long for one.
 fn member_pointer(service: &Service, label: &SmolStr, base: &Arc<[u8]>, named: bool) -> Option<Pointer> {
-    let mut wire = name::relative(label).ok()?;
+    let mut wire = name::relative(label).ok().filter(|_| !label.contains('.'))?;
     wire.extend_from_slice(base);
     Some(Pointer { created: service.created, name: wire.into(), named })
 }
