@@ -7,3 +7,5 @@
 mod exposure;
 #[path = "hostile/floods.rs"]
 mod floods;
+#[path = "hostile/half_open.rs"]
+mod half_open;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::process::Command;
 
-use nix::sched::{CloneFlags, setns};
+use nix::sched::{CloneFlags, setns, unshare};
 
 /// A network namespace under `/run/netns`.
 #[derive(Debug, Clone)]
@@ -50,6 +50,18 @@ impl NetNs {
     pub fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
         self.run(|| runtime().block_on(future))
     }
+}
+
+/// Runs `work` on a thread of its own in a network namespace of its own, in which there is loopback and nothing else. The
+/// namespace ends with the last process in it.
+pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let inside = || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap_or_else(|error| panic!("a network namespace: {error}"));
+        ip("link set lo up");
+        work()
+    };
+    let joined = std::thread::scope(|scope| scope.spawn(inside).join());
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A runtime whose sockets belong to the thread that runs it.

@@ -16,7 +16,7 @@ use tests::lab::{Lab, in_a_line};
 use tests::steady::{Question, Steady};
 
 /// Questions a second of the well-behaved client.
-const RATE: u32 = 100;
+pub(super) const RATE: u32 = 100;
 
 /// Where floods come from: not where the well-behaved client is.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -29,10 +29,10 @@ const BURST: u32 = 64;
 const MOST_MEMORY_KIB: u64 = 96 * 1024;
 
 /// Connections of a flood.
-const CONNECTIONS: usize = 2000;
+pub(super) const CONNECTIONS: usize = 2000;
 
 /// kubedns with an upstream, and a client that knows both.
-async fn lab() -> (Lab, Vec<Question>) {
+pub(super) async fn lab() -> (Lab, Vec<Question>) {
     let zone = zone();
     let mut lab =
         Lab::with_upstream(&["--lameduck=0s"], move |asked: &Asked| Zone::answer(&zone, asked).into()).await;
@@ -45,12 +45,12 @@ async fn lab() -> (Lab, Vec<Question>) {
     (lab, patient.collect())
 }
 
-fn usage(lab: &mut Lab) -> Usage {
+pub(super) fn usage(lab: &mut Lab) -> Usage {
     Usage::of(lab.process().id()).unwrap()
 }
 
 /// Prints and bounds what a flood cost.
-fn bounded(lab: &mut Lab, what: &str, before: Usage) {
+pub(super) fn bounded(lab: &mut Lab, what: &str, before: Usage) {
     let after = usage(lab);
     let (rest, peak, now) = (before.resident, after.peak, after.resident);
     println!("{what}: resident {rest} KiB before, {peak} KiB at most, {now} KiB after");
@@ -144,7 +144,7 @@ async fn huge_messages_over_tcp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_idle_slow_and_half_open_connections() {
+async fn two_thousand_idle_slow_and_half_closed_connections() {
     raise_descriptor_limit();
     let (mut lab, questions) = lab().await;
     let steady = Steady::start(questions, RATE);
@@ -189,7 +189,7 @@ async fn two_thousand_idle_slow_and_half_open_connections() {
 }
 
 /// For our own sockets; the server inherits it.
-fn raise_descriptor_limit() {
+pub(super) fn raise_descriptor_limit() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let wanted = 10_000;
     assert!(hard >= wanted, "the hard limit of open files is {hard}");

@@ -1,0 +1,83 @@
+//! Half-open TCP connections: a SYN came, and the client never says another word. They are the kernel's, which forgets
+//! them in the end; what is ours is that it has a queue, and that nobody else is kept out.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+
+use testkit::eventually;
+use tests::e2e::PATIENCE;
+use tests::pod::{means, netns};
+use tests::steady::Steady;
+use tokio::net::TcpSocket;
+use tokio::task::JoinSet;
+
+use super::floods::{CONNECTIONS, RATE, bounded, lab, raise_descriptor_limit, usage};
+
+/// The state of a half-open connection in `/proc/net/tcp`.
+const SYN_RECV: &str = "03";
+
+/// So many half-open connections are a flood; beyond the queue's length the kernel keeps no state (SYN cookies).
+const FLOOD: usize = 200;
+
+#[test]
+fn half_open_connections_keep_nobody_out() {
+    if means::are_there() {
+        netns::run_in_a_new_one(|| {
+            // Nobody answers for these addresses: our SYN-ACK gets neither an ACK nor a RST.
+            let rule = "--append INPUT --destination 127.9.0.0/16 --jump DROP";
+            let status = Command::new("iptables").args(rule.split(' ')).status();
+            assert!(status.unwrap().success(), "iptables {rule}");
+            netns::runtime().block_on(flood());
+        });
+    }
+}
+
+async fn flood() {
+    raise_descriptor_limit();
+    let (mut lab, questions) = lab().await;
+    let steady = Steady::start(questions, RATE);
+    steady.answered(20).await;
+    let before = usage(&mut lab);
+    let mut dialling = JoinSet::new();
+    for number in 0..u16::try_from(CONNECTIONS).unwrap() {
+        dialling.spawn(dial(number, lab.dns()));
+    }
+    let most = eventually(PATIENCE, || async {
+        let now = half_open(lab.dns().port());
+        if now >= FLOOD { Ok(now) } else { Err(now) }
+    })
+    .await;
+    println!("{most} connections are half open");
+    // Among them connections of well-behaved clients, a new one for each question over TCP.
+    steady.answered(100).await;
+    let during = usage(&mut lab);
+    assert!(
+        during.descriptors < before.descriptors + 50,
+        "a half-open connection has no descriptor: {during:?}"
+    );
+    bounded(&mut lab, "2,000 SYNs without another word", before);
+    assert!(dialling.try_join_next().is_none(), "none of them came to be");
+    dialling.shutdown().await;
+    steady.answered(20).await;
+    steady.stop().await.check("kubedns under 2,000 half-open TCP connections");
+}
+
+/// Sends a SYN, and again now and then, and never hears of it.
+async fn dial(number: u16, server: SocketAddr) {
+    let [high, low] = number.to_be_bytes();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::new(127, 9, high, low), 0).into()).unwrap();
+    let _ = socket.connect(server).await;
+}
+
+/// Connections to a port of this network namespace that are half open.
+fn half_open(port: u16) -> usize {
+    let table = fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+    let local = format!(":{port:04X}");
+    let is_ours = |line: &&str| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next().is_some_and(|address| address.ends_with(&local)) && words.nth(1) == Some(SYN_RECV)
+    };
+    table.lines().filter(is_ours).count()
+}
