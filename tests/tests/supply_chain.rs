@@ -39,6 +39,27 @@ fn every_crate_comes_from_the_registry_with_a_checksum() {
 }
 
 #[test]
+fn the_images_have_the_licences_of_what_is_in_them() {
+    let output = std::process::Command::new(root().join("images/licences")).arg("sidecar").output();
+    let output = output.expect("images/licences can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (list, texts) = text.split_once("\n====").expect("a list and the texts");
+    let page = read("THIRD-PARTY-LICENCES.md");
+    let mut crates = 0;
+    for line in list.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let (named, _licence) = line.split_once(": ").expect("a crate and its licence");
+        let (name, version) = named.split_once(' ').expect("a name and a version");
+        assert!(page.contains(&format!("crates/{name}/{version})")), "{named} is not on the page");
+        crates += 1;
+    }
+    assert!(crates > 50, "{crates} crates");
+    for known in ["Permission is hereby granted", "Apache License", "\nOf ", "tokio 1."] {
+        assert!(texts.contains(known), "{known:?}");
+    }
+}
+
+#[test]
 fn the_page_of_third_party_licences_is_up_to_date() {
     let rendered = page::render(&Graph::read());
     let path = root().join("THIRD-PARTY-LICENCES.md");

@@ -22,12 +22,19 @@ package of the same version: `apt-get source dnsmasq=VERSION`, or `https://snaps
 versions stay available that the archive has dropped; `dpkg-query --show dnsmasq-base` in the image says which version it is.
 Libraries that it needs are in the image likewise, with their licences in `/usr/share/doc`.
 
+## In our programs: the C library
+
+The programs in the images are static: they contain the GNU C Library of the distribution that they were built on, under the
+GNU Lesser General Public License, version 2.1 or later. Its licence is in `/usr/share/doc/kube-dns-rs/libc6-copyright`, its
+source is the distribution's source package `glibc` of the version that the list of components (`images/sbom`) names. To
+link the programs with another one, build them anew from our sources: `images/programs`.
+
 ## In our programs: Rust crates
 
 The crates that are compiled into `kubedns`, `nanny` and `sidecar` for Linux, macros included, with the licences that their
 authors name. Where there is a choice, we use any of it that is among those of `deny.toml`. The standard library of Rust is
-under MIT or Apache-2.0. Each link leads to the crate with its source, its authors and the text of its licence. This page is
-made from `Cargo.lock`: `UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain`.
+under MIT or Apache-2.0. Each link leads to the crate with its source and its authors. The images have the texts of
+the licences in `/usr/share/doc/kube-dns-rs` (`images/licences` gathers them). This page is made from `Cargo.lock`: `UPDATE_LICENCES_PAGE=1 cargo test -p tests --test supply_chain`.
 
 | crate | version | licence | in |
 | --- | --- | --- | --- |
