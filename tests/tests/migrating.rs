@@ -1,0 +1,172 @@
+//! docs/migrating.md, done as it says: its commands change the manifest of a generation into that of `manifests/`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tests::docs::markdown::{Page, repository};
+use tests::manifests::difference;
+use tests::manifests::pod::Pod;
+use tests::manifests::render::{documents, kubectl_is_there, render, root};
+
+/// Where the reader of the page has put the images.
+const REGISTRY: &str = "registry.example/dns";
+
+/// A `kubectl` for whom the cluster is one object, in the file `object`; what would change it there is done by the real one.
+/// Whatever has to do with another cluster fails.
+const KUBECTL: &str = r#"#!/bin/sh
+set -e
+case "$*" in
+"-n kube-system set image deploy/kube-dns "*) shift 5; "$REAL" set image --local -f object "$@" -o yaml > after ;;
+"-n kube-system patch deploy kube-dns "*) shift 5; "$REAL" patch --local -f object "$@" -o yaml > after ;;
+"-n kube-system get rc kube-dns-v20 -o yaml") cat object ;;
+"patch --local "*) "$REAL" "$@" ;;
+"create -f -") cat > after ;;
+*) echo "not a command for this cluster: $*" >&2; exit 1 ;;
+esac
+"#;
+
+/// What the containers had for images: `{}` is the program.
+const IMAGES_OF_1_6: &str = "gcr.io/google_containers/k8s-dns-{}-amd64:1.14.1";
+const IMAGES_OF_1_9: &str = "k8s.gcr.io/k8s-dns-{}-amd64:1.14.10";
+
+#[test]
+fn from_1_4() {
+    if skip() {
+        return;
+    }
+    let ours = ours("legacy-1.4");
+    let after = run("From 1.4", &patched(&ours, "before-1.4.yaml")).to_string();
+    // The second ReplicationController has a name of its own.
+    assert!(after.contains("kube-dns-v21") && !after.contains("v20"), "{after}");
+    same(&serde_json::from_str(&after.replace("v21", "v20")).unwrap(), &ours);
+}
+
+#[test]
+fn from_1_5() {
+    if skip() {
+        return;
+    }
+    let ours = ours("legacy-1.5");
+    same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
+}
+
+#[test]
+fn from_1_6_and_1_9() {
+    if skip() {
+        return;
+    }
+    for (manifest, images) in [("legacy-1.6", IMAGES_OF_1_6), ("legacy-1.9", IMAGES_OF_1_9)] {
+        let ours = ours(manifest);
+        same(&run("From 1.6 and later", &with_images(&ours, images)), &ours);
+    }
+}
+
+/// The one whose original is here, as published.
+#[test]
+fn from_1_36() {
+    if skip() {
+        return;
+    }
+    let stock = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
+    let stock = stock.replace("dns_domain", "cluster.local").replace("'dns_memory_limit'", "170Mi");
+    same(&run("From 1.6 and later", &workload(&documents(&stock).unwrap())), &ours("stock-1.36"));
+}
+
+fn ours(manifest: &str) -> Value {
+    workload(&render(&root().join(manifest)).unwrap())
+}
+
+/// What came out is ours with the images of the reader's registry.
+fn same(after: &Value, ours: &Value) {
+    let ours = ours.to_string().replace("kube-dns-rs/", &format!("{REGISTRY}/"));
+    let ours = serde_json::from_str(&ours).unwrap();
+    assert_eq!(difference::paths(std::slice::from_ref(after), &[ours]), BTreeSet::new());
+}
+
+/// Types the commands of a section into a shell, in a directory that has `manifests` as a checkout has. Gives the object
+/// that comes out.
+fn run(section: &str, object: &Value) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let below = |name: &str| directory.path().join(name);
+    fs::write(below("object"), object.to_string()).unwrap();
+    fs::write(below("kubectl"), KUBECTL).unwrap();
+    fs::set_permissions(below("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(repository().canonicalize().unwrap().join("manifests"), below("manifests"))
+        .unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new("sh")
+        .args(["-ec", &commands(section)])
+        .current_dir(directory.path())
+        .env("PATH", format!("{}:{path}", directory.path().display()))
+        .env("REAL", real_kubectl(&path))
+        .env("REGISTRY", REGISTRY)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{section}: {}", String::from_utf8_lossy(&output.stderr));
+    tidy(workload(&documents(&fs::read_to_string(below("after")).unwrap()).unwrap()))
+}
+
+fn real_kubectl(path: &str) -> String {
+    let mut all = path.split(':').map(|directory| format!("{directory}/kubectl"));
+    all.find(|file| Path::new(file).exists()).unwrap()
+}
+
+/// The first block of commands of a section: the one that changes what runs.
+fn commands(section: &str) -> String {
+    let page = Page::read("migrating.md");
+    let block = page.blocks.iter().find(|block| block.section == section && block.info == "console").unwrap();
+    // What does not begin with a prompt continues the line before.
+    let lines: Vec<&str> = block.text.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
+    lines.join("\n")
+}
+
+fn workload(documents: &[Value]) -> Value {
+    documents.iter().find(|document| Pod::of(document).is_some()).unwrap().clone()
+}
+
+/// Without what kubectl adds to what it prints.
+fn tidy(mut object: Value) -> Value {
+    object.as_object_mut().unwrap().remove("status");
+    for metadata in ["/metadata", "/spec/template/metadata"] {
+        object.pointer_mut(metadata).unwrap().as_object_mut().unwrap().remove("creationTimestamp");
+    }
+    object
+}
+
+fn patched(object: &Value, patch: &str) -> Value {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), object.to_string()).unwrap();
+    let patch = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/data").join(patch);
+    let output = Command::new("kubectl")
+        .args(["patch", "--local", "-o", "yaml", "-f"])
+        .arg(file.path())
+        .arg("--patch-file")
+        .arg(patch)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    tidy(workload(&documents(&String::from_utf8_lossy(&output.stdout)).unwrap()))
+}
+
+fn with_images(object: &Value, images: &str) -> Value {
+    let mut text = object.to_string();
+    for (ours, program) in [("kubedns", "kube-dns"), ("nanny", "dnsmasq-nanny"), ("sidecar", "sidecar")] {
+        text = text.replace(&format!("kube-dns-rs/{ours}:0.1.0"), &images.replace("{}", program));
+    }
+    serde_json::from_str(&text).unwrap()
+}
+
+#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+fn skip() -> bool {
+    let skip = !kubectl_is_there();
+    if skip {
+        eprintln!("SKIPPED: kubectl is not installed, so docs/migrating.md was NOT tried");
+    }
+    skip
+}
