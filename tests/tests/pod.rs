@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints_of, mk_headless, mk_ports};
-use tests::pod::container::signal_process;
+use tests::pod::container::{Container, signal_process};
 use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
 use tests::pod::played::PATIENCE;
 use tests::pod::{Place, PlayedPod, kubelet, means};
@@ -43,6 +43,26 @@ fn hardened() {
 #[test]
 fn direct() {
     plays("direct");
+}
+
+#[test]
+fn of_1_4() {
+    plays_briefly("legacy-1.4", Config::None);
+}
+
+#[test]
+fn of_1_5() {
+    plays_briefly("legacy-1.5", Config::OfTheApi);
+}
+
+#[test]
+fn of_1_6() {
+    plays_briefly("legacy-1.6", Config::Mounted);
+}
+
+#[test]
+fn of_1_9() {
+    plays_briefly("legacy-1.9", Config::Mounted);
 }
 
 /// A static program brings its own C library, whose way to look names up is not that of the machine it was built on.
@@ -118,6 +138,35 @@ fn plays(manifest: &str) {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
+/// How a generation of kube-dns comes by its `ConfigMap`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Config {
+    /// Not at all.
+    None,
+    /// kubedns reads it from the API server, if its role lets it; `system:kube-dns` does not.
+    OfTheApi,
+    /// It is mounted.
+    Mounted,
+}
+
+/// What is particular to the manifest of an older generation. Its probes pass before anything is asked.
+fn plays_briefly(manifest: &str, config: Config) {
+    if !means::are_there() {
+        return;
+    }
+    let mut pod = PlayedPod::of(manifest);
+    // Without a role that lets it read the ConfigMap, it has the defaults.
+    answers(&pod);
+    if config == Config::OfTheApi {
+        // A kubedns that was refused would ask again after some minutes; one that starts asks at once.
+        pod.node().faults.clear();
+    }
+    comes_back(&pod, "kubedns", "killed", kill);
+    if config != Config::None {
+        follows_the_config_map(&mut pod);
+    }
+}
+
 /// podman switches forwarding on: in the node's namespace, it is to be hoped.
 fn host_forwards() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()
@@ -175,30 +224,34 @@ fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
 }
 
 fn containers_that_end_come_back(pod: &PlayedPod) {
-    for (name, container) in pod.containers() {
-        let before = container.pid().unwrap();
-        means::say(&format!("{name} is killed"));
-        signal_process(before, Signal::SIGKILL);
-        block_on(eventually(PATIENCE, || async { container.pid().is_some_and(|pid| pid != before) }));
-        pod.until_well();
-        pod.until("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1");
-        pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
+    for (name, _) in pod.containers() {
+        comes_back(pod, &name, "killed", kill);
     }
 }
 
 /// Hanging is what nobody sees but a kubelet's liveness prober.
 fn containers_that_hang_come_back(pod: &PlayedPod) {
     let kubelet = pod.kubelet();
-    for (name, container) in pod.containers() {
-        let before = container.pid().unwrap();
-        means::say(&format!("{name} is stopped"));
-        container.signal_all(Signal::SIGSTOP);
-        block_on(eventually(PATIENCE, || async { container.pid().is_some_and(|pid| pid != before) }));
-        pod.until_well();
-        pod.until("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1");
-        pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
+    for (name, _) in pod.containers() {
+        comes_back(pod, &name, "stopped", |container| container.signal_all(Signal::SIGSTOP));
     }
     drop(kubelet);
+}
+
+fn kill(container: &Container) {
+    signal_process(container.pid().unwrap(), Signal::SIGKILL);
+}
+
+/// After what `harm` does to it, the container is started again and the pod serves as before.
+fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Container)) {
+    let container = pod.container(name);
+    let before = container.pid().unwrap();
+    means::say(&format!("{name} is {harmed}"));
+    harm(&container);
+    block_on(eventually(PATIENCE, || async { container.pid().is_some_and(|pid| pid != before) }));
+    pod.until_well();
+    pod.until("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1");
+    pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
 }
 
 /// What the kernel enforces is what the manifest asks for, and not more.

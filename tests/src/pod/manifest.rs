@@ -90,8 +90,13 @@ impl Manifest {
     }
 }
 
+/// A list, which is made where there is none.
 fn list<'a>(spec: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
-    spec[key].as_array_mut().expect("a list")
+    let list = &mut spec[key];
+    if list.is_null() {
+        *list = json!([]);
+    }
+    list.as_array_mut().expect("a list")
 }
 
 /// The service account's token, where the manifest leaves that to the kubelet.
@@ -102,9 +107,6 @@ fn mount_account(spec: &mut Value) {
     list(spec, "volumes").push(json!({"name": "kube-api-access", "projected": {}}));
     for container in list(spec, "containers") {
         let mount = json!({"name": "kube-api-access", "mountPath": ACCOUNT, "readOnly": true});
-        if container.get("volumeMounts").is_none() {
-            container["volumeMounts"] = json!([]);
-        }
         list(container, "volumeMounts").push(mount);
     }
 }
@@ -127,9 +129,6 @@ fn fill(directory: &Path, volume: &Value) {
 
 /// What every container of a cluster finds in its environment.
 fn add_environment(container: &mut Value) {
-    if container.get("env").is_none() {
-        container["env"] = json!([]);
-    }
     let service =
         [("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
     list(container, "env").extend(service.map(|(name, value)| json!({"name": name, "value": value})));

@@ -34,8 +34,8 @@ const OUTSIDE: &[&str] = &[
     "api.names.test. 60 IN A 10.96.0.1",
     "kubedns.names.test. 60 IN A 10.77.0.60",
 ];
-/// What the stub domain's server knows.
-const STUB: &[&str] = &["www.acme.test. 60 IN A 198.51.100.90"];
+/// What the stub domain's server knows; no cache keeps it, so that what is asked next shows where it was asked.
+const STUB: &[&str] = &["www.acme.test. 0 IN A 198.51.100.90"];
 
 /// A node; dropping it stops its servers.
 pub struct Node {

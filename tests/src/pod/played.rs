@@ -6,6 +6,7 @@ use std::time::Duration;
 use localpod::config_volume::{ConfigVolume, Payload};
 use serde_json::Value;
 use testkit::message::Message;
+use testkit::objects::mk_config_map;
 use testkit::query::Query;
 use testkit::{client, eventually};
 
@@ -27,7 +28,7 @@ const PROBE: Duration = Duration::from_secs(5);
 
 /// The pod's address.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
-/// The volume that holds the `ConfigMap` in all our manifests.
+/// The volume that holds the `ConfigMap` in all our manifests that have one.
 const CONFIG: &str = "kube-dns-config";
 
 /// A running pod; dropping it takes everything away.
@@ -103,8 +104,10 @@ impl PlayedPod {
         self.containers().iter().map(|(_, container)| container.pid()).collect()
     }
 
-    /// The `ConfigMap` as a kubelet would bring it into the volume: all at once, by one rename.
+    /// The `ConfigMap`: in the API, and as a kubelet would bring it into the volume: all at once, by one rename.
     pub fn configure(&mut self, entries: &[(&str, &str)]) {
+        let object = mk_config_map("kube-system", "kube-dns", entries);
+        self.node().store.set(object).expect("the API server takes a ConfigMap");
         let payload: Payload =
             entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
         assert!(self.config.write(&payload).expect("the volume can be written"), "it is another one");
