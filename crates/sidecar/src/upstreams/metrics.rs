@@ -6,7 +6,7 @@ use std::time::Duration;
 use daemon::metrics::{MetricError, Metrics};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::{Cause, Trouble};
+use super::purpose::{Cause, Trouble};
 use crate::probe::metric_name;
 
 /// Seconds.

@@ -1,0 +1,100 @@
+//! What an upstream is there for, and so what it is asked and which answers are none.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hickory_proto::op::{Query, ResponseCode};
+use hickory_proto::rr::{Name, RecordType};
+
+use super::condition::Condition;
+use crate::exchange::{Answer, ExchangeError};
+use crate::status::Nanny;
+
+/// What an upstream is asked, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Purpose {
+    /// The stub domains it serves, sorted; `.` stands for all other names. Empty when that is not known.
+    pub(super) domains: Vec<String>,
+    pub(super) question: Query,
+}
+
+/// Why a probe of an upstream failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) cause: Cause,
+    pub(super) text: String,
+}
+
+/// The cause in metric labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Timeout,
+    Unreachable,
+    Servfail,
+    Refused,
+}
+
+impl Cause {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Servfail => "servfail",
+            Self::Refused => "refused",
+        }
+    }
+
+    pub(super) fn condition(self) -> Condition {
+        match self {
+            Self::Timeout | Self::Unreachable => Condition::Silent,
+            Self::Servfail | Self::Refused => Condition::Fails,
+        }
+    }
+}
+
+impl Purpose {
+    /// Any question that every resolver knows an answer to will do.
+    pub(super) fn unknown() -> Self {
+        Self { domains: Vec::new(), question: Query::query(Name::root(), RecordType::NS) }
+    }
+
+    /// What the nanny has this server for. Servers of dnsmasq's command line are unknown to it.
+    pub(super) fn of(address: SocketAddr, nanny: &Nanny) -> Self {
+        let (text, routes) = (address.to_string(), &nanny.routes);
+        let mut this = Self::unknown();
+        for (domain, servers) in &routes.stub_domains {
+            if !servers.contains(&text) {
+                continue;
+            }
+            if let (true, Ok(name)) = (this.domains.is_empty(), Name::from_ascii(format!("{domain}."))) {
+                this.question = Query::query(name, RecordType::SOA);
+            }
+            this.domains.push(domain.clone());
+        }
+        if routes.upstreams.contains(&text) {
+            this.question = Self::unknown().question;
+            this.domains.push(".".to_owned());
+        }
+        this
+    }
+
+    /// How long the answer took, or why there is none that counts.
+    pub(super) fn judge(&self, asked: Result<Answer, ExchangeError>) -> Result<Duration, Trouble> {
+        let trouble = |cause, text: String| Err(Trouble { cause, text });
+        match asked {
+            Ok(answer) => match answer.message.metadata.response_code {
+                ResponseCode::ServFail => trouble(Cause::Servfail, self.answered("SERVFAIL")),
+                ResponseCode::Refused if !self.domains.is_empty() => {
+                    trouble(Cause::Refused, self.answered("REFUSED"))
+                }
+                _ => Ok(answer.latency),
+            },
+            Err(error) if error.is_timeout() => trouble(Cause::Timeout, error.to_string()),
+            Err(error) => trouble(Cause::Unreachable, error.to_string()),
+        }
+    }
+
+    fn answered(&self, rcode: &str) -> String {
+        format!("{rcode} for {} {}", self.question.name(), self.question.query_type())
+    }
+}
