@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -30,6 +31,25 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ("missing.outside.test.", "A", "NXDOMAIN"),
 ];
 
+/// The manifests of older generations.
+const GENERATIONS: &[(&str, Config)] = &[
+    ("legacy-1.4", Config::None),
+    ("legacy-1.5", Config::OfTheApi),
+    ("legacy-1.6", Config::Mounted),
+    ("legacy-1.9", Config::Mounted),
+];
+
+/// How a generation of kube-dns comes by its `ConfigMap`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Config {
+    /// Not at all.
+    None,
+    /// kubedns reads it from the API server, if its role lets it; `system:kube-dns` does not.
+    OfTheApi,
+    /// It is mounted.
+    Mounted,
+}
+
 #[test]
 fn stock() {
     plays("stock-1.36");
@@ -45,24 +65,17 @@ fn direct() {
     plays("direct");
 }
 
+/// Those of older generations, one after the other: what takes long is to get the images.
 #[test]
-fn of_1_4() {
-    plays_briefly("legacy-1.4", Config::None);
-}
-
-#[test]
-fn of_1_5() {
-    plays_briefly("legacy-1.5", Config::OfTheApi);
-}
-
-#[test]
-fn of_1_6() {
-    plays_briefly("legacy-1.6", Config::Mounted);
-}
-
-#[test]
-fn of_1_9() {
-    plays_briefly("legacy-1.9", Config::Mounted);
+fn older_generations() {
+    if !means::are_there() {
+        return;
+    }
+    let place = Arc::new(Place::make());
+    for (manifest, config) in GENERATIONS {
+        means::say(manifest);
+        plays_briefly(PlayedPod::in_place(&place, manifest), *config);
+    }
 }
 
 /// A static program brings its own C library, whose way to look names up is not that of the machine it was built on.
@@ -138,23 +151,8 @@ fn plays(manifest: &str) {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// How a generation of kube-dns comes by its `ConfigMap`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Config {
-    /// Not at all.
-    None,
-    /// kubedns reads it from the API server, if its role lets it; `system:kube-dns` does not.
-    OfTheApi,
-    /// It is mounted.
-    Mounted,
-}
-
-/// What is particular to the manifest of an older generation. Its probes pass before anything is asked.
-fn plays_briefly(manifest: &str, config: Config) {
-    if !means::are_there() {
-        return;
-    }
-    let mut pod = PlayedPod::of(manifest);
+/// What is particular to the manifest of an older generation. Its probes have passed before anything is asked.
+fn plays_briefly(mut pod: PlayedPod, config: Config) {
     // Without a role that lets it read the ConfigMap, it has the defaults.
     answers(&pod);
     if config == Config::OfTheApi {
@@ -165,6 +163,10 @@ fn plays_briefly(manifest: &str, config: Config) {
     if config != Config::None {
         follows_the_config_map(&mut pod);
     }
+    let faults = &pod.node().faults;
+    faults.clear();
+    faults.kube_dns_role();
+    pod.remove();
 }
 
 /// podman switches forwarding on: in the node's namespace, it is to be hoped.

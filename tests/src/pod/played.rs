@@ -1,6 +1,7 @@
 //! A pod that runs, and what a test wants of it.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use localpod::config_volume::{ConfigVolume, Payload};
@@ -31,20 +32,25 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
 /// The volume that holds the `ConfigMap` in all our manifests that have one.
 const CONFIG: &str = "kube-dns-config";
 
-/// A running pod; dropping it takes everything away.
+/// A running pod; dropping the last one of a place takes everything away.
 pub struct PlayedPod {
     /// What it was made from.
     pub manifest: Manifest,
     config: ConfigVolume,
-    place: Place,
+    place: Arc<Place>,
 }
 
 impl PlayedPod {
-    /// Plays `manifests/<name>` and waits until the pod is well.
+    /// Plays `manifests/<name>` in a place of its own and waits until the pod is well.
     pub fn of(name: &str) -> Self {
-        let place = Place::make();
+        Self::in_place(&Arc::new(Place::make()), name)
+    }
+
+    /// Plays `manifests/<name>` where no pod is played now and waits until it is well.
+    pub fn in_place(place: &Arc<Place>, name: &str) -> Self {
+        let place = Arc::clone(place);
         let manifest = Manifest::of(name);
-        let volumes = place.directory().join("volumes");
+        let volumes = place.directory().join("volumes").join(name);
         let document = manifest.to_play(&volumes);
         let config = ConfigVolume::create(volumes.join(CONFIG)).expect("the ConfigMap's volume");
         let pod = Self { manifest, config, place };
@@ -66,6 +72,11 @@ impl PlayedPod {
         }
         self.podman().run(["pod", "start", "kube-dns"]);
         self.until_well();
+    }
+
+    /// Makes room for another pod.
+    pub fn remove(self) {
+        self.podman().run(["pod", "rm", "--force", "--time", "0", "kube-dns"]);
     }
 
     /// The node it runs on.
