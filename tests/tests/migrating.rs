@@ -4,30 +4,39 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use apiserver::{ApiServer, Options, Resource};
+use serde_json::{Value, json};
+use testkit::objects::{mk_cluster_ip, mk_config_map};
 use tests::docs::markdown::{Page, repository};
 use tests::manifests::difference;
 use tests::manifests::pod::Pod;
 use tests::manifests::render::{documents, kubectl_is_there, render, root};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// Where the reader of the page has put the images.
 const REGISTRY: &str = "registry.example/dns";
 
-/// A `kubectl` for whom the cluster is one object, in the file `object`; what would change it there is done by the real one.
-/// Whatever has to do with another cluster fails.
+/// A `kubectl` for whom the workload of the cluster is in the file `object`; what would change it is done by the real one,
+/// which leaves the result in `after`. All else goes to the embedded API server, which knows no workloads, and has no schema
+/// of lists to validate with.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
 case "$*" in
+"-n kube-system get deploy kube-dns -o yaml") cat object ;;
+"replace -f kube-dns-before.yaml") cp kube-dns-before.yaml after ;;
 "-n kube-system set image deploy/kube-dns "*) shift 5; "$REAL" set image --local -f object "$@" -o yaml > after ;;
 "-n kube-system patch deploy kube-dns "*) shift 5; "$REAL" patch --local -f object "$@" -o yaml > after ;;
 "-n kube-system get rc kube-dns-v20 -o yaml") cat object ;;
 "patch --local "*) "$REAL" "$@" ;;
 "create -f -") cat > after ;;
-*) echo "not a command for this cluster: $*" >&2; exit 1 ;;
+"replace "*) "$REAL" --server="$SERVER" "$@" --validate=false ;;
+*) "$REAL" --server="$SERVER" "$@" ;;
 esac
 "#;
 
@@ -41,7 +50,7 @@ fn from_1_4() {
         return;
     }
     let ours = ours("legacy-1.4");
-    let after = run("From 1.4", &patched(&ours, "before-1.4.yaml")).to_string();
+    let after = run("From 1.4", &as_stored(patched(&ours, "before-1.4.yaml"))).to_string();
     // The second ReplicationController has a name of its own.
     assert!(after.contains("kube-dns-v21") && !after.contains("v20"), "{after}");
     same(&serde_json::from_str(&after.replace("v21", "v20")).unwrap(), &ours);
@@ -78,6 +87,41 @@ fn from_1_36() {
     same(&run("From 1.6 and later", &workload(&documents(&stock).unwrap())), &ours("stock-1.36"));
 }
 
+/// What was kept can be put back, over whatever has become of it meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn going_back() {
+    if skip() {
+        return;
+    }
+    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap();
+    let (store, address) = (server.store(), server.local_addr());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(server.run(CancellationToken::new()));
+    store.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", "{}")])).unwrap();
+    store.set(mk_cluster_ip("kube-system", "kube-dns", &["10.96.0.10"], &["dns:53"])).unwrap();
+
+    let deployment = ours("legacy-1.9");
+    let keep = commands("Before you begin", "> kube-dns-before.yaml");
+    let edit = "kubectl -n kube-system patch cm kube-dns -p '{\"data\":{\"stubDomains\":\"bad\"}}'\n\
+                kubectl -n kube-system label svc kube-dns edited=yes";
+    let back = commands("Going back", "replace -f kube-dns-before.yaml");
+    let others_back = commands("Going back", "replace -f kube-dns-others-before.yaml");
+    let script = [&keep, edit, &back, &others_back].join("\n");
+    let after = type_in(&script, &as_stored(deployment.clone()), &format!("http://{address}"));
+    assert_eq!(difference::paths(&[after], &[deployment]), BTreeSet::new());
+    let config = store.get(Resource::ConfigMaps, "kube-system", "kube-dns").unwrap();
+    assert_eq!(config.value().pointer("/data/stubDomains"), Some(&json!("{}")));
+    let service = store.get(Resource::Services, "kube-system", "kube-dns").unwrap();
+    assert_eq!(service.value().pointer("/metadata/labels/edited"), None);
+}
+
+/// As an API server gives it out.
+fn as_stored(mut object: Value) -> Value {
+    object["metadata"]["resourceVersion"] = json!("7");
+    object["metadata"]["uid"] = json!("00000000-0000-4000-8000-000000000007");
+    object
+}
+
 fn ours(manifest: &str) -> Value {
     workload(&render(&root().join(manifest)).unwrap())
 }
@@ -89,26 +133,31 @@ fn same(after: &Value, ours: &Value) {
     assert_eq!(difference::paths(std::slice::from_ref(after), &[ours]), BTreeSet::new());
 }
 
-/// Types the commands of a section into a shell, in a directory that has `manifests` as a checkout has. Gives the object
-/// that comes out.
+/// Does what a section says to a workload: its first block of commands. Gives what comes out.
 fn run(section: &str, object: &Value) -> Value {
+    type_in(&commands(section, ""), object, "http://no-server.invalid")
+}
+
+/// Types commands into a shell, in a directory that has `manifests` as a checkout has. Gives the workload that comes out.
+fn type_in(script: &str, object: &Value, server: &str) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let below = |name: &str| directory.path().join(name);
-    fs::write(below("object"), object.to_string()).unwrap();
+    fs::write(below("object"), serde_norway::to_string(object).unwrap()).unwrap();
     fs::write(below("kubectl"), KUBECTL).unwrap();
     fs::set_permissions(below("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
     std::os::unix::fs::symlink(repository().canonicalize().unwrap().join("manifests"), below("manifests"))
         .unwrap();
     let path = std::env::var("PATH").unwrap();
     let output = Command::new("sh")
-        .args(["-ec", &commands(section)])
+        .args(["-ec", script])
         .current_dir(directory.path())
         .env("PATH", format!("{}:{path}", directory.path().display()))
         .env("REAL", real_kubectl(&path))
         .env("REGISTRY", REGISTRY)
+        .env("SERVER", server)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{section}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     tidy(workload(&documents(&fs::read_to_string(below("after")).unwrap()).unwrap()))
 }
 
@@ -117,12 +166,14 @@ fn real_kubectl(path: &str) -> String {
     all.find(|file| Path::new(file).exists()).unwrap()
 }
 
-/// The first block of commands of a section: the one that changes what runs.
-fn commands(section: &str) -> String {
+/// The first block of commands of a section that has `mark` in it.
+fn commands(section: &str, mark: &str) -> String {
     let page = Page::read("migrating.md");
-    let block = page.blocks.iter().find(|block| block.section == section && block.info == "console").unwrap();
+    let mut blocks = page.blocks.iter().filter(|block| block.section == section && block.info == "console");
+    let block = blocks.find(|block| block.text.contains(mark)).unwrap();
     // What does not begin with a prompt continues the line before.
-    let lines: Vec<&str> = block.text.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
+    let lines = block.text.lines().map(str::trim_start);
+    let lines: Vec<&str> = lines.map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
     lines.join("\n")
 }
 

@@ -63,8 +63,9 @@ impl Page {
                 page.add_row(line);
             } else if row {
                 page.tables.push(Table { section: section.clone(), header: cells(line), rows: Vec::new() });
-            } else if let Some(info) = line.strip_prefix("```") {
-                let text: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            } else if let Some(info) = line.trim_start().strip_prefix("```") {
+                // In a list a block is as far to the right as the list.
+                let text: Vec<&str> = lines.by_ref().take_while(|line| line.trim_start() != "```").collect();
                 let text = text.join("\n") + "\n";
                 page.blocks.push(Block { section: section.clone(), info: info.to_owned(), text });
             } else if line.starts_with('#') {
