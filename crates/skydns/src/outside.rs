@@ -14,7 +14,7 @@ pub struct OutsideQuestion {
 }
 
 /// A record of an upstream's answer, names uncompressed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OutsideRecord {
     /// Owner name.
     pub owner: Name,

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use fixed::Fixed;
 use proptest::prelude::*;
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion};
+use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use skydns::query::Transport;
 use testkit::message::Message;
 
@@ -128,6 +128,36 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
         ));
         assert_eq!(testkit::dig::show(&out).lines().next(), Some(expected));
     }
+}
+
+#[test]
+fn each_record_from_outside_is_written_once_however_many_there_are() {
+    const ADDRESSES: u16 = 3000;
+    let (start, end) =
+        ["www.outside.test", "real.outside.test"].map(|name| skydns::Name::parse(name).unwrap()).into();
+    let alias = OutsideRecord { owner: start.clone(), rtype: 5, rdata: end.wire().into() };
+    let address = |n: u16| {
+        let [high, low] = n.to_be_bytes();
+        OutsideRecord { owner: end.clone(), rtype: 1, rdata: [198, 51, high, low].as_slice().into() }
+    };
+    let twice = |n: u16| [alias.clone(), address(n), address(ADDRESSES - 1 - n)];
+    let mut outside = Outside::none();
+    let records = (0..ADDRESSES).flat_map(twice).collect();
+    outside.insert(OutsideQuestion { name: start.clone(), qtype: 1 }, OutsideAnswer::Records(records));
+    let query = testkit::query::Query::new("out.apps.svc.cluster.local.", "A").wire();
+    let mut out = Vec::new();
+    let outcome = answer(&Fixed::new(&[]), &identity(), &query, Transport::Tcp, &outside, &mut out);
+    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    let reply = Message::parse(&out).unwrap();
+    let mut expected: Vec<String> =
+        (0..ADDRESSES).map(|n| format!("198.51.{}.{}", n >> 8, n & 0xff)).collect();
+    expected.sort();
+    let mut addresses = reply.answer_data("A");
+    addresses.sort();
+    assert_eq!(addresses, expected);
+    assert_eq!(reply.answer_data("CNAME"), ["real.outside.test.", "www.outside.test."]);
+    let owners = reply.answer.iter().filter(|record| record.rtype == 1).map(|record| record.name.as_str());
+    assert!(owners.into_iter().all(|owner| owner == "real.outside.test."));
 }
 
 /// A question for web's address with these octets as additional section, and how many records they are said to be.

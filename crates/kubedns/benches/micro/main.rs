@@ -4,10 +4,11 @@
 
 mod cluster;
 mod engine;
+mod hostile;
 mod index;
 mod start;
 
 use criterion::{criterion_group, criterion_main};
 
-criterion_group!(benches, engine::questions, index::changes, start::starts);
+criterion_group!(benches, engine::questions, hostile::replies, index::changes, start::starts);
 criterion_main!(benches);

@@ -1,5 +1,7 @@
 //! Following aliases (ExternalName, SRV names asked for addresses, federation) to the addresses behind them.
 
+mod noted;
+
 use super::{Answer, Entries, Families, Records, path, shuffle};
 use crate::backend::{Entry, View};
 use crate::message::{Full, Mark, Owner, Section};
@@ -7,6 +9,7 @@ use crate::name::Name;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::query::rtype;
 use crate::record::{Host, TTL};
+use noted::Noted;
 
 /// The longest chain of aliases that is followed.
 const MAX_CHAIN: usize = 8;
@@ -45,17 +48,17 @@ enum Shown<'n> {
 }
 
 /// One walk over aliases, within one section of the answer.
-struct Walk {
+struct Walk<'o> {
     section: Section,
     families: Families,
     /// The names on the way to where the walk is, in lower case.
     chain: Vec<Name>,
     /// Names whose records are written, in lower case.
-    done: Vec<Name>,
+    done: Noted<Name, ()>,
     /// Records from outside that are written: two aliases may lead to the same ones.
-    written: Vec<OutsideRecord>,
+    written: Noted<&'o OutsideRecord, ()>,
     /// Names that stand in the message, and where.
-    places: Vec<(Name, u16)>,
+    places: Noted<Name, u16>,
 }
 
 /// A point to take a walk back to.
@@ -66,25 +69,22 @@ struct Step {
     places: usize,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn new(section: Section, families: Families, start: Option<Name>) -> Self {
         let chain = start.into_iter().collect();
-        Self { section, families, chain, done: Vec::new(), written: Vec::new(), places: Vec::new() }
+        let (done, written, places) = (Noted::default(), Noted::default(), Noted::default());
+        Self { section, families, chain, done, written, places }
     }
 
-    fn place_of(&self, name: &Name) -> Option<u16> {
-        self.places.iter().find(|(known, _)| known == name).map(|(_, place)| *place)
-    }
-
-    fn note(&mut self, name: &Name, place: usize) {
+    fn note_place(&mut self, name: &Name, place: usize) {
         // A pointer reaches 14 bits far.
         if let Some(place) = u16::try_from(place).ok().filter(|place| *place < 0x4000) {
-            self.places.push((name.clone(), place));
+            self.places.note(name.clone(), place);
         }
     }
 }
 
-impl<V: View> Answer<'_, '_, V> {
+impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes what the aliases among `entries` lead to. They all stand under the name of the question.
     pub(super) fn aliases(&mut self, entries: &Entries<'_>, families: Families) -> Records {
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
@@ -135,7 +135,7 @@ impl<V: View> Answer<'_, '_, V> {
     /// A name has at most one CNAME: one is kept, with the addresses behind all of the aliases.
     fn follow_all(
         &mut self,
-        walk: &mut Walk,
+        walk: &mut Walk<'q>,
         owner: Option<&Name>,
         mut aliases: Vec<Alias>,
     ) -> Result<Reached, Full> {
@@ -166,7 +166,7 @@ impl<V: View> Answer<'_, '_, V> {
     /// of its target.
     fn follow_to_nothing(
         &mut self,
-        walk: &mut Walk,
+        walk: &mut Walk<'q>,
         owner: Option<&Name>,
         alias: &Alias,
     ) -> Result<(), Full> {
@@ -180,7 +180,7 @@ impl<V: View> Answer<'_, '_, V> {
     }
 
     /// Writes the alias, if it is to be shown under `owner`, and what it leads to.
-    fn follow(&mut self, walk: &mut Walk, shown: Shown<'_>, alias: &Alias) -> Result<Reached, Full> {
+    fn follow(&mut self, walk: &mut Walk<'q>, shown: Shown<'_>, alias: &Alias) -> Result<Reached, Full> {
         if walk.chain.contains(&alias.target.to_lowercase()) || walk.chain.len() > MAX_CHAIN {
             return Ok(Reached::Failed);
         }
@@ -191,18 +191,17 @@ impl<V: View> Answer<'_, '_, V> {
                 place = m.position();
                 m.name(Owner::Parts(&target));
             })?;
-            walk.note(&alias.target, place);
+            walk.note_place(&alias.target, place);
         }
         self.visit(walk, &alias.target)
     }
 
     /// Writes what a name leads to.
-    fn visit(&mut self, walk: &mut Walk, name: &Name) -> Result<Reached, Full> {
+    fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
         let lower = name.to_lowercase();
-        if walk.done.contains(&lower) {
+        if !walk.done.note(lower.clone(), ()) {
             return Ok(Reached::Addresses);
         }
-        walk.done.push(lower.clone());
         walk.chain.push(lower.clone());
         let reached = match self.relative(lower.wire()) {
             Some(relative) => self.inside(walk, name, relative),
@@ -213,7 +212,7 @@ impl<V: View> Answer<'_, '_, V> {
     }
 
     /// Writes what a name of the zone leads to.
-    fn inside(&mut self, walk: &mut Walk, name: &Name, relative: &[u8]) -> Result<Reached, Full> {
+    fn inside(&mut self, walk: &mut Walk<'q>, name: &Name, relative: &[u8]) -> Result<Reached, Full> {
         let Some(path) = path(relative) else { return Ok(Reached::Nothing) };
         let found = self.collect(&path, |_| true);
         let families = walk.families;
@@ -238,7 +237,7 @@ impl<V: View> Answer<'_, '_, V> {
     }
 
     /// Writes what an upstream said of a name outside the zone, or notes that it has to be asked.
-    fn outside(&mut self, walk: &mut Walk, name: &Name) -> Result<Reached, Full> {
+    fn outside(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
         let mut reached = Reached::Failed;
         for (wanted, qtype) in [(walk.families.v4, rtype::A), (walk.families.v6, rtype::AAAA)] {
             if !wanted {
@@ -264,13 +263,17 @@ impl<V: View> Answer<'_, '_, V> {
         Ok(reached)
     }
 
-    fn outside_records(&mut self, walk: &mut Walk, records: &[OutsideRecord]) -> Result<Reached, Full> {
+    fn outside_records(
+        &mut self,
+        walk: &mut Walk<'q>,
+        records: &'q [OutsideRecord],
+    ) -> Result<Reached, Full> {
         let mut reached = Reached::Nothing;
         for record in records {
             if record.rtype != rtype::CNAME {
                 reached = Reached::Addresses;
             }
-            if walk.written.contains(record) {
+            if walk.written.get(&record).is_some() {
                 continue;
             }
             let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
@@ -283,9 +286,9 @@ impl<V: View> Answer<'_, '_, V> {
                 }
             })?;
             if let Some(name) = &target {
-                walk.note(name, place);
+                walk.note_place(name, place);
             }
-            walk.written.push(record.clone());
+            walk.written.note(record, ());
         }
         Ok(reached)
     }
@@ -293,14 +296,14 @@ impl<V: View> Answer<'_, '_, V> {
     /// Writes a record whose owner may stand in the message already.
     fn record_at(
         &mut self,
-        walk: &mut Walk,
+        walk: &mut Walk<'q>,
         owner: Option<&Name>,
         (rtype, ttl): (u16, u32),
         rdata: impl FnOnce(&mut crate::message::Message<'_, '_>),
     ) -> Result<(), Full> {
         let start = self.message.position();
         let parts = owner.map(|name| [name.wire()]);
-        let place = owner.and_then(|name| walk.place_of(name));
+        let place = owner.and_then(|name| walk.places.get(name));
         let at = match (&parts, place) {
             (_, Some(place)) => Owner::At(place),
             (Some(parts), None) => Owner::Parts(parts),
@@ -308,17 +311,17 @@ impl<V: View> Answer<'_, '_, V> {
         };
         self.message.record(walk.section, at, rtype, ttl, |m| rdata(m))?;
         if let (Some(name), None) = (owner, place) {
-            walk.note(name, start);
+            walk.note_place(name, start);
         }
         Ok(())
     }
 
-    fn step(&self, walk: &Walk) -> Step {
+    fn step(&self, walk: &Walk<'q>) -> Step {
         let (done, written, places) = (walk.done.len(), walk.written.len(), walk.places.len());
         Step { mark: self.message.mark(), done, written, places }
     }
 
-    fn take_back(&mut self, walk: &mut Walk, step: &Step) {
+    fn take_back(&mut self, walk: &mut Walk<'q>, step: &Step) {
         self.message.rewind(step.mark);
         walk.done.truncate(step.done);
         walk.written.truncate(step.written);
