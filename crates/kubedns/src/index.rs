@@ -190,7 +190,7 @@ impl Index {
     /// To be called before the objects of `key` change.
     fn outdate(&mut self, key: &ObjectKey) {
         if !self.outdated.contains_key(key) {
-            self.outdated.insert(key.clone(), self.build(key).pointers);
+            self.outdated.insert(key.clone(), self.pointers(key));
         }
     }
 
@@ -217,6 +217,13 @@ impl Index {
             Some(service) => records::build(service, self.store.backing(key, self.source)),
             None => ServiceRecords::default(),
         }
+    }
+
+    /// The reverse records of one Service as its objects are now.
+    fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
+        let service = self.store.service(key);
+        service
+            .map_or_else(Vec::new, |service| records::pointers(service, self.store.backing(key, self.source)))
     }
 
     /// Every owner of an address counts for itself: one that leaves takes only its own record away. Both lists are

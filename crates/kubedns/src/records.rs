@@ -105,9 +105,31 @@ pub fn build(service: &Service, backing: Backing<'_>) -> ServiceRecords {
         ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing),
         ServiceKind::ExternalName(target) => external_name(service, target),
     };
-    records.pointers.sort_unstable();
-    records.pointers.dedup();
+    sort(&mut records.pointers);
     records
+}
+
+/// The reverse records that [`build`] gives, without the others.
+pub fn pointers(service: &Service, backing: Backing<'_>) -> Vec<(IpAddr, Pointer)> {
+    let Some(base) = base(&service.key) else { return Vec::new() };
+    let mut pointers: Vec<_> = match &service.kind {
+        ServiceKind::ClusterIp(addresses) => {
+            addresses.iter().map(|ip| (*ip, own_pointer(service, &base))).collect()
+        }
+        ServiceKind::Headless | ServiceKind::WithoutIp => {
+            let groups = backing.groups(service.publish_not_ready);
+            let members = groups.iter().flat_map(|group| &group.addresses);
+            members.filter_map(|member| Some((member.ip, member.labelled(service, &base)?.1))).collect()
+        }
+        ServiceKind::ExternalName(_) => Vec::new(),
+    };
+    sort(&mut pointers);
+    pointers
+}
+
+fn sort(pointers: &mut Vec<(IpAddr, Pointer)>) {
+    pointers.sort_unstable();
+    pointers.dedup();
 }
 
 /// True when the records of `service` depend on its endpoints.
@@ -143,8 +165,7 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     let mut entries: BTreeMap<SmolStr, Vec<IpAddr>> = BTreeMap::new();
     for ip in addresses {
         entries.entry(label::of_address(*ip)).or_default().push(*ip);
-        let pointer = Pointer { created: service.created, name: Arc::clone(&base), named: true };
-        records.pointers.push((*ip, pointer));
+        records.pointers.push((*ip, own_pointer(service, &base)));
     }
     for (label, addresses) in entries {
         for port in service.ports.iter() {
@@ -177,13 +198,7 @@ fn headless(service: &Service, backing: Backing<'_>) -> ServiceRecords {
             .filter_map(|port| Some((port_path(&port.protocol, &port.name)?, port.port)))
             .collect();
         for member in &group.addresses {
-            let label = match member.hostname {
-                Some(hostname) => hostname.clone(),
-                None => label::of_address(member.ip),
-            };
-            let Some(pointer) = member_pointer(service, &label, &base, member.hostname.is_some()) else {
-                continue;
-            };
+            let Some((label, pointer)) = member.labelled(service, &base) else { continue };
             records.pointers.push((member.ip, pointer));
             let labelled = labels.entry(label).or_default();
             labelled.addresses.push(member.ip);
@@ -196,12 +211,21 @@ fn headless(service: &Service, backing: Backing<'_>) -> ServiceRecords {
     records
 }
 
-/// The reverse record of a member; `None` when its label cannot stand in a name. A hostname is one label: one with dots
-/// in it, which the API server refuses, would be none, or too long for one.
-fn member_pointer(service: &Service, label: &SmolStr, base: &Arc<[u8]>, named: bool) -> Option<Pointer> {
-    let mut wire = name::relative(label).ok().filter(|_| !label.contains('.'))?;
-    wire.extend_from_slice(base);
-    Some(Pointer { created: service.created, name: wire.into(), named })
+/// The reverse record of a cluster IP.
+fn own_pointer(service: &Service, base: &Arc<[u8]>) -> Pointer {
+    Pointer { created: service.created, name: Arc::clone(base), named: true }
+}
+
+impl Member<'_> {
+    /// Its label and its reverse record; `None` when the label cannot stand in a name. A hostname is one label: one with
+    /// dots in it, which the API server refuses, would be none, or too long for one.
+    fn labelled(&self, service: &Service, base: &[u8]) -> Option<(SmolStr, Pointer)> {
+        let label = self.hostname.cloned().unwrap_or_else(|| label::of_address(self.ip));
+        let mut wire = name::relative(&label).ok().filter(|_| !label.contains('.'))?;
+        wire.extend_from_slice(base);
+        let named = self.hostname.is_some();
+        Some((label, Pointer { created: service.created, name: wire.into(), named }))
+    }
 }
 
 fn add_labelled(node: &mut Node<Records>, label: &SmolStr, labelled: Labelled, base: &Arc<[u8]>) {
