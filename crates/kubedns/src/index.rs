@@ -124,13 +124,12 @@ impl Index {
             }
             Change::Apply(slice) => {
                 self.store.slices.settle(&slice.key);
-                if self.store.slice(&slice.key) == Some(&slice) {
-                    return;
-                }
                 let service = ObjectKey::new(slice.key.namespace.clone(), slice.service.clone());
-                // A slice can change hands: its label is mutable.
-                if self.store.service_of_slice(&slice.key).is_some_and(|owner| owner != service) {
-                    self.remove_slice(&slice.key);
+                match self.store.slice_and_service(&slice.key) {
+                    Some((_, known)) if *known == slice => return,
+                    // A slice can change hands: its label is mutable.
+                    Some((owner, _)) if owner != service => self.remove_slice_of(&owner, &slice.key),
+                    _ => {}
                 }
                 self.update_endpoints(&service, |store, _| store.set_slice(slice));
             }
@@ -142,9 +141,13 @@ impl Index {
     }
 
     fn remove_slice(&mut self, key: &ObjectKey) {
-        if let Some(service) = self.store.service_of_slice(key) {
-            self.update_endpoints(&service, |store, _| store.remove_slice(key));
+        if let Some((service, _)) = self.store.slice_and_service(key) {
+            self.remove_slice_of(&service, key);
         }
+    }
+
+    fn remove_slice_of(&mut self, service: &ObjectKey, key: &ObjectKey) {
+        self.update_endpoints(service, |store, service| store.remove_slice(service, key));
     }
 
     fn apply_node(&mut self, change: Change<Node>) {

@@ -96,20 +96,20 @@ impl Store {
         self.owners.get(key)?.endpoints.as_deref()
     }
 
-    /// The Service that a slice belongs to.
-    pub fn service_of_slice(&self, key: &ObjectKey) -> Option<ObjectKey> {
+    /// A slice, and the Service that it belongs to.
+    pub(super) fn slice_and_service(&self, key: &ObjectKey) -> Option<(ObjectKey, &EndpointSlice)> {
         let name = match self.strays.get(key) {
             Some(name) => name.clone(),
             None => expected_service(key)?,
         };
         let service = ObjectKey { namespace: key.namespace.clone(), name };
-        self.owners.get(&service)?.slices.iter().any(|slice| slice.key == *key).then_some(service)
+        let slice = self.owners.get(&service)?.slices.iter().find(|slice| slice.key == *key)?;
+        Some((service, slice))
     }
 
     /// A slice.
     pub fn slice(&self, key: &ObjectKey) -> Option<&EndpointSlice> {
-        let owner = self.owners.get(&self.service_of_slice(key)?)?;
-        owner.slices.iter().find(|slice| slice.key == *key)
+        self.slice_and_service(key).map(|(_, slice)| slice)
     }
 
     /// All Services.
@@ -200,11 +200,9 @@ impl Store {
         self.change_owner(key, |owner| owner.endpoints = None);
     }
 
-    pub(super) fn remove_slice(&mut self, key: &ObjectKey) {
-        if let Some(service) = self.service_of_slice(key) {
-            self.strays.remove(key);
-            self.change_owner(&service, |owner| owner.slices.retain(|slice| slice.key != *key));
-        }
+    pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
+        self.strays.remove(key);
+        self.change_owner(service, |owner| owner.slices.retain(|slice| slice.key != *key));
     }
 
     fn change_owner(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Owner)) {
