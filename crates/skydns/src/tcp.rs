@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -46,17 +45,17 @@ pub(crate) struct Server<B: Backend> {
 impl<B: Backend> Server<B> {
     /// Serves until the token is cancelled, then lets queries in flight be answered.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let shares = Shares::new(MAX_CONNECTIONS, MAX_OF_CLIENT);
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                accepted = accept(&self.listener, &slots) => {
-                    let Some((stream, client, slot)) = accepted else { continue };
+                // Where no place is left, the next client waits until a connection ends.
+                accepted = accept(&self.listener), if shares.taken() < MAX_CONNECTIONS => {
+                    let Some((stream, client)) = accepted else { continue };
                     let Some(share) = shares.take(client) else { continue };
-                    let busy = slots.available_permits() < MAX_CONNECTIONS / 2;
+                    let busy = shares.taken() > MAX_CONNECTIONS / 2;
                     let connection = Connection {
                         stream,
                         client,
@@ -65,7 +64,7 @@ impl<B: Backend> Server<B> {
                     };
                     let stop = stop.clone();
                     connections.spawn(async move {
-                        let _held = (slot, share);
+                        let _held = share;
                         // A client that goes away or stalls concerns nobody else.
                         let _ = connection.run(stop).await;
                     });
@@ -77,14 +76,10 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// The next connection, once there is a slot for it.
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+/// The next connection.
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
-        Ok((stream, client)) => Some((stream, client.ip(), slot)),
+        Ok((stream, client)) => Some((stream, client.ip())),
         Err(error) => {
             tracing::debug!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
