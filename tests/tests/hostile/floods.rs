@@ -16,7 +16,7 @@ use tests::lab::{Lab, in_a_line};
 use tests::steady::{Question, Steady};
 
 /// Questions a second of the well-behaved client.
-pub(super) const RATE: u32 = 100;
+const RATE: u32 = 100;
 
 /// Where floods come from: not where the well-behaved client is.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -32,7 +32,7 @@ const MOST_MEMORY_KIB: u64 = 96 * 1024;
 pub(super) const CONNECTIONS: usize = 2000;
 
 /// kubedns with an upstream, and a client that knows both.
-pub(super) async fn lab() -> (Lab, Vec<Question>) {
+async fn lab() -> (Lab, Vec<Question>) {
     let zone = zone();
     let mut lab =
         Lab::with_upstream(&["--lameduck=0s"], move |asked: &Asked| Zone::answer(&zone, asked).into()).await;
@@ -43,6 +43,15 @@ pub(super) async fn lab() -> (Lab, Vec<Question>) {
     // A flood may cost a datagram where the kernel's buffer is full: resolvers ask again.
     let patient = all.into_iter().map(|question| question.tries(4, Duration::from_secs(1)));
     (lab, patient.collect())
+}
+
+/// The same once the client is being answered, and what kubedns uses then.
+pub(super) async fn at_rest() -> (Lab, Steady, Usage) {
+    let (mut lab, questions) = lab().await;
+    let steady = Steady::start(questions, RATE);
+    steady.answered(20).await;
+    let before = usage(&mut lab);
+    (lab, steady, before)
 }
 
 pub(super) fn usage(lab: &mut Lab) -> Usage {
@@ -87,10 +96,7 @@ fn noise(number: u32, length: usize) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_octets_and_random_names_over_udp() {
-    let (mut lab, questions) = lab().await;
-    let steady = Steady::start(questions, RATE);
-    steady.answered(20).await;
-    let before = usage(&mut lab);
+    let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     flood(server, |number| noise(number, usize::try_from(number % 700).unwrap())).await;
     // A sound header and question in front of noise.
@@ -118,10 +124,7 @@ async fn random_octets_and_random_names_over_udp() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn huge_messages_over_tcp() {
-    let (mut lab, questions) = lab().await;
-    let steady = Steady::start(questions, RATE);
-    steady.answered(20).await;
-    let before = usage(&mut lab);
+    let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     let mut open = Vec::new();
     for number in 0..200 {
@@ -146,10 +149,7 @@ async fn huge_messages_over_tcp() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_idle_slow_and_half_closed_connections() {
     raise_descriptor_limit();
-    let (mut lab, questions) = lab().await;
-    let steady = Steady::start(questions, RATE);
-    steady.answered(20).await;
-    let before = usage(&mut lab);
+    let (mut lab, steady, before) = at_rest().await;
     let server = lab.dns();
     let query = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
     let mut open = Vec::new();

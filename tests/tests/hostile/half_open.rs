@@ -8,11 +8,10 @@ use std::process::Command;
 use testkit::eventually;
 use tests::e2e::PATIENCE;
 use tests::pod::{means, netns};
-use tests::steady::Steady;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
-use super::floods::{CONNECTIONS, RATE, bounded, lab, raise_descriptor_limit, usage};
+use super::floods::{CONNECTIONS, at_rest, bounded, raise_descriptor_limit, usage};
 
 /// The state of a half-open connection in `/proc/net/tcp`.
 const SYN_RECV: &str = "03";
@@ -35,10 +34,7 @@ fn half_open_connections_keep_nobody_out() {
 
 async fn flood() {
     raise_descriptor_limit();
-    let (mut lab, questions) = lab().await;
-    let steady = Steady::start(questions, RATE);
-    steady.answered(20).await;
-    let before = usage(&mut lab);
+    let (mut lab, steady, before) = at_rest().await;
     let mut dialling = JoinSet::new();
     for number in 0..u16::try_from(CONNECTIONS).unwrap() {
         dialling.spawn(dial(number, lab.dns()));
