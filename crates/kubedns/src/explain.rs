@@ -36,7 +36,7 @@ mod verdict;
 
 use std::sync::Arc;
 
-use dnsconfig::State;
+use dnsconfig::{DNS_PORT, State};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::metrics::Metrics;
@@ -64,6 +64,7 @@ pub struct Explainer {
     config: watch::Receiver<State>,
     index: Asker,
     slots: Arc<Semaphore>,
+    in_front: bool,
 }
 
 /// Why there is no explanation.
@@ -79,14 +80,17 @@ pub enum Unexplained {
 
 impl Explainer {
     /// An explainer of the records that `status` is about, and the questions that the index task has to answer for it.
+    /// Who serves DNS at the port of DNS is asked by the pods itself, without dnsmasq in front.
     pub fn new(
         status: Status,
         metrics: Arc<Metrics>,
         config: watch::Receiver<State>,
+        dns_port: u16,
     ) -> (Self, mpsc::Receiver<IndexQuestion>) {
         let (index, questions) = objects::channel();
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        (Self { status, metrics, config, index, slots }, questions)
+        let in_front = dns_port == DNS_PORT;
+        (Self { status, metrics, config, index, slots, in_front }, questions)
     }
 
     /// Explains a name.
@@ -119,6 +123,7 @@ impl Explainer {
             progress,
             draining: self.status.is_draining(),
             config: self.config.borrow().clone(),
+            in_front: self.in_front,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What dnsmasq does with a name, in the pod of the stock manifest.
+//! What dnsmasq does with a name, in the pod of the stock manifest, or where kubedns serves the port of DNS itself.
 //!
 //! It is another process, and its command line is not known here. The stock one sends the cluster domain and both
 //! reverse trees to kubedns and does not cache negative answers; the nanny adds the servers of the same configuration
@@ -46,6 +46,20 @@ pub(super) fn of(candidate: &Candidate, domain: &Name, config: &Config) -> Dnsma
             keeps_seconds: None,
         },
         _ => upstreams(config),
+    }
+}
+
+/// The same where kubedns stands in front: nobody asks it but kubedns, if it is one of the upstreams at all.
+pub(super) fn behind(route: &Route) -> Dnsmasq {
+    let servers = match route {
+        Route::Upstreams { servers } | Route::StubDomain { servers, .. } => servers.as_slice(),
+        Route::ClusterDomain { .. } | Route::Reverse { .. } | Route::SingleLabel => &[],
+    };
+    Dnsmasq {
+        asks: DnsmasqAsks::NotInFront,
+        domain: None,
+        servers: servers.iter().map(ToString::to_string).collect(),
+        keeps_seconds: None,
     }
 }
 

@@ -386,6 +386,8 @@ pub enum DnsmasqAsks {
     Upstreams,
     /// The servers of the node's resolv.conf.
     NodeResolvConf,
+    /// Nobody: pods ask kubedns itself, and kubedns asks the servers, one of which may be dnsmasq.
+    NotInFront,
 }
 
 /// A name that exists and may be what was meant.

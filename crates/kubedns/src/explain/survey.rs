@@ -102,7 +102,11 @@ impl Survey {
     }
 
     fn detail(&self, known: Known<'_>, candidate: &Candidate, server: &ServerState) -> Detail {
-        let dnsmasq = dnsmasq::of(candidate, &self.snapshot.zone.domain, &server.config.config);
+        let dnsmasq = if server.in_front {
+            dnsmasq::behind(&candidate.route)
+        } else {
+            dnsmasq::of(candidate, &self.snapshot.zone.domain, &server.config.config)
+        };
         let mut reasons = reasons::of(known, candidate);
         reasons.extend(dnsmasq::disagreement(&candidate.route, &dnsmasq));
         let behind = known.told.iter().flat_map(|told| &told.behind).map(|(told, _)| told);

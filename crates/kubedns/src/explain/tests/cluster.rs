@@ -51,7 +51,8 @@ impl Cluster {
         };
         let mut config = State::new(config);
         config.loaded_at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(NOW.0 - 3600);
-        let server = ServerState { progress: Progress::Waiting, draining: false, lost: Vec::new(), config };
+        let (progress, lost) = (Progress::Waiting, Vec::new());
+        let server = ServerState { progress, draining: false, lost, config, in_front: false };
         let index = Index::new(Arc::clone(&published));
         Self { index, published, source: EndpointsSource::Endpoints, server }
     }

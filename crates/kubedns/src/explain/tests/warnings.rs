@@ -105,3 +105,22 @@ fn a_deleted_service_is_told_with_its_time() {
     assert!(reasons("redis-master.prod").eq(["no_such_service"]));
     assert!(!reasons("web-299.prod").any(|code| code == "service_deleted"));
 }
+
+#[test]
+fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
+    let mut cluster = Cluster::with_everything();
+    cluster.server.in_front = true;
+    for (words, way) in [
+        ("web.apps.svc.cluster.local. A", "pods ask kubedns itself (port 53)"),
+        ("www.example.com. A", "pods ask kubedns itself (port 53), which asks 192.0.2.53:53"),
+        ("www.acme.test. A", "pods ask kubedns itself (port 53), which asks 192.0.2.7:53"),
+        (
+            "10.244.1.20",
+            "pods ask kubedns itself (port 53), which asks 192.0.2.53:53 for addresses it does not know",
+        ),
+    ] {
+        let text = cluster.text(words);
+        let said = text.lines().find_map(|line| line.strip_prefix("way        "));
+        assert_eq!(said, Some(way), "{words}");
+    }
+}

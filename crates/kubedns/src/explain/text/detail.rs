@@ -167,6 +167,10 @@ fn way(detail: &Detail) -> String {
         DnsmasqAsks::NodeResolvConf => {
             "dnsmasq asks the servers of the node's resolv.conf; kubedns is not asked".to_owned()
         }
+        DnsmasqAsks::NotInFront if servers.is_empty() => {
+            format!("pods ask kubedns itself (port 53){}", beyond(&detail.route))
+        }
+        DnsmasqAsks::NotInFront => format!("pods ask kubedns itself (port 53), which asks {servers}"),
     }
 }
 
