@@ -170,7 +170,7 @@ enum Judgement {
 }
 
 /// As in dig.
-fn rcode_name(code: ResponseCode) -> String {
+pub(crate) fn rcode_name(code: ResponseCode) -> String {
     match code {
         ResponseCode::NoError => "NOERROR".to_owned(),
         ResponseCode::FormErr => "FORMERR".to_owned(),

@@ -247,11 +247,12 @@ fn ratio(hits: u64, misses: u64) -> Option<f64> {
 }
 
 /// Milliseconds since 1970.
-fn millis(time: SystemTime) -> u64 {
+pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn milliseconds(duration: Duration) -> f64 {
+/// For people and for JavaScript.
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }

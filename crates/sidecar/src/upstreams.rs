@@ -13,7 +13,7 @@ mod listed;
 mod metrics;
 mod purpose;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -136,20 +136,22 @@ impl Upstreams {
             .map(|server| (server.address, server.queries))
             .collect();
         let mut known = self.known();
-        let before: BTreeSet<SocketAddr> = known.keys().copied().collect();
-        known.retain(|address, _| wanted.contains_key(address));
-        for gone in before.difference(&known.keys().copied().collect()) {
-            self.metrics.forget(*gone);
-        }
+        let changed = !known.keys().eq(wanted.keys());
+        known.retain(|address, _| {
+            let stays = wanted.contains_key(address);
+            if !stays {
+                self.metrics.forget(*address);
+            }
+            stays
+        });
         for (address, queries) in &wanted {
-            let upstream = known
-                .entry(*address)
-                .or_insert_with(|| Upstream::new(Purpose::unknown(), self.metrics.series_of(*address)));
+            let new = || Upstream::new(self.metrics.series_of(*address));
+            let upstream = known.entry(*address).or_insert_with(new);
             upstream.purpose = Purpose::of(*address, nanny);
             upstream.asked(*queries);
         }
-        if before != known.keys().copied().collect() {
-            let upstreams: Vec<String> = known.keys().map(ToString::to_string).collect();
+        if changed {
+            let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
             tracing::info!(upstreams = upstreams.join(" "), "probing the servers dnsmasq asks");
         }
     }

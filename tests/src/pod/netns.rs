@@ -42,8 +42,7 @@ impl NetNs {
             self.enter();
             work()
         };
-        let joined = std::thread::scope(|scope| scope.spawn(inside).join());
-        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        on_a_thread(inside)
     }
 
     /// Runs a future inside, on a thread and a runtime of its own.
@@ -60,7 +59,12 @@ pub fn run_in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         ip("link set lo up");
         work()
     };
-    let joined = std::thread::scope(|scope| scope.spawn(inside).join());
+    on_a_thread(inside)
+}
+
+/// A namespace is entered by a thread, for good: so by one that ends then. Its panic is ours.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let joined = std::thread::scope(|scope| scope.spawn(work).join());
     joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

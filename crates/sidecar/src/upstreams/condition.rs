@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::metrics::SeriesOf;
 use super::purpose::{Purpose, Trouble};
 use crate::counters::Monotonic;
+use crate::status::{millis, milliseconds};
 
 /// So many failures in a row make a condition: one lost packet makes none.
 const IN_A_ROW: u32 = 2;
@@ -38,7 +39,6 @@ pub(super) struct Upstream {
     failures: u64,
     latency: Option<Duration>,
     error: String,
-    queries: u64,
     asked: Monotonic,
     series: SeriesOf,
 }
@@ -69,9 +69,9 @@ pub struct UpstreamStatus {
 
 impl Upstream {
     /// Nothing is known yet.
-    pub(super) fn new(purpose: Purpose, series: SeriesOf) -> Self {
+    pub(super) fn new(series: SeriesOf) -> Self {
         Self {
-            purpose,
+            purpose: Purpose::unknown(),
             condition: Condition::Waiting,
             since: SystemTime::now(),
             failures_in_a_row: 0,
@@ -79,7 +79,6 @@ impl Upstream {
             failures: 0,
             latency: None,
             error: String::new(),
-            queries: 0,
             asked: Monotonic::default(),
             series,
         }
@@ -87,7 +86,6 @@ impl Upstream {
 
     /// dnsmasq says to have asked it so often since it started.
     pub(super) fn asked(&mut self, queries: u64) {
-        self.queries = queries;
         self.series.asked(self.asked.increase(queries));
     }
 
@@ -143,17 +141,16 @@ impl Upstream {
 
     /// For `/status` and the page.
     pub(super) fn status(&self, address: SocketAddr) -> UpstreamStatus {
-        let since = self.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         UpstreamStatus {
             address: address.to_string(),
             serves: self.purpose.domains.clone(),
             condition: self.condition,
-            since: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
-            latency_ms: self.latency.map(|latency| latency.as_secs_f64() * 1000.0),
+            since: millis(self.since),
+            latency_ms: self.latency.map(milliseconds),
             error: self.error.clone(),
             probes: self.probes,
             failures: self.failures,
-            queries: self.queries,
+            queries: self.asked.last(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct UpstreamMetrics {
 #[derive(Debug)]
 pub(super) struct SeriesOf {
     probes: IntCounter,
-    errors: [IntCounter; CAUSES.len()],
+    errors: [(Cause, IntCounter); CAUSES.len()],
     duration: Histogram,
     queries: IntCounter,
 }
@@ -65,7 +65,8 @@ impl UpstreamMetrics {
         let upstream = upstream.to_string();
         SeriesOf {
             probes: self.probes.with_label_values(&[&upstream]),
-            errors: CAUSES.map(|cause| self.errors.with_label_values(&[upstream.as_str(), cause.label()])),
+            errors: CAUSES
+                .map(|cause| (cause, self.errors.with_label_values(&[upstream.as_str(), cause.label()]))),
             duration: self.duration.with_label_values(&[&upstream]),
             queries: self.queries.with_label_values(&[&upstream]),
         }
@@ -89,8 +90,8 @@ impl SeriesOf {
         match outcome {
             Ok(latency) => self.duration.observe(latency.as_secs_f64()),
             Err(trouble) => {
-                let causes = CAUSES.iter().zip(&self.errors);
-                causes.filter(|(cause, _)| **cause == trouble.cause).for_each(|(_, errors)| errors.inc());
+                let errors = self.errors.iter().find(|(cause, _)| *cause == trouble.cause);
+                errors.inspect(|(_, errors)| errors.inc());
             }
         }
     }

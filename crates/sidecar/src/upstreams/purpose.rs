@@ -8,6 +8,7 @@ use hickory_proto::rr::{Name, RecordType};
 
 use super::condition::Condition;
 use crate::exchange::{Answer, ExchangeError};
+use crate::probe::rcode_name;
 use crate::status::Nanny;
 
 /// What an upstream is asked, and why.
@@ -81,20 +82,18 @@ impl Purpose {
     /// How long the answer took, or why there is none that counts.
     pub(super) fn judge(&self, asked: Result<Answer, ExchangeError>) -> Result<Duration, Trouble> {
         let trouble = |cause, text: String| Err(Trouble { cause, text });
-        match asked {
-            Ok(answer) => match answer.message.metadata.response_code {
-                ResponseCode::ServFail => trouble(Cause::Servfail, self.answered("SERVFAIL")),
-                ResponseCode::Refused if !self.domains.is_empty() => {
-                    trouble(Cause::Refused, self.answered("REFUSED"))
-                }
-                _ => Ok(answer.latency),
-            },
-            Err(error) if error.is_timeout() => trouble(Cause::Timeout, error.to_string()),
-            Err(error) => trouble(Cause::Unreachable, error.to_string()),
-        }
-    }
-
-    fn answered(&self, rcode: &str) -> String {
-        format!("{rcode} for {} {}", self.question.name(), self.question.query_type())
+        let answer = match asked {
+            Ok(answer) => answer,
+            Err(error) if error.is_timeout() => return trouble(Cause::Timeout, error.to_string()),
+            Err(error) => return trouble(Cause::Unreachable, error.to_string()),
+        };
+        let rcode = answer.message.metadata.response_code;
+        let cause = match rcode {
+            ResponseCode::ServFail => Cause::Servfail,
+            ResponseCode::Refused if !self.domains.is_empty() => Cause::Refused,
+            _ => return Ok(answer.latency),
+        };
+        let (rcode, question) = (rcode_name(rcode), &self.question);
+        trouble(cause, format!("{rcode} for {} {}", question.name(), question.query_type()))
     }
 }
