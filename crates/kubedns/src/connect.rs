@@ -76,7 +76,8 @@ impl Access {
 
 /// A connection to one API server, shared by all watchers.
 pub struct Connection {
-    access: Access,
+    /// Where the credentials are, if they can be read again.
+    access: Option<Access>,
     url: String,
     client: ArcSwap<Client>,
     /// When the credentials were last read again.
@@ -91,7 +92,18 @@ impl Connection {
     /// [`ConnectError`], when there is nothing to connect to or nothing to connect with.
     pub async fn new(access: Access) -> Result<Self, ConnectError> {
         let (url, client) = connect(&access).await?;
-        Ok(Self { access, url, client: ArcSwap::from_pointee(client), renewed: Mutex::new(None) })
+        Ok(Self {
+            access: Some(access),
+            url,
+            client: ArcSwap::from_pointee(client),
+            renewed: Mutex::new(None),
+        })
+    }
+
+    /// A connection made elsewhere, whose credentials cannot be read again.
+    pub fn through(client: Client) -> Self {
+        let client = ArcSwap::from_pointee(client);
+        Self { access: None, url: String::new(), client, renewed: Mutex::new(None) }
     }
 
     /// The URL of the API server, for logs.
@@ -107,6 +119,7 @@ impl Connection {
     /// Reads certificates and credentials again, unless that was done just now. To be called when the API server
     /// does not accept ours. What cannot be read leaves the former in use.
     pub async fn renew(&self) {
+        let Some(access) = &self.access else { return };
         {
             let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
             if renewed.is_some_and(|renewed| renewed.elapsed() < RENEWAL) {
@@ -114,7 +127,7 @@ impl Connection {
             }
             *renewed = Some(Instant::now());
         }
-        match connect(&self.access).await {
+        match connect(access).await {
             Ok((_, client)) => self.client.store(client.into()),
             Err(error) => tracing::warn!(%error, "cannot read the API server's credentials again"),
         }

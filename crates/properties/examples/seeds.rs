@@ -28,7 +28,8 @@ fn main() -> anyhow::Result<()> {
     config_maps(&seeds, &scenarios)?;
     probes(&seeds)?;
     flags(&seeds)?;
-    objects(&seeds, &scenarios)
+    objects(&seeds, &scenarios)?;
+    responses(&seeds)
 }
 
 impl Seeds {
@@ -309,6 +310,73 @@ fn objects(seeds: &Seeds, scenarios: &[Scenario]) -> anyhow::Result<()> {
     let node = r#"N{"metadata":{"name":"n","labels":{"topology.kubernetes.io/zone":"z","topology.kubernetes.io/region":"r"}}}"#;
     let gone = slice.replacen('L', "l", 1);
     seeds.write("watch", [service, slice, "2", "P", node, &gone, slice, "1"].join("\n").as_bytes())
+}
+
+/// What an API server sends that lists and watches, and what one sends that is ill.
+fn responses(seeds: &Seeds) -> anyhow::Result<()> {
+    let page = |version: u32, next: &str, items: &[&str]| {
+        format!(
+            r#"l{{"kind":"SomeList","metadata":{{"resourceVersion":"{version}","continue":"{next}"}},"items":[{}]}}"#,
+            items.join(",")
+        )
+    };
+    let event = |r#type: &str, object: &str| format!(r#"{{"type":"{type}","object":{object}}}"#) + "\n";
+    for kind in 0..4 {
+        let [a, db] = ["a", "db"].map(|name| object(kind, name, 3));
+        let list = page(5, "", &[&a, &db]);
+        let bookmark = event("BOOKMARK", r#"{"metadata":{"resourceVersion":"8"}}"#);
+        let events = [
+            event("ADDED", &object(kind, "web", 6)),
+            event("MODIFIED", &object(kind, "db", 7)),
+            bookmark.clone(),
+            event("DELETED", &a),
+        ];
+        let expired =
+            r#"{"kind":"Status","reason":"Expired","code":410,"message":"too old resource version"}"#;
+        let future = r#"{"code":504,"message":"Too large resource version: 9, current: 3"}"#;
+        let courses = [
+            vec![list.clone(), format!("l{}", events.concat())],
+            vec![list.clone(), format!("s{}", events.join("\u{2}"))],
+            vec![list.clone(), format!("b{}", events.concat().replace("object", "obj\u{1}ect"))],
+            vec![page(5, "next", &[&a]), page(5, "", &[&db]), format!("l{}", event("ERROR", expired))],
+            vec![page(5, "next", &[&a]), format!("4{expired}"), "1{}".into(), "3no".into(), "n".into()],
+            vec![list.clone(), format!("s{bookmark}"), page(2, "", &[&a]), "w".into()],
+            vec![list.clone(), "l".into(), page(9, "", &[&a.replace("u-a", "u-b")])],
+            vec![list.clone(), format!("l{}", event("ERROR", future)), "5<html>".into()],
+            vec![
+                list.clone(),
+                format!("l{}", event("LATER", "{}")),
+                "l[]".into(),
+                list.clone(),
+                "l\u{2}\n".into(),
+            ],
+            vec![
+                list.clone(),
+                format!("l{}{{\"type\":\"ADD", events.concat()),
+                list.clone(),
+                "w".into(),
+                "l{".into(),
+            ],
+        ];
+        for course in courses {
+            seeds.write("feed", &[&[kind][..], course.join("\0").as_bytes()].concat())?;
+        }
+    }
+    Ok(())
+}
+
+/// The JSON of an object; 0 is a Service, 1 Endpoints, 2 a slice, 3 a node.
+fn object(kind: u8, name: &str, version: u32) -> String {
+    let body = match kind {
+        0 => r#""spec":{"clusterIP":"10.96.0.1"}"#,
+        1 => r#""subsets":[{"addresses":[{"ip":"10.0.0.1"}],"ports":[{"port":80}]}]"#,
+        2 => r#""addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"]}]"#,
+        _ => r#""spec":{}"#,
+    };
+    let labels = r#"{"kubernetes.io/service-name":"db","topology.kubernetes.io/zone":"y"}"#;
+    format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"apps","uid":"u-{name}","resourceVersion":"{version}","labels":{labels}}},{body}}}"#
+    )
 }
 
 /// An object as a line of an event, without what nobody reads.

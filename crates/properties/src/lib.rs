@@ -13,6 +13,7 @@
 //! | [`flags`] | a command line, a line for each word; the first octet chooses the program |
 //! | [`snapshot_file`] | a snapshot file, or lines to be made into a well-formed one |
 //! | [`watch`] | what the API server tells, a line for each event |
+//! | [`feed`] | what the API server sends in response to lists and watches |
 
 #![allow(
     clippy::missing_panics_doc,
@@ -21,6 +22,7 @@
 
 mod cluster;
 mod config_map;
+mod feed;
 mod flags;
 mod memory;
 mod message;
@@ -31,6 +33,7 @@ mod snapshot_file;
 mod watch;
 
 pub use config_map::config_map;
+pub use feed::feed;
 pub use flags::flags;
 pub use probe::probe;
 pub use query::query;
@@ -42,7 +45,7 @@ pub use watch::watch;
 pub type Property = fn(&[u8]);
 
 /// Every property with its name, which is also that of its fuzzer and of the directory of its inputs.
-pub const ALL: [(&str, Property); 7] = [
+pub const ALL: [(&str, Property); 8] = [
     ("query", query),
     ("reply", reply),
     ("config_map", config_map),
@@ -50,4 +53,5 @@ pub const ALL: [(&str, Property); 7] = [
     ("flags", flags),
     ("snapshot_file", snapshot_file),
     ("watch", watch),
+    ("feed", feed),
 ];

@@ -65,6 +65,11 @@ fn watch() {
     replay("watch");
 }
 
+#[test]
+fn feed() {
+    replay("feed");
+}
+
 /// Each property has a fuzzer, inputs and a test above.
 #[test]
 fn nothing_is_left_out() {

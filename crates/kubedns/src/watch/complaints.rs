@@ -1,6 +1,8 @@
 //! Failures in the log: the first one, a reminder now and then, and the end; not a line for each attempt.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use crate::objects::Kind;

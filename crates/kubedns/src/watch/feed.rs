@@ -1,10 +1,10 @@
 //! One collection, followed for ever: listed, watched, resumed, listed again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Received;
@@ -285,7 +285,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     async fn send(&self, change: Change<T>, at: Instant) -> Result<(), Stop> {
         let event = (self.wrap)(change);
         self.metrics.event();
-        self.sink.send(Received { event, at }).await.map_err(|_| Stop::Closed)
+        self.sink.send(Received { event, at: at.into_std() }).await.map_err(|_| Stop::Closed)
     }
 
     /// Asks for one object to see whether the API server still has the history we know.
