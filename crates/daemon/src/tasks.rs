@@ -82,15 +82,20 @@ impl Tasks {
         self.start(name, Kind::Critical, async move { task.await.map_err(Into::into) });
     }
 
+    /// Starts a task that runs until `stop` and has no errors: its earlier end is a failure of the whole.
+    pub fn lasting<F>(&mut self, name: &'static str, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.start(name, Kind::Critical, succeed(task));
+    }
+
     /// Starts a task whose end means nothing; it is still waited for.
     pub fn passing<F>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.start(name, Kind::Passing, async move {
-            task.await;
-            Ok(())
-        });
+        self.start(name, Kind::Passing, succeed(task));
     }
 
     fn start<F>(&mut self, name: &'static str, kind: Kind, task: F)
@@ -150,6 +155,11 @@ impl Tasks {
             Err(_) | Ok((_, Ok(()))) => None,
         }
     }
+}
+
+async fn succeed(task: impl Future<Output = ()>) -> Result<(), Cause> {
+    task.await;
+    Ok(())
 }
 
 fn keep_first(first: &mut Option<TaskError>, next: Option<TaskError>) {

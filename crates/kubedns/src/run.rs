@@ -96,14 +96,14 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let stop = || shutdown.stop.clone();
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", sync.run(stop()));
-    tasks.critical("looking for forwarding loops", endless(loops.run(stop())));
+    tasks.lasting("looking for forwarding loops", loops.run(stop()));
     serve_status(&mut tasks, status_server, &status, &explainer, stop());
     if let Some(server) = metrics_server {
         let route = registry.route(&exposition.path);
-        tasks.critical("serving metrics", endless(server.run(route, stop())));
+        tasks.lasting("serving metrics", server.run(route, stop()));
     }
     watch_api_server(&mut tasks, &options, &connection, &metrics, sink, configuration.subscribe(), &shutdown);
-    tasks.critical("following the configuration", endless(configuration.run(stop())));
+    tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
     Ok(())
@@ -117,7 +117,7 @@ fn serve_status(
     stop: CancellationToken,
 ) {
     let routes = status.routes().or(explainer.route()).unify();
-    tasks.critical("serving the status", endless(server.run(routes, stop)));
+    tasks.lasting("serving the status", server.run(routes, stop));
 }
 
 /// Starts the watchers. Each follows one collection and sends what happens to `sink`.
@@ -149,15 +149,9 @@ fn watch_api_server(
     let nodes =
         NodesFeed { connection: Arc::clone(connection), pace, metrics: Arc::clone(metrics), sink, settings };
     let stop = || shutdown.stop.clone();
-    tasks.critical("watching services", endless(services.run(stop())));
-    tasks.critical("watching endpoints", endless(endpoints.run(stop())));
-    tasks.critical("watching nodes", endless(nodes.run(stop())));
-}
-
-/// A task that cannot fail.
-async fn endless(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
-    task.await;
-    Ok(())
+    tasks.lasting("watching services", services.run(stop()));
+    tasks.lasting("watching endpoints", endpoints.run(stop()));
+    tasks.lasting("watching nodes", nodes.run(stop()));
 }
 
 fn forwarder(registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {

@@ -1,7 +1,6 @@
 //! Puts the parts together.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,11 +70,7 @@ impl Nanny {
         let (routes, unresolved) =
             routing(&flags, &arguments, &plan, sources, &report, &mut tasks, &beside).await?;
         if let Some(directory) = &directory {
-            keep(
-                &mut tasks,
-                "write status",
-                report.clone().write_file(Arc::clone(directory), beside.clone()),
-            );
+            tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
         serve_pages(&flags.status_addr, &report, &mut tasks, &beside).await;
         let waits_for_names = unresolved && plan.mode == Mode::Restart;
@@ -117,14 +112,6 @@ impl Nanny {
         supervised?;
         Ok(attended?)
     }
-}
-
-/// Adds a task that runs until it is cancelled.
-fn keep(tasks: &mut Tasks, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-    tasks.critical(name, async move {
-        task.await;
-        Ok::<(), Infallible>(())
-    });
 }
 
 fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources> {
@@ -199,7 +186,7 @@ async fn routing(
     let states = config.subscribe();
     // Not following it is what -restartDnsmasq=false means.
     if flags.restart_dnsmasq {
-        keep(tasks, "follow the configuration", config.run(stop.clone()));
+        tasks.lasting("follow the configuration", config.run(stop.clone()));
     }
 
     let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), period);
@@ -208,13 +195,13 @@ async fn routing(
         // dnsmasq is to look nowhere; names are looked up as the system would all the same.
         let system = resolv_conf::Follower::open(vec![PathBuf::from("/etc/resolv.conf")], period);
         let servers = system.subscribe();
-        keep(tasks, "follow resolv.conf for names", system.run(stop.clone()));
+        tasks.lasting("follow resolv.conf for names", system.run(stop.clone()));
         servers
     } else {
         upstreams.subscribe()
     };
     if plan.follow_resolv {
-        keep(tasks, "follow resolv.conf", upstreams.run(stop.clone()));
+        tasks.lasting("follow resolv.conf", upstreams.run(stop.clone()));
     }
 
     let (wanted, wants) = watch::channel(BTreeSet::new());
@@ -224,9 +211,9 @@ async fn routing(
     let inputs = Inputs { config: states, resolv_conf: upstream_servers, names: resolver.subscribe() };
     let router = Router::new(inputs, arguments.clone(), nowhere.local_addr(), wanted, report.clone());
     let outcome = (router.subscribe(), router.has_unresolved_names());
-    keep(tasks, "resolve names", resolver.run(stop.clone()));
-    keep(tasks, "fail unroutable queries", nowhere.run(stop.clone()));
-    keep(tasks, "route", router.run(stop.clone()));
+    tasks.lasting("resolve names", resolver.run(stop.clone()));
+    tasks.lasting("fail unroutable queries", nowhere.run(stop.clone()));
+    tasks.lasting("route", router.run(stop.clone()));
     Ok(outcome)
 }
 
@@ -244,7 +231,7 @@ async fn serve_pages(address: &str, report: &Report, tasks: &mut Tasks, stop: &C
     match Server::bind(host, port).await {
         Ok(server) => {
             info!(address = %server.local_addr(), "status and metrics pages");
-            keep(tasks, "status pages", server.run(report.pages(), stop.clone()));
+            tasks.lasting("status pages", server.run(report.pages(), stop.clone()));
         }
         Err(error) => warn!(%error, "no status page"),
     }

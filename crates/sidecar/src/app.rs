@@ -94,15 +94,12 @@ impl App {
         let count = self.parts.probes.len();
         for (index, probe) in self.parts.probes.iter().enumerate() {
             let task = Arc::clone(probe).run(index, count, stop.clone());
-            tasks.critical("a probe", endless(task));
+            tasks.lasting("a probe", task);
         }
-        tasks.critical(
-            "reading dnsmasq's counters",
-            endless(Arc::clone(&self.parts.counters).run(stop.clone())),
-        );
+        tasks.lasting("reading dnsmasq's counters", Arc::clone(&self.parts.counters).run(stop.clone()));
         let upstreams = Arc::clone(&self.parts.upstreams).run(stop.clone());
-        tasks.critical("probing dnsmasq's upstreams", endless(upstreams));
-        tasks.critical("the HTTP server", endless(self.server.run(routes::routes(self.parts), stop)));
+        tasks.lasting("probing dnsmasq's upstreams", upstreams);
+        tasks.lasting("the HTTP server", self.server.run(routes::routes(self.parts), stop));
         tasks.join(ENDING).await
     }
 }
@@ -149,12 +146,6 @@ impl Parts {
 fn probed_already(options: &Options) -> Vec<Endpoint> {
     let probed = options.probe.iter().map(|spec| spec.server.clone());
     probed.chain([options.kubedns_addr.clone(), options.dnsmasq()]).collect()
-}
-
-/// A task that cannot fail.
-async fn endless(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
-    task.await;
-    Ok(())
 }
 
 /// What `main` runs.

@@ -34,6 +34,14 @@ async fn an_early_end_stops_the_rest() {
 }
 
 #[tokio::test]
+async fn a_task_without_errors_may_not_end_early_either() {
+    let mut tasks = Tasks::new(CancellationToken::new());
+    tasks.lasting("gives up", async {});
+    let error = tasks.join(BOUND).await.unwrap_err();
+    assert_eq!(error.to_string(), "gives up ended although it should go on");
+}
+
+#[tokio::test]
 async fn an_error_names_the_task_and_the_cause() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.critical("answer queries", async { Err(io::Error::other("socket gone")) });
