@@ -15,6 +15,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::client;
+use testkit::http::get;
 use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::query::Query;
@@ -24,7 +25,7 @@ use testkit::upstream::{Asked, Handler, Reaction, Upstream};
 use crate::conformance::wire::Target;
 use crate::conformance::wire::cluster::Cluster;
 use crate::conformance::wire::place::kubeconfig_text;
-use crate::conformance::wire::server::{Server, get};
+use crate::conformance::wire::server::Server;
 use crate::conformance::wire::settle::Markers;
 
 /// The cluster domain of a lab.
@@ -170,12 +171,12 @@ pub fn in_a_line(message: &Message) -> String {
 
 /// Status of a GET request; 0 when nothing answers.
 pub async fn status_of(http: SocketAddr, path: &str) -> u16 {
-    get(http, path).await.map_or(0, |(status, _)| status)
+    get(http, path).await.map_or(0, |response| response.status)
 }
 
 /// Body of a GET request; empty when nothing answers.
 pub async fn body_of(http: SocketAddr, path: &str) -> String {
-    get(http, path).await.map_or_else(|_| String::new(), |(_, body)| body)
+    get(http, path).await.map_or_else(|_| String::new(), |response| response.body)
 }
 
 /// An upstream that never answers.

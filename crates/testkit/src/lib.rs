@@ -6,6 +6,7 @@
 //! * [`reply`], [`record`]: write answers from records in presentation format.
 //! * [`objects`]: Kubernetes objects as JSON.
 //! * [`process`], [`ports`]: start one of our binaries, read its log, end it.
+//! * [`http`]: one request and its response.
 //! * [`eventually`]: wait for a condition without sleeping for a guessed time.
 //!
 //! A broken set-up ends the test at once with a panic that says what is wrong: that is what a test wants.
@@ -21,6 +22,7 @@ pub mod client;
 pub mod codes;
 pub mod dig;
 mod eventually;
+pub mod http;
 pub mod message;
 pub mod name;
 pub mod objects;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,15 @@ pub fn binary(name: &str) -> PathBuf {
     let candidates = [from_directory, from_cargo, beside_the_test(name)];
     let found = candidates.iter().flatten().find(|path| path.is_file()).cloned();
     found.unwrap_or_else(|| panic!("no binary {name}: run `cargo build --workspace --bins` first"))
+}
+
+/// The address that a log line tells, in klog's format or in JSON; on loopback where it means all addresses. Panics when
+/// there is none.
+pub fn address(line: &str) -> SocketAddr {
+    let told =
+        line.split("address").nth(1).and_then(|rest| rest.split('"').find_map(|part| part.parse().ok()));
+    let address: SocketAddr = told.unwrap_or_else(|| panic!("no address in {line:?}"));
+    if address.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, address.port()).into() } else { address }
 }
 
 fn beside_the_test(name: &str) -> Option<PathBuf> {

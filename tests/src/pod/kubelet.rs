@@ -15,7 +15,6 @@ use super::manifest::Probe;
 use super::means::say;
 use super::netns::{NetNs, runtime};
 use super::podman::Podman;
-use crate::conformance::wire::server::get;
 
 /// Delays and periods pass this many times faster than the manifest says.
 const HURRY: u32 = 20;
@@ -90,6 +89,6 @@ pub async fn ask(probe: &Probe, pod: IpAddr, patience: Duration) -> bool {
 
 /// Whether an address gives something good for a path now.
 pub async fn is_good(address: SocketAddr, path: &str, patience: Duration) -> bool {
-    let answer = timeout(patience, get(address, path)).await;
-    matches!(answer, Ok(Ok((200..=399, _))))
+    let answer = timeout(patience, testkit::http::get(address, path)).await;
+    answer.is_ok_and(|answer| answer.is_ok_and(|response| (200..400).contains(&response.status)))
 }

@@ -1,15 +1,12 @@
 //! The real binary, started and asked as in a cluster.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use testkit::eventually;
 use testkit::message::Message;
-use testkit::process::{Process, Program};
+use testkit::process::{Process, Program, address};
 use testkit::query::Query;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use testkit::{eventually, http};
 
 use super::cluster::{Cluster, PATIENCE};
 
@@ -62,7 +59,8 @@ impl Kubedns {
 
     /// Status code and body of a GET on the status port.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        get(self.status, path).await
+        let response = http::get(self.status, path).await.unwrap();
+        (response.status, response.body)
     }
 
     #[track_caller]
@@ -80,8 +78,8 @@ impl Kubedns {
 
     /// The same when metrics are served at another path.
     pub(crate) async fn metric_at(&self, path: &str, name: &str) -> Option<f64> {
-        let (_, body) = get(self.metrics, path).await;
-        body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+        let response = http::get(self.metrics, path).await.unwrap();
+        response.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
     #[track_caller]
@@ -116,31 +114,4 @@ pub(crate) fn program(flags: &[&str]) -> Program {
     let ours =
         ["--dns-bind-address=127.0.0.1", "--dns-port=0", "--healthz-port=0", "--resolv-conf=/dev/null"];
     Program::named("kubedns").args(ours).args(flags)
-}
-
-/// The address in a log line, on loopback where it means all addresses.
-fn address(line: &str) -> SocketAddr {
-    let address: SocketAddr = line
-        .split("address=\"")
-        .nth(1)
-        .and_then(|rest| rest.split('"').next()?.parse().ok())
-        .unwrap_or_else(|| panic!("no address in {line:?}"));
-    if address.ip().is_unspecified() { ([127, 0, 0, 1], address.port()).into() } else { address }
-}
-
-async fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let exchange = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.map(|_| response)
-    };
-    let response = tokio::time::timeout(Duration::from_secs(10), exchange)
-        .await
-        .expect("an answer in time")
-        .unwrap_or_else(|error| panic!("GET {path} from {address}: {error}"));
-    let (head, body) = response.split_once("\r\n\r\n").expect("a whole response");
-    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status line");
-    (code, body.to_owned())
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use apiserver::{ApiServer, Faults, Options, Store};
 use serde_json::Value;
-use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
-use testkit::process::{Process, Program};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use testkit::process::{Process, Program, address};
+use testkit::{eventually, http};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -87,7 +85,8 @@ pub(crate) struct Kubedns {
 impl Kubedns {
     /// Status code and body of a GET on the status port.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        get(self.status, path).await
+        let response = http::get(self.status, path).await.unwrap();
+        (response.status, response.body)
     }
 
     /// The same with a path of its own.
@@ -111,7 +110,7 @@ impl Kubedns {
 
     /// The metrics.
     pub(crate) async fn metrics(&self) -> String {
-        get(self.metrics, "/metrics").await.1
+        http::get(self.metrics, "/metrics").await.unwrap().body
     }
 
     /// DNS questions that it was asked so far.
@@ -146,26 +145,4 @@ pub(crate) async fn run(words: &[&str]) -> (i32, String, String) {
     let status = process.wait(PATIENCE).await;
     let text = |lines: Vec<String>| lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
     (status.code().unwrap(), text(process.stdout()), text(process.stderr()))
-}
-
-/// The address in a log line, on loopback where it means all addresses.
-fn address(line: &str) -> SocketAddr {
-    let address = line.split("address=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse().ok());
-    let address: SocketAddr = address.unwrap_or_else(|| panic!("no address in {line:?}"));
-    if address.ip().is_unspecified() { ([127, 0, 0, 1], address.port()).into() } else { address }
-}
-
-async fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let exchange = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.map(|_| response)
-    };
-    let response = tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time");
-    let response = response.unwrap_or_else(|error| panic!("GET {path} from {address}: {error}"));
-    let (head, body) = response.split_once("\r\n\r\n").expect("a whole response");
-    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status line");
-    (code, body.to_owned())
 }

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 
+use testkit::http;
 use testkit::ports::free_port;
 use testkit::process::Program;
 
@@ -113,30 +114,19 @@ async fn status_health_and_metrics_are_served() {
     let plan = Plan::new().flag(format!("-statusAddr=127.0.0.1:{port}"));
     let plan = plan.config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)]);
     let mut rig = plan.start().await;
-    assert!(get(port, "/healthz").await.starts_with("HTTP/1.1 200 OK"));
-    let status = get(port, "/status").await;
+    let get = |path| async move { http::get((Ipv4Addr::LOCALHOST, port).into(), path).await.unwrap() };
+    assert_eq!(get("/healthz").await.status, 200);
+    let status = get("/status").await.body;
     assert!(status.contains("\"acme.test\": [\n        \"192.0.2.1:53\"\n"), "{status}");
-    let metrics = get(port, "/metrics").await;
+    let metrics = get("/metrics").await.body;
     for line in ["nanny_dnsmasq_up 1", "nanny_config_error 0", "nanny_stub_domains 1"] {
         assert!(metrics.contains(&format!("\n{line}\n")), "{line} is not in {metrics}");
     }
     rig.config(&[("stubDomains", "{")]);
     rig.status_with("error", |status| status["configuration"]["error"].is_object()).await;
-    let metrics = get(port, "/metrics").await;
+    let metrics = get("/metrics").await.body;
     for line in ["nanny_config_error 1", "nanny_config_rejected 1", "nanny_stub_domains 1"] {
         assert!(metrics.contains(&format!("\n{line}\n")), "{line} is not in {metrics}");
     }
     rig.end().await;
-}
-
-/// One HTTP exchange, as text.
-async fn get(port: u16, path: &str) -> String {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    let mut stream = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut reply = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut reply)).await.unwrap().unwrap();
-    String::from_utf8_lossy(&reply).into_owned()
 }

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use testkit::process::{Process, Program};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use testkit::http;
+use testkit::process::{Process, Program, address};
 
 /// Long enough for a machine that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -37,33 +36,20 @@ impl Sidecar {
         all.extend(flags.iter().map(AsRef::as_ref));
         let mut process = program(&all).start();
         let line = process.line_with("sidecar is ready", PATIENCE).await;
-        // In quotes, in klog lines and in JSON.
-        let address = line.split("address").nth(1).expect("the line tells the address");
-        let address = address.split('"').find_map(|part| part.parse().ok());
-        Self { process, address: address.unwrap_or_else(|| panic!("no address in {line:?}")) }
+        Self { process, address: address(&line) }
     }
 
     /// The whole reply to one request, without its date.
     pub(crate) async fn reply(&self, method: &str, path: &str) -> String {
-        let exchange = async {
-            let mut stream = TcpStream::connect(self.address).await?;
-            let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).await?;
-            let mut reply = String::new();
-            stream.read_to_string(&mut reply).await?;
-            Ok::<_, std::io::Error>(reply)
-        };
-        let reply = tokio::time::timeout(PATIENCE, exchange).await.expect("a reply in time");
+        let reply = http::request(self.address, method, path).await;
         let reply = reply.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         reply.split_inclusive('\n').filter(|line| !line.starts_with("Date: ")).collect()
     }
 
     /// Status and body of a GET.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let reply = self.reply("GET", path).await;
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {reply:?}"));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        (status.unwrap_or_else(|| panic!("no status in {head:?}")), body.to_owned())
+        let response = http::get(self.address, path).await.unwrap();
+        (response.status, response.body)
     }
 
     /// The value of one series of `/metrics`.

@@ -4,13 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use testkit::client;
 use testkit::ports::free_port;
 use testkit::process::{self, Process, Program};
 use testkit::query::Query;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 const START: Duration = Duration::from_secs(30);
@@ -123,17 +121,5 @@ impl Server {
 }
 
 async fn is_ready(http: SocketAddr) -> anyhow::Result<bool> {
-    Ok(get(http, "/readiness").await?.0 == 200)
-}
-
-/// Status and body of a GET request.
-pub(crate) async fn get(http: SocketAddr, path: &str) -> anyhow::Result<(u16, String)> {
-    let mut stream = TcpStream::connect(http).await?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
-    let mut response = Vec::new();
-    stream.read_to_end(&mut response).await?;
-    let response = String::from_utf8_lossy(&response);
-    let (head, body) = response.split_once("\r\n\r\n").context("no end of the header")?;
-    let status = head.split(' ').nth(1).context("no status")?.parse()?;
-    Ok((status, body.to_owned()))
+    Ok(testkit::http::get(http, "/readiness").await?.status == 200)
 }

@@ -1,0 +1,51 @@
+//! The least HTTP that tests need: one request on a connection of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// Everything after the head.
+    pub body: String,
+}
+
+/// The response to `GET path`.
+///
+/// # Errors
+///
+/// When there is none in time, or what comes is no HTTP.
+pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
+    let text = request(address, "GET", path).await?;
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let parts = status.zip(text.split_once("\r\n\r\n"));
+    let (status, (_, body)) = parts.ok_or_else(|| io::Error::other(format!("not HTTP: {text:?}")))?;
+    Ok(Response { status, body: body.to_owned() })
+}
+
+/// The response to any request, as it came.
+///
+/// # Errors
+///
+/// When there is none in time, or it is no text.
+pub async fn request(address: SocketAddr, method: &str, path: &str) -> io::Result<String> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(text)
+    };
+    timeout(PATIENCE, exchange).await?
+}
