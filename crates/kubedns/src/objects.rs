@@ -293,8 +293,8 @@ pub enum Event {
     EndpointSlice(Change<EndpointSlice>),
     /// About nodes; only while federations are configured.
     Node(Change<Node>),
-    /// From here on the endpoints of this source count, and what is known from the other one can be forgotten. It
-    /// comes after the first `RelistDone` of that source; changes of both may lie in between. Before the first of
-    /// these, the endpoints are not known.
+    /// From here on the endpoints of this source count. It comes after the first `RelistDone` of that source; changes
+    /// of both may lie in between. Slices go on to be told while Endpoints count; Endpoints end when slices count, and
+    /// begin with a list when they are needed again. Before the first of these events, the endpoints are not known.
     EndpointsFrom(EndpointsSource),
 }

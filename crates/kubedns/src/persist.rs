@@ -210,11 +210,15 @@ pub fn encode(index: &Index, source: EndpointsSource, domain: &str) -> Option<Ve
     let mut content = Vec::new();
     append(&mut content, &header)?;
     let mut objects = 0;
+    // Those of the other source would not be used.
+    let from = |other| source == other;
+    let endpoints = store.endpoints().filter(|_| from(EndpointsSource::Endpoints));
+    let slices = store.slices().filter(|_| from(EndpointsSource::EndpointSlices));
     let all = store
         .services()
         .map(ObjectRef::Service)
-        .chain(store.endpoints().map(ObjectRef::Endpoints))
-        .chain(store.slices().map(ObjectRef::EndpointSlice));
+        .chain(endpoints.map(ObjectRef::Endpoints))
+        .chain(slices.map(ObjectRef::EndpointSlice));
     for object in all {
         append(&mut content, &object)?;
         objects += 1;

@@ -29,7 +29,7 @@ struct Objects {
 ///
 /// A line is an event: `S`, `E`, `L`, `N` for a Service, Endpoints, slice or node that exists now, with its JSON
 /// behind it, the same in lower case for one that is gone; `R` for a new list of everything, `P` for publishing, `1` and
-/// `2` for the source of endpoints (Endpoints, slices).
+/// `2` for the source of endpoints (Endpoints, listed anew, and slices, which are followed all along).
 pub fn watch(input: &[u8]) {
     let (mut index, published) = cluster::index(cluster::zone(false));
     let mut objects = Objects::default();
@@ -57,7 +57,9 @@ pub fn watch(input: &[u8]) {
             b'1' | b'2' => {
                 let of = [EndpointsSource::Endpoints, EndpointsSource::EndpointSlices];
                 source = if *kind == b'1' { of[0] } else { of[1] };
-                objects.list(&mut index);
+                if *kind == b'1' {
+                    list(&objects.endpoints, |change| index.apply(Event::Endpoints(change)));
+                }
                 index.apply(Event::EndpointsFrom(source));
             }
             _ => {}
@@ -92,20 +94,22 @@ fn tell<T: FromApi + Clone>(
     }
 }
 
+/// Lists objects of one kind.
+fn list<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change<T>)) {
+    apply(Change::RelistStarted);
+    for object in objects.values() {
+        apply(Change::Apply(object.clone()));
+    }
+    apply(Change::RelistDone);
+}
+
 impl Objects {
     /// Lists everything.
     fn list(&self, index: &mut Index) {
-        fn each<T: Clone>(objects: &BTreeMap<ObjectKey, T>, mut apply: impl FnMut(Change<T>)) {
-            apply(Change::RelistStarted);
-            for object in objects.values() {
-                apply(Change::Apply(object.clone()));
-            }
-            apply(Change::RelistDone);
-        }
-        each(&self.services, |change| index.apply(Event::Service(change)));
-        each(&self.endpoints, |change| index.apply(Event::Endpoints(change)));
-        each(&self.slices, |change| index.apply(Event::EndpointSlice(change)));
-        each(&self.nodes, |change| index.apply(Event::Node(change)));
+        list(&self.services, |change| index.apply(Event::Service(change)));
+        list(&self.endpoints, |change| index.apply(Event::Endpoints(change)));
+        list(&self.slices, |change| index.apply(Event::EndpointSlice(change)));
+        list(&self.nodes, |change| index.apply(Event::Node(change)));
     }
 
     /// The records after a start with these objects.

@@ -51,14 +51,23 @@ fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
     slice.name.rsplit_once('-').map(|(service, _)| service.into())
 }
 
-/// What a running list of one kind has not named yet.
+/// How far the lists of one kind are.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
+    /// What a running list has not named yet.
     unseen: Option<HashSet<ObjectKey, RandomState>>,
+    /// A list was complete.
     listed: bool,
+    /// A feed keeps these objects up to date. Those of a snapshot file are nobody's.
+    followed: bool,
 }
 
 impl Listing {
+    fn begin(&mut self, known: HashSet<ObjectKey, RandomState>) {
+        self.unseen = Some(known);
+        self.followed = true;
+    }
+
     /// Ends a list and returns what it did not name.
     pub(super) fn finish(&mut self) -> Vec<ObjectKey> {
         self.listed = true;
@@ -75,15 +84,15 @@ impl Listing {
 
 impl Store {
     pub(super) fn start_list_of_services(&mut self) {
-        self.services.unseen = Some(self.services().map(|service| service.key.clone()).collect());
+        self.services.begin(self.services().map(|service| service.key.clone()).collect());
     }
 
     pub(super) fn start_list_of_endpoints(&mut self) {
-        self.endpoints.unseen = Some(self.endpoints().map(|endpoints| endpoints.key.clone()).collect());
+        self.endpoints.begin(self.endpoints().map(|endpoints| endpoints.key.clone()).collect());
     }
 
     pub(super) fn start_list_of_slices(&mut self) {
-        self.slices.unseen = Some(self.slices().map(|slice| slice.key.clone()).collect());
+        self.slices.begin(self.slices().map(|slice| slice.key.clone()).collect());
     }
 
     /// A Service.
@@ -213,9 +222,11 @@ impl Store {
         }
     }
 
-    /// Drops the objects of the source that is not in use.
+    /// Drops the objects of the source that is not in use, unless it is still followed: the feed of slices goes on
+    /// while Endpoints are in use, and what it has told it does not tell again.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
+            EndpointsSource::Endpoints if self.slices.followed => return,
             EndpointsSource::Endpoints => {
                 self.strays = HashMap::default();
                 self.slices = Listing::default();

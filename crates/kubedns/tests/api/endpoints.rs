@@ -1,9 +1,14 @@
 //! Which source of endpoints counts, as permissions come and go.
 
+use std::sync::Arc;
+
 use apiserver::{Action, Resource, Rule, Verb};
+use kubedns::index::Index;
 use kubedns::objects::{EndpointSlice, Endpoints, EndpointsSource, Event};
+use kubedns::snapshot::{Published, Snapshot};
 use kubedns::watch::Received;
 use kubedns::watch::endpoints::{Choice, EndpointsFeed};
+use skydns::{Name, Zone};
 use testkit::objects::{mk_endpoint_slice, mk_endpoints};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -17,6 +22,8 @@ struct Running {
     endpoints: Mirror<Endpoints>,
     slices: Mirror<EndpointSlice>,
     source: Option<EndpointsSource>,
+    /// What becomes of it.
+    index: Index,
     events: mpsc::Receiver<Received<Event>>,
     _feed: JoinSet<()>,
 }
@@ -29,7 +36,9 @@ impl Running {
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));
         let (endpoints, slices) = (Mirror::new(), Mirror::new());
-        Self { endpoints, slices, source: None, events, _feed: tasks }
+        let zone = Zone::new(&Name::parse("cluster.local").unwrap());
+        let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
+        Self { endpoints, slices, source: None, index, events, _feed: tasks }
     }
 
     #[track_caller]
@@ -38,7 +47,9 @@ impl Running {
         async move {
             let taking = async {
                 while !wanted(self) {
-                    match self.events.recv().await.expect("it goes on").event {
+                    let event = self.events.recv().await.expect("it goes on").event;
+                    self.index.apply(event.clone());
+                    match event {
                         Event::Endpoints(change) => self.endpoints.apply(change),
                         Event::EndpointSlice(change) => self.slices.apply(change),
                         Event::EndpointsFrom(source) => {
@@ -137,6 +148,21 @@ async fn slices_that_cannot_be_had_for_another_reason_hold_up_the_start_only_for
     running.until_from(EndpointsSource::Endpoints).await;
     cluster.faults.remove(rule);
     running.until_from(EndpointsSource::EndpointSlices).await;
+}
+
+/// Slices were listed, and no list comes after the Endpoints that were used in the meantime.
+#[tokio::test]
+async fn slices_that_were_told_are_kept_while_endpoints_are_used() {
+    let cluster = cluster();
+    let rule = Rule::new(Action::Freeze).on([Resource::EndpointSlices]).verbs([Verb::Watch]);
+    let rule = cluster.faults.add(rule);
+    let mut running = Running::start(&cluster, Choice::Auto).await;
+    running.until_from(EndpointsSource::Endpoints).await;
+    cluster.faults.remove(rule);
+    running.until_from(EndpointsSource::EndpointSlices).await;
+    let kept: Vec<String> = running.index.store().slices().map(|slice| slice.key.to_string()).collect();
+    assert_eq!(kept, ["apps/db-x1"]);
+    assert_eq!(running.index.store().endpoints().count(), 0, "they are not followed any more");
 }
 
 #[tokio::test]
