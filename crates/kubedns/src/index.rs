@@ -31,6 +31,8 @@ pub struct Index {
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
     changed: bool,
+    /// Objects have changed since somebody asked for that, though perhaps none that shows.
+    objects_changed: bool,
     published: Arc<Published>,
 }
 
@@ -61,6 +63,7 @@ impl Index {
             outdated: HashMap::default(),
             snapshot: (*published.get()).clone(),
             changed: false,
+            objects_changed: false,
             published,
         }
     }
@@ -173,12 +176,14 @@ impl Index {
     fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate(key);
         change(&mut self.store, key);
+        self.objects_changed = true;
     }
 
     /// The same for a change of its endpoints.
     fn update_endpoints(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate_endpoints(key);
         change(&mut self.store, key);
+        self.objects_changed = true;
     }
 
     /// To be called before the endpoints of `key` change.
@@ -273,6 +278,7 @@ impl Index {
         }
         self.source = Some(source);
         self.store.forget_other_than(source);
+        self.objects_changed = true;
         self.check_sync();
     }
 
@@ -339,6 +345,11 @@ impl Index {
     /// True once both first lists from the API server are in.
     pub fn has_listed(&self) -> bool {
         self.services_listed && self.source.is_some_and(|source| self.store.has_listed(source))
+    }
+
+    /// Whether objects have changed since this was last asked, with or without anything to publish.
+    pub fn take_objects_changed(&mut self) -> bool {
+        std::mem::take(&mut self.objects_changed)
     }
 
     /// How much there is, by walking all objects.

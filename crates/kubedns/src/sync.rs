@@ -123,7 +123,8 @@ impl Sync {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
-                    counted &= !self.take(&mut batch, begun);
+                    self.take(&mut batch, begun);
+                    counted &= !self.index.take_objects_changed();
                 }
                 Ok(()) = self.settings.changed() => self.configure(),
                 Ok(()) = self.loops.changed() => self.configure(),
@@ -148,8 +149,8 @@ impl Sync {
         Ok(())
     }
 
-    /// Applies events and publishes. True if there was anything to publish.
-    fn take(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
+    /// Applies events and publishes.
+    fn take(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) {
         let oldest = batch.first().map(|received| received.at);
         let was_listed = self.index.has_listed();
         let mut causes = Vec::new();
@@ -163,8 +164,7 @@ impl Sync {
             }
             self.index.apply(event);
         }
-        let published = self.index.publish();
-        if published {
+        if self.index.publish() {
             self.metrics.publications.inc();
             if let Some(oldest) = oldest {
                 self.metrics.published(oldest.elapsed(), &causes);
@@ -176,7 +176,6 @@ impl Sync {
         if !was_listed && self.index.has_listed() {
             self.in_sync(begun.elapsed());
         }
-        published
     }
 
     /// When the pod or Service changed that `event` is due to, if the control plane notes it and it is news.

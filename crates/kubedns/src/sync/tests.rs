@@ -6,7 +6,7 @@ use skydns::View as _;
 use testkit::eventually;
 
 use super::*;
-use crate::objects::{Endpoints, FromApi, Service};
+use crate::objects::{Endpoints, FromApi, ObjectKey, Service};
 use crate::snapshot::{Published, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -118,6 +118,24 @@ async fn what_is_seen_is_published_and_counted() {
     let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
     assert_eq!((objects("services"), objects("endpoints"), objects("endpointslices")), (2, 1, 0));
     assert_eq!(running.metrics.synced.get(), 1);
+    running.end().await.unwrap();
+}
+
+/// The endpoints of a Service with a cluster IP make no records, nor does where they come from.
+#[tokio::test]
+async fn what_makes_no_records_is_counted_too() {
+    let running = Running::start(PATIENCE, |_| None);
+    running.send(first_lists()).await;
+    let objects = |kind: &str| running.metrics.objects.with_label_values(&[kind]).get();
+    running.until(|_| objects("endpoints") == 1).await;
+    let publications = running.metrics.publications.get();
+    running.send([endpoints("web", "10.0.0.7", "2026-01-01T00:00:00Z")]).await;
+    running.until(|_| objects("endpoints") == 2).await;
+    assert_eq!(running.metrics.publications.get(), publications);
+    running.send([Event::Endpoints(Change::Deleted(ObjectKey::new("apps", "db")))]).await;
+    running.until(|_| objects("endpoints") == 1).await;
+    running.send([Event::EndpointsFrom(EndpointsSource::EndpointSlices)]).await;
+    running.until(|_| objects("endpoints") == 0).await;
     running.end().await.unwrap();
 }
 
