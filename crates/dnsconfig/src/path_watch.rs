@@ -57,7 +57,11 @@ impl PathWatch {
             return;
         }
         tokio::select! {
-            () = self.wake.notified() => self.settle().await,
+            () = self.wake.notified() => {
+                // The notification is spent. Should we be dropped while it settles, the next call looks at once.
+                self.next_look = Instant::now();
+                self.settle().await;
+            }
             () = tokio::time::sleep_until(self.next_look) => {}
         }
         self.next_look = Instant::now() + self.period;
@@ -128,4 +132,21 @@ fn is_change(kind: EventKind) -> bool {
 
 fn concerns(event: &Event, path: &Path) -> bool {
     event.paths.iter().any(|changed| changed.starts_with(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_edit_is_not_missed_by_one_who_drops_every_call_early() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut watch = PathWatch::new(file.path(), Duration::from_hours(1));
+        watch.changed().await;
+        std::fs::write(file.path(), "new").unwrap();
+        let briefly = QUIET / 4;
+        let seen = async { while tokio::time::timeout(briefly, watch.changed()).await.is_err() {} };
+        let seen = tokio::time::timeout(Duration::from_secs(30), seen).await;
+        assert!(seen.is_ok(), "the edit was not seen");
+    }
 }
