@@ -1,5 +1,6 @@
 //! Nodes, which tell where the cluster is: watched only while federations are configured, and only if permitted.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
@@ -46,10 +47,14 @@ impl NodesFeed {
                 self.sink.clone(),
                 Event::Node,
             );
+            let mut following = pin!(feed.optional().run(feed_stop.clone()));
             tokio::select! {
-                () = feed.optional().run(feed_stop) => return Err(Closed),
+                () = &mut following => return Err(Closed),
                 ended = self.until(false) => ended?,
             }
+            // Its end is what says that nothing is watched any more.
+            feed_stop.cancel();
+            following.await;
             self.forget().await?;
         }
     }

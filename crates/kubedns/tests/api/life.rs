@@ -255,6 +255,20 @@ async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
 }
 
 #[tokio::test]
+async fn nodes_are_watched_while_there_are_federations() {
+    let (cluster, config) = (cluster(), tempfile::tempdir().unwrap());
+    std::fs::write(config.path().join("federations"), "fed=fed.example").unwrap();
+    let flag = format!("--config-dir={}", config.path().display());
+    let kubedns = Kubedns::start(&cluster, &[&flag, "--config-period=100ms"]).await;
+    let connected = "kubedns_watch_connected{kind=\"nodes\"}";
+    kubedns.until_metric(connected, 1.0).await;
+    std::fs::write(config.path().join("federations"), "").unwrap();
+    kubedns.until_metric(connected, 0.0).await;
+    std::fs::write(config.path().join("federations"), "fed=fed.example").unwrap();
+    kubedns.until_metric(connected, 1.0).await;
+}
+
+#[tokio::test]
 async fn the_cache_dump_is_that_of_kube_dns() {
     let objects: serde_json::Value =
         serde_json::from_str(include_str!("../../testdata/kube-dns-http-cache-objects.json")).unwrap();
