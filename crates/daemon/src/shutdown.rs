@@ -23,16 +23,23 @@ pub struct Shutdown {
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// SIGUSR1 and SIGUSR2, which would otherwise end a process that is not the first one of its container. kube-dns
+    /// goes on.
+    _ignored: [Signal; 2],
 }
 
 impl Signals {
-    /// Takes over SIGTERM and SIGINT.
+    /// Takes over SIGTERM and SIGINT, and keeps SIGUSR1 and SIGUSR2 from doing harm.
     ///
     /// # Errors
     ///
     /// When the handlers cannot be installed.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _ignored: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
+        })
     }
 
     /// Drives `shutdown`; returns at the third signal only, when waiting any longer was declined.

@@ -114,6 +114,9 @@ async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
     let cluster = cluster();
     let mut kubedns = Kubedns::start(&cluster, &["--lameduck=2s"]).await;
     kubedns.until_ready().await;
+    // These mean nothing, as in kube-dns, also outside a container of its own.
+    kubedns.process.signal(Signal::SIGUSR1);
+    kubedns.process.signal(Signal::SIGUSR2);
     kubedns.process.signal(Signal::SIGTERM);
     kubedns.process.line_with("stopping", PATIENCE).await;
     let (code, body) = kubedns.get("/readiness").await;
