@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{Answer, Records, dedup, path, shuffle};
 use crate::backend::{Entry, Lookup, View};
 use crate::message::{Full, Owner, Section};
-use crate::name::Name;
+use crate::name::{MAX_NAME, Name};
 use crate::query::rtype;
 use crate::record::Host;
 
@@ -60,12 +60,25 @@ impl<'e> Target<'e> {
             }
         }
     }
+
+    /// Whether it is short enough for a name, below a zone whose name takes so many octets: a long domain leaves too
+    /// little room for the longest labels. There is no such name to be asked for either.
+    fn is_possible(self, domain: usize) -> bool {
+        let length = match self {
+            Self::Name(_) => return true,
+            Self::Base(base) => base.len(),
+            Self::Member(label, base) => 1 + label.len() + base.len(),
+        };
+        length + domain <= MAX_NAME
+    }
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes the SRV records of a name.
     pub(super) fn services(&mut self, path: &[&str]) -> Records {
-        let found = self.collect(path, stands_in_tree);
+        let domain = self.view.zone().domain.wire().len();
+        let found =
+            self.collect(path, |entry| stands_in_tree(entry) && Target::of(entry).is_possible(domain));
         match found.lookup {
             Lookup::Missing => return Records::Missing,
             Lookup::Unknown => return Records::Unknown,
