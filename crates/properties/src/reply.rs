@@ -126,7 +126,9 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let asked = message::query(cluster::name(&format!("{name}.cluster.local")).wire(), rtype, Some(4096));
     let rcode = octets.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
     let told = |question: &OutsideQuestion| {
-        let told = memory::bounded(octets.len(), 128, || resolve::outside_answer(question, octets, rcode));
+        let domain = cluster::name("cluster.local");
+        let told =
+            memory::bounded(octets.len(), 128, || resolve::outside_answer(question, &domain, octets, rcode));
         if let OutsideAnswer::Records(records) = &told {
             belong(question, records);
         }
@@ -135,7 +137,7 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     query::ask(cluster::choose(choice >> 2 & 1), &asked, transport, told);
 }
 
-/// Every record is of the name that was asked for, or of one that it is an alias for.
+/// Every record is of the name that was asked for, or of one that it is an alias for, and of none of the cluster.
 fn belong(question: &OutsideQuestion, records: &[OutsideRecord]) {
     let mut names = vec![question.name.to_lowercase()];
     for _ in records {
@@ -148,5 +150,7 @@ fn belong(question: &OutsideQuestion, records: &[OutsideRecord]) {
     }
     for record in records {
         assert!(names.contains(&record.owner.to_lowercase()), "nobody asked for {record:?}");
+        let ours = record.owner.to_lowercase().to_string().ends_with("cluster.local.");
+        assert!(!ours, "a server outside says {record:?}");
     }
 }

@@ -27,7 +27,8 @@ pub struct OutsideRecord {
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutsideAnswer {
-    /// The aliases and addresses that the name leads to; none when it does not exist or has none of the type.
+    /// The aliases and addresses that the name leads to; none when it does not exist or has none of the type. None of
+    /// them belongs to a name of the zone: an alias for one is the last record.
     Records(Vec<OutsideRecord>),
     /// No usable answer.
     Failed,
@@ -37,17 +38,24 @@ pub enum OutsideAnswer {
 #[derive(Debug, Default)]
 pub struct Outside {
     answers: Vec<(OutsideQuestion, OutsideAnswer)>,
+    closed: bool,
 }
 
 impl Outside {
     /// Nothing is known yet.
     pub const fn none() -> Self {
-        Self { answers: Vec::new() }
+        Self { answers: Vec::new(), closed: false }
     }
 
-    /// What is known of a question.
+    /// What is known of a question; nothing means that it is still to be asked.
     pub fn get(&self, question: &OutsideQuestion) -> Option<&OutsideAnswer> {
-        self.answers.iter().find(|(known, _)| known == question).map(|(_, answer)| answer)
+        let known = self.answers.iter().find(|(known, _)| known == question).map(|(_, answer)| answer);
+        known.or(self.closed.then_some(&OutsideAnswer::Failed))
+    }
+
+    /// Ends the asking: what is not known counts as failed, and an answer is made of the rest.
+    pub fn close(&mut self) {
+        self.closed = true;
     }
 
     /// Remembers an answer.

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::{Backend, View};
+use crate::backend::{Backend, View, is_within};
 use crate::engine::{self, Identity, Outcome, Reply};
 use crate::forward::message::Message as Upstream;
 use crate::forward::{self, Forwarder};
@@ -166,11 +166,14 @@ impl<B: Backend> Resolver<B> {
     ) -> Option<Reply> {
         let deadline = tokio::time::Instant::now() + BUDGET;
         let mut outside = Outside::none();
-        for _ in 0..MAX_ROUNDS {
+        for round in 1..=MAX_ROUNDS {
             questions.dedup();
             let asked = questions.iter().map(|question| self.look_up(question, deadline));
             for (question, answer) in questions.iter().zip(join_all(asked).await) {
                 outside.insert(question.clone(), answer);
+            }
+            if round == MAX_ROUNDS {
+                outside.close();
             }
             match engine::answer(&*self.backend.view(), &self.identity, message, transport, &outside, out) {
                 Outcome::Reply(reply) => return Some(reply),
@@ -183,7 +186,11 @@ impl<B: Backend> Resolver<B> {
 
     async fn look_up(&self, question: &OutsideQuestion, deadline: tokio::time::Instant) -> OutsideAnswer {
         let lower = question.name.to_lowercase();
-        let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
+        let (servers, domain) = {
+            let view = self.backend.view();
+            let zone = view.zone();
+            (Arc::clone(zone.servers_for(lower.wire()).0), zone.domain.clone())
+        };
         let query = forward::Query {
             name: question.name.wire().into(),
             qtype: question.qtype,
@@ -195,7 +202,11 @@ impl<B: Backend> Resolver<B> {
             transport: forward::Transport::Udp,
         };
         match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers)).await {
-            Ok(Ok(reply)) => outside_answer(question, &reply.message, u16::from(reply.rcode)),
+            Ok(Ok(reply)) => {
+                let answer = outside_answer(question, &domain, &reply.message, u16::from(reply.rcode));
+                // What is missing from a truncated reply may be all of the addresses.
+                if reply.truncated && !has_addresses(&answer) { OutsideAnswer::Failed } else { answer }
+            }
             Ok(Err(_)) | Err(_) => OutsideAnswer::Failed,
         }
     }
@@ -237,9 +248,10 @@ pub(crate) fn servfail(
 }
 
 /// What the upstream's `message` with RCODE `code` says to `question`: the aliases that lead on from its name, and the
-/// addresses of all these names. Records of other names do not belong to the answer: they are nobody's to hand on.
+/// addresses of all these names, up to where an alias leads into our own zone `domain`. Records of other names do not
+/// belong to the answer: they are nobody's to hand on.
 // Differs from kube-dns: it hands on whatever stands in the answer section.
-pub fn outside_answer(question: &OutsideQuestion, message: &[u8], code: u16) -> OutsideAnswer {
+pub fn outside_answer(question: &OutsideQuestion, domain: &Name, message: &[u8], code: u16) -> OutsideAnswer {
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return OutsideAnswer::Failed;
     }
@@ -254,13 +266,20 @@ pub fn outside_answer(question: &OutsideQuestion, message: &[u8], code: u16) -> 
         let Some(owner) = Name::from_wire(owner.as_wire()) else { continue };
         records.push(OutsideRecord { owner, rtype: record.rtype, rdata: rdata.into() });
     }
-    let names = chain(question.name.wire(), &records);
+    let names = chain(question.name.wire(), domain, &records);
     records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
     OutsideAnswer::Records(records)
 }
 
-/// The names that the aliases among `records` lead to from `start` on, and `start` itself.
-fn chain(start: &[u8], records: &[OutsideRecord]) -> Vec<Vec<u8>> {
+fn has_addresses(answer: &OutsideAnswer) -> bool {
+    match answer {
+        OutsideAnswer::Records(records) => records.iter().any(|record| record.rtype != rtype::CNAME),
+        OutsideAnswer::Failed => false,
+    }
+}
+
+/// The names outside `domain` that the aliases among `records` lead to from `start` on, and `start` itself.
+fn chain(start: &[u8], domain: &Name, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
         // A length octet is no letter, so this compares labels.
@@ -269,7 +288,8 @@ fn chain(start: &[u8], records: &[OutsideRecord]) -> Vec<Vec<u8>> {
     };
     let mut names = vec![start.to_vec()];
     while let Some(target) = names.last().and_then(|name| alias(name)) {
-        if names.len() > MAX_CHAIN || names.iter().any(|name| name.eq_ignore_ascii_case(&target)) {
+        let ours = is_within(&target.to_ascii_lowercase(), domain.wire());
+        if ours || names.len() > MAX_CHAIN || names.iter().any(|name| name.eq_ignore_ascii_case(&target)) {
             break;
         }
         names.push(target);

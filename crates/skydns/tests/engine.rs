@@ -1,5 +1,5 @@
 //! What holds for every message, however odd.
-#![allow(dead_code, clippy::panic, reason = "the backend is shared with tests that use more of it")]
+#![allow(dead_code, clippy::panic, clippy::unwrap_used, reason = "helpers of tests, shared with others")]
 
 #[path = "support/fixed.rs"]
 mod fixed;
@@ -130,6 +130,85 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
     }
 }
 
+/// `out.apps.svc` is an alias for `www.outside.test`, and that one for `target`.
+fn answer_by_way_of_outside(target: &str) -> String {
+    let (start, target) =
+        (skydns::Name::parse("www.outside.test").unwrap(), skydns::Name::parse(target).unwrap());
+    let alias = OutsideRecord { owner: start.clone(), rtype: 5, rdata: target.wire().into() };
+    let mut outside = Outside::none();
+    outside.insert(OutsideQuestion { name: start, qtype: 1 }, OutsideAnswer::Records(vec![alias]));
+    let query = testkit::query::Query::new("out.apps.svc.cluster.local.", "A").wire();
+    let mut out = Vec::new();
+    let outcome = answer(&Fixed::new(&[]), &identity(), &query, Transport::Udp, &outside, &mut out);
+    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    testkit::dig::show(&out)
+}
+
+/// Where a Service is, only we say, whoever leads there.
+#[test]
+fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
+    for (name, expected) in [
+        (
+            "web",
+            ";; NOERROR, flags: qr aa rd ra\n\
+             ;out.apps.svc.cluster.local. IN A\n\
+             ;; ANSWER\n\
+             out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.\n\
+             www.outside.test. 30 IN CNAME web.apps.svc.cluster.local.\n\
+             web.apps.svc.cluster.local. 30 IN A 10.96.0.9\n",
+        ),
+        (
+            "gone",
+            ";; NOERROR, flags: qr aa rd ra\n\
+             ;out.apps.svc.cluster.local. IN A\n\
+             ;; ANSWER\n\
+             out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.\n\
+             www.outside.test. 30 IN CNAME gone.apps.svc.cluster.local.\n",
+        ),
+        ("out", ";; SERVFAIL, flags: qr rd ra\n;out.apps.svc.cluster.local. IN A\n"),
+    ] {
+        assert_eq!(answer_by_way_of_outside(&format!("{name}.apps.svc.cluster.local")), expected);
+    }
+}
+
+/// A chain that ends in nothing, and how many names are looked up for what leads there.
+#[test]
+fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
+    const LINKS: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
+    let next = |link: &str| format!("{link}.apps.svc.cluster.local");
+    let mut view = Fixed::new(&[]);
+    for pair in LINKS.windows(2) {
+        view = view.with_aliases(&["svc", "apps", pair[0]], std::iter::once(next(pair[1])));
+    }
+    let view = view.with_aliases(&["svc", "apps", "all"], std::iter::repeat_n(next("c1"), 300));
+    for (name, most) in [("c1.apps.svc.cluster.local.", 64), ("all.apps.svc.cluster.local.", 64)] {
+        let before = view.lookups();
+        let mut out = Vec::new();
+        let query = testkit::query::Query::new(name, "A").edns(4096).wire();
+        let outcome = answer(&view, &identity(), &query, Transport::Tcp, &Outside::none(), &mut out);
+        assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+        let reply = Message::parse(&out).unwrap();
+        assert!(reply.answer_data("CNAME").contains(&"c8.apps.svc.cluster.local.".to_owned()), "{name}");
+        let lookups = view.lookups() - before;
+        assert!(lookups <= most, "{name}: {lookups} lookups");
+    }
+}
+
+/// A label of 63 octets below three such: with the domain, more than a name may have.
+#[test]
+fn names_that_would_be_too_long_are_left_out() {
+    let label = "x".repeat(63);
+    let base = [label.as_str(); 3].join(".");
+    let view = Fixed::new(&[]).with_address(&["svc", "apps", "long"], &label, &base);
+    let query = testkit::query::Query::new("long.apps.svc.cluster.local.", "SRV").wire();
+    let mut out = Vec::new();
+    let outcome = answer(&view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out);
+    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    let shown = testkit::dig::show(&out);
+    let expected = ";; NOERROR, flags: qr aa rd ra\n;long.apps.svc.cluster.local. IN SRV\n;; AUTHORITY\n";
+    assert!(shown.starts_with(expected), "{shown}");
+}
+
 #[test]
 fn each_record_from_outside_is_written_once_however_many_there_are() {
     const ADDRESSES: u16 = 3000;
@@ -197,8 +276,9 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
 #[test]
 fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
     let asked = OutsideQuestion { name: skydns::Name::parse("www.outside.test").unwrap(), qtype: 1 };
+    let domain = skydns::Name::parse("cluster.local").unwrap();
     let query = testkit::query::Query::new("www.outside.test.", "A").wire();
-    let cases: [(&str, &[&str], &[usize]); 5] = [
+    let cases: [(&str, &[&str], &[usize]); 7] = [
         ("its own name", &["WWW.outside.test. 9 IN A 192.0.2.1"], &[0]),
         (
             "the end of a chain, aliases in any order",
@@ -216,6 +296,23 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
         ),
         ("an alias that nothing leads to", &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"], &[]),
         (
+            "an alias for a name of the cluster",
+            &[
+                "www.outside.test. 9 IN CNAME Web.apps.svc.Cluster.Local.",
+                "Web.apps.svc.Cluster.Local. 9 IN A 192.0.2.66",
+            ],
+            &[0],
+        ),
+        (
+            "out of the cluster again",
+            &[
+                "www.outside.test. 9 IN CNAME web.apps.svc.cluster.local.",
+                "web.apps.svc.cluster.local. 9 IN CNAME a.test.",
+                "a.test. 9 IN A 192.0.2.66",
+            ],
+            &[0],
+        ),
+        (
             "a loop",
             &["www.outside.test. 9 IN CNAME a.test.", "a.test. 9 IN CNAME www.outside.test."],
             &[0, 1],
@@ -224,7 +321,8 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
     for (what, records, kept) in cases {
         let reply =
             records.iter().fold(testkit::reply::Reply::to(&query), |reply, record| reply.answer(record));
-        let OutsideAnswer::Records(all) = skydns::resolve::outside_answer(&asked, &reply.wire(), 0) else {
+        let OutsideAnswer::Records(all) = skydns::resolve::outside_answer(&asked, &domain, &reply.wire(), 0)
+        else {
             panic!("{what}: no records");
         };
         let owners: Vec<String> = all.iter().map(|record| record.owner.to_string()).collect();

@@ -1,5 +1,5 @@
 //! The server over real sockets: transports, limits, and what odd clients get.
-#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+#![allow(dead_code, clippy::expect_used, clippy::panic, reason = "helpers of tests, shared with others")]
 
 #[path = "support/fixed.rs"]
 mod fixed;
@@ -14,7 +14,7 @@ use testkit::client::{self, TcpConnection};
 use testkit::dig::{show, show_sorted};
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Upstream, Zone};
+use testkit::upstream::{Asked, Reaction, Transport, Upstream, Zone};
 use tokio::net::UdpSocket;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -302,6 +302,37 @@ real.outside.test. 30 IN A 198.51.100.10
 www.outside.test. 30 IN CNAME real.outside.test.
 ";
     assert_eq!(text, expected);
+    server.stop().await;
+}
+
+/// Nothing of a truncated reply says that the name has no address.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alias_whose_target_is_truncated_to_nothing_is_a_failure() {
+    let upstream = Upstream::start(|asked: &Asked| match asked.transport {
+        Transport::Udp => Reaction::send(Reply::to(&asked.packet).truncated().wire()),
+        Transport::Tcp => Reaction::close(),
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    let text = udp(server.address, &Query::new("out.apps.svc.cluster.local.", "A")).await;
+    assert_eq!(text, ";; SERVFAIL, flags: qr rd ra\n;out.apps.svc.cluster.local. IN A\n");
+    server.stop().await;
+}
+
+/// There are more than one answer may ask for: those that were asked for are the answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_aliases_that_lead_outside_are_answered_with_some_of_them() {
+    let upstream = Upstream::start(|asked: &Asked| {
+        let record = format!("{} 60 IN A 198.51.100.7", asked.name());
+        Reaction::send(Reply::to(&asked.packet).answer(&record).wire())
+    })
+    .await;
+    let targets = (0..300).map(|number| format!("h{number}.outside.test"));
+    let view = Fixed::new(&[upstream.addr()]).with_aliases(&["svc", "apps", "many"], targets);
+    let server = start(view);
+    let reply = client::ask_tcp(server.address, &Query::new("many.apps.svc.cluster.local.", "A")).await;
+    assert_eq!(reply.rcode_name(), "NOERROR");
+    assert!(!reply.answer_data("A").is_empty(), "{reply:?}");
     server.stop().await;
 }
 

@@ -2,6 +2,8 @@
 
 mod noted;
 
+use std::collections::HashMap;
+
 use super::{Answer, Entries, Families, Records, path, shuffle};
 use crate::backend::{Entry, View};
 use crate::message::{Full, Mark, Owner, Section};
@@ -26,6 +28,17 @@ enum Reached {
     Nothing,
     /// Nowhere: a loop, a chain that is too long, or no answer from outside.
     Failed,
+}
+
+impl Reached {
+    /// Where two ways lead, of which either will do.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Addresses, _) | (_, Self::Addresses) => Self::Addresses,
+            (Self::Nothing, _) | (_, Self::Nothing) => Self::Nothing,
+            (Self::Failed, Self::Failed) => Self::Failed,
+        }
+    }
 }
 
 /// An alias to be followed.
@@ -59,6 +72,9 @@ struct Walk<'o> {
     written: Noted<&'o OutsideRecord, ()>,
     /// Names that stand in the message, and where.
     places: Noted<Name, u16>,
+    /// Names without addresses behind them, in lower case, with the length of the chain when that was found out. They
+    /// are searched only once, however many aliases lead to them.
+    dead_ends: HashMap<Name, (Reached, usize)>,
 }
 
 /// A point to take a walk back to.
@@ -73,7 +89,18 @@ impl Walk<'_> {
     fn new(section: Section, families: Families, start: Option<Name>) -> Self {
         let chain = start.into_iter().collect();
         let (done, written, places) = (Noted::default(), Noted::default(), Noted::default());
-        Self { section, families, chain, done, written, places }
+        Self { section, families, chain, done, written, places, dead_ends: HashMap::new() }
+    }
+
+    /// Whether the way to `name` is neither a loop nor too long.
+    fn may_visit(&self, name: &Name) -> bool {
+        !self.chain.contains(&name.to_lowercase()) && self.chain.len() <= MAX_CHAIN
+    }
+
+    /// Where a name leads that is known to lead to no address. A longer chain could only have ended sooner.
+    fn dead_end(&self, name: &Name) -> Option<Reached> {
+        let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
+        (self.chain.len() >= *length).then_some(*reached)
     }
 
     fn note_place(&mut self, name: &Name, place: usize) {
@@ -145,7 +172,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
         for alias in aliases {
             let step = self.step(walk);
             let shown = if reached == Reached::Addresses { Shown::Not } else { Shown::Under(owner) };
-            match self.follow(walk, shown, &alias)? {
+            let led = match walk.dead_end(&alias.target) {
+                Some(known) => known,
+                None => self.follow(walk, shown, &alias)?,
+            };
+            match led {
                 Reached::Addresses => reached = Reached::Addresses,
                 Reached::Nothing => {
                     self.take_back(walk, &step);
@@ -181,7 +212,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Writes the alias, if it is to be shown under `owner`, and what it leads to.
     fn follow(&mut self, walk: &mut Walk<'q>, shown: Shown<'_>, alias: &Alias) -> Result<Reached, Full> {
-        if walk.chain.contains(&alias.target.to_lowercase()) || walk.chain.len() > MAX_CHAIN {
+        if !walk.may_visit(&alias.target) {
             return Ok(Reached::Failed);
         }
         if let Shown::Under(owner) = shown {
@@ -208,6 +239,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
             None => self.outside(walk, name),
         };
         walk.chain.pop();
+        if let Ok(dead_end @ (Reached::Nothing | Reached::Failed)) = reached {
+            walk.dead_ends.insert(lower, (dead_end, walk.chain.len()));
+        }
         reached
     }
 
@@ -254,11 +288,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 Some(OutsideAnswer::Failed) => Reached::Failed,
                 Some(OutsideAnswer::Records(records)) => self.outside_records(walk, records)?,
             };
-            reached = match (reached, answer) {
-                (Reached::Addresses, _) | (_, Reached::Addresses) => Reached::Addresses,
-                (Reached::Nothing, _) | (_, Reached::Nothing) => Reached::Nothing,
-                _ => Reached::Failed,
-            };
+            reached = reached.or(answer);
         }
         Ok(reached)
     }
@@ -269,14 +299,16 @@ impl<'q, V: View> Answer<'q, '_, V> {
         records: &'q [OutsideRecord],
     ) -> Result<Reached, Full> {
         let mut reached = Reached::Nothing;
+        let mut ours = None;
         for record in records {
             if record.rtype != rtype::CNAME {
                 reached = Reached::Addresses;
             }
+            let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
+            ours = ours.or_else(|| target.clone().filter(|name| self.is_ours(name)));
             if walk.written.get(&record).is_some() {
                 continue;
             }
-            let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
             let mut place = 0;
             self.record_at(walk, Some(&record.owner), (record.rtype, super::MIN_TTL), |m| {
                 place = m.position();
@@ -290,7 +322,17 @@ impl<'q, V: View> Answer<'q, '_, V> {
             }
             walk.written.note(record, ());
         }
-        Ok(reached)
+        // What a name of the zone leads to is for us to say.
+        let ours = match ours {
+            Some(name) if walk.may_visit(&name) => self.visit(walk, &name)?,
+            Some(_) => Reached::Failed,
+            None => return Ok(reached),
+        };
+        Ok(if reached == Reached::Addresses { reached } else { ours })
+    }
+
+    fn is_ours(&self, name: &Name) -> bool {
+        self.relative(name.to_lowercase().wire()).is_some()
     }
 
     /// Writes a record whose owner may stand in the message already.

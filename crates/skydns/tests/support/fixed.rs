@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skydns::engine::Identity;
 use skydns::forward::{ForwardMetrics, Forwarder, Limits};
@@ -18,6 +19,7 @@ pub(crate) struct Fixed {
     zone: Zone,
     records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord)>>,
     synced: bool,
+    lookups: AtomicUsize,
 }
 
 impl Fixed {
@@ -34,7 +36,34 @@ impl Fixed {
             (vec!["svc", "apps", "big"], (0..5000).map(many).collect()),
             (vec!["svc", "apps", "out"], vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
         ]);
-        Self { zone, records, synced: true }
+        Self { zone, records, synced: true, lookups: AtomicUsize::new(0) }
+    }
+
+    /// The same with aliases of a name in the place of what was there.
+    pub(crate) fn with_aliases(
+        mut self,
+        path: &[&'static str],
+        targets: impl Iterator<Item = String>,
+    ) -> Self {
+        let name = |text: &str| Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"));
+        let base = skydns::name::relative("apps.svc").unwrap_or_default();
+        let alias = |target: String| ServiceRecord::new(Host::Name(name(&target)), base.clone().into());
+        let records = targets.enumerate().map(|(at, target)| (format!("a{at}"), alias(target)));
+        self.records.insert(path.to_vec(), records.collect());
+        self
+    }
+
+    /// The same with one address at `label` below the labels `base`.
+    pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
+        let base = skydns::name::relative(base).unwrap_or_default();
+        let record = ServiceRecord::for_addresses(&[Ipv4Addr::new(10, 0, 0, 1).into()], base.into());
+        self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
+        self
+    }
+
+    /// How often records were looked up.
+    pub(crate) fn lookups(&self) -> usize {
+        self.lookups.load(Ordering::Relaxed)
     }
 
     /// The same before its first lists are in.
@@ -55,6 +84,7 @@ impl View for Fixed {
     }
 
     fn records<'v>(&'v self, path: &[&str], _exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
         let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else {
             return Lookup::Missing;
         };
