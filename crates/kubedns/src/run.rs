@@ -40,6 +40,8 @@ use crate::watch::{Collection, Feed, Pace, Received};
 const QUEUE: usize = 1024;
 /// Threads that answer over UDP, at most.
 const MAX_UDP_THREADS: usize = 4;
+/// How long reading the snapshot file may take. A hundred thousand Services take about a second.
+const LOADING: Duration = Duration::from_secs(15);
 /// How long tasks may take to end.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -90,7 +92,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         timeout: options.initial_sync_timeout.into(),
     };
     sync.configure();
-    load_snapshot(&options, &mut sync);
+    load_snapshot(&options, &mut sync).await;
 
     let mut tasks = Tasks::new(shutdown.stop.clone());
     let stop = || shutdown.stop.clone();
@@ -214,10 +216,16 @@ async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result
     Ok((status, Some(metrics)))
 }
 
-/// Serves what an earlier run left, until the first lists are in.
-fn load_snapshot(options: &Options, sync: &mut Sync) {
+/// Serves what an earlier run left, until the first lists are in. A volume that hangs must not keep us from answering.
+async fn load_snapshot(options: &Options, sync: &mut Sync) {
     let Some(directory) = options.snapshot_dir() else { return };
-    match persist::load(&directory, options.domain.as_str()) {
+    let (from, domain) = (directory.clone(), options.domain.as_str().to_owned());
+    let loading = tokio::task::spawn_blocking(move || persist::load(&from, &domain));
+    let Ok(Ok(loaded)) = tokio::time::timeout(LOADING, loading).await else {
+        tracing::error!(directory = %directory.display(), "the snapshot file cannot be read in time and is not used");
+        return;
+    };
+    match loaded {
         Ok(None) => tracing::info!(directory = %directory.display(), "no snapshot file yet"),
         Ok(Some(saved)) => {
             let source: EndpointsSource = saved.source();

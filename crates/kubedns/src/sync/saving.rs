@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::index::Index;
 use crate::metrics::Metrics;
@@ -14,6 +14,8 @@ use crate::persist;
 
 /// How long changes are gathered before they are written.
 const PAUSE: Duration = Duration::from_secs(10);
+/// How long a write may take before it is said to hang. It cannot be taken back, and nothing else is written until it ends.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the last write may take.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -24,8 +26,17 @@ pub struct Saving {
     domain: String,
     metrics: Arc<Metrics>,
     changed: Option<Instant>,
-    writing: Option<JoinHandle<std::io::Result<()>>>,
+    writing: Option<Writing>,
     failing: bool,
+}
+
+/// A write that was begun.
+#[derive(Debug)]
+struct Writing {
+    task: JoinHandle<std::io::Result<()>>,
+    begun: Instant,
+    /// It was said to hang.
+    hangs: bool,
 }
 
 impl Saving {
@@ -48,9 +59,10 @@ impl Saving {
 
     /// Writes if it is time to, or at any rate if this is the last chance; then the end is waited for.
     pub(super) async fn look_after(&mut self, index: &Index, source: EndpointsSource, last: bool) {
-        if self.writing.as_ref().is_some_and(|writing| last || writing.is_finished()) {
+        if self.writing.as_ref().is_some_and(|writing| last || writing.task.is_finished()) {
             self.finish().await;
         }
+        self.notice_hanging();
         let due = self.changed.is_some_and(|since| last || since.elapsed() >= PAUSE);
         if self.writing.is_none() && due {
             self.begin(index, source);
@@ -64,16 +76,29 @@ impl Saving {
         let Some(content) = persist::encode(index, source, &self.domain) else { return };
         self.changed = None;
         let directory = Arc::clone(&self.directory);
-        self.writing = Some(tokio::task::spawn_blocking(move || persist::store(&directory, &content)));
+        let task = tokio::task::spawn_blocking(move || persist::store(&directory, &content));
+        self.writing = Some(Writing { task, begun: Instant::now(), hangs: false });
+    }
+
+    /// A volume that hangs is a failure before it comes back, if ever it does.
+    fn notice_hanging(&mut self) {
+        let Some(writing) = &mut self.writing else { return };
+        if writing.begun.elapsed() > PATIENCE && !std::mem::replace(&mut writing.hangs, true) {
+            self.note(Err(std::io::ErrorKind::TimedOut.into()));
+        }
     }
 
     async fn finish(&mut self) {
         let Some(writing) = self.writing.take() else { return };
-        let written = match timeout(LAST, writing).await {
+        self.note(match timeout(LAST, writing.task).await {
             Ok(Ok(written)) => written,
             Ok(Err(error)) => Err(std::io::Error::other(error)),
             Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
-        };
+        });
+    }
+
+    /// Counts and logs what became of a write.
+    fn note(&mut self, written: std::io::Result<()>) {
         let outcome = if written.is_ok() { "written" } else { "failed" };
         self.metrics.snapshots_written.with_label_values(&[outcome]).inc();
         match written {

@@ -225,6 +225,30 @@ async fn a_directory_that_cannot_be_written_to_breaks_nothing_else() {
     assert_eq!(metrics.snapshots_written.with_label_values(&["failed"]).get(), 1);
 }
 
+/// Opening a pipe that nobody reads hangs, as a volume does whose server is away.
+#[tokio::test]
+async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("kubedns.snapshot.new");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
+    let failed = || metrics.snapshots_written.with_label_values(&["failed"]).get();
+    let domain = Name::parse("cluster.local.").unwrap();
+    let index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", Arc::clone(&metrics));
+    saving.changed();
+    tokio::time::pause();
+    for (after, failures) in [(11, 0), (29, 0), (2, 1), (60, 1)] {
+        tokio::time::advance(Duration::from_secs(after)).await;
+        saving.look_after(&index, EndpointsSource::Endpoints, false).await;
+        assert_eq!(failed(), failures, "{after} seconds later");
+    }
+    // Somebody reads: the hanging thread goes on.
+    let reader = std::fs::OpenOptions::new().read(true).open(&pipe).unwrap();
+    saving.look_after(&index, EndpointsSource::Endpoints, true).await;
+    drop(reader);
+}
+
 #[tokio::test]
 async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
     let running = Running::start(PATIENCE, |_| None);
