@@ -11,10 +11,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use warp::Filter;
+
+use crate::everywhere::everywhere;
 
 pub use self::reply::{json, not_found, plain_error, text, with_type};
 
@@ -73,7 +76,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the port. `host` is an IP address or a name the system resolves; port 0 takes any.
+    /// Takes the port. `host` is an IP address or a name the system resolves; port 0 takes any. As in Go, all ways to
+    /// say "any address" (empty, `0.0.0.0`, `::`) mean those of both families: a kubelet probes the pod's first address,
+    /// and that may be of either.
     ///
     /// # Errors
     ///
@@ -82,7 +87,11 @@ impl Server {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let fail = |error: io::Error| BindError::new(&shown, &error);
-        let listener = TcpListener::bind((host, port)).await.map_err(fail)?;
+        let listener = match host {
+            "" | "0.0.0.0" | "::" => listen_everywhere(port),
+            _ => TcpListener::bind((host, port)).await,
+        };
+        let listener = listener.map_err(fail)?;
         let local = listener.local_addr().map_err(fail)?;
         Ok(Self { listener, local, limits: Limits::default() })
     }
@@ -110,6 +119,22 @@ impl Server {
         let filter = filter.recover(reply::rejected);
         connections::serve(self.listener, self.limits, warp::service(filter), stop).await;
     }
+}
+
+/// Connections that the kernel holds until they are accepted; what tokio asks for itself.
+const BACKLOG: u32 = 1024;
+
+/// Listens on all addresses.
+fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
+    let ip = everywhere();
+    let socket = if ip.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    if ip.is_ipv6() {
+        // The system's default may be otherwise (`net.ipv6.bindv6only`).
+        setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
+    }
+    socket.set_reuseaddr(true)?;
+    socket.bind((ip, port).into())?;
+    socket.listen(BACKLOG)
 }
 
 /// Matches one whole path, whatever the method: Go's mux has no other idea of a route.

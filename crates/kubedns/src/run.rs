@@ -202,16 +202,14 @@ fn udp_threads() -> NonZeroUsize {
 type HttpServers = (daemon::http::Server, Option<daemon::http::Server>);
 
 async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result<HttpServers> {
-    // All addresses of both families, where there are both.
-    let host = if std::net::UdpSocket::bind("[::]:0").is_ok() { "::" } else { "0.0.0.0" };
     let status =
-        daemon::http::Server::bind(host, options.healthz_port).await.context("cannot serve the status")?;
+        daemon::http::Server::bind("", options.healthz_port).await.context("cannot serve the status")?;
     tracing::info!(address = %status.local_addr(), "serving /readiness, /cache and /explain");
     let Some(port) = exposition.port else {
         tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
         return Ok((status, None));
     };
-    let metrics = daemon::http::Server::bind(host, port).await.context("cannot serve metrics")?;
+    let metrics = daemon::http::Server::bind("", port).await.context("cannot serve metrics")?;
     tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
     Ok((status, Some(metrics)))
 }

@@ -1,6 +1,6 @@
-//! Ports for processes that cannot be asked for port 0.
+//! Ports for processes that cannot be asked for port 0, and which families of addresses there are.
 
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Below the range that Linux hands out for outgoing connections, so that no client socket sits on them.
@@ -28,6 +28,16 @@ pub fn free_port() -> u16 {
 fn is_free(port: u16) -> bool {
     let address = (Ipv4Addr::LOCALHOST, port);
     TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
+}
+
+/// Whether this machine has IPv6; a line on standard error says so where it has not.
+#[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+pub fn ipv6_is_here() -> bool {
+    let is_here = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+    if !is_here {
+        eprintln!("NOT TESTED over IPv6: this machine has none");
+    }
+    is_here
 }
 
 #[cfg(test)]

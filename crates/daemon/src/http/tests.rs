@@ -1,5 +1,6 @@
 //! The server over real sockets, byte for byte.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -79,6 +80,40 @@ async fn a_taken_port_is_named() {
     let running = serve(Limits::default()).await;
     let error = Server::bind("127.0.0.1", running.address.port()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("cannot listen on {}: Address already in use", running.address));
+}
+
+/// Whether this machine has IPv6; a line says so where it has not.
+#[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+fn has_ipv6() -> bool {
+    let has = std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+    if !has {
+        eprintln!("NOT TESTED over IPv6: this machine has none");
+    }
+    has
+}
+
+#[tokio::test]
+async fn any_address_is_one_of_either_family() {
+    for host in ["", "0.0.0.0", "::", "[::]"] {
+        let server = Server::bind(host, 0).await.unwrap();
+        let port = server.local_addr().port();
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok(), "{host:?}");
+        if has_ipv6() {
+            assert!(TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.is_ok(), "{host:?}");
+        }
+        let error = Server::bind(host, port).await.unwrap_err().to_string();
+        assert!(error.ends_with(&format!(":{port}: Address already in use")), "{error}");
+        drop(server);
+    }
+}
+
+#[tokio::test]
+async fn another_address_is_the_only_one() {
+    let hosts = ["127.0.0.1", "127.0.0.2"].into_iter().chain(has_ipv6().then_some("::1"));
+    for host in hosts {
+        let server = Server::bind(host, 0).await.unwrap();
+        assert_eq!(server.local_addr().ip().to_string(), host);
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! Starts that fail with one clear line, and things that must not keep it from starting.
 
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
 use testkit::http;
-use testkit::ports::free_port;
+use testkit::ports::{free_port, ipv6_is_here};
 use testkit::process::Program;
 
 use super::rig::{PATIENCE, Plan, dnsmasq_is_here};
@@ -102,6 +102,21 @@ async fn neither_a_missing_directory_nor_a_taken_status_port_keeps_it_from_start
     let mut rig = plan.start().await;
     let line = rig.nanny.line_with("no status page", PATIENCE).await;
     assert!(line.contains(&format!("cannot listen on {address}: Address already in use")), "{line}");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_status_address_without_a_host_is_one_of_either_family() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let port = free_port();
+    let rig = Plan::new().flag(format!("-statusAddr=:{port}")).start().await;
+    let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
+    addresses.extend(ipv6_is_here().then_some(SocketAddr::from((Ipv6Addr::LOCALHOST, port))));
+    for address in addresses {
+        assert_eq!(http::get(address, "/healthz").await.unwrap().status, 200, "{address}");
+    }
     rig.end().await;
 }
 
