@@ -2,33 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use serde::Deserialize;
 use serde_json::Value;
-use tests::docs::markdown::repository;
+use tests::manifests::render::{combine, label, render, root};
 
-/// The rendered objects by kind.
-fn render(directory: &Path) -> BTreeMap<String, Value> {
-    let output = Command::new("kubectl").arg("kustomize").arg(directory).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let objects =
-        serde_norway::Deserializer::from_str(&text).map(|object| Value::deserialize(object).unwrap());
-    objects.map(|object| (object["kind"].as_str().unwrap().to_owned(), object)).collect()
+const DEPLOYMENT: &str = "Deployment/kube-dns";
+const MONITOR: &str = "PodMonitor/kube-dns";
+
+/// The objects by kind and name.
+fn by_label(objects: Vec<Value>) -> BTreeMap<String, Value> {
+    objects.into_iter().map(|object| (label(&object), object)).collect()
 }
 
 #[test]
 fn the_directory_renders_dashboard_alerts_and_scraping() {
-    let directory = repository().join("manifests/monitoring");
-    let objects = render(&directory);
-    let kinds: Vec<&str> = objects.keys().map(String::as_str).collect();
-    assert_eq!(kinds, ["ConfigMap", "PodMonitor", "PrometheusRule"]);
+    let directory = root().join("monitoring");
+    let objects = by_label(render(&directory).unwrap());
+    let labels: Vec<&str> = objects.keys().map(String::as_str).collect();
+    assert_eq!(labels, ["ConfigMap/kube-dns-dashboard", MONITOR, "PrometheusRule/kube-dns"]);
     for object in objects.values() {
         assert_eq!(object["metadata"]["namespace"], "kube-system");
     }
-    let map = &objects["ConfigMap"];
+    let map = &objects["ConfigMap/kube-dns-dashboard"];
     assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
     let dashboard = fs::read_to_string(directory.join("dashboard.json")).unwrap();
     assert_eq!(map["data"]["kube-dns.json"].as_str(), Some(dashboard.as_str()));
@@ -42,7 +37,7 @@ fn scraped(deployment: &Value, monitor: &Value) -> Vec<(String, u64)> {
     }
     let name = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
     let ports = |container: &Value| {
-        let all = container["ports"].as_array().unwrap().clone();
+        let all = container["ports"].as_array().cloned().unwrap_or_default();
         let named = all.into_iter().filter(|port| &port["name"] == name);
         let container = container["name"].as_str().unwrap().to_owned();
         named
@@ -57,23 +52,23 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_pod_monitor_finds_the_ports_of_the_base_and_the_component_adds_the_nannys() {
-    let manifests = repository().join("manifests").canonicalize().unwrap();
-    let monitor = &render(&manifests.join("monitoring"))["PodMonitor"];
-    let base = &render(&manifests.join("base"))["Deployment"];
-    assert_eq!(scraped(base, monitor), ports(&[("kubedns", 10055), ("sidecar", 10054)]));
+fn the_pod_monitor_finds_the_ports_and_the_component_adds_the_nannys_in_every_topology() {
+    let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
+    for topology in ["base", "stock-1.36", "hardened", "direct", "ha", "nodelocal"] {
+        let plain = &by_label(render(&root().join(topology)).unwrap())[DEPLOYMENT];
+        assert_eq!(scraped(plain, monitor), ports(&[("kubedns", 10055), ("sidecar", 10054)]), "{topology}");
 
-    let overlay = tempfile::tempdir().unwrap();
-    // kustomize takes relative paths alone.
-    let up = "../".repeat(overlay.path().canonicalize().unwrap().components().count() - 1);
-    let manifests = format!("{up}{}", manifests.strip_prefix("/").unwrap().display());
-    let text = format!("resources: [{manifests}/base]\ncomponents: [{manifests}/monitoring/expose-nanny]\n");
-    fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
-    let exposed = &render(overlay.path())["Deployment"];
-    let expected = ports(&[("kubedns", 10055), ("dnsmasq", 10056), ("sidecar", 10054)]);
-    assert_eq!(scraped(exposed, monitor), expected);
-    let args = &exposed["spec"]["template"]["spec"]["containers"][1]["args"];
-    assert_eq!(args[0], "-statusAddr=0.0.0.0:10056");
-    let others = &base["spec"]["template"]["spec"]["containers"][1]["args"];
-    assert_eq!(args.as_array().unwrap()[1..], *others.as_array().unwrap());
+        let overlay = tempfile::tempdir().unwrap();
+        let exposed = combine(overlay.path(), &[topology], &["../monitoring/expose-nanny"]).unwrap();
+        let exposed = &by_label(exposed)[DEPLOYMENT];
+        let expected = ports(&[("kubedns", 10055), ("dnsmasq", 10056), ("sidecar", 10054)]);
+        assert_eq!(scraped(exposed, monitor), expected, "{topology}");
+        let nanny = |deployment: &Value| deployment["spec"]["template"]["spec"]["containers"][1].clone();
+        let (plain, exposed) = (nanny(plain), nanny(exposed));
+        let args = exposed["args"].as_array().unwrap();
+        assert_eq!(args[0], "-statusAddr=:10056", "{topology}");
+        assert_eq!(args[1..], *plain["args"].as_array().unwrap(), "{topology}");
+        let count = |container: &Value| container["ports"].as_array().map_or(0, Vec::len);
+        assert_eq!(count(&exposed), count(&plain) + 1, "{topology}: no other port is lost");
+    }
 }
