@@ -42,8 +42,9 @@ pub fn render(status: &Status, nonce: &str) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{mark} kube-dns</title>\n<style nonce=\"{nonce}\">{STYLE}</style>\n</head>\n<body>\n\
+         <p id=\"lost\" role=\"status\"></p>\n\
          <main>\n<h1>kube-dns <small>{version}</small></h1>\n\
-         <p class=\"when\">as of <time>{updated}</time><span id=\"lost\"></span></p>\n{body}</main>\n\
+         <p class=\"when\">as of <time>{updated}</time></p>\n{body}</main>\n\
          <script nonce=\"{nonce}\">{SCRIPT}</script>\n</body>\n</html>\n",
         mark = mark(worst(status.probes.iter()).unwrap_or(State::Waiting)),
         version = escape(status.version),

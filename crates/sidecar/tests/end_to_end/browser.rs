@@ -1,11 +1,17 @@
-//! The page in a real browser: its policy lets its own script run, and that keeps it live. Where there is no Chromium there is nothing to test; `make
-//! test` installs it where it may.
+//! The page in a real browser: its policy lets its own script run, and that keeps it live, behind a proxy too. Where there
+//! is no Chromium there is nothing to test; `make test` installs it where it may.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use testkit::eventually;
+use testkit::{eventually, http};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+use tokio::task::JoinSet;
 
 use crate::healthcheck::Servers;
 use crate::running::{PATIENCE, Sidecar};
@@ -34,11 +40,57 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     String::from_utf8(output.expect("the browser runs").stdout).unwrap()
 }
 
-#[tokio::test]
-async fn the_page_is_live() {
+/// A proxy that has the page below a path of its own: under `/dns/` for ever, under `/once/` for one request only. It
+/// has a page of its own everywhere else.
+struct Proxy {
+    address: SocketAddr,
+    _task: JoinSet<()>,
+}
+
+impl Proxy {
+    async fn before(sidecar: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let served = Arc::new(AtomicBool::new(false));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // A browser opens connections that it may not use, so none waits for another.
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(pass_on(stream, sidecar, Arc::clone(&served)));
+            }
+        });
+        Self { address, _task: task }
+    }
+}
+
+/// Answers one request.
+async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicBool>) {
+    let mut head = BufReader::new(&mut stream).lines();
+    let Ok(Some(line)) = head.next_line().await else { return };
+    // All of it: closing with something unread would take the answer back.
+    while head.next_line().await.is_ok_and(|line| line.is_some_and(|line| !line.is_empty())) {}
+    let has_page = match line.split(' ').nth(1) {
+        Some("/dns/") => true,
+        Some("/once/") => !served.swap(true, Ordering::Relaxed),
+        _ => false,
+    };
+    let answer = if has_page {
+        http::request(sidecar, "GET", "/").await.unwrap()
+    } else {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n";
+        format!("{head}<!doctype html><title>sign in</title><p>who are you?</p>")
+    };
+    // A browser that has seen enough may have gone.
+    let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+/// A browser, and a sidecar whose probe has been answered; none where there is no browser.
+#[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
+async fn browser_and_sidecar() -> Option<(PathBuf, Servers, Sidecar)> {
     let Some(chromium) = chromium() else {
         eprintln!("no Chromium here: the page was not tried in a browser");
-        return;
+        return None;
     };
     let servers = Servers::start().await;
     let sidecar = Sidecar::start(&servers.probes()).await;
@@ -46,9 +98,31 @@ async fn the_page_is_live() {
         sidecar.metric("kubedns_probe_good_latency_ms_count").await >= Some(2.0)
     })
     .await;
-    let url = format!("http://{}/", sidecar.address);
+    Some((chromium, servers, sidecar))
+}
 
-    let live = document(&chromium, &url, 10).await;
+fn shows_the_probe(document: &str) -> bool {
+    document.contains("<polyline class=\"ok\"")
+}
+
+#[tokio::test]
+async fn the_page_is_live() {
+    let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else { return };
+    let live = document(&chromium, &format!("http://{}/", sidecar.address), 10).await;
     assert!(live.contains("data-refreshed=\""), "{live}");
-    assert!(live.contains("<polyline class=\"ok\"") && live.contains("id=\"lost\"></span>"), "{live}");
+    assert!(shows_the_probe(&live) && live.contains("id=\"lost\" role=\"status\"></p>"), "{live}");
+}
+
+#[tokio::test]
+async fn behind_a_proxy_the_page_is_live_and_what_is_no_page_does_not_replace_it() {
+    let Some((chromium, _servers, sidecar)) = browser_and_sidecar().await else { return };
+    let proxy = Proxy::before(sidecar.address).await;
+
+    let live = document(&chromium, &format!("http://{}/dns/", proxy.address), 10).await;
+    assert!(live.contains("data-refreshed=\""), "{live}");
+    assert!(shows_the_probe(&live) && live.contains("id=\"lost\" role=\"status\"></p>"), "{live}");
+
+    let cut_off = document(&chromium, &format!("http://{}/once/", proxy.address), 10).await;
+    assert!(!cut_off.contains("data-refreshed=\""), "{cut_off}");
+    assert!(shows_the_probe(&cut_off) && cut_off.contains("role=\"status\">Connection lost: "), "{cut_off}");
 }
