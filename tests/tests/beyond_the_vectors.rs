@@ -222,7 +222,8 @@ async fn a_wrong_nameserver_leaves_the_good_ones() {
 
 #[tokio::test]
 async fn each_http_port_serves_its_own() {
-    let lab = Lab::start(&[]).await;
+    let mut lab = Lab::start(&["--profiling"]).await;
+    lab.process().line_with("there is no profiling over HTTP", LONG).await;
     let paths =
         [("/readiness", 200, 404), ("/cache", 200, 404), ("/metrics", 404, 200), ("/debug/pprof/", 404, 404)];
     for (path, on_status_port, on_metrics_port) in paths {

@@ -57,7 +57,7 @@ pub struct Options {
     /// Timeout for initial resource sync.
     #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "1m0s")]
     pub initial_sync_timeout: GoDuration,
-    /// specifies whether to enable profiling
+    /// accepted without effect: there is no profiling over HTTP
     #[arg(long)]
     pub profiling: bool,
     /// where the endpoints of services are taken from: auto (endpointslices where they can be read), endpoints or endpointslices
