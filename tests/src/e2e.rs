@@ -26,8 +26,7 @@ use tempfile::TempDir;
 use testkit::eventually;
 use testkit::process::{Process, Program};
 
-use crate::conformance::wire::place::kubeconfig_text;
-
+pub use crate::conformance::wire::place::kubeconfig_text;
 pub use http::{Response, get};
 pub use processes::{Pid, Usage, descendants, is_running, send, udp_drops};
 pub use tools::{Dig, Kubectl};

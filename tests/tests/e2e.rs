@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use nix::sys::signal::Signal;
+use tempfile::TempDir;
 use testkit::eventually;
-use testkit::process::Program;
+use testkit::process::{Process, Program};
 use testkit::upstream::{Upstream, Zone};
-use tests::e2e::{PATIENCE, Pid, Pod, descendants, example_cluster, get, is_running};
+use tests::e2e::{PATIENCE, Pid, Pod, descendants, example_cluster, get, is_running, kubeconfig_text};
 
 /// What `dig +short` prints for each question about the example cluster.
 const ANSWERS: &[(&str, &[&str])] = &[
@@ -226,6 +229,55 @@ async fn ctrl_c_leaves_nothing_behind() {
         assert!(none_runs(&processes), "{way}: {:?}", running(&processes));
         assert!(!config_dir.exists(), "{way}");
     }
+}
+
+/// localpod on the cluster of an API server that takes connections and never says a word.
+struct Unanswered {
+    process: Process,
+    /// What localpod takes for temporary files.
+    temporary: TempDir,
+    _kubeconfig: TempDir,
+    _silent: TcpListener,
+}
+
+impl Unanswered {
+    fn start() -> Self {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (temporary, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let kubeconfig = directory.path().join("kubeconfig");
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        std::fs::write(&kubeconfig, kubeconfig_text(&url)).unwrap();
+        let process = Program::named("localpod")
+            .env("TMPDIR", temporary.path())
+            .args(["--port-base=0", "--offline", &format!("--kubecfg-file={}", kubeconfig.display())])
+            .start();
+        Self { process, temporary, _kubeconfig: directory, _silent: silent }
+    }
+
+    /// Ctrl-C, and what is left then.
+    async fn interrupt(mut self) {
+        self.process.signal(Signal::SIGINT);
+        let status = self.process.wait(PATIENCE).await;
+        assert!(status.success(), "{status}: {:?}", self.process.stderr());
+        let left: Vec<_> = std::fs::read_dir(self.temporary.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_is_heard_while_the_api_server_is_silent() {
+    let mut unanswered = Unanswered::start();
+    unanswered.process.line_with("serving the cluster of", PATIENCE).await;
+    unanswered.interrupt().await;
+}
+
+#[tokio::test]
+async fn a_silent_api_server_does_not_keep_the_containers_from_starting() {
+    let mut unanswered = Unanswered::start();
+    unanswered.process.line_with("waiting for ConfigMap kube-system/kube-dns", PATIENCE).await;
+    unanswered.process.line_with("kube-dns is starting", PATIENCE).await;
+    unanswered.process.line_with("sidecar is ready", PATIENCE).await;
+    unanswered.interrupt().await;
 }
 
 #[tokio::test]

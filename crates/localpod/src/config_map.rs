@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use tokio::time::timeout;
 
 use crate::config_volume::{ConfigVolume, Payload};
 use crate::console::Console;
@@ -15,6 +17,9 @@ use crate::console::Console;
 pub const NAMESPACE: &str = "kube-system";
 /// The name of the `ConfigMap`.
 pub const NAME: &str = "kube-dns";
+
+/// How long the first state is waited for: what an API server takes that is merely slow.
+const FIRST: Duration = Duration::from_secs(10);
 
 type States = Pin<Box<dyn Stream<Item = watcher::Result<Option<ConfigMap>>> + Send>>;
 
@@ -27,12 +32,16 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Begins to watch, and writes the first state, as a kubelet does before it starts the containers. A `ConfigMap`
-    /// that does not exist or cannot be read leaves the directory empty: it is optional.
+    /// that does not exist, cannot be read or does not come in time leaves the directory empty: it is optional.
     pub(crate) async fn start(client: Client, volume: ConfigVolume, console: Console) -> Self {
         let api = Api::namespaced(client, NAMESPACE);
         let states = watcher::watch_object(api, NAME).default_backoff().boxed();
         let mut follower = Self { states, volume, console };
-        follower.step().await;
+        if timeout(FIRST, follower.step()).await.is_err() {
+            follower.console.say(&format!(
+                "the API server is silent, waiting for ConfigMap {NAMESPACE}/{NAME}; the containers start without it"
+            ));
+        }
         follower
     }
 

@@ -55,12 +55,13 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
 
     let mut servers = Servers::new();
     let serving = CancellationToken::new();
-    let (cluster, stub_domain) = start_cluster(options, ports, console, &serving, &mut servers).await?;
-    let follower = Follower::start(cluster.client.clone(), volume, console.clone()).await;
-    servers.spawn(async move {
-        follower.run().await;
-        Err(anyhow!("the watch of the ConfigMap ended"))
-    });
+    let (cluster, stub_domain) = tokio::select! {
+        set_up = set_up(options, ports, console, volume, &serving, &mut servers) => set_up?,
+        () = stop.asked() => {
+            take_down(&serving, servers, console).await;
+            return Ok(());
+        }
+    };
 
     let nameservers = upstreams(options, ports);
     let wiring = Wiring {
@@ -78,10 +79,33 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let announce = announce(options, ports, &cluster, stub_domain, console, &status);
     let ended = until_stopped(&keeper, &wiring.containers(), announce, &mut servers).await;
 
+    take_down(&serving, servers, console).await;
+    ended
+}
+
+/// Ends our own servers and waits for them, so that nothing is written any more into what is about to be removed.
+async fn take_down(serving: &CancellationToken, mut servers: Servers, console: &Console) {
     serving.cancel();
     servers.shutdown().await;
     console.say("stopped");
-    ended
+}
+
+/// Starts what the pod talks to and mounts its `ConfigMap`. Takes as long as an API server makes it wait.
+async fn set_up(
+    options: &Options,
+    ports: Ports,
+    console: &Console,
+    volume: ConfigVolume,
+    serving: &CancellationToken,
+    servers: &mut Servers,
+) -> Result<(Cluster, bool)> {
+    let (cluster, stub_domain) = start_cluster(options, ports, console, serving, servers).await?;
+    let follower = Follower::start(cluster.client.clone(), volume, console.clone()).await;
+    servers.spawn(async move {
+        follower.run().await;
+        Err(anyhow!("the watch of the ConfigMap ended"))
+    });
+    Ok((cluster, stub_domain))
 }
 
 /// Starts what the pod talks to. Returns also whether the example's stub domain is answered here.

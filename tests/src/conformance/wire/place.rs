@@ -131,7 +131,7 @@ async fn blackhole() -> anyhow::Result<(UdpSocket, TcpListener)> {
 }
 
 /// A kubeconfig for an API server at this URL.
-pub(crate) fn kubeconfig_text(server: &str) -> String {
+pub fn kubeconfig_text(server: &str) -> String {
     serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",
