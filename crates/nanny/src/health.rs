@@ -4,6 +4,9 @@
 //! stays silent and uses no processor time hangs: stopped by a signal, or waiting for what never comes. One that stays
 //! silent but works is busy, and is given longer: a flood is no reason to throw its cache away.
 //!
+//! What counts is the time from one missed probe to the next, and no more of it than probing takes: a nanny that was
+//! itself stopped, frozen with its pod or short of processor time has asked nothing meanwhile.
+//!
 //! Only a process that has answered once is judged by that: where it cannot be reached from here at all, silence means
 //! nothing. One that the kernel shows as stopped hangs in any case.
 
@@ -28,15 +31,17 @@ const HANGS_AFTER: Duration = Duration::from_secs(4);
 const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
+/// From one missed probe to the next, if the nanny is not kept from asking.
+const STEP: Duration = INTERVAL.saturating_add(PATIENCE);
 
 /// Watches one dnsmasq process.
 #[derive(Debug)]
 pub struct Health {
     server: Nameserver,
     pid: Pid,
-    answered: Option<Instant>,
-    idle_since: Option<(Instant, u64)>,
-    stopped_since: Option<Instant>,
+    has_answered: bool,
+    /// Since the last answer.
+    silence: Option<Silence>,
 }
 
 /// What the kernel tells of a process.
@@ -56,19 +61,19 @@ pub enum Finding {
     /// It did not answer this time.
     Silent,
     /// It hangs.
-    Hangs(Duration),
+    Hangs,
 }
 
 impl Health {
     /// Watches the process that answers at `server`.
     pub fn new(server: Nameserver, pid: Pid) -> Self {
-        Self { server, pid, answered: None, idle_since: None, stopped_since: None }
+        Self { server, pid, has_answered: false, silence: None }
     }
 
     /// Waits for something worth telling.
     pub async fn next(&mut self) -> Finding {
         loop {
-            sleep(if self.answered.is_some() { INTERVAL } else { FIRST_INTERVAL }).await;
+            sleep(if self.has_answered { INTERVAL } else { FIRST_INTERVAL }).await;
             let alive = answers(self.server).await;
             if let Some(finding) = self.judge(alive, Instant::now(), look(self.pid).unwrap_or_default()) {
                 return finding;
@@ -79,29 +84,63 @@ impl Health {
     /// One probe's outcome, and what the process looks like.
     fn judge(&mut self, alive: bool, now: Instant, look: Look) -> Option<Finding> {
         if alive {
-            self.idle_since = None;
-            self.stopped_since = None;
-            self.answered = Some(now);
+            self.silence = None;
+            self.has_answered = true;
             return Some(Finding::Answers);
         }
-        let stopped_since = look.stopped.then(|| self.stopped_since.unwrap_or(now));
-        self.stopped_since = stopped_since;
-        let stopped = stopped_since.map(|since| now.duration_since(since)).unwrap_or_default();
-        let Some(answered) = self.answered else {
-            return (stopped >= HANGS_AFTER).then_some(Finding::Hangs(stopped));
+        let silence = match self.silence.take() {
+            Some(silence) => silence.goes_on(now, look),
+            None => Silence::new(now, look),
         };
-        match self.idle_since {
-            Some((_, before)) if before == look.ticks => {}
-            _ => self.idle_since = Some((now, look.ticks)),
+        let silence = self.silence.insert(silence);
+        let Silence { lasts, idle, stopped, .. } = *silence;
+        if silence.is_a_hang(self.has_answered) {
+            warn!(server = %self.server, ?lasts, ?idle, ?stopped, "dnsmasq does not answer");
+            return Some(Finding::Hangs);
         }
-        let silent = now.duration_since(answered);
-        let idle = self.idle_since.map(|(since, _)| now.duration_since(since)).unwrap_or_default();
-        if idle >= HANGS_AFTER || stopped >= HANGS_AFTER || silent >= BUSY_TOO_LONG {
-            warn!(server = %self.server, ?silent, ?idle, ?stopped, "dnsmasq does not answer");
-            return Some(Finding::Hangs(silent));
+        if !self.has_answered {
+            return None;
         }
-        debug!(server = %self.server, ?silent, "dnsmasq did not answer a probe");
+        debug!(server = %self.server, ?lasts, "dnsmasq did not answer a probe");
         Some(Finding::Silent)
+    }
+}
+
+/// Missed probes in a row.
+#[derive(Debug)]
+struct Silence {
+    /// When the last one was given up, and what the process looked like.
+    last: (Instant, Look),
+    /// Since the first one.
+    lasts: Duration,
+    /// How long the process has used no processor time.
+    idle: Duration,
+    /// How long it has been stopped by a signal.
+    stopped: Duration,
+}
+
+impl Silence {
+    fn new(now: Instant, look: Look) -> Self {
+        Self { last: (now, look), lasts: Duration::ZERO, idle: Duration::ZERO, stopped: Duration::ZERO }
+    }
+
+    /// One more missed probe.
+    fn goes_on(self, now: Instant, look: Look) -> Self {
+        let (then, before) = self.last;
+        let step = now.duration_since(then).min(STEP);
+        let grown = |was: Duration, still: bool| if still { was + step } else { Duration::ZERO };
+        Self {
+            last: (now, look),
+            lasts: self.lasts + step,
+            idle: grown(self.idle, look.ticks == before.ticks),
+            stopped: grown(self.stopped, look.stopped && before.stopped),
+        }
+    }
+
+    /// Whether that is one of a process that has answered before, or of any.
+    fn is_a_hang(&self, has_answered: bool) -> bool {
+        let silent = self.idle >= HANGS_AFTER || self.lasts >= BUSY_TOO_LONG;
+        self.stopped >= HANGS_AFTER || (has_answered && silent)
     }
 }
 
@@ -154,18 +193,32 @@ mod tests {
         assert_eq!(idle.judge(true, at(1), busy(11)), Some(Finding::Answers));
         assert_eq!(idle.judge(false, at(3), busy(11)), Some(Finding::Silent));
         assert_eq!(idle.judge(false, at(5), busy(11)), Some(Finding::Silent));
-        assert_eq!(idle.judge(false, at(7), busy(11)), Some(Finding::Hangs(Duration::from_secs(6))));
+        assert_eq!(idle.judge(false, at(7), busy(11)), Some(Finding::Hangs));
 
         let mut working = health();
         working.judge(true, at(0), busy(10));
-        for second in 1..30 {
-            assert_eq!(
-                working.judge(false, at(second), busy(10 + second)),
-                Some(Finding::Silent),
-                "{second}"
-            );
+        for second in 2..32 {
+            let finding = working.judge(false, at(second), busy(10 + second));
+            assert_eq!(finding, Some(Finding::Silent), "{second}");
         }
-        assert_eq!(working.judge(false, at(30), busy(40)), Some(Finding::Hangs(Duration::from_secs(30))));
+        assert_eq!(working.judge(false, at(32), busy(42)), Some(Finding::Hangs));
+    }
+
+    #[test]
+    fn time_in_which_nobody_asked_is_no_silence() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut health = health();
+        health.judge(true, at(0), busy(10));
+        // As after a stop of the nanny, and again after the first missed probe.
+        assert_eq!(health.judge(false, at(100), busy(10)), Some(Finding::Silent));
+        assert_eq!(health.judge(false, at(200), busy(10)), Some(Finding::Silent));
+        assert_eq!(health.judge(false, at(202), busy(10)), Some(Finding::Hangs));
+        health.judge(true, at(203), busy(10));
+        for second in 300..314 {
+            let finding = health.judge(false, at(100 * second), busy(second));
+            assert_eq!(finding, Some(Finding::Silent), "{second}");
+        }
     }
 
     #[test]
@@ -180,7 +233,7 @@ mod tests {
         flaky.judge(true, at(0), busy(0));
         for second in 1..100 {
             let finding = flaky.judge(second % 4 == 0, at(second), busy(0));
-            assert!(!matches!(finding, Some(Finding::Hangs(_))), "{second}");
+            assert!(!matches!(finding, Some(Finding::Hangs)), "{second}");
         }
     }
 
@@ -190,11 +243,9 @@ mod tests {
         let stopped = Look { ticks: 0, stopped: true };
         let mut health = health();
         assert_eq!(health.judge(false, start, stopped), None);
-        assert_eq!(health.judge(false, start + Duration::from_secs(3), stopped), None);
-        assert_eq!(
-            health.judge(false, start + Duration::from_secs(4), stopped),
-            Some(Finding::Hangs(HANGS_AFTER))
-        );
+        assert_eq!(health.judge(false, start + Duration::from_secs(2), stopped), None);
+        let finding = health.judge(false, start + Duration::from_secs(4), stopped);
+        assert_eq!(finding, Some(Finding::Hangs));
     }
 
     #[test]

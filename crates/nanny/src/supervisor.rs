@@ -201,7 +201,7 @@ impl Supervisor {
                         self.is_up(life).await;
                     }
                     Finding::Silent => self.report.silent(),
-                    Finding::Hangs(_) => return Outcome::Hangs,
+                    Finding::Hangs => return Outcome::Hangs,
                 },
                 () = tick(&mut statistics), if life.up => life.process.signal(Signal::SIGUSR1),
                 () = &mut surely_up, if !life.up => self.is_up(life).await,
