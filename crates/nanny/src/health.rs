@@ -13,6 +13,8 @@
 use std::time::Duration;
 
 use dnsconfig::Nameserver;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 use nix::unistd::Pid;
@@ -70,8 +72,15 @@ impl Health {
         Self { server, pid, has_answered: false, silence: None }
     }
 
+    /// What is found, one after the other. Whoever waits for the next may give up and come back at any time: a probe
+    /// that is under way, or not yet due, stays so.
+    pub fn findings(self) -> BoxStream<'static, Finding> {
+        let next = |mut health: Self| async { Some((health.next().await, health)) };
+        stream::unfold(self, next).boxed()
+    }
+
     /// Waits for something worth telling.
-    pub async fn next(&mut self) -> Finding {
+    async fn next(&mut self) -> Finding {
         loop {
             sleep(if self.has_answered { INTERVAL } else { FIRST_INTERVAL }).await;
             let alive = answers(self.server).await;
@@ -174,6 +183,10 @@ fn look(pid: Pid) -> Option<Look> {
 
 #[cfg(test)]
 mod tests {
+    use testkit::reply::Reply;
+    use testkit::upstream::{Asked, Reaction, Upstream};
+    use tokio::time::timeout;
+
     use super::*;
 
     fn busy(ticks: u64) -> Look {
@@ -246,6 +259,25 @@ mod tests {
         assert_eq!(health.judge(false, start + Duration::from_secs(2), stopped), None);
         let finding = health.judge(false, start + Duration::from_secs(4), stopped);
         assert_eq!(finding, Some(Finding::Hangs));
+    }
+
+    #[tokio::test]
+    async fn a_probe_outlives_those_who_wait_for_it_in_vain() {
+        let dnsmasq = Upstream::start(|asked: &Asked| {
+            let reply = Reply::to(&asked.packet).answer("cachesize.bind. 0 CH TXT \"1000\"");
+            Reaction::from(reply).after(Duration::from_millis(50))
+        })
+        .await;
+        let server = Nameserver::new(dnsmasq.addr().ip(), dnsmasq.addr().port());
+        let mut findings = Health::new(server, Pid::this()).findings();
+        let found = timeout(Duration::from_mins(1), async {
+            loop {
+                if let Ok(finding) = timeout(Duration::from_millis(5), findings.next()).await {
+                    return finding;
+                }
+            }
+        });
+        assert_eq!(found.await, Ok(Some(Finding::Answers)));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::Nameserver;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use nix::sys::signal::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
@@ -109,7 +111,8 @@ enum Ended {
 struct Life {
     process: Process,
     events: mpsc::Receiver<Event>,
-    health: Option<Health>,
+    /// What the probes find; nothing ever where none are possible.
+    findings: BoxStream<'static, Finding>,
     quiet: Quiet,
     up: bool,
     /// The servers file changed before dnsmasq could be told.
@@ -167,9 +170,12 @@ impl Supervisor {
         let (process, events) =
             Process::start(&self.program, &argv, self.json).map_err(SuperviseError::Spawn)?;
         self.report.started(process.pid().as_raw(), again);
-        let health = self.probe.map(|server| Health::new(server, process.pid()));
+        let findings = match self.probe {
+            Some(server) => Health::new(server, process.pid()).findings(),
+            None => stream::pending().boxed(),
+        };
         let quiet = Quiet::new(process.pid(), self.port);
-        let mut life = Life { process, events, health, quiet, up: false, stale: false, routes };
+        let mut life = Life { process, events, findings, quiet, up: false, stale: false, routes };
         let outcome = self.attend(&mut life, stop).await;
         Ok(self.bury(life, outcome).await)
     }
@@ -185,6 +191,7 @@ impl Supervisor {
             statistics.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
+            // Whatever waits here is dropped when something else comes first, so it must not lose by that.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Outcome::Stop,
@@ -195,7 +202,7 @@ impl Supervisor {
                         return Outcome::Replace;
                     }
                 }
-                finding = next_finding(&mut life.health) => match finding {
+                Some(finding) = life.findings.next() => match finding {
                     Finding::Answers => {
                         life.quiet.observe();
                         self.is_up(life).await;
@@ -350,13 +357,6 @@ enum Outcome {
     Stop,
     Hangs,
     Replace,
-}
-
-async fn next_finding(health: &mut Option<Health>) -> Finding {
-    match health {
-        Some(health) => health.next().await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn tick(statistics: &mut Option<tokio::time::Interval>) {

@@ -44,6 +44,17 @@ async fn one_that_hangs_is_killed_and_started_again() {
 }
 
 #[tokio::test]
+async fn one_that_hangs_is_found_however_often_statistics_are_asked_for() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let rig = Plan::new().flag("-logInterval=100ms").start().await;
+    kill(rig.dnsmasq(), Signal::SIGSTOP).unwrap();
+    rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["hung"] == 1).await;
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn a_busy_one_is_left_alone() {
     if !dnsmasq_is_here() {
         return;
