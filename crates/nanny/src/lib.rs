@@ -12,6 +12,7 @@
 pub mod arguments;
 pub mod ask;
 pub mod deaths;
+pub mod delivery;
 pub mod exec;
 pub mod exit_status;
 pub mod flags;

@@ -68,6 +68,7 @@ struct Counters {
     reloads: IntCounter,
     hasty_reloads: IntCounter,
     last_reload: IntGauge,
+    routes_pending: IntGauge,
     stub_domains: IntGauge,
     upstreams: IntGauge,
     unresolved: IntGauge,
@@ -112,6 +113,10 @@ impl Counters {
                 "Reloads that took servers away while queries may have been waiting for them.",
             )?,
             last_reload: gauge("nanny_last_reload_timestamp_seconds", "When dnsmasq was last told so.")?,
+            routes_pending: gauge(
+                "nanny_routes_pending",
+                "1 while dnsmasq has not got the newest servers, because that failed, and older ones are in force.",
+            )?,
             stub_domains: gauge("nanny_stub_domains", "Stub domains in force.")?,
             upstreams: gauge("nanny_upstreams", "Servers for all other names.")?,
             unresolved: gauge("nanny_stub_servers_unresolved", "Names of stub servers without an address.")?,
@@ -216,14 +221,27 @@ impl Report {
         self.edit().configuration.set(state);
     }
 
-    /// The routes changed.
-    pub fn routes(&self, routes: &Routes, omissions: &BTreeSet<Omission>) {
+    /// dnsmasq has these routes now.
+    pub fn routes(&self, routes: &Routes) {
         let mut status = self.edit();
-        status.routes.set(routes, omissions);
+        status.routes.set(routes);
         self.counters.stub_domains.set(count(routes.stub_domains.len()));
         self.counters.upstreams.set(count(routes.upstreams.len()));
+        self.counters.loops.set(count(status.routes.loops.len()));
+    }
+
+    /// What the newest routes leave out.
+    pub fn omissions(&self, omissions: &BTreeSet<Omission>) {
+        let mut status = self.edit();
+        status.routes.omit(omissions);
         self.counters.unresolved.set(count(status.routes.unresolved.len()));
         self.counters.loops.set(count(status.routes.loops.len()));
+    }
+
+    /// Why dnsmasq has not got the newest routes; none when it has.
+    pub fn pending(&self, reason: Option<&str>) {
+        self.counters.routes_pending.set(i64::from(reason.is_some()));
+        self.edit().routes.set_pending(reason);
     }
 
     /// Where names go that have no usable server.

@@ -105,7 +105,7 @@ impl Router {
             listening: &Listening::of(&self.arguments),
             nowhere: self.nowhere,
         });
-        self.tell(&routes, omissions);
+        self.tell(omissions);
         self.routes.send_if_modified(|before| {
             let changed = *before != routes;
             *before = routes;
@@ -114,7 +114,7 @@ impl Router {
     }
 
     /// Loops are told once, when they appear and when they are gone; unresolved names are the resolver's to tell.
-    fn tell(&mut self, routes: &Routes, omissions: BTreeSet<Omission>) {
+    fn tell(&mut self, omissions: BTreeSet<Omission>) {
         for omission in omissions.difference(&self.omissions) {
             if let Omission::Loop { domain, server } = omission {
                 let domain = domain.as_deref().unwrap_or("all other names");
@@ -126,8 +126,8 @@ impl Router {
                 info!(%server, "a server that was dnsmasq itself is not in use any more");
             }
         }
-        if omissions != self.omissions || *self.routes.borrow() != *routes {
-            self.report.routes(routes, &omissions);
+        if omissions != self.omissions {
+            self.report.omissions(&omissions);
         }
         self.omissions = omissions;
     }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::arguments::Arguments;
+use crate::delivery::Delivery;
 use crate::flags::Flags;
 use crate::launch::{Mode, Plan};
 use crate::nowhere::Nowhere;
@@ -51,7 +52,8 @@ struct Nanny {
     beside: CancellationToken,
     supervisor: Supervisor,
     directory: Option<Arc<StateDir>>,
-    waits_for_names: bool,
+    /// The routes, if the first start is to wait for names in them.
+    incomplete: Option<watch::Receiver<Routes>>,
 }
 
 impl Nanny {
@@ -73,26 +75,27 @@ impl Nanny {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
         serve_pages(&flags.status_addr, &report, &mut tasks, &beside).await;
-        let waits_for_names = unresolved && plan.mode == Mode::Restart;
+        let incomplete = (unresolved && plan.mode == Mode::Restart).then(|| routes.clone());
         let supervisor = Supervisor {
             program: flags.dnsmasq_exec,
             port: arguments.port(),
             probe: arguments.probe_address().filter(|_| !arguments.has("no-ident")),
             plan,
             directory: directory.clone(),
-            routes,
+            delivery: Delivery::new(routes, report.clone()),
             log_interval: flags.log_interval.into(),
             may_restart: flags.restart_dnsmasq,
             json: flags.log.log_format == Format::Json,
             report,
         };
-        Ok(Self { tasks, beside, supervisor, directory, waits_for_names })
+        Ok(Self { tasks, beside, supervisor, directory, incomplete })
     }
 
     /// dnsmasq and what is beside it end together: whichever ends first takes the other along.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        if self.waits_for_names {
-            first_names(&self.supervisor.routes).await;
+        if let Some(mut routes) = self.incomplete {
+            // A little: adding names later takes a restart.
+            let _ = timeout(FIRST_NAMES, routes.changed()).await;
         }
         let stop = stop.child_token();
         let supervise = async {
@@ -235,10 +238,4 @@ async fn serve_pages(address: &str, report: &Report, tasks: &mut Tasks, stop: &C
         }
         Err(error) => warn!(%error, "no status page"),
     }
-}
-
-/// Waits a little for names of stub servers: adding them later would take a restart.
-async fn first_names(routes: &watch::Receiver<Routes>) {
-    let mut routes = routes.clone();
-    let _ = timeout(FIRST_NAMES, routes.changed()).await;
 }

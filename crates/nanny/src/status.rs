@@ -80,7 +80,7 @@ pub struct ErrorStatus {
     pub at: String,
 }
 
-/// Which server answers which names.
+/// Which server answers which names, as dnsmasq has it.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoutesStatus {
@@ -96,6 +96,20 @@ pub struct RoutesStatus {
     pub loops: BTreeSet<String>,
     /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
     pub nowhere: Option<String>,
+    /// Why dnsmasq has not got the newest routes, but older ones; null when it has.
+    pub pending: Option<PendingStatus>,
+    /// Those of `loops` that the nanny found itself.
+    #[serde(skip)]
+    omitted_loops: BTreeSet<String>,
+}
+
+/// Routes that dnsmasq has not got yet.
+#[derive(Debug, Clone, Serialize)]
+pub struct PendingStatus {
+    /// Why not.
+    pub reason: String,
+    /// Since when.
+    pub since: String,
 }
 
 impl ConfigurationStatus {
@@ -118,20 +132,34 @@ impl ConfigurationStatus {
 }
 
 impl RoutesStatus {
-    /// Takes over new routes. Loops that dnsmasq found with the old ones are forgotten: it looks for them again.
-    pub fn set(&mut self, routes: &Routes, omissions: &BTreeSet<Omission>) {
+    /// Takes over the routes that dnsmasq has now. Loops that it found with the old ones are forgotten: it looks for
+    /// them again.
+    pub fn set(&mut self, routes: &Routes) {
         let domains = routes.stub_domains.iter();
         self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
         self.upstreams = strings(&routes.upstreams);
         self.upstreams_from = if routes.configured_upstreams { "configuration" } else { "resolv.conf" };
+        self.loops = self.omitted_loops.clone();
+    }
+
+    /// Takes over what the newest routes leave out.
+    pub fn omit(&mut self, omissions: &BTreeSet<Omission>) {
         self.unresolved.clear();
-        self.loops.clear();
+        let before = std::mem::take(&mut self.omitted_loops);
         for omission in omissions {
             match omission {
                 Omission::Unresolved { name, .. } => self.unresolved.insert(name.clone()),
-                Omission::Loop { server, .. } => self.loops.insert(server.to_string()),
+                Omission::Loop { server, .. } => self.omitted_loops.insert(server.to_string()),
             };
         }
+        self.loops.retain(|server| !before.contains(server));
+        self.loops.extend(self.omitted_loops.iter().cloned());
+    }
+
+    /// dnsmasq has not got the newest routes, or has them after all.
+    pub fn set_pending(&mut self, reason: Option<&str>) {
+        let since = self.pending.take().map_or_else(|| time(SystemTime::now()), |pending| pending.since);
+        self.pending = reason.map(|reason| PendingStatus { reason: reason.to_owned(), since });
     }
 
     /// dnsmasq found another loop.

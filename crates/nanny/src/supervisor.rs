@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use dnsconfig::Nameserver;
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use nix::sys::signal::Signal;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::deaths::{Deaths, Verdict};
+use crate::delivery::{Delivery, Obstacle};
 use crate::exit_status;
 use crate::health::{Finding, Health};
 use crate::launch::{Mode, Plan};
@@ -26,7 +28,7 @@ use crate::report::{Report, Restart};
 use crate::routes::Routes;
 use crate::servers_file;
 use crate::state_dir::StateDir;
-use crate::trial;
+use crate::trial::{self, TrialError};
 
 /// How long dnsmasq may take to end on SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);
@@ -45,14 +47,8 @@ pub enum SuperviseError {
     #[error("cannot start a process for dnsmasq")]
     Spawn(#[source] std::io::Error),
     /// The servers file cannot be written before the first start.
-    #[error("cannot write the servers file {path:?}")]
-    ServersFile {
-        /// Its path.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    ServersFile(Obstacle),
     /// The first start failed: the arguments, the port or the like.
     #[error("dnsmasq did not start: {how}: {last_words}")]
     Start {
@@ -82,8 +78,8 @@ pub struct Supervisor {
     pub plan: Plan,
     /// Where the servers file lives; none if there is no such place.
     pub directory: Option<Arc<StateDir>>,
-    /// The routes in force.
-    pub routes: watch::Receiver<Routes>,
+    /// The routes, in force and newest.
+    pub delivery: Delivery,
     /// The port dnsmasq answers on.
     pub port: u16,
     /// Where dnsmasq can be asked whether it lives.
@@ -117,8 +113,12 @@ struct Life {
     up: bool,
     /// The servers file changed before dnsmasq could be told.
     stale: bool,
-    routes: Routes,
+    /// New arguments that are being tried.
+    trial: Option<Trial>,
 }
+
+/// Tries the arguments for some routes, and hands these back.
+type Trial = BoxFuture<'static, (Result<(), TrialError>, Routes)>;
 
 impl Supervisor {
     /// Runs until cancelled, or until dnsmasq cannot be kept up. dnsmasq is gone when this returns.
@@ -163,9 +163,8 @@ impl Supervisor {
         again: Option<Restart>,
         stop: &CancellationToken,
     ) -> Result<Ended, SuperviseError> {
-        let routes = self.routes.borrow_and_update().clone();
-        self.write_servers(&routes, again.is_none())?;
-        let argv = self.plan.argv(&routes);
+        self.choose_routes(again.is_none())?;
+        let argv = self.plan.argv(self.delivery.in_force());
         info!(program = %self.program.display(), arguments = shown(&argv), "starting dnsmasq");
         let (process, events) =
             Process::start(&self.program, &argv, self.json).map_err(SuperviseError::Spawn)?;
@@ -175,7 +174,7 @@ impl Supervisor {
             None => stream::pending().boxed(),
         };
         let quiet = Quiet::new(process.pid(), self.port);
-        let mut life = Life { process, events, findings, quiet, up: false, stale: false, routes };
+        let mut life = Life { process, events, findings, quiet, up: false, stale: false, trial: None };
         let outcome = self.attend(&mut life, stop).await;
         Ok(self.bury(life, outcome).await)
     }
@@ -197,10 +196,14 @@ impl Supervisor {
                 () = stop.cancelled() => return Outcome::Stop,
                 status = life.process.wait() => return Outcome::Ended(status),
                 Some(event) = life.events.recv() => self.heard(life, &event).await,
-                Ok(()) = self.routes.changed() => {
-                    if self.apply(life).await {
+                routes = self.delivery.due(), if life.trial.is_none() => self.bring(life, routes).await,
+                (outcome, routes) = tried(&mut life.trial) => {
+                    life.trial = None;
+                    let Err(error) = outcome else {
+                        self.delivery.done(routes);
                         return Outcome::Replace;
-                    }
+                    };
+                    self.delivery.failed(&Obstacle::Refused(error));
                 }
                 Some(finding) = life.findings.next() => match finding {
                     Finding::Answers => {
@@ -255,35 +258,35 @@ impl Supervisor {
         }
         self.report.up();
         if std::mem::take(&mut life.stale) {
-            self.reload(life, false).await;
+            self.reload(life, self.delivery.in_force(), false).await;
         }
     }
 
-    /// Brings new routes to dnsmasq; true if it has to be replaced for that.
-    async fn apply(&mut self, life: &mut Life) -> bool {
-        let routes = self.routes.borrow_and_update().clone();
-        if routes == life.routes {
-            return false;
+    /// Brings new routes to dnsmasq, or begins to.
+    async fn bring(&mut self, life: &mut Life, routes: Routes) {
+        match &self.plan.mode {
+            Mode::Restart if self.may_restart => life.trial = Some(self.trial(routes)),
+            Mode::Restart => self.delivery.failed(&Obstacle::NoRestart),
+            Mode::Reload { .. } => match self.write_servers(&routes) {
+                Ok(()) => self.replace_servers(life, routes).await,
+                Err(obstacle) => self.delivery.failed(&obstacle),
+            },
         }
-        if self.plan.mode == Mode::Restart {
-            return self.may_restart && self.is_acceptable(&routes).await;
-        }
-        if let Err(error) = self.write_servers(&routes, true) {
-            error!(error = &error as &dyn std::error::Error, "the old servers stay in force");
-            return false;
-        }
-        let takes_away = routes.lack_some_of(&life.routes);
-        life.routes = routes;
+    }
+
+    /// Has dnsmasq go from the routes in force to those that are in the servers file now.
+    async fn replace_servers(&mut self, life: &mut Life, routes: Routes) {
         if life.up {
-            self.reload(life, takes_away).await;
+            let takes_away = routes.lack_some_of(self.delivery.in_force());
+            self.reload(life, &routes, takes_away).await;
         } else {
             life.stale = true;
         }
-        false
+        self.delivery.done(routes);
     }
 
     /// Has dnsmasq read its servers again; if some are taken away, without forgetting queries that wait for them.
-    async fn reload(&self, life: &mut Life, takes_away: bool) {
+    async fn reload(&self, life: &mut Life, routes: &Routes, takes_away: bool) {
         if takes_away {
             let mut quiet = life.quiet.clone();
             let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
@@ -303,38 +306,42 @@ impl Supervisor {
         }
         self.report.reloaded();
         info!(
-            stub_domains = life.routes.stub_domains.len(),
-            upstreams = servers(&life.routes.upstreams),
+            stub_domains = routes.stub_domains.len(),
+            upstreams = servers(&routes.upstreams),
             "dnsmasq reads its servers again"
         );
     }
 
     /// Tries new arguments before the running dnsmasq is given up for them.
-    async fn is_acceptable(&self, routes: &Routes) -> bool {
-        match trial::test(&self.program, &self.plan.argv(routes)).await {
-            Ok(()) => true,
-            Err(error) => {
-                error!(%error, "dnsmasq refuses the new arguments, the old ones stay in force");
-                false
-            }
-        }
+    fn trial(&self, routes: Routes) -> Trial {
+        let (program, argv) = (self.program.clone(), self.plan.argv(&routes));
+        Box::pin(async move { (trial::test(&program, &argv).await, routes) })
     }
 
-    /// Writes the servers file, if there is one. At a restart the old one will do when that fails.
-    fn write_servers(&self, routes: &Routes, must: bool) -> Result<(), SuperviseError> {
+    /// Puts the routes in force that dnsmasq is started with. Without newer ones that do, those of the last one remain.
+    fn choose_routes(&mut self, first: bool) -> Result<(), SuperviseError> {
+        if self.plan.mode == Mode::Restart && !first {
+            // Newer arguments have to be tried first.
+            return Ok(());
+        }
+        let routes = self.delivery.newest();
+        match self.write_servers(&routes) {
+            Ok(()) => self.delivery.done(routes),
+            Err(obstacle) if first => return Err(SuperviseError::ServersFile(obstacle)),
+            Err(obstacle) => self.delivery.failed(&obstacle),
+        }
+        Ok(())
+    }
+
+    /// Writes the servers file, if there is one.
+    fn write_servers(&self, routes: &Routes) -> Result<(), Obstacle> {
         let (Mode::Reload { file }, Some(directory)) = (&self.plan.mode, &self.directory) else {
             return Ok(());
         };
         let text = servers_file::render(routes, &self.extra_servers());
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        match directory.write(&name, text.as_bytes()) {
-            Err(source) if must => Err(SuperviseError::ServersFile { path: file.clone(), source }),
-            Err(error) => {
-                error!(%error, file = %file.display(), "the servers file cannot be written");
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
+        let written = directory.write(&name, text.as_bytes());
+        written.map_err(|reason| Obstacle::Unwritable { path: file.clone(), reason })
     }
 
     /// The lines of the user's own servers file, read anew each time.
@@ -357,6 +364,13 @@ enum Outcome {
     Stop,
     Hangs,
     Replace,
+}
+
+async fn tried(trial: &mut Option<Trial>) -> (Result<(), TrialError>, Routes) {
+    match trial {
+        Some(trial) => trial.await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn tick(statistics: &mut Option<tokio::time::Interval>) {

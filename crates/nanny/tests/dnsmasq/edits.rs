@@ -170,6 +170,39 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 }
 
 #[tokio::test]
+async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let mut rig = Plan::new().config(&[("upstreamNameservers", &only(&first))]).start().await;
+    // In the way of the new servers file alone.
+    let obstacle = rig.path("state/.servers.conf.new");
+    fs::create_dir(&obstacle).unwrap();
+    rig.config(&[("upstreamNameservers", &only(&second))]);
+    let pending = |status: &Value| status["routes"]["pending"]["reason"].as_str().map(str::to_owned);
+    let status = rig.status_with("pending routes", |status| pending(status).is_some()).await;
+    assert!(pending(&status).unwrap().starts_with("cannot write the servers file"), "{status}");
+    assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "in force");
+    rig.until("before.outside.test.", "192.0.2.1").await;
+
+    // A dnsmasq that is started meanwhile has the old ones, too.
+    nix::sys::signal::kill(rig.dnsmasq(), nix::sys::signal::Signal::SIGKILL).unwrap();
+    let status = rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["died"] == 1).await;
+    assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "still in force");
+    rig.until("meanwhile.outside.test.", "192.0.2.1").await;
+
+    fs::remove_dir(&obstacle).unwrap();
+    let status = rig.status_with("no pending routes", |status| pending(status).is_none()).await;
+    assert_eq!(status["routes"]["upstreams"], json!([at(&second)]));
+    rig.until("after.outside.test.", "192.0.2.2").await;
+    let told =
+        rig.nanny.stderr().iter().filter(|line| line.contains("cannot write the servers file")).count();
+    assert_eq!(told, 1, "the same reason is told once");
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
     if !dnsmasq_is_here() {
         return;
@@ -295,10 +328,19 @@ async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     // What dnsmasq would not start with is tried first.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
-    let line =
-        rig.nanny.line_with("dnsmasq refuses the new arguments, the old ones stay in force", PATIENCE).await;
+    let line = rig.nanny.line_with("dnsmasq refuses the new arguments: exit status 1", PATIENCE).await;
     assert!(line.contains("bad option at line 1 of"), "{line}");
     rig.until("www.acme.test.", "192.0.2.12").await;
     assert_eq!(rig.dnsmasq(), replaced);
+    let routed = |status: &Value| status["routes"]["stubDomains"]["acme.test"].clone();
+    assert_eq!(routed(&rig.status()), json!([at(&second)]), "in force");
+
+    // And again, without another edit.
+    fs::write(rig.path("dnsmasq.conf"), "").unwrap();
+    rig.until("www.acme.test.", "192.0.2.11").await;
+    rig.status_with("new routes", |status| {
+        routed(status) == json!([at(&first)]) && status["routes"]["pending"].is_null()
+    })
+    .await;
     rig.end().await;
 }

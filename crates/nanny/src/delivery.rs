@@ -1,0 +1,211 @@
+//! Routes on their way to dnsmasq: which it has, and what becomes of newer ones that it has not got yet.
+//!
+//! What could not be brought to dnsmasq stays pending. It is tried again and again until it succeeds, something newer
+//! comes, or the newest routes are those in force again; meanwhile that is told once for each reason, and shown.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, info};
+
+use crate::report::Report;
+use crate::routes::Routes;
+use crate::trial::TrialError;
+
+/// The pause before what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(3);
+
+/// Why dnsmasq has not got the newest routes.
+#[derive(Debug, thiserror::Error)]
+pub enum Obstacle {
+    /// The servers file cannot be written.
+    #[error("cannot write the servers file {path:?}: {reason}")]
+    Unwritable {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        reason: io::Error,
+    },
+    /// dnsmasq would not start with them.
+    #[error("dnsmasq refuses the new arguments: {0}")]
+    Refused(TrialError),
+    /// Edits are not to be followed.
+    #[error("only a restart of dnsmasq would bring them, and -restartDnsmasq does not allow it")]
+    NoRestart,
+}
+
+/// The routes that dnsmasq has, and those it is to have.
+#[derive(Debug)]
+pub struct Delivery {
+    newest: watch::Receiver<Routes>,
+    in_force: Routes,
+    /// When to try again what is not in force.
+    again: Option<Instant>,
+    /// Why it is not, as last told.
+    reason: Option<String>,
+    report: Report,
+}
+
+impl Delivery {
+    /// Nothing is in force yet.
+    pub fn new(newest: watch::Receiver<Routes>, report: Report) -> Self {
+        Self { newest, in_force: Routes::default(), again: None, reason: None, report }
+    }
+
+    /// The routes that dnsmasq has.
+    pub fn in_force(&self) -> &Routes {
+        &self.in_force
+    }
+
+    /// The newest routes.
+    pub fn newest(&mut self) -> Routes {
+        self.newest.borrow_and_update().clone()
+    }
+
+    /// Waits until there are routes to bring to dnsmasq. Unless they are said to be in force they come again. May be
+    /// dropped and called again.
+    pub async fn due(&mut self) -> Routes {
+        loop {
+            tokio::select! {
+                Ok(()) = self.newest.changed() => {}
+                () = reached(self.again) => {}
+            }
+            let routes = self.newest();
+            if routes != self.in_force {
+                self.again = Some(Instant::now() + AGAIN);
+                return routes;
+            }
+            self.settle();
+        }
+    }
+
+    /// dnsmasq has these routes now.
+    pub fn done(&mut self, routes: Routes) {
+        self.report.routes(&routes);
+        self.in_force = routes;
+        self.settle();
+    }
+
+    /// dnsmasq cannot have the newest routes now.
+    pub fn failed(&mut self, obstacle: &Obstacle) {
+        self.again = Some(Instant::now() + AGAIN);
+        let reason = obstacle.to_string();
+        if self.reason.as_ref() == Some(&reason) {
+            return;
+        }
+        error!(reason, "dnsmasq has not got the newest servers, the old ones stay in force");
+        self.report.pending(Some(&reason));
+        self.reason = Some(reason);
+    }
+
+    /// Nothing is pending any more.
+    fn settle(&mut self) {
+        self.again = None;
+        if self.reason.take().is_some() {
+            info!("the newest servers are in force after all");
+            self.report.pending(None);
+        }
+    }
+}
+
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    fn routes(server: &str) -> Routes {
+        Routes { upstreams: vec![server.parse().unwrap()], ..Routes::default() }
+    }
+
+    fn refused(words: &str) -> Obstacle {
+        let words = words.to_owned();
+        Obstacle::Refused(TrialError::Refused { how: "exit status 1".to_owned(), words })
+    }
+
+    /// A delivery with the routes to `192.0.2.1` in force.
+    fn delivery() -> (watch::Sender<Routes>, Report, Delivery) {
+        let report = Report::new().unwrap();
+        let (sender, newest) = watch::channel(routes("192.0.2.1"));
+        let mut delivery = Delivery::new(newest, report.clone());
+        let first = delivery.newest();
+        delivery.done(first);
+        (sender, report, delivery)
+    }
+
+    /// Upstreams in force, and why the newest are not.
+    fn shown(report: &Report) -> (Value, Value) {
+        let status: Value = serde_json::from_str(&report.json()).unwrap();
+        (status["routes"]["upstreams"].clone(), status["routes"]["pending"]["reason"].clone())
+    }
+
+    /// What is due within this time.
+    async fn due(delivery: &mut Delivery, within: Duration) -> Option<Routes> {
+        timeout(within, delivery.due()).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_comes_again_until_it_is_done_and_shows_meanwhile() {
+        let (sender, report, mut delivery) = delivery();
+        assert_eq!(due(&mut delivery, LONG).await, None, "nothing new");
+        sender.send_replace(routes("192.0.2.2"));
+        for _ in 0..3 {
+            assert_eq!(due(&mut delivery, LONG).await, Some(routes("192.0.2.2")));
+            delivery.failed(&refused("no"));
+            assert_eq!(due(&mut delivery, AGAIN / 2).await, None, "not at once");
+            let reason = "dnsmasq refuses the new arguments: exit status 1: no";
+            assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
+        }
+        delivery.failed(&Obstacle::NoRestart);
+        let (_, reason) = shown(&report);
+        assert_eq!(reason, Obstacle::NoRestart.to_string());
+
+        let newest = due(&mut delivery, LONG).await.unwrap();
+        delivery.done(newest);
+        assert_eq!(shown(&report), (json!(["192.0.2.2:53"]), Value::Null));
+        assert_eq!(due(&mut delivery, LONG).await, None, "done");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn something_newer_comes_at_once() {
+        let (sender, _, mut delivery) = delivery();
+        sender.send_replace(routes("192.0.2.2"));
+        due(&mut delivery, LONG).await.unwrap();
+        delivery.failed(&refused("no"));
+        sender.send_replace(routes("192.0.2.3"));
+        assert_eq!(due(&mut delivery, AGAIN / 2).await, Some(routes("192.0.2.3")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_reports_on_comes_again_too() {
+        let (sender, _, mut delivery) = delivery();
+        sender.send_replace(routes("192.0.2.2"));
+        for _ in 0..2 {
+            assert_eq!(due(&mut delivery, LONG).await, Some(routes("192.0.2.2")));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_edit_that_is_taken_back_is_not_pending() {
+        let (sender, report, mut delivery) = delivery();
+        sender.send_replace(routes("192.0.2.2"));
+        due(&mut delivery, LONG).await.unwrap();
+        delivery.failed(&refused("no"));
+        sender.send_replace(routes("192.0.2.1"));
+        assert_eq!(due(&mut delivery, LONG).await, None);
+        assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), Value::Null));
+    }
+}
