@@ -2,56 +2,122 @@
 //!
 //! Sending its names to the upstream servers would leak them, and letting dnsmasq answer NXDOMAIN would be a lie that
 //! clients keep. SERVFAIL says what is the case, and nobody caches it for long.
+//!
+//! It does so over UDP and TCP: dnsmasq asks over the transport that it was asked over. Nobody else is to ask here, so
+//! connections are few and short.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::iter::repeat_n;
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use dnsconfig::Nameserver;
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Octets of a DNS header.
 const HEADER: usize = 12;
 /// The largest query looked at.
 const LARGEST: usize = 4096;
+/// Connections at a time; further ones wait. dnsmasq has at most twenty processes that answer over TCP.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a connection may last, whatever it is used for.
+const LONGEST: Duration = Duration::from_secs(5);
+/// The pause after a connection could not be taken, for want of file descriptors mostly.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How many ports are tried until one is free for both transports.
+const PORTS: usize = 32;
 
 /// The server, on a loopback port of its own.
 #[derive(Debug)]
 pub struct Nowhere {
-    socket: UdpSocket,
-    address: SocketAddr,
+    datagrams: UdpSocket,
+    connections: TcpListener,
+    address: Nameserver,
 }
 
 impl Nowhere {
     /// Takes a port.
     pub async fn bind() -> io::Result<Self> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = socket.local_addr()?;
-        Ok(Self { socket, address })
+        Self::bind_one_of(repeat_n(0, PORTS)).await
+    }
+
+    /// Takes the first port that is free for both transports; 0 is any that is free for UDP.
+    async fn bind_one_of(ports: impl Iterator<Item = u16>) -> io::Result<Self> {
+        let mut outcome = Err(io::ErrorKind::AddrInUse.into());
+        for port in ports {
+            outcome = Self::bind_to(port).await;
+            if !matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn bind_to(port: u16) -> io::Result<Self> {
+        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let address = datagrams.local_addr()?;
+        let connections = TcpListener::bind(address).await?;
+        Ok(Self { datagrams, connections, address: Nameserver::new(address.ip(), address.port()) })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> Nameserver {
-        Nameserver::new(self.address.ip(), self.address.port())
+        self.address
     }
 
     /// Answers until cancelled.
     pub async fn run(self, stop: CancellationToken) {
-        let _ = stop.run_until_cancelled(self.answer()).await;
+        let both = async { tokio::join!(self.answer_datagrams(), self.answer_connections()) };
+        let _ = stop.run_until_cancelled(both).await;
     }
 
-    async fn answer(&self) {
+    async fn answer_datagrams(&self) {
         let mut buffer = vec![0; LARGEST];
         loop {
-            let Ok((length, from)) = self.socket.recv_from(&mut buffer).await else {
+            let Ok((length, from)) = self.datagrams.recv_from(&mut buffer).await else {
                 // A client that went away; the next call waits for another one.
                 tokio::task::yield_now().await;
                 continue;
             };
             if let Some(reply) = buffer.get(..length).and_then(refuse) {
-                let _ = self.socket.send_to(&reply, from).await;
+                let _ = self.datagrams.send_to(&reply, from).await;
             }
         }
+    }
+
+    async fn answer_connections(&self) {
+        let mut open = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(_) = open.join_next(), if !open.is_empty() => {}
+                accepted = self.connections.accept(), if open.len() < MAX_CONNECTIONS => match accepted {
+                    Ok((stream, _)) => drop(open.spawn(timeout(LONGEST, converse(stream)))),
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+    }
+}
+
+/// Answers the queries of one connection, one after the other, until one is too large or none to be answered.
+async fn converse(mut stream: TcpStream) -> io::Result<()> {
+    loop {
+        let length = usize::from(stream.read_u16().await?);
+        if length > LARGEST {
+            return Ok(());
+        }
+        let mut query = vec![0; length];
+        stream.read_exact(&mut query).await?;
+        let Some(reply) = refuse(&query) else {
+            return Ok(());
+        };
+        // Never longer than the query.
+        let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
+        stream.write_all(&[&length.to_be_bytes(), reply.as_slice()].concat()).await?;
     }
 }
 
@@ -86,10 +152,23 @@ fn question_end(query: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter::once;
+    use std::net::SocketAddr;
+
     use proptest::prelude::*;
+    use testkit::client::{self, AskError, PATIENCE, TcpConnection};
     use testkit::query::Query;
 
     use super::*;
+
+    /// The server while the set lives, and where it listens.
+    async fn start() -> (JoinSet<()>, SocketAddr) {
+        let nowhere = Nowhere::bind().await.unwrap();
+        let address = nowhere.local_addr().socket_addr();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(nowhere.run(CancellationToken::new()));
+        (tasks, address)
+    }
 
     #[test]
     fn says_servfail_to_a_question() {
@@ -98,6 +177,60 @@ mod tests {
         assert_eq!(message.rcode_name(), "SERVFAIL");
         assert_eq!(message.questions[0].name, "www.acme.example.");
         assert_eq!((message.flags().as_str(), message.trailing), ("qr rd ra", 0));
+    }
+
+    #[tokio::test]
+    async fn says_so_over_both_transports() {
+        let (_tasks, server) = start().await;
+        let query = Query::new("www.acme.example.", "A");
+        assert_eq!(client::ask(server, &query).await.rcode_name(), "SERVFAIL");
+        let mut connection = TcpConnection::open(server).await.unwrap();
+        for name in ["a.acme.example.", "b.acme.example."] {
+            connection.send(&Query::new(name, "A").wire()).await.unwrap();
+        }
+        for name in ["a.acme.example.", "b.acme.example."] {
+            let reply = connection.receive(PATIENCE).await.unwrap();
+            let message = testkit::message::Message::parse(&reply).unwrap();
+            assert_eq!(
+                (message.rcode_name().as_str(), message.questions[0].name.as_str()),
+                ("SERVFAIL", name)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn closes_connections_that_announce_too_much_or_ask_nothing() {
+        let (_tasks, server) = start().await;
+        let too_much = u16::try_from(LARGEST + 1).unwrap().to_be_bytes();
+        for octets in [too_much.as_slice(), &[0, 0], &[0, 3, 1, 2, 3]] {
+            let mut connection = TcpConnection::open(server).await.unwrap();
+            connection.send_raw(octets).await.unwrap();
+            let outcome = connection.receive(PATIENCE).await;
+            assert!(matches!(outcome, Err(AskError::Closed | AskError::Io(_))), "{octets:?}: {outcome:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn more_connections_than_there_may_be_wait_for_their_turn() {
+        let (_tasks, server) = start().await;
+        let mut idle = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            idle.push(TcpConnection::open(server).await.unwrap());
+        }
+        let query = Query::new("www.acme.example.", "A").wire();
+        client::tcp(server, &query, Duration::from_mins(1)).await.unwrap();
+        let first = idle[0].receive(Duration::from_secs(1)).await;
+        assert!(matches!(first, Err(AskError::Closed)), "it has lasted too long: {first:?}");
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_for_one_transport_is_passed_over() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let nowhere = Nowhere::bind_one_of(once(port).chain(repeat_n(0, PORTS))).await.unwrap();
+        assert_ne!(nowhere.local_addr().port, port);
+        let error = Nowhere::bind_one_of(once(port)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
     proptest! {

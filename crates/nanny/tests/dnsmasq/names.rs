@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use testkit::client;
+use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
@@ -44,6 +46,8 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
     let rig = plan.config(&config).start().await;
 
     rig.until("www.acme.test.", "SERVFAIL").await;
+    let answer = client::ask_tcp(rig.server(), &Query::new("www.acme.test.", "A")).await;
+    assert_eq!(answer.rcode_name(), "SERVFAIL", "over TCP, too");
     let unresolved = |names| move |status: &Value| status["routes"]["unresolved"] == names;
     rig.status_with("the name", unresolved(json!(["ns.apps.svc.corp.test"]))).await;
     rig.until("www.outside.test.", "192.0.2.1").await;
