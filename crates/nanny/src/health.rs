@@ -1,8 +1,10 @@
 //! Whether a dnsmasq that runs also answers.
 //!
-//! It is asked for its cache size (CHAOS TXT `cachesize.bind`, which it answers from memory) every second. One that
-//! stays silent and uses no processor time hangs: stopped by a signal, or waiting for what never comes. One that stays
-//! silent but works is busy, and is given longer: a flood is no reason to throw its cache away.
+//! It is asked for its cache size (CHAOS TXT `cachesize.bind`, which it answers from memory) every three seconds, and
+//! again at once when it misses a probe. Not more often, because dnsmasq counts such answers as hits of its cache.
+//!
+//! One that stays silent and uses no processor time hangs: stopped by a signal, or waiting for what never comes. One that
+//! stays silent but works is busy, and is given longer: a flood is no reason to throw its cache away.
 //!
 //! What counts is the time from one missed probe to the next, and no more of it than probing takes: a nanny that was
 //! itself stopped, frozen with its pod or short of processor time has asked nothing meanwhile.
@@ -18,23 +20,21 @@ use futures::stream::{self, BoxStream};
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 use nix::unistd::Pid;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
 use crate::ask::ask;
 
-/// The pause between two probes.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// How long an answer may take.
+/// From one probe to the next while dnsmasq answers.
+const INTERVAL: Duration = Duration::from_secs(3);
+/// How long an answer may take; and so from one missed probe to the next, if the nanny is not kept from asking.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Silent and idle for this long: it hangs.
-const HANGS_AFTER: Duration = Duration::from_secs(4);
+/// Silent and idle for this long after the first missed probe: it hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(3);
 /// Silent though busy for this long: it hangs too.
 const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
-/// From one missed probe to the next, if the nanny is not kept from asking.
-const STEP: Duration = INTERVAL.saturating_add(PATIENCE);
 
 /// Watches one dnsmasq process.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub struct Health {
     server: Nameserver,
     pid: Pid,
     has_answered: bool,
+    /// When to ask next.
+    due: Instant,
     /// Since the last answer.
     silence: Option<Silence>,
 }
@@ -69,7 +71,7 @@ pub enum Finding {
 impl Health {
     /// Watches the process that answers at `server`.
     pub fn new(server: Nameserver, pid: Pid) -> Self {
-        Self { server, pid, has_answered: false, silence: None }
+        Self { server, pid, has_answered: false, due: Instant::now() + FIRST_INTERVAL, silence: None }
     }
 
     /// What is found, one after the other. Whoever waits for the next may give up and come back at any time: a probe
@@ -82,12 +84,24 @@ impl Health {
     /// Waits for something worth telling.
     async fn next(&mut self) -> Finding {
         loop {
-            sleep(if self.has_answered { INTERVAL } else { FIRST_INTERVAL }).await;
+            sleep_until(self.due).await;
+            let asked = Instant::now();
             let alive = answers(self.server).await;
-            if let Some(finding) = self.judge(alive, Instant::now(), look(self.pid).unwrap_or_default()) {
+            let now = Instant::now();
+            let finding = self.judge(alive, now, look(self.pid).unwrap_or_default());
+            self.due = self.next_probe(asked, now);
+            if let Some(finding) = finding {
                 return finding;
             }
         }
+    }
+
+    /// When to ask again after the last probe, which lasted from `asked` until `now`.
+    fn next_probe(&self, asked: Instant, now: Instant) -> Instant {
+        if !self.has_answered {
+            return now + FIRST_INTERVAL;
+        }
+        asked + if self.silence.is_some() { PATIENCE } else { INTERVAL }
     }
 
     /// One probe's outcome, and what the process looks like.
@@ -136,7 +150,7 @@ impl Silence {
     /// One more missed probe.
     fn goes_on(self, now: Instant, look: Look) -> Self {
         let (then, before) = self.last;
-        let step = now.duration_since(then).min(STEP);
+        let step = now.duration_since(then).min(PATIENCE);
         let grown = |was: Duration, still: bool| if still { was + step } else { Duration::ZERO };
         Self {
             last: (now, look),
@@ -203,10 +217,11 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut idle = health();
         assert_eq!(idle.judge(true, at(0), busy(10)), Some(Finding::Answers));
-        assert_eq!(idle.judge(true, at(1), busy(11)), Some(Finding::Answers));
-        assert_eq!(idle.judge(false, at(3), busy(11)), Some(Finding::Silent));
-        assert_eq!(idle.judge(false, at(5), busy(11)), Some(Finding::Silent));
-        assert_eq!(idle.judge(false, at(7), busy(11)), Some(Finding::Hangs));
+        assert_eq!(idle.judge(true, at(3), busy(11)), Some(Finding::Answers));
+        for second in 7..10 {
+            assert_eq!(idle.judge(false, at(second), busy(11)), Some(Finding::Silent), "{second}");
+        }
+        assert_eq!(idle.judge(false, at(10), busy(11)), Some(Finding::Hangs));
 
         let mut working = health();
         working.judge(true, at(0), busy(10));
@@ -223,15 +238,28 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut health = health();
         health.judge(true, at(0), busy(10));
-        // As after a stop of the nanny, and again after the first missed probe.
-        assert_eq!(health.judge(false, at(100), busy(10)), Some(Finding::Silent));
-        assert_eq!(health.judge(false, at(200), busy(10)), Some(Finding::Silent));
-        assert_eq!(health.judge(false, at(202), busy(10)), Some(Finding::Hangs));
-        health.judge(true, at(203), busy(10));
-        for second in 300..314 {
-            let finding = health.judge(false, at(100 * second), busy(second));
+        // As after a stop of the nanny, again and again.
+        for second in [100, 200, 300] {
+            assert_eq!(health.judge(false, at(second), busy(10)), Some(Finding::Silent));
+        }
+        assert_eq!(health.judge(false, at(400), busy(10)), Some(Finding::Hangs), "each time");
+        health.judge(true, at(401), busy(10));
+        for second in 0..30 {
+            let finding = health.judge(false, at(1000 + 100 * second), busy(second));
             assert_eq!(finding, Some(Finding::Silent), "{second}");
         }
+    }
+
+    #[test]
+    fn one_that_answers_is_asked_rarely_and_one_that_misses_a_probe_at_once() {
+        let asked = Instant::now();
+        let now = asked + PATIENCE;
+        let mut health = health();
+        assert_eq!(health.next_probe(asked, now), now + FIRST_INTERVAL);
+        health.judge(true, now, busy(0));
+        assert_eq!(health.next_probe(asked, now), asked + INTERVAL);
+        health.judge(false, now, busy(0));
+        assert_eq!(health.next_probe(asked, now), now);
     }
 
     #[test]
@@ -256,8 +284,10 @@ mod tests {
         let stopped = Look { ticks: 0, stopped: true };
         let mut health = health();
         assert_eq!(health.judge(false, start, stopped), None);
-        assert_eq!(health.judge(false, start + Duration::from_secs(2), stopped), None);
-        let finding = health.judge(false, start + Duration::from_secs(4), stopped);
+        for second in 1..3 {
+            assert_eq!(health.judge(false, start + Duration::from_secs(second), stopped), None);
+        }
+        let finding = health.judge(false, start + Duration::from_secs(3), stopped);
         assert_eq!(finding, Some(Finding::Hangs));
     }
 

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -37,6 +37,8 @@ const SURELY_UP: Duration = Duration::from_secs(3);
 /// How long a reload that takes servers away waits for a moment in which no query is lost by it. An edit is to be in
 /// force within a second.
 const QUIET: Duration = Duration::from_millis(400);
+/// How often it is looked at what dnsmasq is like when idle.
+const OBSERVATION: Duration = Duration::from_secs(1);
 /// Bytes of the user's own servers file that are taken over at most.
 const LARGEST_EXTRA: u64 = 1 << 20;
 
@@ -183,12 +185,8 @@ impl Supervisor {
     async fn attend(&mut self, life: &mut Life, stop: &CancellationToken) -> Outcome {
         let surely_up = sleep(SURELY_UP);
         tokio::pin!(surely_up);
-        let period = if self.log_interval.is_zero() { Duration::MAX } else { self.log_interval };
-        let first = Instant::now().checked_add(period);
-        let mut statistics = first.map(|first| interval_at(first, period));
-        if let Some(statistics) = &mut statistics {
-            statistics.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        }
+        let mut statistics = every(self.log_interval);
+        let mut observation = every(OBSERVATION);
         loop {
             // Whatever waits here is dropped when something else comes first, so it must not lose by that.
             tokio::select! {
@@ -206,14 +204,12 @@ impl Supervisor {
                     self.delivery.failed(&Obstacle::Refused(error));
                 }
                 Some(finding) = life.findings.next() => match finding {
-                    Finding::Answers => {
-                        life.quiet.observe();
-                        self.is_up(life).await;
-                    }
+                    Finding::Answers => self.is_up(life).await,
                     Finding::Silent => self.report.silent(),
                     Finding::Hangs => return Outcome::Hangs,
                 },
                 () = tick(&mut statistics), if life.up => life.process.signal(Signal::SIGUSR1),
+                () = tick(&mut observation), if life.up => life.quiet.observe(),
                 () = &mut surely_up, if !life.up => self.is_up(life).await,
             }
         }
@@ -256,6 +252,7 @@ impl Supervisor {
         if std::mem::replace(&mut life.up, true) {
             return;
         }
+        life.quiet.observe();
         self.report.up();
         if std::mem::take(&mut life.stale) {
             self.reload(life, self.delivery.in_force(), false).await;
@@ -373,10 +370,18 @@ async fn tried(trial: &mut Option<Trial>) -> (Result<(), TrialError>, Routes) {
     }
 }
 
-async fn tick(statistics: &mut Option<tokio::time::Interval>) {
-    match statistics {
-        Some(statistics) => {
-            statistics.tick().await;
+/// Ticks after each period; never if that is zero, or too long.
+fn every(period: Duration) -> Option<Interval> {
+    let first = Instant::now().checked_add(period).filter(|_| !period.is_zero())?;
+    let mut interval = interval_at(first, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    Some(interval)
+}
+
+async fn tick(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
         }
         None => std::future::pending().await,
     }
