@@ -9,6 +9,7 @@ use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::{Nameserver, State};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use warp::Filter;
@@ -23,6 +24,8 @@ use crate::version::Dnsmasq;
 pub const STATUS_FILE: &str = "status.json";
 /// Changes that come together are written together.
 const GATHER: Duration = Duration::from_millis(20);
+/// The pause before a status file that could not be written is tried again.
+const AGAIN: Duration = Duration::from_secs(3);
 
 /// Why dnsmasq was started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,12 +273,18 @@ impl Report {
 
     /// Keeps the status file up to date until cancelled.
     pub async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
-        let mut told = false;
-        while stop.run_until_cancelled(self.changed.notified()).await.is_some() {
-            let _ = stop.run_until_cancelled(tokio::time::sleep(GATHER)).await;
-            told = self.write(&directory, told);
+        let mut failed = false;
+        while stop.run_until_cancelled(self.is_out_of_date(failed)).await.is_some() {
+            let _ = stop.run_until_cancelled(sleep(GATHER)).await;
+            failed = self.write(&directory, failed);
         }
-        self.write(&directory, told);
+        self.write(&directory, failed);
+    }
+
+    /// Waits for a change, but not for long if the last one has not got into the file.
+    async fn is_out_of_date(&self, failed: bool) {
+        let patience = if failed { AGAIN } else { Duration::MAX };
+        let _ = timeout(patience, self.changed.notified()).await;
     }
 
     /// Writes the file; a failure is told once until it works again.
@@ -321,4 +330,31 @@ fn count(number: usize) -> i64 {
 fn seconds(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_file_that_could_not_be_written_is_tried_again() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Arc::new(StateDir::open(Some(place.path())).unwrap());
+        let file = directory.file(STATUS_FILE);
+        // In the way of the new file.
+        let obstacle = place.path().join(format!(".{STATUS_FILE}.new"));
+        std::fs::create_dir(&obstacle).unwrap();
+        let report = Report::new().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(report.clone().write_file(directory, CancellationToken::new()));
+        report.up();
+        sleep(10 * AGAIN).await;
+        assert!(!file.exists());
+
+        std::fs::remove_dir(&obstacle).unwrap();
+        sleep(10 * AGAIN).await;
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), report.json());
+    }
 }
