@@ -4,7 +4,7 @@
 #[path = "support/fixed.rs"]
 mod fixed;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use fixed::{Fixed, bind, start, start_on};
@@ -12,6 +12,7 @@ use prometheus::core::Collector as _;
 use skydns::metrics::Metrics;
 use testkit::client::{self, TcpConnection};
 use testkit::dig::{show, show_sorted};
+use testkit::ports::ipv6_is_here;
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Transport, Upstream, Zone};
@@ -174,26 +175,46 @@ async fn a_cut_answer_is_a_fair_choice() {
     server.stop().await;
 }
 
+/// All addresses of a server, each with some of loopback that it then has.
+fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
+    let v4 = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 77]].map(IpAddr::from);
+    let mut all = vec![(Ipv4Addr::UNSPECIFIED.into(), v4.to_vec())];
+    if ipv6_is_here() {
+        let both = [&v4[..], &[Ipv6Addr::LOCALHOST.into()]].concat();
+        all.push((Ipv6Addr::UNSPECIFIED.into(), both));
+    }
+    all
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_leaves_from_the_address_that_was_asked() {
-    let server = start_on(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Fixed::new(&[]));
-    for last in [1, 2, 77] {
-        let asked = SocketAddr::from(([127, 0, 0, last], server.address.port()));
-        // A connected socket takes datagrams from that address only.
-        let text = udp(asked, &Query::new("web.apps.svc.cluster.local.", "A")).await;
-        assert!(text.contains("10.96.0.9"), "{text}");
+    let query = Query::new("web.apps.svc.cluster.local.", "A");
+    for (wildcard, addresses) in wildcards() {
+        let server = start_on((wildcard, 0).into(), Fixed::new(&[]));
+        for ip in addresses {
+            let asked = SocketAddr::new(ip, server.address.port());
+            // A connected socket takes datagrams from that address only.
+            let text = udp(asked, &query).await;
+            assert!(text.contains("10.96.0.9"), "{asked}: {text}");
+            let answer = client::ask_tcp(asked, &query).await;
+            assert_eq!(answer.answer_data("A"), ["10.96.0.9"], "{asked}");
+        }
+        server.stop().await;
     }
-    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forwarded_reply_leaves_from_the_address_that_was_asked() {
     let upstream = Upstream::start(Zone::new(["www.outside.test. 120 IN A 198.51.100.10"]).handler()).await;
-    let server = start_on(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Fixed::new(&[upstream.addr()]));
-    let asked = SocketAddr::from(([127, 0, 0, 77], server.address.port()));
-    let text = udp(asked, &Query::new("www.outside.test.", "A")).await;
-    assert!(text.contains("198.51.100.10"), "{text}");
-    server.stop().await;
+    for (wildcard, addresses) in wildcards() {
+        let server = start_on((wildcard, 0).into(), Fixed::new(&[upstream.addr()]));
+        for ip in addresses {
+            let asked = SocketAddr::new(ip, server.address.port());
+            let text = udp(asked, &Query::new("www.outside.test.", "A")).await;
+            assert!(text.contains("198.51.100.10"), "{asked}: {text}");
+        }
+        server.stop().await;
+    }
 }
 
 #[tokio::test]

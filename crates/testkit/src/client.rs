@@ -1,6 +1,6 @@
 //! Asking a server: one packet over UDP or TCP, or many over one TCP connection.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -30,7 +30,11 @@ pub enum AskError {
 
 /// Sends `packet` from a socket of its own and returns the first packet that comes back.
 pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
-    let local = if server.ip().is_loopback() { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+    let local: IpAddr = match server.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
     let socket = UdpSocket::bind((local, 0)).await?;
     socket.connect(server).await?;
     socket.send(packet).await?;

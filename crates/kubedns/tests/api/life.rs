@@ -1,5 +1,6 @@
 //! The life of the binary: start, outage of the API server, end; and the mistakes that keep it from starting.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +8,11 @@ use std::time::Duration;
 
 use apiserver::{Action, Resource, Rule};
 use nix::sys::signal::Signal;
+use testkit::client;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless, mk_node};
+use testkit::ports::ipv6_is_here;
 use testkit::process::Program;
+use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
@@ -48,6 +52,29 @@ async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
     kubedns.until_metric("kubedns_synced", 1.0).await;
     kubedns.until_metric("kubedns_initial_sync_overdue", 0.0).await;
     kubedns.stop().await;
+}
+
+/// In a cluster of both families the Service kube-dns may have an address of either.
+#[tokio::test]
+async fn any_address_is_one_of_either_family() {
+    let cluster = cluster();
+    for flag in ["--dns-bind-address=0.0.0.0", "--dns-bind-address=::"] {
+        let kubedns = Kubedns::start(&cluster, &[flag]).await;
+        kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+        let mut ips = vec![IpAddr::from(Ipv4Addr::LOCALHOST)];
+        ips.extend(ipv6_is_here().then_some(IpAddr::from(Ipv6Addr::LOCALHOST)));
+        for ip in ips {
+            let server = SocketAddr::new(ip, kubedns.dns.port());
+            for answer in [
+                client::ask(server, &Query::new(WEB, "A")).await,
+                client::ask_tcp(server, &Query::new(WEB, "A")).await,
+            ] {
+                assert_eq!(answer.answer_data("A"), ["10.96.0.7"], "{flag}: {server}");
+            }
+        }
+        assert!(kubedns.metric("kubedns_udp_drops_total").await.is_some(), "{flag}");
+        kubedns.stop().await;
+    }
 }
 
 #[tokio::test]
