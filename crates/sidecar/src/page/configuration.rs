@@ -48,6 +48,14 @@ fn in_force(out: &mut String, nanny: &Nanny) {
     };
     note(out, "servers whose names have no address", &routes.unresolved);
     note(out, "servers left out because their queries come back", &routes.loops);
+    if let Some(pending) = &routes.pending {
+        let _ = writeln!(
+            out,
+            "<p class=\"failed\">dnsmasq has not got the newest servers since {}: {}</p>",
+            known(&pending.since),
+            known(&pending.reason)
+        );
+    }
 }
 
 fn row(out: &mut String, names: &str, servers: &str, configured: &str) {
@@ -68,7 +76,7 @@ fn refused(out: &mut String, nanny: &Nanny) {
         }
         (None, 0) => out.push_str("<p>none was refused</p>\n"),
         (None, count) => {
-            let _ = writeln!(out, "<p>the newest one is in force; {count} were refused before</p>");
+            let _ = writeln!(out, "<p>the newest one is good; {count} were refused before</p>");
         }
     }
 }

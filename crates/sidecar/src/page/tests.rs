@@ -164,7 +164,8 @@ fn a_bad_day() {
 fn a_refused_configuration() {
     let mut status = good();
     let nanny = r#"{"configuration":{"error":{"text":"stubDomains: <not JSON>","at":"2026-11-21T02:00:00Z"}},
-                    "routes":{"loops":["127.0.0.53"],"unresolved":["dns.acme"]}}"#;
+                    "routes":{"loops":["127.0.0.53"],"unresolved":["dns.acme"],
+                              "pending":{"reason":"cannot write <it>","since":"2026-11-21T03:00:00Z"}}}"#;
     status.nanny = told(Nanny::read(nanny).unwrap());
     says(
         &page(&status),
@@ -172,6 +173,7 @@ fn a_refused_configuration() {
             "the newest one was refused 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
             "servers whose names have no address: dns.acme",
             "servers left out because their queries come back: 127.0.0.53",
+            "dnsmasq has not got the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
         ],
     );
 }

@@ -79,6 +79,18 @@ pub struct Routes {
     pub loops: BTreeSet<String>,
     /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
     pub nowhere: Option<String>,
+    /// Why dnsmasq has not got the newest ones; none when it has.
+    pub pending: Option<Pending>,
+}
+
+/// Servers that are on their way to dnsmasq.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Pending {
+    /// What is in the way.
+    pub reason: Option<String>,
+    /// Since when.
+    pub since: Option<String>,
 }
 
 impl Nanny {
