@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 #![allow(clippy::print_stdout, reason = "the test runner shows it with a failure, and with --no-capture")]
 
+#[path = "hostile/absent.rs"]
+mod absent;
 #[path = "hostile/exposure.rs"]
 mod exposure;
 #[path = "hostile/floods.rs"]

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -46,7 +47,9 @@ impl Drops {
             .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
             .collect::<prometheus::Result<_>>()?;
         // All sockets of the server are opened alike, so one more of them tells what the others were granted.
-        let buffer = UdpSocket::bind((address.ip(), 0).into()).ok().map(|socket| socket.receive_buffer());
+        let buffer = UdpSocket::bind((address.ip(), 0).into(), Arc::default())
+            .ok()
+            .map(|socket| socket.receive_buffer());
         Ok(Self { address, buffer, descs })
     }
 }

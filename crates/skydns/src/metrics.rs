@@ -117,6 +117,7 @@ impl Shard {
 #[derive(Debug, Clone)]
 pub struct Metrics {
     shards: Arc<Mutex<Vec<Arc<Shard>>>>,
+    unsent: Arc<AtomicU64>,
     prefix: String,
     descs: Vec<Desc>,
 }
@@ -129,20 +130,23 @@ impl Metrics {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join("_");
-        let describe = |name: &str, help: &str, labels: &[&str]| {
+        let describe_as = |name: String, help: &str, labels: &[&str]| {
             let labels = labels.iter().map(|&label| label.to_owned()).collect();
-            Desc::new(format!("{prefix}_{name}"), help.to_owned(), labels, std::collections::HashMap::new())
+            Desc::new(name, help.to_owned(), labels, std::collections::HashMap::new())
         };
+        let describe =
+            |name: &str, help: &str, labels: &[&str]| describe_as(format!("{prefix}_{name}"), help, labels);
         let descs = [
             describe("cachemiss_count_total", HELP_MISSES, &["cache"]),
             describe("error_count_total", HELP_ERRORS, &["system", "cause"]),
             describe("request_count_total", HELP_REQUESTS, &["system"]),
             describe("request_duration_seconds", HELP_DURATIONS, &["system"]),
             describe("response_size_bytes", HELP_SIZES, &["system"]),
+            describe_as(UNSENT.to_owned(), HELP_UNSENT, &[]),
         ];
         // A name that Prometheus does not allow leaves a metric undescribed, not the server unstarted.
         let descs = descs.into_iter().flatten().collect();
-        Self { shards: Arc::default(), prefix, descs }
+        Self { shards: Arc::default(), unsent: Arc::default(), prefix, descs }
     }
 
     /// Counters for one more thread, which alone may write them.
@@ -153,6 +157,11 @@ impl Metrics {
     /// Counters that any thread may write.
     pub fn shared_shard(&self) -> Arc<Shard> {
         self.add_shard(true)
+    }
+
+    /// Counts answers over UDP that could not be sent. Any socket may add to it.
+    pub(crate) fn unsent(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.unsent)
     }
 
     fn add_shard(&self, many_writers: bool) -> Arc<Shard> {
@@ -170,20 +179,29 @@ impl Metrics {
     }
 
     fn family(&self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
-        let mut family = MetricFamily::default();
-        family.set_name(format!("{}_{name}", self.prefix));
-        family.set_help(help.to_owned());
-        family.set_field_type(kind);
-        family.set_metric(metrics);
-        family
+        family(format!("{}_{name}", self.prefix), help, kind, metrics)
     }
 }
+
+fn family(name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name);
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(metrics);
+    family
+}
+
+/// SkyDNS has no such metric, so it is not named after its parts.
+const UNSENT: &str = "kubedns_udp_unsent_total";
 
 const HELP_MISSES: &str = "Counter of DNS requests that result in a cache miss.";
 const HELP_ERRORS: &str = "Counter of DNS requests resulting in an error.";
 const HELP_REQUESTS: &str = "Counter of DNS requests made.";
 const HELP_DURATIONS: &str = "Histogram of the time (in seconds) each request took to resolve.";
 const HELP_SIZES: &str = "Size of the returns response in bytes.";
+const HELP_UNSENT: &str =
+    "Answers over UDP that could not be sent, as a rule because the send buffer was full.";
 
 fn labels(pairs: &[(&str, &str)]) -> Vec<LabelPair> {
     pairs
@@ -266,12 +284,14 @@ impl Collector for Metrics {
             ));
         }
         let miss = counter(&[("cache", "response")], misses);
+        let unsent = counter(&[], self.unsent.load(Relaxed));
         [
             self.family("cachemiss_count_total", HELP_MISSES, MetricType::COUNTER, vec![miss]),
             self.family("error_count_total", HELP_ERRORS, MetricType::COUNTER, errors),
             self.family("request_count_total", HELP_REQUESTS, MetricType::COUNTER, requests),
             self.family("request_duration_seconds", HELP_DURATIONS, MetricType::HISTOGRAM, durations),
             self.family("response_size_bytes", HELP_SIZES, MetricType::HISTOGRAM, sizes),
+            family(UNSENT.to_owned(), HELP_UNSENT, MetricType::COUNTER, vec![unsent]),
         ]
         .into_iter()
         .filter(|family| !family.get_metric().is_empty())

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ pub struct Server<B: Backend> {
 impl<B: Backend> Server<B> {
     /// Binds UDP and TCP sockets. Must be called within the runtime that will resolve.
     pub fn bind(config: Config, backend: Arc<B>) -> io::Result<Self> {
-        let (listener, sockets) = bind(config.address, config.udp_sockets.get())?;
+        let (listener, sockets) = bind(config.address, config.udp_sockets.get(), &config.metrics.unsent())?;
         let address = sockets.first().map_or(config.address, |socket| socket.local_addr());
         let shard = config.metrics.shared_shard();
         let resolver = Resolver::new(backend, config.identity, config.forwarder, shard, Handle::current());
@@ -87,12 +87,12 @@ impl<B: Backend> Server<B> {
 
 type Bound = (std::net::TcpListener, Vec<Arc<UdpSocket>>);
 
-fn bind(address: SocketAddr, udp_sockets: usize) -> io::Result<Bound> {
+fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io::Result<Bound> {
     let mut attempt = 0;
     loop {
         // TCP first: it is the one that notices another server on the port.
         let listener = tcp::bind(address)?;
-        match udp::bind_all(listener.local_addr()?, udp_sockets) {
+        match udp::bind_all(listener.local_addr()?, udp_sockets, unsent) {
             Ok(sockets) => return Ok((listener, sockets)),
             Err(error) => {
                 attempt += 1;

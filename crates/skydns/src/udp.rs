@@ -9,7 +9,7 @@ mod socket;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use nix::sys::socket::{MultiHeaders, SockaddrStorage};
@@ -160,13 +160,17 @@ impl Job {
     }
 }
 
-/// Opens `count` sockets on one address. Port 0 is chosen by the first.
-pub(crate) fn bind_all(address: SocketAddr, count: usize) -> std::io::Result<Vec<Arc<UdpSocket>>> {
-    let first = UdpSocket::bind(address)?;
+/// Opens `count` sockets on one address. Port 0 is chosen by the first. They count in `unsent` what they cannot send.
+pub(crate) fn bind_all(
+    address: SocketAddr,
+    count: usize,
+    unsent: &Arc<AtomicU64>,
+) -> std::io::Result<Vec<Arc<UdpSocket>>> {
+    let first = UdpSocket::bind(address, Arc::clone(unsent))?;
     let address = first.local_addr();
     let mut sockets = vec![Arc::new(first)];
     for _ in 1..count {
-        sockets.push(Arc::new(UdpSocket::bind(address)?));
+        sockets.push(Arc::new(UdpSocket::bind(address, Arc::clone(unsent))?));
     }
     Ok(sockets)
 }

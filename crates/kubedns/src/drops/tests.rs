@@ -70,7 +70,7 @@ fn value(drops: &Drops, name: &str) -> f64 {
 
 /// Nobody receives, so the buffer fills up; the kernel says how much waits and how much it threw away.
 fn overflow(address: &str) {
-    let socket = UdpSocket::bind(address.parse().unwrap()).unwrap();
+    let socket = UdpSocket::bind(address.parse().unwrap(), Arc::default()).unwrap();
     let drops = Drops::new(socket.local_addr()).unwrap();
     assert_eq!((value(&drops, DROPS.0), value(&drops, QUEUED.0)), (0.0, 0.0));
     let granted = value(&drops, BUFFER.0);

@@ -3,6 +3,8 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -15,6 +17,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// What we ask of the kernel for queries that wait: two seconds' worth of a busy server.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
+/// What we ask of the kernel for answers on their way. Those to an address on the link that nobody has wait there until
+/// ARP gives up, three seconds, and count as ours until then: 208 KiB of each such address
+/// (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants twice as much as we ask for, so this is room for those
+/// of 78 addresses and for everybody else's.
+const SEND_BUFFER: usize = 8 * 1024 * 1024;
 /// A waiting thread looks this often whether it is to stop.
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -25,6 +32,8 @@ pub struct UdpSocket {
     local: SocketAddr,
     /// Bound to all addresses: each datagram tells which one it was sent to.
     wildcard: bool,
+    /// Counts answers that could not be sent.
+    unsent: Arc<AtomicU64>,
 }
 
 /// The local address that a datagram was sent to, where the socket has several.
@@ -60,14 +69,14 @@ impl Peer {
 }
 
 impl UdpSocket {
-    /// Binds a socket that shares its port with others of this process.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+    /// Binds a socket that shares its port with others of this process. It counts in `unsent` what it cannot send.
+    pub fn bind(address: SocketAddr, unsent: Arc<AtomicU64>) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
         socket.set_reuse_port(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(false)?;
         }
-        raise_receive_buffer(&socket);
+        raise_buffers(&socket);
         let wildcard = address.ip().is_unspecified();
         if wildcard && address.is_ipv4() {
             setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
@@ -77,7 +86,7 @@ impl UdpSocket {
         socket.set_read_timeout(Some(QUIET))?;
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().unwrap_or(address);
-        Ok(Self { socket, local, wildcard })
+        Ok(Self { socket, local, wildcard, unsent })
     }
 
     /// The bound address.
@@ -126,8 +135,8 @@ impl UdpSocket {
         Some(Peer { remote, local: local.unwrap_or(LocalAddress::Bound) })
     }
 
-    /// Sends a batch that leaves from one local address. Datagrams that the kernel refuses are dropped: one bad
-    /// destination must not hold up the rest.
+    /// Sends a batch that leaves from one local address, without waiting. Datagrams that the kernel refuses are dropped:
+    /// one bad destination must not hold up the rest, nor a full buffer the queries that come.
     pub(crate) fn send_batch(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
@@ -141,13 +150,16 @@ impl UdpSocket {
                 return;
             }
             let result = with_control(local.unwrap_or(LocalAddress::Bound), |control| {
-                sendmmsg(self.socket.as_raw_fd(), headers, slices, peers, control, MsgFlags::empty())
+                sendmmsg(self.socket.as_raw_fd(), headers, slices, peers, control, MsgFlags::MSG_DONTWAIT)
                     .map(Iterator::count)
             });
             match result {
                 Ok(count) => sent += count.max(1),
                 Err(Errno::EINTR) => {}
-                Err(_) => sent += 1,
+                Err(_) => {
+                    self.unsent.fetch_add(1, Relaxed);
+                    sent += 1;
+                }
             }
         }
     }
@@ -155,10 +167,13 @@ impl UdpSocket {
     /// Sends one datagram without waiting.
     pub(crate) fn send(&self, message: &[u8], peer: &Peer) {
         let slices = [IoSlice::new(message)];
-        // A datagram that cannot be sent is lost like any other; the client asks again.
-        let _ = with_control(peer.local, |control| {
+        let sent = with_control(peer.local, |control| {
             sendmsg(self.socket.as_raw_fd(), &slices, control, MsgFlags::MSG_DONTWAIT, Some(&peer.remote))
         });
+        // A datagram that cannot be sent is lost like any other; the client asks again.
+        if sent.is_err() {
+            self.unsent.fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -186,10 +201,43 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
     }
 }
 
-/// Asks for a large receive buffer: beyond the system's limit where we may, else up to it.
-fn raise_receive_buffer(socket: &Socket) {
+/// Asks for large buffers: beyond the system's limits where we may, else up to them.
+fn raise_buffers(socket: &Socket) {
+    // The defaults stay in force if even that is refused.
     if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
-        // The default stays in force if even that is refused.
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    }
+    if setsockopt(socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
+        let _ = socket.set_send_buffer_size(SEND_BUFFER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that must not be sent, for want of `SO_BROADCAST`.
+    const FORBIDDEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::BROADCAST), 53);
+
+    #[test]
+    fn what_cannot_be_sent_is_counted_and_takes_nothing_with_it() {
+        let unsent = Arc::default();
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&unsent)).unwrap();
+        let client = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let reached = client.local_addr().unwrap();
+
+        let slices = [b"first", b"worse", b"third"].map(|text| [IoSlice::new(text)]);
+        let peers = [reached, FORBIDDEN, reached].map(|peer| Some(SockaddrStorage::from(peer)));
+        socket.send_batch(&mut socket.headers(3), &slices, &peers, None);
+        assert_eq!(unsent.load(Relaxed), 1);
+        socket.send(b"worse", &Peer { remote: FORBIDDEN.into(), local: LocalAddress::Bound });
+        assert_eq!(unsent.load(Relaxed), 2);
+
+        let mut buffer = [0; 16];
+        for expected in [b"first", b"third"] {
+            let length = client.recv(&mut buffer).unwrap();
+            assert_eq!(buffer.get(..length), Some(&expected[..]));
+        }
     }
 }

@@ -1,0 +1,104 @@
+//! Queries from addresses on the link that nobody has. Answers to them wait in the kernel until ARP gives up, and count as
+//! kubedns' own until then; nobody else is to wait with them.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::sys::socket::{setsockopt, sockopt};
+use testkit::eventually;
+use testkit::query::Query;
+use tests::e2e::PATIENCE;
+use tests::pod::{means, netns};
+
+use super::floods::{at_rest, bounded};
+
+/// The link, on which nobody answers.
+const LINK: &[&str] = &[
+    "link add absent type veth peer name nobody",
+    "link set absent up",
+    "link set nobody up",
+    "address add 10.9.0.1/24 dev absent",
+];
+
+/// The kernel lets answers leave from a loopback address, and a client send from an address that is not its own.
+const SETTINGS: &[&str] = &["conf/absent/route_localnet", "ip_nonlocal_bind"];
+
+/// Addresses that nobody has. What waits for two of them fills a send buffer of the usual size.
+const ABSENT: u8 = 16;
+
+#[test]
+fn answers_to_nobody_keep_no_others_waiting() {
+    if means::are_there() {
+        netns::run_in_a_new_one(|| {
+            for words in LINK {
+                netns::ip(words);
+            }
+            for setting in SETTINGS {
+                fs::write(format!("/proc/sys/net/ipv4/{setting}"), "1").unwrap();
+            }
+            netns::runtime().block_on(flooded());
+        });
+    }
+}
+
+async fn flooded() {
+    let (mut lab, steady, before) = at_rest().await;
+    let flood = Flood::start(lab.dns());
+    eventually(PATIENCE, || async {
+        let now = absent();
+        if now >= usize::from(ABSENT) { Ok(()) } else { Err(now) }
+    })
+    .await;
+    steady.answered(300).await;
+    assert!(absent() > 0, "answers wait for addresses that nobody has");
+    flood.stop();
+    bounded(&mut lab, "2,000 queries a second from addresses that nobody has", before);
+    steady.answered(20).await;
+    steady.stop().await.check("kubedns under queries from addresses that nobody has");
+}
+
+/// A thread that sends queries until it is stopped.
+struct Flood {
+    thread: std::thread::JoinHandle<()>,
+    stop: &'static AtomicBool,
+}
+
+impl Flood {
+    fn start(server: SocketAddr) -> Self {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let senders: Vec<UdpSocket> = (0..ABSENT).map(|number| sender(number, server)).collect();
+        let thread = std::thread::spawn(move || {
+            let query = Query::new("web-1.shop.svc.cluster.local.", "A").wire();
+            while !STOP.load(Ordering::Relaxed) {
+                for sender in &senders {
+                    // A full buffer is a lost datagram of the flood, which nobody misses.
+                    let _ = sender.send(&query);
+                }
+                std::thread::sleep(Duration::from_millis(u64::from(ABSENT) / 2));
+            }
+        });
+        Self { thread, stop: &STOP }
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
+fn sender(number: u8, server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::new(10, 9, 0, 100 + number), 0)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    setsockopt(&socket, sockopt::IpTransparent, &true).unwrap();
+    socket.connect(server).unwrap();
+    socket
+}
+
+/// Addresses that ARP asks for, or has asked for in vain.
+fn absent() -> usize {
+    const UNANSWERED: &str = "0x0";
+    let table = fs::read_to_string("/proc/thread-self/net/arp").unwrap();
+    table.lines().filter(|line| line.split_whitespace().nth(2) == Some(UNANSWERED)).count()
+}
