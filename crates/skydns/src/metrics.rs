@@ -5,7 +5,8 @@
 
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ impl System {
 
 /// Why an answer counts as an error; a label.
 const CAUSES: [&str; 6] = ["nxdomain", "refused", "servfail", "truncated", "formerr", "notimp"];
+/// Its place among them.
+const REFUSED: usize = 1;
 
 fn cause(reply: Reply) -> Option<usize> {
     if reply.truncated {
@@ -59,7 +62,7 @@ fn cause(reply: Reply) -> Option<usize> {
     }
     match reply.rcode {
         rcode::NXDOMAIN => Some(0),
-        rcode::REFUSED => Some(1),
+        rcode::REFUSED => Some(REFUSED),
         rcode::SERVFAIL => Some(2),
         rcode::FORMERR | rcode::BADVERS => Some(4),
         rcode::NOTIMP => Some(5),
@@ -86,16 +89,17 @@ struct Counters {
 }
 
 impl Shard {
-    /// Adds to a counter. Where there is one writer, plain loads and stores do.
+    /// Adds to a counter. Where there is one writer, plain loads and stores do. Who sees the new value also sees what
+    /// the same thread counted before.
     fn add(&self, counter: &AtomicU64, value: u64) {
         if self.many_writers {
-            counter.fetch_add(value, Relaxed);
+            counter.fetch_add(value, Release);
         } else {
-            counter.store(counter.load(Relaxed).wrapping_add(value), Relaxed);
+            counter.store(counter.load(Relaxed).wrapping_add(value), Release);
         }
     }
 
-    /// Counts one answered query.
+    /// Counts one answered query: first that there was one, then what it was. See [`Sums::of`].
     pub fn record(&self, reply: Reply, elapsed: Duration, size: usize) {
         let Some(counters) = self.systems.get(reply.system as usize) else { return };
         self.add(&counters.requests, 1);
@@ -168,14 +172,6 @@ impl Metrics {
         let shard = Arc::new(Shard { many_writers, ..Shard::default() });
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&shard));
         shard
-    }
-
-    fn sum(shards: &[Arc<Shard>], system: System, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        shards
-            .iter()
-            .filter_map(|shard| shard.systems.get(system as usize))
-            .map(|c| counter(c).load(Relaxed))
-            .sum()
     }
 
     fn family(&self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
@@ -252,41 +248,17 @@ impl Collector for Metrics {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (mut requests, mut errors, mut durations, mut sizes) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut misses = 0;
-        for system in System::ALL {
-            let count = Self::sum(&shards, system, |c| &c.requests);
-            if count == 0 {
-                continue;
-            }
-            requests.push(counter(&[("system", system.label())], count));
-            // SkyDNS looks into its response cache, which kube-dns leaves empty, for what it does not refuse.
-            misses +=
-                if system == System::Auth { count - Self::sum(&shards, system, |c| &c.errors[1]) } else { 0 };
-            for (index, cause) in CAUSES.iter().enumerate() {
-                let count = Self::sum(&shards, system, |c| &c.errors[index]);
-                if count > 0 {
-                    errors.push(counter(&[("system", system.label()), ("cause", cause)], count));
-                }
-            }
-            let counts: Vec<u64> =
-                (0..=DURATIONS.len()).map(|b| Self::sum(&shards, system, |c| &c.durations[b])).collect();
-            let sum = Duration::from_nanos(Self::sum(&shards, system, |c| &c.duration_sum_ns)).as_secs_f64();
-            durations.push(histogram(system, &DURATIONS, &counts, sum));
-            let counts: Vec<u64> =
-                (0..=SIZES.len()).map(|b| Self::sum(&shards, system, |c| &c.sizes[b])).collect();
-            sizes.push(histogram(
-                system,
-                &SIZES,
-                &counts,
-                Self::sum(&shards, system, |c| &c.size_sum) as f64,
-            ));
-        }
-        let miss = counter(&[("cache", "response")], misses);
+        let sums = System::ALL.map(|system| Sums::of(&shards, system));
+        let seen = || sums.iter().filter(|sums| sums.requests > 0);
+        let misses = counter(&[("cache", "response")], sums.iter().map(Sums::misses).sum());
+        let errors = seen().flat_map(Sums::errors).collect();
+        let requests =
+            seen().map(|sums| counter(&[("system", sums.system.label())], sums.requests)).collect();
+        let durations = seen().map(Sums::durations).collect();
+        let sizes = seen().map(Sums::sizes).collect();
         let unsent = counter(&[], self.unsent.load(Relaxed));
         [
-            self.family("cachemiss_count_total", HELP_MISSES, MetricType::COUNTER, vec![miss]),
+            self.family("cachemiss_count_total", HELP_MISSES, MetricType::COUNTER, vec![misses]),
             self.family("error_count_total", HELP_ERRORS, MetricType::COUNTER, errors),
             self.family("request_count_total", HELP_REQUESTS, MetricType::COUNTER, requests),
             self.family("request_duration_seconds", HELP_DURATIONS, MetricType::HISTOGRAM, durations),
@@ -298,3 +270,58 @@ impl Collector for Metrics {
         .collect()
     }
 }
+
+/// What all threads counted of one system.
+struct Sums {
+    system: System,
+    requests: u64,
+    errors: [u64; CAUSES.len()],
+    durations: [u64; DURATIONS.len() + 1],
+    duration_sum: Duration,
+    sizes: [u64; SIZES.len() + 1],
+    size_sum: u64,
+}
+
+impl Sums {
+    /// Adds up the shards while their threads go on counting.
+    fn of(shards: &[Arc<Shard>], system: System) -> Self {
+        let sum = |counter: &dyn Fn(&Counters) -> &AtomicU64| -> u64 {
+            let counters = shards.iter().filter_map(|shard| shard.systems.get(system as usize));
+            counters.map(|counters| counter(counters).load(Acquire)).sum()
+        };
+        // First the errors, then the requests: a thread counts them the other way round, so of each error that is seen
+        // here the request is seen, too.
+        let errors = std::array::from_fn(|cause| sum(&|c| &c.errors[cause]));
+        Self {
+            system,
+            errors,
+            requests: sum(&|c| &c.requests),
+            durations: std::array::from_fn(|bucket| sum(&|c| &c.durations[bucket])),
+            duration_sum: Duration::from_nanos(sum(&|c| &c.duration_sum_ns)),
+            sizes: std::array::from_fn(|bucket| sum(&|c| &c.sizes[bucket])),
+            size_sum: sum(&|c| &c.size_sum),
+        }
+    }
+
+    /// SkyDNS looks into its response cache, which kube-dns leaves empty, for what it does not refuse.
+    fn misses(&self) -> u64 {
+        if self.system == System::Auth { self.requests.saturating_sub(self.errors[REFUSED]) } else { 0 }
+    }
+
+    fn errors(&self) -> impl Iterator<Item = Metric> {
+        let system = self.system.label();
+        let counts = CAUSES.into_iter().zip(self.errors).filter(|(_, count)| *count > 0);
+        counts.map(move |(cause, count)| counter(&[("system", system), ("cause", cause)], count))
+    }
+
+    fn durations(&self) -> Metric {
+        histogram(self.system, &DURATIONS, &self.durations, self.duration_sum.as_secs_f64())
+    }
+
+    fn sizes(&self) -> Metric {
+        histogram(self.system, &SIZES, &self.sizes, self.size_sum as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests;
