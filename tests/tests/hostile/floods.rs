@@ -226,11 +226,16 @@ async fn no_descriptor_left() {
     early.send(&ask).await.unwrap();
     let answer = early.receive(client::PATIENCE).await.unwrap();
     assert_eq!(in_a_line(&Message::parse(&answer).unwrap()), "NOERROR 10.96.1.1", "who was there is served");
+    early.send(&Query::new("host-1.outside.test.", "A").wire()).await.unwrap();
+    let answer = early.receive(client::PATIENCE).await.unwrap();
+    assert_eq!(in_a_line(&Message::parse(&answer).unwrap()), "SERVFAIL", "its question cannot be handed on");
     drop(hoard);
     excuse.ends().await;
     let late = client::tcp(server, &ask, client::PATIENCE).await.unwrap();
     assert_eq!(in_a_line(&Message::parse(&late).unwrap()), "NOERROR 10.96.1.1", "new ones are let in again");
     assert!(lab.process().exited().is_none());
+    let blamed = |line: &&String| line.contains("upstream server does not answer");
+    assert_eq!(lab.process().stderr().iter().find(blamed), None, "it was not the upstream's fault");
     let report = steady.stop().await;
     report.check("kubedns without a descriptor left");
     assert_eq!(report.lines["outside"].excused_lost, 0, "it says SERVFAIL: {report}");

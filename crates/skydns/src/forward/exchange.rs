@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use nix::errno::Errno;
 use tokio::time::{Instant, timeout};
 
 use super::health::{Health, Symptom};
@@ -33,7 +34,7 @@ pub enum Failure {
     Flooded,
     /// It closed the connection before the reply was complete.
     Closed,
-    /// This machine has no socket left to ask with.
+    /// This machine has no socket left to ask with, or no port for one.
     NoSocket,
 }
 
@@ -58,6 +59,16 @@ impl Failure {
             Self::Refused | Self::Unreachable => Some(Symptom::Refusal),
             Self::Timeout if had_time => Some(Symptom::Silence),
             _ => None,
+        }
+    }
+
+    /// What an error of connecting over TCP means. What this machine lacks is not the upstream's fault.
+    fn from_connecting(error: &io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
+                Self::NoSocket
+            }
+            _ => Self::from_talking(error),
         }
     }
 
@@ -155,5 +166,28 @@ impl Exchange<'_> {
             }
         }
         result.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_machine_lacks_is_not_the_upstreams_fault() {
+        for (errno, failure) in [
+            (Errno::EMFILE, Failure::NoSocket),
+            (Errno::ENFILE, Failure::NoSocket),
+            (Errno::ENOBUFS, Failure::NoSocket),
+            (Errno::EADDRNOTAVAIL, Failure::NoSocket),
+            (Errno::ECONNREFUSED, Failure::Refused),
+            (Errno::ENETUNREACH, Failure::Unreachable),
+            (Errno::EHOSTUNREACH, Failure::Unreachable),
+            (Errno::ETIMEDOUT, Failure::Timeout),
+        ] {
+            let told = Failure::from_connecting(&errno.into());
+            assert_eq!(told, failure, "{errno}");
+            assert_eq!(told.symptom(true).is_none(), failure == Failure::NoSocket, "{errno}");
+        }
     }
 }

@@ -14,7 +14,9 @@ const LENGTH: usize = 2;
 /// Asks over a connection of its own. The first message that comes must be the reply.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let id = rand::random();
-    let message = talk(exchange, id).await.map_err(|error| Failure::from_talking(&error))?;
+    let connecting = TcpStream::connect(exchange.upstream);
+    let stream = connecting.await.map_err(|error| Failure::from_connecting(&error))?;
+    let message = talk(exchange, stream, id).await.map_err(|error| Failure::from_talking(&error))?;
     match judge(exchange.query, id, exchange.upstream, &message) {
         // Over TCP there is nothing left to try: one that hides the answer here too has none to give.
         Verdict::Reply(reply) if reply.truncated && reply.rcode == NOERROR && reply.answers == 0 => {
@@ -29,13 +31,12 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     }
 }
 
-async fn talk(exchange: Exchange<'_>, id: u16) -> std::io::Result<Vec<u8>> {
+async fn talk(exchange: Exchange<'_>, mut stream: TcpStream, id: u16) -> std::io::Result<Vec<u8>> {
     let mut query = exchange.query.encode(id, LENGTH);
     let length = u16::try_from(query.len() - LENGTH).map_err(std::io::Error::other)?;
     if let Some(prefix) = query.first_chunk_mut() {
         *prefix = length.to_be_bytes();
     }
-    let mut stream = TcpStream::connect(exchange.upstream).await?;
     stream.write_all(&query).await?;
     let length = stream.read_u16().await?;
     // Grows as octets arrive: a length alone costs the sender nothing.
