@@ -19,8 +19,8 @@
 //!   first goes on (`stagger`). A negative answer of a less preferred upstream waits up to [`Limits::patience`] for
 //!   a preferred one that is known to be alive: a name may exist there alone.
 //! * Upstreams that were found dead come last for a while (`health`).
-//! * Truncated UDP replies lead to a retry over TCP; if that fails, the truncated reply is handed on with TC set. A reply
-//!   over TCP that is truncated to nothing is none.
+//! * Truncated UDP replies lead to a retry over TCP; if that fails, or time is short, the truncated reply is handed on with
+//!   TC set. A reply over TCP that is truncated to nothing is none.
 //! * Replies count only if they come from the address asked, to the random port the query left from, with its random
 //!   ID and its question (RFC 5452). Others are counted and ignored.
 //! * Identical questions in flight to the same upstreams are asked once (`inflight`).
@@ -57,7 +57,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -210,13 +210,14 @@ impl Forwarder {
         let exchange = Exchange {
             query: &query,
             upstream,
+            deadline: Instant::now() + shared.limits.budget,
             limits: &shared.limits,
             health: &shared.health,
             metrics: &metrics,
         };
         // Whatever it replies, what counts is what reached us meanwhile.
         let replied =
-            timeout(shared.limits.budget, exchange.run_once()).await.is_ok_and(|reply| reply.is_ok());
+            timeout_at(exchange.deadline, exchange.run_once()).await.is_ok_and(|reply| reply.is_ok());
         let came_back = probe.came_back();
         (came_back || replied).then_some(came_back)
     }

@@ -7,9 +7,10 @@ mod udp;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use nix::errno::Errno;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::health::{Health, Symptom};
 use super::message::SERVFAIL;
@@ -100,30 +101,49 @@ impl fmt::Display for Failure {
     }
 }
 
+/// So long before the deadline a reply that will do is handed on, if no better one has come.
+const MARGIN: Duration = Duration::from_millis(10);
+
 /// One question on its way to one upstream.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<'a> {
     pub(super) query: &'a Query,
     pub(super) upstream: SocketAddr,
+    /// When the caller gives up waiting.
+    pub(super) deadline: Instant,
     pub(super) limits: &'a Limits,
     pub(super) health: &'a Health,
     pub(super) metrics: &'a UpstreamMetrics,
 }
 
 impl Exchange<'_> {
-    /// Asks until there is a usable reply or none is to be had. Takes as long as it takes: the caller sets the bound.
-    ///
-    /// SERVFAIL is not taken at the first word: the reference asks once more, and so do we.
+    /// Asks until there is a usable reply or none is to be had. Takes as long as it takes, unless there is a reply that
+    /// will do: without one, the caller sets the bound.
     pub(super) async fn run(self) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.request(self.query.transport);
         let mut reply = self.ask_once().await?;
         if reply.rcode == SERVFAIL {
             self.metrics.servfail();
-            reply = self.ask_once().await?;
+            reply = self.ask_again(reply).await?;
         }
         self.metrics.replied(asked.elapsed());
         Ok(reply)
+    }
+
+    /// SERVFAIL is not taken at the first word: the reference asks once more, and so do we. If that stays without an
+    /// answer, the first one counts.
+    async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
+        let second = timeout_at(self.last_moment(), self.ask_once()).await;
+        second.unwrap_or_else(|_| {
+            self.metrics.failure(Failure::Timeout);
+            Ok(servfail)
+        })
+    }
+
+    /// When a reply that is there has to be handed on.
+    fn last_moment(self) -> Instant {
+        self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
     /// Asks over UDP and takes the first usable reply for what it is. Counts nothing: this is for questions of our own.
@@ -147,20 +167,23 @@ impl Exchange<'_> {
         }
     }
 
-    /// Asks the same over TCP, unless that was found to be no use a moment ago.
+    /// Asks the same over TCP, for as long as there is time, unless that was found to be no use a moment ago.
     async fn retry_over_tcp(self) -> Option<Reply> {
         let asked = Instant::now();
         if self.health.order(&[self.upstream], Transport::Tcp, asked).hopeless {
             return None;
         }
         self.metrics.tcp_retry();
-        let result = timeout(self.limits.tcp_retry, tcp::ask(self)).await.unwrap_or(Err(Failure::Timeout));
+        let until = (asked + self.limits.tcp_retry).min(self.last_moment());
+        let result = timeout_at(until, tcp::ask(self)).await.unwrap_or(Err(Failure::Timeout));
         let (peer, now) = ((self.upstream, Transport::Tcp), Instant::now());
         match &result {
             Ok(_) => self.health.answered(peer, now),
             Err(failure) => {
                 self.metrics.failure(*failure);
-                if let Some(symptom) = failure.symptom(true) {
+                // A reply that came late left it little time.
+                let had_time = (now - asked) * 2 >= self.limits.tcp_retry;
+                if let Some(symptom) = failure.symptom(had_time) {
                     self.health.failed(peer, asked, now, symptom);
                 }
             }

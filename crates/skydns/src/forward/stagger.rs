@@ -204,8 +204,14 @@ async fn ask(
 ) -> Result<Reply, Failure> {
     let asked = Instant::now();
     let metrics = shared.metrics.upstream(upstream);
-    let exchange =
-        Exchange { query, upstream, limits: &shared.limits, health: &shared.health, metrics: &metrics };
+    let exchange = Exchange {
+        query,
+        upstream,
+        deadline,
+        limits: &shared.limits,
+        health: &shared.health,
+        metrics: &metrics,
+    };
     let result = timeout_at(deadline, exchange.run()).await.unwrap_or(Err(Failure::Timeout));
     match &result {
         Ok(_) => shared.health.answered((upstream, query.transport), Instant::now()),

@@ -1,6 +1,8 @@
 //! Whatever one upstream does, there is a reply or an error in time.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -8,7 +10,7 @@ use skydns::forward::{Limits, Query};
 use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
-use crate::support::{Subject, a, a_over_tcp, address, is, nobody, says, short, told};
+use crate::support::{Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told};
 
 /// How an upstream misbehaves.
 struct Fault {
@@ -231,6 +233,38 @@ async fn tcp_that_never_works_is_not_waited_for_every_time() {
         let retries = subject.metric("tcp_retries_total", &[]);
         assert!((1.0..=3.0).contains(&retries), "{retries} retries");
     }
+}
+
+/// A reply that will do is there, a better one is waited for and does not come: the one that is there is handed on, and its
+/// sender is not taken for dead.
+async fn is_handed_on_in_the_end(reply: &str, handler: impl Fn(&Asked) -> Reaction + Send + Sync + 'static) {
+    let (upstream, other) = (Upstream::start(handler).await, Upstream::start(says(99)).await);
+    let never = Duration::from_mins(1);
+    let limits =
+        Limits { tcp_retry: never, hedge_after: never, hedge_after_suspect: never, ..Limits::default() };
+    let subject = Subject::new(limits);
+    for n in 0..2 {
+        assert_eq!(subject.ask_a(&format!("n{n}.test."), &[upstream.addr()]).await, reply, "question {n}");
+    }
+    // Who is taken for dead comes last.
+    assert_eq!(subject.ask_a("last.test.", &[upstream.addr(), other.addr()]).await, reply);
+    assert!(is(subject.errors("timeout"), 3), "something was waited for in vain each time");
+}
+
+#[tokio::test]
+async fn a_truncated_reply_is_not_lost_to_silence_over_tcp() {
+    let handler = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
+    is_handed_on_in_the_end("NOERROR tc 192.0.2.5", handler).await;
+}
+
+#[tokio::test]
+async fn servfail_is_not_lost_to_silence_afterwards() {
+    let known = Mutex::new(HashSet::new());
+    let first_word = move |asked: &Asked| known.lock().unwrap().insert(asked.name());
+    let handler = move |asked: &Asked| {
+        if first_word(asked) { refuses("SERVFAIL")(asked) } else { Reaction::silence() }
+    };
+    is_handed_on_in_the_end("SERVFAIL", handler).await;
 }
 
 /// With the limits of production, three silent upstreams cost less than the two seconds that clients wait.
