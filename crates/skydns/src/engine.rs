@@ -25,6 +25,17 @@ pub enum Outcome {
     Ignore,
 }
 
+impl Outcome {
+    /// The part of the server that the question goes through.
+    pub(crate) fn system(&self) -> System {
+        match self {
+            Self::Reply(reply) => reply.system,
+            Self::Forward(system) => *system,
+            Self::Ask(_) | Self::Ignore => System::Auth,
+        }
+    }
+}
+
 /// What is counted of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {

@@ -102,9 +102,9 @@ impl<B: Backend> Resolver<B> {
     }
 
     /// SERVFAIL for a query that was not admitted.
-    pub(crate) fn refuse(&self, message: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    pub(crate) fn refuse(&self, message: &[u8], transport: Transport, system: System) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let reply = servfail(message, transport, System::Recursive, &mut out)?;
+        let reply = servfail(message, transport, system, &mut out)?;
         self.shard.record(reply, Duration::ZERO, out.len());
         Some(out)
     }

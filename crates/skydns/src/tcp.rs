@@ -157,7 +157,7 @@ impl<B: Backend> Connection<B> {
                     in_flight.spawn(async move {
                         match share {
                             Some(share) => resolver.resolve(&query, Transport::Tcp, outcome, share).await,
-                            None => resolver.refuse(&query, Transport::Tcp),
+                            None => resolver.refuse(&query, Transport::Tcp, outcome.system()),
                         }
                     });
                 }

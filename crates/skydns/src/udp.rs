@@ -19,7 +19,7 @@ pub use socket::UdpSocket;
 
 use crate::backend::Backend;
 use crate::engine::Outcome;
-use crate::metrics::{Shard, System};
+use crate::metrics::Shard;
 use crate::query::Transport;
 use crate::resolve::{Resolver, servfail};
 
@@ -109,9 +109,10 @@ impl<B: Backend> Worker<B> {
             Outcome::Reply(reply) => reply,
             Outcome::Ignore => return None,
             outcome => {
+                let system = outcome.system();
                 let job = Job { socket: Arc::clone(&self.socket), peer: datagram.peer };
                 let refused = self.resolver.resolve_later(message, Transport::Udp, outcome, job);
-                refused.then(|| servfail(message, Transport::Udp, System::Recursive, answers)).flatten()?
+                refused.then(|| servfail(message, Transport::Udp, system, answers)).flatten()?
             }
         };
         let end = answers.len();

@@ -24,6 +24,10 @@ async fn udp(server: SocketAddr, query: &Query) -> String {
     show_sorted(&client::udp(server, &query.wire(), PATIENCE).await.expect("an answer"))
 }
 
+async fn tcp(server: SocketAddr, query: &Query) -> String {
+    show_sorted(&client::tcp(server, &query.wire(), PATIENCE).await.expect("an answer over TCP"))
+}
+
 /// Header and question of an answer in text.
 fn head(text: &str) -> String {
     text.lines().take_while(|line| !line.starts_with(";; A")).collect::<Vec<_>>().join("\n")
@@ -400,4 +404,36 @@ async fn a_client_that_floods_leaves_upstreams_to_others() {
     let text = udp(server.address, &Query::new("www.alive.test.", "A")).await;
     assert!(text.contains("198.51.100.10"), "{text}");
     server.stop().await;
+}
+
+/// What is turned down belongs to the part of the server that it would have gone through.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_turned_down_is_counted_where_it_belongs() {
+    const FLOOD: usize = 1000;
+    let dead = Upstream::start(|_: &Asked| Reaction::silence()).await;
+    let server = start(Fixed::new(&[]).stub("dead.test", &[dead.addr()]));
+    let flood = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bound");
+    for number in 0..FLOOD {
+        let query = Query::new(&format!("n{number}.dead.test."), "A").wire();
+        flood.send_to(&query, server.address).await.expect("sent");
+    }
+    let in_stub = Query::new("www.dead.test.", "A");
+    let alias = Query::new("out.apps.svc.cluster.local.", "A");
+    for query in [&in_stub, &alias] {
+        for text in [udp(server.address, query).await, tcp(server.address, query).await] {
+            assert!(text.starts_with(";; SERVFAIL"), "{text}");
+        }
+    }
+    assert_eq!(requests(&server.metrics, "recursive"), None);
+    assert_eq!(requests(&server.metrics, "auth"), Some(2.0));
+    assert!(requests(&server.metrics, "stub") > Some(2.0), "those beyond its share were turned down");
+    server.stop().await;
+}
+
+/// How many queries of a system were answered.
+fn requests(metrics: &Metrics, system: &str) -> Option<f64> {
+    let families = metrics.collect();
+    let family = families.iter().find(|family| family.name() == "skydns_skydns_dns_request_count_total")?;
+    let of_system = family.get_metric().iter().find(|metric| metric.get_label()[0].value() == system)?;
+    Some(of_system.get_counter().get_value())
 }

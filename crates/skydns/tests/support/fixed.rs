@@ -71,6 +71,13 @@ impl Fixed {
         Self { synced: false, ..self }
     }
 
+    /// The same with servers of its own for a domain.
+    pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
+        let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
+        self.zone.stub_domains = [(domain, servers.into())].into();
+        self
+    }
+
     /// The same under `--strict-dns`.
     pub(crate) fn strict(mut self) -> Self {
         self.zone.strict = true;
