@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The longest query that is read, as over UDP: a question with any options is far shorter. With as many connections as
 /// there may be, messages of 64 KiB would fill the memory of a small pod.
 const MAX_QUERY: usize = 4096;
-/// What is read at once.
+/// What is read at once, and what is gathered before it is sent.
 const READ: usize = 2048;
 
 /// A listener and what it serves.
@@ -109,7 +109,7 @@ impl<B: Backend> Connection<B> {
                         self.send(&framed(&answer)).await?;
                     }
                 }
-                read = tokio::time::timeout(wait, self.stream.read_buf(&mut frames.buffer)),
+                read = tokio::time::timeout(wait, frames.read(&self.stream)),
                     if open && in_flight.len() < MAX_IN_FLIGHT =>
                 {
                     match read {
@@ -189,6 +189,28 @@ impl Frames {
         self.buffer.is_empty()
     }
 
+    /// Waits for more octets and reads them. Gives their number, 0 at the end.
+    async fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        // Who never stops sending lets others have their turn.
+        tokio::task::coop::consume_budget().await;
+        loop {
+            stream.readable().await?;
+            match self.read_now(stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Reads through a buffer on the stack: of those who send nothing, or little, nothing larger is kept than what they
+    /// sent.
+    fn read_now(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        let mut chunk = [0; READ];
+        let length = stream.try_read(&mut chunk)?;
+        self.buffer.extend_from_slice(chunk.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+
     /// Whether the message that has begun is longer than any query.
     fn announce_too_much(&self) -> bool {
         self.buffer.first_chunk().is_some_and(|length| usize::from(u16::from_be_bytes(*length)) > MAX_QUERY)
@@ -234,4 +256,25 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(1024)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_read_takes_a_whole_query_and_keeps_no_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let query = [1; 300];
+        client.write_all(&framed(&query)).await.unwrap();
+
+        let mut frames = Frames::default();
+        assert_eq!(frames.read(&server).await.unwrap(), 302);
+        assert!(frames.buffer.capacity() < READ, "{}", frames.buffer.capacity());
+        assert_eq!(frames.next_frame().as_deref(), Some(&query[..]));
+        drop(client);
+        assert_eq!(frames.read(&server).await.unwrap(), 0);
+    }
 }
