@@ -31,7 +31,7 @@ const MAX_ROUNDS: usize = 3;
 /// The most aliases that are followed within an upstream's answer.
 const MAX_CHAIN: usize = 16;
 /// An answer is given up for SERVFAIL after this: clients ask again after two seconds or more.
-const BUDGET: Duration = Duration::from_millis(1950);
+pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 
 /// Answers queries from a backend and, where that is not enough, through upstreams. One serves all transports.
 pub struct Resolver<B> {

@@ -58,27 +58,30 @@ impl<B: Backend> Server<B> {
         self.address
     }
 
-    /// Answers queries until the token is cancelled, then those that are waiting for upstreams.
+    /// Answers queries until the token is cancelled, then those that are waiting for upstreams, and those that come
+    /// meanwhile. Ends some four seconds after that at the latest, unless TCP clients do not take their answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::with_capacity(self.sockets.len());
         for (index, socket) in self.sockets.into_iter().enumerate() {
-            let worker = udp::Worker {
-                socket,
-                resolver: Arc::clone(&self.resolver),
-                shard: self.metrics.shard(),
-                stop: Arc::clone(&stopped),
-            };
-            threads
-                .push(std::thread::Builder::new().name(format!("udp-{index}")).spawn(move || worker.run())?);
+            let (resolver, shard) = (Arc::clone(&self.resolver), self.metrics.shard());
+            let worker = udp::Worker::new(socket, resolver, shard, Arc::clone(&stopped));
+            let thread = std::thread::Builder::new().name(format!("udp-{index}"));
+            threads.push(thread.spawn(move || worker.run())?);
         }
-        tcp::Server { listener, resolver: Arc::clone(&self.resolver) }.run(stop).await;
-        stopped.store(true, Ordering::Relaxed);
+        let tcp = tcp::Server { listener, resolver: Arc::clone(&self.resolver) };
+        let stopping = async {
+            stop.cancelled().await;
+            stopped.store(true, Ordering::Relaxed);
+        };
+        tokio::join!(tcp.run(stop.clone()), stopping);
         let joined =
-            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()))
+                .await;
+        // Only now: until they end, the threads hand over queries.
         self.resolver.drain().await;
-        match joined.await {
+        match joined {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(io::Error::other("a UDP thread panicked")),
         }

@@ -10,18 +10,18 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{MultiHeaders, SockaddrStorage};
 
-use socket::Peer;
 pub use socket::UdpSocket;
+use socket::{Peer, QUIET, Wait};
 
 use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::metrics::Shard;
 use crate::query::Transport;
-use crate::resolve::{Resolver, servfail};
+use crate::resolve::{BUDGET, Resolver, servfail};
 
 /// Datagrams that are received, answered and sent at once.
 const BATCH: usize = 32;
@@ -29,13 +29,18 @@ const BATCH: usize = 32;
 const MAX_QUERY: usize = 4096;
 /// Octets that the buffer of answers keeps between batches.
 const KEPT: usize = 256 * 1024;
+/// So long after a stop queries are still put to upstreams while others wait for theirs. Later ones get SERVFAIL: the end
+/// has to come.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// One receiving thread.
 pub(crate) struct Worker<B: Backend> {
-    pub(crate) socket: Arc<UdpSocket>,
-    pub(crate) resolver: Arc<Resolver<B>>,
-    pub(crate) shard: Arc<Shard>,
-    pub(crate) stop: Arc<AtomicBool>,
+    socket: Arc<UdpSocket>,
+    resolver: Arc<Resolver<B>>,
+    shard: Arc<Shard>,
+    stop: Arc<AtomicBool>,
+    /// Nothing is put to upstreams any more.
+    ending: bool,
 }
 
 /// An answer in the buffer, waiting to be sent.
@@ -53,33 +58,81 @@ struct Received {
     peer: Peer,
 }
 
+/// What a thread receives into and answers into, batch after batch.
+struct Buffers {
+    queries: Vec<[u8; MAX_QUERY]>,
+    answers: Vec<u8>,
+    receiving: MultiHeaders<SockaddrStorage>,
+    sending: MultiHeaders<SockaddrStorage>,
+}
+
 impl<B: Backend> Worker<B> {
-    /// Serves until `stop` is set; it is looked at whenever the socket has been quiet for a moment.
-    pub(crate) fn run(self) {
-        let mut buffers = vec![[0_u8; MAX_QUERY]; BATCH];
-        let mut receiving = self.socket.headers(BATCH);
-        let mut sending = self.socket.headers(BATCH);
-        let mut answers = Vec::with_capacity(KEPT);
+    /// A thread's part of the work; it counts in `shard`, which no other does.
+    pub(crate) fn new(
+        socket: Arc<UdpSocket>,
+        resolver: Arc<Resolver<B>>,
+        shard: Arc<Shard>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Self { socket, resolver, shard, stop, ending: false }
+    }
+
+    /// Serves until `stop` is set, which is looked at whenever the socket has been quiet for a moment, and then to the
+    /// end.
+    pub(crate) fn run(mut self) {
+        let mut buffers = Buffers {
+            queries: vec![[0; MAX_QUERY]; BATCH],
+            answers: Vec::with_capacity(KEPT),
+            receiving: self.socket.headers(BATCH),
+            sending: self.socket.headers(BATCH),
+        };
         while !self.stop.load(Ordering::Relaxed) {
-            let mut received = [None; BATCH];
-            let Some(count) = self.receive(&mut receiving, &mut buffers, &mut received) else { continue };
-            let mut pending = [None; BATCH];
-            let mut now = Instant::now();
-            answers.clear();
-            for ((datagram, buffer), pending) in received.iter().flatten().zip(&buffers).zip(&mut pending) {
-                *pending = self.answer(buffer, *datagram, &mut answers, &mut now);
+            self.serve(&mut buffers, Wait::Moment);
+        }
+        self.end(&mut buffers);
+    }
+
+    /// Serves on while anybody waits for an upstream, and then what is queued. Until the socket is closed the kernel
+    /// puts queries into it, and those that nobody reads would get no answer; it is closed when this has ended and
+    /// the last answer is sent.
+    fn end(&mut self, buffers: &mut Buffers) {
+        let began = Instant::now();
+        loop {
+            let wait = if self.resolver.waiting() > 0 { Wait::Moment } else { Wait::Never };
+            let served = self.serve(buffers, wait);
+            let elapsed = began.elapsed();
+            // Of a server under load the queue is never empty.
+            let done = self.resolver.waiting() == 0 && (!served || elapsed > QUIET);
+            if done || elapsed > ENDING + BUDGET {
+                return;
             }
-            self.send(&mut sending, &answers, pending.get(..count).unwrap_or_default());
-            answers.shrink_to(KEPT);
+            self.ending = elapsed > ENDING;
         }
     }
 
-    /// Waits for datagrams; `None` when none came in time.
+    /// Receives a batch and answers it. False when there was none.
+    fn serve(&self, buffers: &mut Buffers, wait: Wait) -> bool {
+        let Buffers { queries, answers, receiving, sending } = buffers;
+        let mut received = [None; BATCH];
+        let Some(count) = self.receive(receiving, queries, &mut received, wait) else { return false };
+        let mut pending = [None; BATCH];
+        let mut now = Instant::now();
+        answers.clear();
+        for ((datagram, query), pending) in received.iter().flatten().zip(queries).zip(&mut pending) {
+            *pending = self.answer(query, *datagram, answers, &mut now);
+        }
+        self.send(sending, answers, pending.get(..count).unwrap_or_default());
+        answers.shrink_to(KEPT);
+        true
+    }
+
+    /// Receives datagrams; `None` when none came in time.
     fn receive(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
         buffers: &mut [[u8; MAX_QUERY]],
         received: &mut [Option<Received>; BATCH],
+        wait: Wait,
     ) -> Option<usize> {
         let mut slices: [_; BATCH] = {
             let mut buffers = buffers.iter_mut();
@@ -88,7 +141,7 @@ impl<B: Backend> Worker<B> {
             })
         };
         let mut count = 0;
-        for (message, received) in self.socket.receive(headers, &mut slices)?.zip(received) {
+        for (message, received) in self.socket.receive(headers, &mut slices, wait)?.zip(received) {
             count += 1;
             *received = Some(Received { len: message.bytes, peer: self.socket.peer_of(&message)? });
         }
@@ -110,8 +163,7 @@ impl<B: Backend> Worker<B> {
             Outcome::Ignore => return None,
             outcome => {
                 let system = outcome.system();
-                let job = Job { socket: Arc::clone(&self.socket), peer: datagram.peer };
-                let refused = self.resolver.resolve_later(message, Transport::Udp, outcome, job);
+                let refused = self.ending || self.resolve_later(message, outcome, datagram.peer);
                 refused.then(|| servfail(message, Transport::Udp, system, answers)).flatten()?
             }
         };
@@ -119,6 +171,12 @@ impl<B: Backend> Worker<B> {
         let before = std::mem::replace(now, Instant::now());
         self.shard.record(reply, now.duration_since(before), end - start);
         Some(Pending { start, end, peer: datagram.peer })
+    }
+
+    /// Hands a query over to be answered later. True when there is no room for it.
+    fn resolve_later(&self, message: &[u8], outcome: Outcome, peer: Peer) -> bool {
+        let job = Job { socket: Arc::clone(&self.socket), peer };
+        self.resolver.resolve_later(message, Transport::Udp, outcome, job)
     }
 
     /// Sends a batch. Replies that leave from the same local address go out in one system call.

@@ -5,13 +5,14 @@
 mod fixed;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fixed::{Fixed, bind, start, start_on};
 use prometheus::core::Collector as _;
 use skydns::metrics::Metrics;
 use testkit::client::{self, TcpConnection};
 use testkit::dig::{show, show_sorted};
+use testkit::eventually;
 use testkit::ports::ipv6_is_here;
 use testkit::query::Query;
 use testkit::reply::Reply;
@@ -436,4 +437,63 @@ fn requests(metrics: &Metrics, system: &str) -> Option<f64> {
     let family = families.iter().find(|family| family.name() == "skydns_skydns_dns_request_count_total")?;
     let of_system = family.get_metric().iter().find(|metric| metric.get_label()[0].value() == system)?;
     Some(of_system.get_counter().get_value())
+}
+
+/// An upstream that takes its time.
+async fn slow(delay: Duration) -> Upstream {
+    Upstream::start(move |asked: &Asked| {
+        Reaction::from(Reply::to(&asked.packet).answer("www.outside.test. 60 IN A 198.51.100.10"))
+            .after(delay)
+    })
+    .await
+}
+
+/// A client that has asked `server` for a name outside.
+fn who_asked(server: SocketAddr) -> std::net::UdpSocket {
+    let client = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
+    client.connect(server).expect("connected");
+    client.set_nonblocking(true).expect("set");
+    client.send(&Query::new("www.outside.test.", "A").wire()).expect("sent");
+    client
+}
+
+/// While an answer is waited for the socket is open, and who asks there meanwhile is answered, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_are_answered_until_the_last_answer_is_sent() {
+    let upstream = slow(Duration::from_millis(1500)).await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    let waiting = who_asked(server.address);
+    eventually(PATIENCE, || async { upstream.count() > 0 }).await;
+    server.tell_to_stop();
+    let told = Instant::now();
+    let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
+    while told.elapsed() < Duration::from_millis(800) {
+        match client::udp(server.address, &query, PATIENCE).await {
+            Ok(answer) => assert!(show(&answer).contains("10.96.0.9"), "{}", show(&answer)),
+            Err(client::AskError::Timeout(after)) => panic!("no answer within {after:?}"),
+            // On a busy machine it may have come to its end.
+            Err(_) => break,
+        }
+    }
+    server.stop().await;
+    waiting.recv(&mut [0; 512]).expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_in_after_the_stop_is_answered_before_the_end() {
+    let upstream = slow(Duration::from_millis(700)).await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    // From now on it waits for more.
+    udp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+    server.tell_to_stop();
+    eventually(PATIENCE, || async { TcpConnection::open(server.address).await.is_err() }).await;
+    let late = who_asked(server.address);
+    server.stop().await;
+    match late.recv(&mut [0; 512]) {
+        Ok(_) => {}
+        Err(error) => {
+            let too_late = std::io::ErrorKind::ConnectionRefused;
+            assert_eq!(error.kind(), too_late, "neither an answer nor word that nobody is there");
+        }
+    }
 }

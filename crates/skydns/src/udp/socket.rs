@@ -23,7 +23,16 @@ const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 /// of 78 addresses and for everybody else's.
 const SEND_BUFFER: usize = 8 * 1024 * 1024;
 /// A waiting thread looks this often whether it is to stop.
-const QUIET: Duration = Duration::from_millis(250);
+pub(super) const QUIET: Duration = Duration::from_millis(250);
+
+/// Whether to wait where no datagram is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For [`QUIET`], until one comes.
+    Moment,
+    /// Not at all.
+    Never,
+}
 
 /// A bound socket, shared between its thread and the tasks that answer later.
 #[derive(Debug)]
@@ -109,14 +118,19 @@ impl UdpSocket {
         MultiHeaders::preallocate(count, control)
     }
 
-    /// Waits for at least one datagram; `None` when none came for a moment, or an error is to be passed over (an
-    /// ICMP error of an earlier answer, for one).
+    /// Receives what is there; `None` when that is nothing, or an error is to be passed over (an ICMP error of an
+    /// earlier answer, for one).
     pub(crate) fn receive<'a, const N: usize>(
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,
         slices: &'a mut [[IoSliceMut<'a>; 1]; N],
+        wait: Wait,
     ) -> Option<MultiResults<'a, SockaddrStorage>> {
-        recvmmsg(self.socket.as_raw_fd(), headers, slices, MsgFlags::MSG_WAITFORONE, None).ok()
+        let flags = match wait {
+            Wait::Moment => MsgFlags::MSG_WAITFORONE,
+            Wait::Never => MsgFlags::MSG_DONTWAIT,
+        };
+        recvmmsg(self.socket.as_raw_fd(), headers, slices, flags, None).ok()
     }
 
     /// Who sent a datagram, and to which of our addresses.

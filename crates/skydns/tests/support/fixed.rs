@@ -162,6 +162,11 @@ pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
 }
 
 impl Running {
+    /// Tells the server to stop.
+    pub(crate) fn tell_to_stop(&self) {
+        self.stop.cancel();
+    }
+
     /// Stops the server and waits for it.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
