@@ -4,7 +4,9 @@
 //! reverse trees to kubedns and does not cache negative answers; the nanny adds the servers of the same configuration
 //! that kubedns has.
 
-use dnsconfig::Config;
+use std::cmp::Ordering;
+
+use dnsconfig::{Config, StubServer};
 use skydns::Name;
 
 use super::candidate::Candidate;
@@ -29,24 +31,30 @@ pub(super) fn of(candidate: &Candidate, domain: &Name, config: &Config) -> Dnsma
         .max_by_key(|(domain, _)| domain.label_count());
     // The longest domain that a name is in decides.
     match (ours, stub) {
-        (Some(ours), stub)
-            if stub.as_ref().is_none_or(|(stub, _)| stub.label_count() <= ours.label_count()) =>
-        {
-            Dnsmasq {
-                asks: DnsmasqAsks::Kubedns,
-                domain: Some(ours.to_string()),
-                servers: Vec::new(),
-                keeps_seconds: keeps(candidate),
-            }
-        }
-        (_, Some((stub, servers))) => Dnsmasq {
-            asks: DnsmasqAsks::StubDomain,
-            domain: Some(stub.to_string()),
-            servers: servers.iter().map(ToString::to_string).collect(),
-            keeps_seconds: None,
+        (Some(ours), Some((stub, servers))) => match ours.label_count().cmp(&stub.label_count()) {
+            Ordering::Less => stub_domain(DnsmasqAsks::StubDomain, &stub, servers),
+            // A name is in one domain of a length: the two are one domain, with the servers of both.
+            Ordering::Equal => stub_domain(DnsmasqAsks::KubednsAndStubDomain, &stub, servers),
+            Ordering::Greater => kubedns(candidate, &ours),
         },
-        _ => upstreams(config),
+        (Some(ours), None) => kubedns(candidate, &ours),
+        (None, Some((stub, servers))) => stub_domain(DnsmasqAsks::StubDomain, &stub, servers),
+        (None, None) => upstreams(config),
     }
+}
+
+fn kubedns(candidate: &Candidate, domain: &Name) -> Dnsmasq {
+    Dnsmasq {
+        asks: DnsmasqAsks::Kubedns,
+        domain: Some(domain.to_string()),
+        servers: Vec::new(),
+        keeps_seconds: keeps(candidate),
+    }
+}
+
+fn stub_domain(asks: DnsmasqAsks, domain: &Name, servers: &[StubServer]) -> Dnsmasq {
+    let servers = servers.iter().map(ToString::to_string).collect();
+    Dnsmasq { asks, domain: Some(domain.to_string()), servers, keeps_seconds: None }
 }
 
 /// The same where kubedns stands in front: nobody asks it but kubedns, if it is one of the upstreams at all.
@@ -81,8 +89,16 @@ fn keeps(candidate: &Candidate) -> Option<u32> {
 /// kubedns and dnsmasq disagree about who is responsible.
 pub(super) fn disagreement(route: &Route, dnsmasq: &Dnsmasq) -> Option<Note> {
     let inside = matches!(route, Route::ClusterDomain { .. } | Route::Reverse { .. });
-    let stub = dnsmasq.domain.as_deref().filter(|_| dnsmasq.asks == DnsmasqAsks::StubDomain)?;
+    let stub = dnsmasq.domain.as_deref()?;
     match route {
+        _ if dnsmasq.asks == DnsmasqAsks::KubednsAndStubDomain => Some(Note::new(
+            "stub_domain_beside_kubedns",
+            format!(
+                "dnsmasq has the servers of the stub domain {stub} beside kubedns for this domain, and takes the \
+                 answer of either"
+            ),
+        )),
+        _ if dnsmasq.asks != DnsmasqAsks::StubDomain => None,
         _ if inside => Some(Note::new(
             "stub_domain_shadows_cluster",
             format!("the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"),

@@ -370,7 +370,7 @@ pub struct Dnsmasq {
     /// The servers; those of the node's resolv.conf are not known here.
     pub servers: Vec<String>,
     /// How many seconds it keeps what kubedns answers; 0 for not at all (it runs with `--no-negcache`), none when
-    /// somebody else answers.
+    /// somebody else answers, or may.
     pub keeps_seconds: Option<u32>,
 }
 
@@ -382,6 +382,8 @@ pub enum DnsmasqAsks {
     Kubedns,
     /// The servers of a stub domain.
     StubDomain,
+    /// kubedns or the servers of a stub domain: it has both for the same domain, and takes the answer of either.
+    KubednsAndStubDomain,
     /// The servers of `upstreamNameservers`.
     Upstreams,
     /// The servers of the node's resolv.conf.

@@ -83,6 +83,15 @@ impl Cluster {
         self.index.apply(Event::EndpointSlice(Change::Apply(slice)));
     }
 
+    /// Stub domains in the configuration, with a server each.
+    pub(super) fn stub_domains(&mut self, domains: &[(&str, &str)]) {
+        let mut config = (*self.server.config.config).clone();
+        for (domain, server) in domains {
+            config.stub_domains.insert((*domain).to_owned(), vec![server.parse().unwrap()]);
+        }
+        self.server.config.config = config.into();
+    }
+
     /// The lists are complete.
     pub(super) fn sync(&mut self) {
         self.index.apply(Event::Service(Change::RelistDone));

@@ -2,7 +2,7 @@
 
 use dnsconfig::Rejection;
 
-use super::super::document::{Outcome, Route};
+use super::super::document::{DnsmasqAsks, Outcome, Route};
 use super::cluster::Cluster;
 use crate::objects::{Change, Event, ObjectKey};
 use crate::status::Progress;
@@ -61,11 +61,7 @@ fn a_rejected_configuration_is_told_with_the_one_in_force() {
 #[test]
 fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
     let mut cluster = Cluster::with_everything();
-    let mut config = (*cluster.server.config.config).clone();
-    for (domain, server) in [("apps.svc.cluster.local", "192.0.2.9"), ("corp.test", "ns.corp.test")] {
-        config.stub_domains.insert(domain.to_owned(), vec![server.parse().unwrap()]);
-    }
-    cluster.server.config.config = config.into();
+    cluster.stub_domains(&[("apps.svc.cluster.local", "192.0.2.9"), ("corp.test", "ns.corp.test")]);
     let codes = |words: &str| {
         let detail = cluster.explain(words).detail;
         (detail.route, detail.reasons.into_iter().map(|reason| reason.code).collect::<Vec<_>>())
@@ -76,6 +72,35 @@ fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
     let (route, reasons) = codes("www.corp.test. A");
     assert!(matches!(route, Route::Upstreams { .. }));
     assert_eq!(reasons, ["stub_servers_by_name"]);
+}
+
+#[test]
+fn a_stub_domain_that_is_one_of_ours_stands_beside_kubedns() {
+    let mut cluster = Cluster::with_everything();
+    let domains = ["cluster.local", "in-addr.arpa", "ip6.arpa"];
+    cluster.stub_domains(&domains.map(|domain| (domain, "192.0.2.9")));
+    for (words, domain) in [
+        ("web.apps.svc.cluster.local. A", "cluster.local"),
+        ("wbe.apps.svc.cluster.local. A", "cluster.local"),
+        ("10.96.0.10", "in-addr.arpa"),
+        ("192.0.2.1", "in-addr.arpa"),
+        ("fd00:10::a", "ip6.arpa"),
+    ] {
+        let detail = cluster.explain(words).detail;
+        assert_eq!(detail.dnsmasq.asks, DnsmasqAsks::KubednsAndStubDomain, "{words}");
+        assert_eq!(detail.dnsmasq.keeps_seconds, None, "{words}");
+        assert_eq!(detail.reasons.last().unwrap().code, "stub_domain_beside_kubedns", "{words}");
+        let way = format!(
+            "way        dnsmasq asks kubedns or 192.0.2.9:53 of the stub domain {domain}, and takes the answer of either"
+        );
+        let text = cluster.text(words);
+        assert!(text.lines().any(|line| line == way), "{text}");
+    }
+    // A stub domain above the cluster domain does not take its names.
+    let mut cluster = Cluster::with_everything();
+    cluster.stub_domains(&[("local", "192.0.2.9")]);
+    let detail = cluster.explain("web.apps.svc.cluster.local. A").detail;
+    assert_eq!((detail.dnsmasq.asks, detail.reasons), (DnsmasqAsks::Kubedns, Vec::new()));
 }
 
 #[test]

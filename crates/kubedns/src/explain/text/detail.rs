@@ -161,6 +161,11 @@ fn way(detail: &Detail) -> String {
         DnsmasqAsks::StubDomain => {
             format!("dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked")
         }
+        DnsmasqAsks::KubednsAndStubDomain => {
+            format!(
+                "dnsmasq asks kubedns or {servers} of the stub domain {domain}, and takes the answer of either"
+            )
+        }
         DnsmasqAsks::Upstreams => {
             format!("dnsmasq asks {servers} (upstreamNameservers); kubedns is not asked")
         }
