@@ -1,7 +1,7 @@
 //! One name that a resolver asks for, and what kubedns makes of it.
 
 use skydns::Name;
-use skydns::query::rcode;
+use skydns::query::{rcode, rtype};
 
 use super::asked::Asked;
 use super::document::{Outcome, Place, Route};
@@ -50,8 +50,12 @@ impl Candidate {
         Self { name, labels, place, route, asked, sources, more_sources }
     }
 
-    /// What a resolver sees of it: records of any type are an answer.
+    /// What a resolver sees of it: records of any type are an answer, except where the addresses fail, since that is
+    /// what programs ask for: an alias has an SRV record wherever it leads.
     pub(super) fn outcome(&self) -> Outcome {
+        if self.addresses_fail() {
+            return Outcome::ServFail;
+        }
         if self.asked.iter().any(Asked::has_records) {
             return Outcome::Answered;
         }
@@ -65,6 +69,12 @@ impl Candidate {
             Some(&rcode::REFUSED) => Outcome::Refused,
             _ => Outcome::ServFail,
         }
+    }
+
+    fn addresses_fail(&self) -> bool {
+        let addresses = || self.asked.iter().filter(|asked| matches!(asked.qtype, rtype::A | rtype::AAAA));
+        let fails = addresses().any(|asked| asked.rcode == Some(rcode::SERVFAIL));
+        fails && !addresses().any(Asked::has_records)
     }
 
     /// The objects to ask the index for.

@@ -82,6 +82,8 @@ fn keeps(candidate: &Candidate) -> Option<u32> {
     match candidate.outcome() {
         Outcome::Answered => candidate.asked.iter().filter_map(super::asked::Asked::ttl).min(),
         Outcome::Forwarded => None,
+        // What failed is not kept, and the records of another type are.
+        Outcome::ServFail if candidate.records().next().is_some() => None,
         Outcome::NoData | Outcome::NxDomain | Outcome::ServFail | Outcome::Refused => Some(0),
     }
 }

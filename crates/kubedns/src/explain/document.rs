@@ -66,7 +66,7 @@ pub enum Outcome {
     NxDomain,
     /// Upstream servers are asked. What they answer is not known here.
     Forwarded,
-    /// The server cannot tell.
+    /// The server cannot tell, or not what addresses there are.
     ServFail,
     /// The server does not tell.
     Refused,
@@ -370,7 +370,7 @@ pub struct Dnsmasq {
     /// The servers; those of the node's resolv.conf are not known here.
     pub servers: Vec<String>,
     /// How many seconds it keeps what kubedns answers; 0 for not at all (it runs with `--no-negcache`), none when
-    /// somebody else answers, or may.
+    /// somebody else answers, or may, and when only some types have records.
     pub keeps_seconds: Option<u32>,
 }
 

@@ -136,6 +136,7 @@ fn services() -> Vec<Value> {
         early,
         mk_external_name("apps", "docs", "docs.example.com"),
         mk_external_name("apps", "circle", "circle.apps.svc.cluster.local"),
+        mk_external_name("apps", "bare", "intranet"),
         mk_external_name("apps", "dangling", "nothing.apps.svc.cluster.local"),
         mk_external_name("apps", "broken", "not..a.name"),
     ];
