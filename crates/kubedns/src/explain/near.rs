@@ -49,6 +49,11 @@ impl Reading {
         let prefix = prefix.iter().flat_map(|label| [*label, "."]).collect();
         Self { prefix, key: ObjectKey::new(namespace, service), slip }
     }
+
+    /// The Service.
+    pub(super) fn key(&self) -> &ObjectKey {
+        &self.key
+    }
 }
 
 /// The ways to read the names tried, the likeliest first.

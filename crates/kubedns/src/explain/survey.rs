@@ -7,7 +7,7 @@ use skydns::Name;
 
 use super::asked::Asked;
 use super::candidate::Candidate;
-use super::document::{Detail, Explanation, Outcome, Question, Route};
+use super::document::{Detail, Explanation, Outcome, Place, Question, Route, ServiceKind};
 use super::moment::Moment;
 use super::near::{self, Reading};
 use super::objects::{Told, Wanted, WantedObject};
@@ -68,8 +68,8 @@ impl Survey {
             reasons::of(known, candidate).into_iter().find(|reason| !reasons::is_lesson(reason))
         };
         let near = match self.candidates[at].outcome() {
-            Outcome::NxDomain | Outcome::Forwarded if !is_there(known, &self.candidates[at]) => {
-                near::find(known, &self.readings)
+            Outcome::NxDomain | Outcome::Forwarded => {
+                near::find(known, &open_readings(known, &self.candidates[at], &self.readings))
             }
             // The Service that was meant is found, or nothing is found at all.
             _ => Vec::new(),
@@ -129,16 +129,31 @@ impl Survey {
     }
 }
 
-fn is_there(known: Known<'_>, candidate: &Candidate) -> bool {
-    exists(known, candidate) == Exists::Service
+/// The readings that a name leaves open: none when all that it is about is there, and else those of other Services
+/// than the one that is explained.
+fn open_readings(known: Known<'_>, candidate: &Candidate, readings: &[Reading]) -> Vec<Reading> {
+    match (exists(known, candidate), place::service_of(&candidate.place)) {
+        (Exists::Whole, _) => Vec::new(),
+        (Exists::Headless | Exists::Memberless, Some(told)) => {
+            readings.iter().filter(|reading| *reading.key() != told).cloned().collect()
+        }
+        _ => readings.to_vec(),
+    }
 }
 
 fn exists(known: Known<'_>, candidate: &Candidate) -> Exists {
-    match place::service_of(&candidate.place) {
-        Some(_) if known.service(candidate).is_some() => Exists::Service,
-        Some(key) if known.has_namespace(&key.namespace) => Exists::Namespace,
+    let Some(key) = place::service_of(&candidate.place) else { return Exists::Nothing };
+    let told = known.object(&key);
+    match (known.service(candidate), &candidate.place) {
+        (Some(_), Place::Member { .. }) if told.is_some_and(|told| told.member.is_some()) => Exists::Whole,
+        (Some(service), Place::Member { .. }) => match service.kind {
+            ServiceKind::Headless | ServiceKind::WithoutIp => Exists::Headless,
+            ServiceKind::ClusterIp | ServiceKind::ExternalName => Exists::Memberless,
+        },
+        (Some(_), _) => Exists::Whole,
+        (None, _) if known.has_namespace(&key.namespace) => Exists::Namespace,
         // The last one of its namespace is remembered, and tells more than who is asked instead.
-        Some(key) if known.object(&key).is_some_and(|told| told.deleted.is_some()) => Exists::Namespace,
-        _ => Exists::Nothing,
+        (None, _) if told.is_some_and(|told| told.deleted.is_some()) => Exists::Namespace,
+        (None, _) => Exists::Nothing,
     }
 }

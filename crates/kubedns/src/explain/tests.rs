@@ -2,5 +2,6 @@
 
 mod cluster;
 mod properties;
+mod readings;
 mod transcript;
 mod warnings;

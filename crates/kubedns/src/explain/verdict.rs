@@ -27,14 +27,17 @@ pub(super) fn most_telling(
         candidate.name == *typed && matches!(candidate.route, Route::ClusterDomain { .. })
     };
     let rank = |candidate: &Candidate| match (candidate.outcome(), exists(candidate)) {
-        (Outcome::Answered, _) => 9,
-        (Outcome::NoData, _) => 8,
+        (Outcome::Answered, _) => 10,
+        (Outcome::NoData, _) => 9,
         (Outcome::ServFail, _) if candidate.route == Route::SingleLabel => 1,
-        (Outcome::ServFail, _) => 7,
-        (Outcome::Refused, _) => 6,
-        (Outcome::NxDomain, Exists::Service) => 5,
-        (Outcome::NxDomain, _) if is_whole(candidate) => 5,
-        (Outcome::NxDomain, Exists::Namespace) if !matches!(candidate.place, Place::Member { .. }) => 4,
+        (Outcome::ServFail, _) => 8,
+        (Outcome::Refused, _) => 7,
+        (Outcome::NxDomain, Exists::Whole) => 6,
+        (Outcome::NxDomain, _) if is_whole(candidate) => 6,
+        (Outcome::NxDomain, Exists::Headless) => 5,
+        (Outcome::NxDomain, Exists::Namespace) if !matches!(candidate.place, Place::Member { .. }) => 5,
+        // Where a Service has the name of its namespace, a search list reads every name of the namespace as a member.
+        (Outcome::NxDomain, Exists::Memberless) => 4,
         (Outcome::Forwarded, _) => 3,
         (Outcome::NxDomain, _) => match candidate.place {
             Place::Service { .. } | Place::Port { .. } => 2,
@@ -49,8 +52,12 @@ pub(super) fn most_telling(
 /// What exists of the Service that a name is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exists {
-    /// The Service, although the name does not exist.
-    Service,
+    /// All that the name is about, although the name does not exist: the Service, and the member too if it is one's.
+    Whole,
+    /// A headless Service without the member.
+    Headless,
+    /// A Service that has no members, and the name is a member's.
+    Memberless,
     /// The namespace.
     Namespace,
     /// Neither.

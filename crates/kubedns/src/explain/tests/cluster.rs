@@ -66,8 +66,7 @@ impl Cluster {
             cluster.service(&service);
         }
         for endpoints in endpoints() {
-            let endpoints = Endpoints::from_api(&endpoints.to_string()).unwrap().object;
-            cluster.index.apply(Event::Endpoints(Change::Apply(endpoints)));
+            cluster.endpoints(&endpoints);
         }
         cluster.sync();
         cluster
@@ -76,6 +75,11 @@ impl Cluster {
     pub(super) fn service(&mut self, service: &Value) {
         let service = Service::from_api(&service.to_string()).unwrap().object;
         self.index.apply(Event::Service(Change::Apply(service)));
+    }
+
+    pub(super) fn endpoints(&mut self, endpoints: &Value) {
+        let endpoints = Endpoints::from_api(&endpoints.to_string()).unwrap().object;
+        self.index.apply(Event::Endpoints(Change::Apply(endpoints)));
     }
 
     pub(super) fn slice(&mut self, slice: &Value) {

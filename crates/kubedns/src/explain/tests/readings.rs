@@ -1,0 +1,69 @@
+//! Names that can be read in several ways: which of them is explained.
+
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_headless};
+
+use super::super::document::Explanation;
+use super::cluster::Cluster;
+
+/// Services that have the names of their namespaces, with a cluster IP and headless.
+fn namesakes() -> Cluster {
+    let mut cluster = Cluster::new();
+    for service in [
+        mk_cluster_ip("redis", "redis", &["10.96.1.1"], &["redis:6379"]),
+        mk_cluster_ip("redis", "redis-master", &["10.96.1.2"], &["redis:6379"]),
+        mk_headless("kafka", "kafka", &["kafka:9092"]),
+        mk_headless("kafka", "zookeeper", &["client:2181"]),
+    ] {
+        cluster.service(&service);
+    }
+    let subsets = serde_json::json!([{
+        "addresses": [{"ip": "10.244.5.1", "hostname": "kafka-0"}],
+        "notReadyAddresses": [{"ip": "10.244.5.2", "hostname": "kafka-1"}],
+        "ports": [{"name": "kafka", "port": 9092, "protocol": "TCP"}],
+    }]);
+    cluster.endpoints(&mk_endpoints_of("kafka", "kafka", subsets));
+    cluster.endpoints(&mk_endpoints("redis", "redis", &["10.244.5.3"], &["redis:6379"]));
+    cluster.sync();
+    cluster
+}
+
+fn near(explanation: &Explanation) -> Vec<&str> {
+    explanation.near.iter().map(|miss| miss.name.as_str()).collect()
+}
+
+#[test]
+fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
+    let cluster = namesakes();
+    for (words, name, code, suggested) in [
+        // The Service redis/redis has no members.
+        (
+            "redis-mster.redis A --search redis",
+            "redis-mster.redis.svc.cluster.local.",
+            "no_such_service",
+            "redis-master.redis.svc.cluster.local.",
+        ),
+        // A Service that is there tells more than a member that is not.
+        ("zookeeper.kafka A --search kafka", "zookeeper.kafka.svc.cluster.local.", "no_ready_endpoints", ""),
+        // A member that is there and not ready is what was meant.
+        ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka.svc.cluster.local.", "member_not_ready", ""),
+        // Either may have been meant: the first is explained, and what is like the other is suggested.
+        (
+            "zookeper.kafka A --search kafka",
+            "zookeper.kafka.kafka.svc.cluster.local.",
+            "no_such_member",
+            "zookeeper.kafka.svc.cluster.local.",
+        ),
+        // Typed in full, it can be read in one way.
+        (
+            "x.redis.redis.svc.cluster.local. A",
+            "x.redis.redis.svc.cluster.local.",
+            "member_of_cluster_ip",
+            "",
+        ),
+    ] {
+        let explanation = cluster.explain(words);
+        assert_eq!(explanation.detail.name, name, "{words}");
+        assert_eq!(explanation.detail.reasons[0].code, code, "{words}");
+        assert_eq!(near(&explanation).first().copied().unwrap_or_default(), suggested, "{words}");
+    }
+}
