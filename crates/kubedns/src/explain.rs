@@ -47,6 +47,7 @@ pub use command::command;
 pub use objects::IndexQuestion;
 pub use request::{Parameters, Request, RequestError};
 
+use dnsmasq::Front;
 use document::Explanation;
 use moment::Moment;
 use objects::{Asker, Told};
@@ -101,8 +102,9 @@ impl Explainer {
     pub async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
         let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
         let snapshot = self.status.published().get();
+        let front = Front { config: Arc::clone(&self.config.borrow().config), is_kubedns: self.in_front };
         // A wildcard walks over all Services: that is not for a thread that serves connections.
-        let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, request));
+        let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;
         let told = self.index.ask(survey.wanted()).await;
         let server = self.server(told.as_ref());
@@ -123,7 +125,6 @@ impl Explainer {
             progress,
             draining: self.status.is_draining(),
             config: self.config.borrow().clone(),
-            in_front: self.in_front,
         }
     }
 }

@@ -4,7 +4,8 @@ use skydns::Name;
 use skydns::query::{rcode, rtype};
 
 use super::asked::Asked;
-use super::document::{Outcome, Place, Route};
+use super::dnsmasq::Front;
+use super::document::{Dnsmasq, Outcome, Place, Route};
 use super::objects::WantedObject;
 use super::place::{self, Labels};
 use crate::objects::ObjectKey;
@@ -24,7 +25,9 @@ pub(super) struct Candidate {
     pub(super) place: Place,
     /// Who is responsible.
     pub(super) route: Route,
-    /// What is answered, by type.
+    /// Whom dnsmasq asks.
+    pub(super) dnsmasq: Dnsmasq,
+    /// What kubedns answers, by type.
     pub(super) asked: Vec<Asked>,
     /// The Services that its records come from, or would come from.
     pub(super) sources: Vec<ObjectKey>,
@@ -34,10 +37,11 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Asks `snapshot` for `name`.
-    pub(super) fn new(snapshot: &Snapshot, name: Name, types: &[u16]) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
         let labels = Labels::new(&name);
         let place = place::of(snapshot, &labels);
         let route = place::route(snapshot, &name, &labels, &place);
+        let dnsmasq = front.way(&labels, &snapshot.zone.domain, &route);
         let asked = types.iter().map(|qtype| Asked::new(snapshot, &name, *qtype)).collect();
         let (mut sources, more) = place::sources(snapshot, &labels, &place);
         if let Some(key) = place::service_of(&place)
@@ -47,12 +51,15 @@ impl Candidate {
         }
         let more_sources = more + sources.len().saturating_sub(MAX_OBJECTS);
         sources.truncate(MAX_OBJECTS);
-        Self { name, labels, place, route, asked, sources, more_sources }
+        Self { name, labels, place, route, dnsmasq, asked, sources, more_sources }
     }
 
     /// What a resolver sees of it: records of any type are an answer, except where the addresses fail, since that is
     /// what programs ask for: an alias has an SRV record wherever it leads.
     pub(super) fn outcome(&self) -> Outcome {
+        if !self.dnsmasq.leads_to_kubedns() {
+            return Outcome::Forwarded;
+        }
         if self.addresses_fail() {
             return Outcome::ServFail;
         }

@@ -5,6 +5,7 @@
 //! that kubedns has.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use dnsconfig::{Config, StubServer};
 use skydns::Name;
@@ -16,39 +17,54 @@ use super::place::Labels;
 /// The reverse trees.
 const REVERSE: [&str; 2] = ["in-addr.arpa.", "ip6.arpa."];
 
-/// What dnsmasq does with a name, when kubedns makes of it what `candidate` says.
-pub(super) fn of(candidate: &Candidate, domain: &Name, config: &Config) -> Dnsmasq {
-    let within = |domain: &Name| candidate.labels.below(&Labels::new(domain)).is_some();
-    let ours =
-        std::iter::once(domain.clone()).chain(REVERSE.iter().filter_map(|name| Name::parse(name).ok()));
-    let ours = ours.filter(within).max_by_key(Name::label_count);
-    let stub = config
-        .stub_domains
-        .iter()
-        .filter(|(_, servers)| !servers.is_empty())
-        .filter_map(|(domain, servers)| Some((Name::parse(domain).ok()?, servers)))
-        .filter(|(domain, _)| within(domain))
-        .max_by_key(|(domain, _)| domain.label_count());
-    // The longest domain that a name is in decides.
-    match (ours, stub) {
-        (Some(ours), Some((stub, servers))) => match ours.label_count().cmp(&stub.label_count()) {
-            Ordering::Less => stub_domain(DnsmasqAsks::StubDomain, &stub, servers),
-            // A name is in one domain of a length: the two are one domain, with the servers of both.
-            Ordering::Equal => stub_domain(DnsmasqAsks::KubednsAndStubDomain, &stub, servers),
-            Ordering::Greater => kubedns(candidate, &ours),
-        },
-        (Some(ours), None) => kubedns(candidate, &ours),
-        (None, Some((stub, servers))) => stub_domain(DnsmasqAsks::StubDomain, &stub, servers),
-        (None, None) => upstreams(config),
+/// What stands between pods and kubedns.
+#[derive(Debug, Clone)]
+pub(super) struct Front {
+    /// The configuration, which dnsmasq has too.
+    pub(super) config: Arc<Config>,
+    /// Pods ask kubedns itself: dnsmasq stands behind it, if anywhere.
+    pub(super) is_kubedns: bool,
+}
+
+impl Front {
+    /// Whom dnsmasq asks for a name in a cluster of this domain. How long it keeps the answer is told by [`kept`].
+    pub(super) fn way(&self, labels: &Labels, domain: &Name, route: &Route) -> Dnsmasq {
+        if self.is_kubedns {
+            return behind(route);
+        }
+        let within = |domain: &Name| labels.below(&Labels::new(domain)).is_some();
+        let ours =
+            std::iter::once(domain.clone()).chain(REVERSE.iter().filter_map(|name| Name::parse(name).ok()));
+        let ours = ours.filter(within).max_by_key(Name::label_count);
+        let stub = self
+            .config
+            .stub_domains
+            .iter()
+            .filter(|(_, servers)| !servers.is_empty())
+            .filter_map(|(domain, servers)| Some((Name::parse(domain).ok()?, servers)))
+            .filter(|(domain, _)| within(domain))
+            .max_by_key(|(domain, _)| domain.label_count());
+        // The longest domain that a name is in decides.
+        match (ours, stub) {
+            (Some(ours), Some((stub, servers))) => match ours.label_count().cmp(&stub.label_count()) {
+                Ordering::Less => stub_domain(DnsmasqAsks::StubDomain, &stub, servers),
+                // A name is in one domain of a length: the two are one domain, with the servers of both.
+                Ordering::Equal => stub_domain(DnsmasqAsks::KubednsAndStubDomain, &stub, servers),
+                Ordering::Greater => kubedns(&ours),
+            },
+            (Some(ours), None) => kubedns(&ours),
+            (None, Some((stub, servers))) => stub_domain(DnsmasqAsks::StubDomain, &stub, servers),
+            (None, None) => upstreams(&self.config),
+        }
     }
 }
 
-fn kubedns(candidate: &Candidate, domain: &Name) -> Dnsmasq {
+fn kubedns(domain: &Name) -> Dnsmasq {
     Dnsmasq {
         asks: DnsmasqAsks::Kubedns,
         domain: Some(domain.to_string()),
         servers: Vec::new(),
-        keeps_seconds: keeps(candidate),
+        keeps_seconds: None,
     }
 }
 
@@ -57,8 +73,8 @@ fn stub_domain(asks: DnsmasqAsks, domain: &Name, servers: &[StubServer]) -> Dnsm
     Dnsmasq { asks, domain: Some(domain.to_string()), servers, keeps_seconds: None }
 }
 
-/// The same where kubedns stands in front: nobody asks it but kubedns, if it is one of the upstreams at all.
-pub(super) fn behind(route: &Route) -> Dnsmasq {
+/// Where kubedns stands in front: nobody asks dnsmasq but kubedns, if it is one of the upstreams at all.
+fn behind(route: &Route) -> Dnsmasq {
     let servers = match route {
         Route::Upstreams { servers } | Route::StubDomain { servers, .. } => servers.as_slice(),
         Route::ClusterDomain { .. } | Route::Reverse { .. } | Route::SingleLabel => &[],
@@ -77,7 +93,12 @@ fn upstreams(config: &Config) -> Dnsmasq {
     Dnsmasq { asks, domain: None, servers, keeps_seconds: None }
 }
 
-/// How long it keeps what kubedns answers.
+/// The same with how long it keeps what kubedns answers.
+pub(super) fn kept(candidate: &Candidate) -> Dnsmasq {
+    let keeps_seconds = if candidate.dnsmasq.asks == DnsmasqAsks::Kubedns { keeps(candidate) } else { None };
+    Dnsmasq { keeps_seconds, ..candidate.dnsmasq.clone() }
+}
+
 fn keeps(candidate: &Candidate) -> Option<u32> {
     match candidate.outcome() {
         Outcome::Answered => candidate.asked.iter().filter_map(super::asked::Asked::ttl).min(),
@@ -89,7 +110,8 @@ fn keeps(candidate: &Candidate) -> Option<u32> {
 }
 
 /// kubedns and dnsmasq disagree about who is responsible.
-pub(super) fn disagreement(route: &Route, dnsmasq: &Dnsmasq) -> Option<Note> {
+pub(super) fn disagreement(candidate: &Candidate) -> Option<Note> {
+    let Candidate { route, dnsmasq, .. } = candidate;
     let inside = matches!(route, Route::ClusterDomain { .. } | Route::Reverse { .. });
     let stub = dnsmasq.domain.as_deref()?;
     match route {

@@ -54,7 +54,7 @@ pub struct Verdict {
     pub text: String,
 }
 
-/// What becomes of one name at kubedns, over all types asked for.
+/// What becomes of one name, over all types asked for: at kubedns, if it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -64,7 +64,7 @@ pub enum Outcome {
     NoData,
     /// The name does not exist.
     NxDomain,
-    /// Upstream servers are asked. What they answer is not known here.
+    /// Other servers are asked, by kubedns or, in its place, by dnsmasq. What they answer is not known here.
     Forwarded,
     /// The server cannot tell, or not what addresses there are.
     ServFail,
@@ -390,6 +390,17 @@ pub enum DnsmasqAsks {
     NodeResolvConf,
     /// Nobody: pods ask kubedns itself, and kubedns asks the servers, one of which may be dnsmasq.
     NotInFront,
+}
+
+impl Dnsmasq {
+    /// Whether a pod's question comes to kubedns, or may.
+    pub fn leads_to_kubedns(&self) -> bool {
+        use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NodeResolvConf, NotInFront, StubDomain, Upstreams};
+        match self.asks {
+            Kubedns | KubednsAndStubDomain | NotInFront => true,
+            StubDomain | Upstreams | NodeResolvConf => false,
+        }
+    }
 }
 
 /// A name that exists and may be what was meant.

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use skydns::query::rtype;
 
 use super::candidate::Candidate;
-use super::document::{Endpoints, Note, Object, Outcome, Place, Port, Route, Service, ServiceKind};
+use super::document::{
+    DnsmasqAsks, Endpoints, Note, Object, Outcome, Place, Port, Route, Service, ServiceKind,
+};
 use super::moment::Moment;
 use super::near;
 use super::objects::{Told, ToldObject};
@@ -49,8 +51,12 @@ pub(super) fn of(known: Known<'_>, candidate: &Candidate) -> Vec<Note> {
     match candidate.outcome() {
         Outcome::Answered => notes.extend(answered(known, candidate)),
         Outcome::Refused => notes.push(refused(candidate)),
-        Outcome::Forwarded => notes.extend(forwarded(known, candidate)),
-        Outcome::ServFail if candidate.route == Route::SingleLabel => notes.push(single_label()),
+        _ if candidate.route == Route::SingleLabel => notes.extend(single_label(candidate)),
+        Outcome::Forwarded if candidate.dnsmasq.leads_to_kubedns() => {
+            notes.extend(forwarded(known, candidate));
+        }
+        // Nobody asks kubedns.
+        Outcome::Forwarded => {}
         Outcome::NoData | Outcome::NxDomain | Outcome::ServFail => notes.extend(missing(known, candidate)),
     }
     notes
@@ -61,9 +67,13 @@ pub(super) fn is_lesson(note: &Note) -> bool {
     matches!(note.code.as_str(), "formless" | "no_service_in_name")
 }
 
-fn single_label() -> Note {
-    let text = "kubedns sends no names of one label out (SERVFAIL), dnsmasq asks its upstreams for them";
-    Note::new("single_label", text)
+fn single_label(candidate: &Candidate) -> Option<Note> {
+    let text = match candidate.dnsmasq.asks {
+        DnsmasqAsks::StubDomain => return None,
+        DnsmasqAsks::NotInFront => "kubedns sends no names of one label out (SERVFAIL)",
+        _ => "kubedns sends no names of one label out (SERVFAIL), dnsmasq asks its upstreams for them",
+    };
+    Some(Note::new("single_label", text))
 }
 
 fn answered(known: Known<'_>, candidate: &Candidate) -> Option<Note> {

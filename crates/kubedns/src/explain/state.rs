@@ -20,8 +20,6 @@ pub(super) struct ServerState {
     pub(super) lost: Vec<&'static str>,
     /// The configuration.
     pub(super) config: State,
-    /// Pods ask this server itself: dnsmasq stands behind it, if anywhere.
-    pub(super) in_front: bool,
 }
 
 /// The server, for the document.

@@ -7,6 +7,7 @@ use skydns::Name;
 
 use super::asked::Asked;
 use super::candidate::Candidate;
+use super::dnsmasq::{self, Front};
 use super::document::{Detail, Explanation, Outcome, Place, Question, Route, ServiceKind};
 use super::moment::Moment;
 use super::near::{self, Reading};
@@ -16,7 +17,7 @@ use super::reasons::{self, Known};
 use super::request::{Request, Search};
 use super::state::{self, ServerState};
 use super::verdict::{self, Exists};
-use super::{dnsmasq, search, types};
+use super::{search, types};
 use crate::snapshot::Snapshot;
 
 /// What the records tell of a question.
@@ -31,11 +32,11 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Looks at the records.
-    pub(super) fn new(snapshot: Arc<Snapshot>, request: Request) -> Self {
+    pub(super) fn new(snapshot: Arc<Snapshot>, front: &Front, request: Request) -> Self {
         let search = search::list(&request, &snapshot.zone.domain);
         let candidates: Vec<Candidate> = search::names(&request, &search)
             .into_iter()
-            .map(|name| Candidate::new(&snapshot, name, &request.types))
+            .map(|name| Candidate::new(&snapshot, front, name, &request.types))
             .collect();
         let readings = match verdict::first_answer(&candidates) {
             Some(_) => Vec::new(),
@@ -53,7 +54,9 @@ impl Survey {
             }
         }
         let address = self.candidates.iter().find_map(|candidate| match &candidate.route {
-            Route::Reverse { address, .. } if candidate.outcome() == Outcome::Forwarded => Some(*address),
+            Route::Reverse { address, .. } if candidate.dnsmasq.leads_to_kubedns() => {
+                (candidate.outcome() == Outcome::Forwarded).then_some(*address)
+            }
             _ => None,
         });
         Wanted { objects, near: near::wanted(&self.snapshot, &self.readings), address }
@@ -75,7 +78,7 @@ impl Survey {
             _ => Vec::new(),
         };
         // Never empty: whatever the search list, the name itself is among the candidates.
-        let detail = self.detail(known, &self.candidates[at], server);
+        let detail = self.detail(known, &self.candidates[at]);
         Explanation {
             question: self.question(),
             at: now,
@@ -101,14 +104,9 @@ impl Survey {
         }
     }
 
-    fn detail(&self, known: Known<'_>, candidate: &Candidate, server: &ServerState) -> Detail {
-        let dnsmasq = if server.in_front {
-            dnsmasq::behind(&candidate.route)
-        } else {
-            dnsmasq::of(candidate, &self.snapshot.zone.domain, &server.config.config)
-        };
+    fn detail(&self, known: Known<'_>, candidate: &Candidate) -> Detail {
         let mut reasons = reasons::of(known, candidate);
-        reasons.extend(dnsmasq::disagreement(&candidate.route, &dnsmasq));
+        reasons.extend(dnsmasq::disagreement(candidate));
         let behind = known.told.iter().flat_map(|told| &told.behind).map(|(told, _)| told);
         let behind = behind.filter(|told| !candidate.sources.contains(&told.key));
         let objects = candidate.sources.iter().filter_map(|key| known.object(key)).chain(behind);
@@ -124,7 +122,7 @@ impl Survey {
                 .filter(|object| object.service.is_some() || object.endpoints.is_some())
                 .collect(),
             more_objects: candidate.more_sources,
-            dnsmasq,
+            dnsmasq: dnsmasq::kept(candidate),
         }
     }
 }

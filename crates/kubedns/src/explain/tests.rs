@@ -5,3 +5,4 @@ mod properties;
 mod readings;
 mod transcript;
 mod warnings;
+mod ways;

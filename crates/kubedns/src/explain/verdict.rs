@@ -5,7 +5,7 @@ use std::fmt::Display;
 use skydns::Name;
 
 use super::candidate::Candidate;
-use super::document::{Note, Outcome, Place, Route, Tried, Verdict};
+use super::document::{DnsmasqAsks, Note, Outcome, Place, Route, Tried, Verdict};
 use super::types;
 
 /// How many addresses a line has.
@@ -29,7 +29,7 @@ pub(super) fn most_telling(
     let rank = |candidate: &Candidate| match (candidate.outcome(), exists(candidate)) {
         (Outcome::Answered, _) => 10,
         (Outcome::NoData, _) => 9,
-        (Outcome::ServFail, _) if candidate.route == Route::SingleLabel => 1,
+        (Outcome::ServFail | Outcome::Forwarded, _) if candidate.route == Route::SingleLabel => 1,
         (Outcome::ServFail, _) => 8,
         (Outcome::Refused, _) => 7,
         (Outcome::NxDomain, Exists::Whole) => 6,
@@ -70,6 +70,9 @@ pub(super) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     let is_forwarded = |candidate: &&Candidate| candidate.outcome() == Outcome::Forwarded;
     let text = match (candidate.outcome(), candidates.iter().rev().find(is_forwarded)) {
         (Outcome::Answered, _) => answered(candidates, at, candidate),
+        (Outcome::Forwarded, _) if is_taken(candidate) => {
+            format!("leads to a stub domain, not to kubedns: {}", asks(candidate))
+        }
         (Outcome::Forwarded, _) if matches!(candidate.route, Route::Reverse { .. }) => {
             format!("has no name in this cluster: {}", asks(candidate))
         }
@@ -77,6 +80,7 @@ pub(super) fn of(candidates: &[Candidate], at: usize) -> Verdict {
         (outcome, Some(last)) => {
             let nothing = match outcome {
                 Outcome::NoData => format!("has no {} records", type_list(candidate)),
+                Outcome::Refused => "is refused".to_owned(),
                 _ => "does not resolve".to_owned(),
             };
             let text = format!("{nothing} in this cluster; last, {}", asks(last));
@@ -178,8 +182,29 @@ fn type_list(candidate: &Candidate) -> String {
     }
 }
 
-/// Who is asked for a name that kubedns is not responsible for.
+/// It is a name of ours, and dnsmasq does not ask us for it.
+fn is_taken(candidate: &Candidate) -> bool {
+    let is_ours = matches!(candidate.route, Route::ClusterDomain { .. } | Route::Reverse { .. });
+    is_ours && !candidate.dnsmasq.leads_to_kubedns()
+}
+
+/// Who is asked for a name that kubedns does not answer.
 fn asks(candidate: &Candidate) -> String {
+    let Candidate { name, dnsmasq, .. } = candidate;
+    let servers = servers_text(&dnsmasq.servers);
+    match (dnsmasq.asks, &dnsmasq.domain) {
+        (DnsmasqAsks::StubDomain, Some(domain)) => {
+            format!("{servers} of the stub domain {} is asked for {name}", domain.trim_end_matches('.'))
+        }
+        (DnsmasqAsks::Upstreams, _) => format!("upstream {servers} is asked for {name}"),
+        (DnsmasqAsks::NodeResolvConf, _) => {
+            format!("the servers of the node's resolv.conf are asked for {name}")
+        }
+        _ => kubedns_asks(candidate),
+    }
+}
+
+fn kubedns_asks(candidate: &Candidate) -> String {
     match &candidate.route {
         Route::StubDomain { domain, servers } => {
             let domain = domain.trim_end_matches('.');

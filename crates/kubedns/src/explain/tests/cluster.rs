@@ -12,6 +12,7 @@ use testkit::objects::{
     with_annotations,
 };
 
+use super::super::dnsmasq::Front;
 use super::super::document::Explanation;
 use super::super::moment::Moment;
 use super::super::request::Request;
@@ -31,6 +32,7 @@ pub(super) struct Cluster {
     pub(super) published: Arc<Published>,
     pub(super) source: EndpointsSource,
     pub(super) server: ServerState,
+    pub(super) in_front: bool,
 }
 
 impl Cluster {
@@ -52,9 +54,14 @@ impl Cluster {
         let mut config = State::new(config);
         config.loaded_at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(NOW.0 - 3600);
         let (progress, lost) = (Progress::Waiting, Vec::new());
-        let server = ServerState { progress, draining: false, lost, config, in_front: false };
+        let server = ServerState { progress, draining: false, lost, config };
         let index = Index::new(Arc::clone(&published));
-        Self { index, published, source: EndpointsSource::Endpoints, server }
+        Self { index, published, source: EndpointsSource::Endpoints, server, in_front: false }
+    }
+
+    /// What stands between pods and kubedns.
+    pub(super) fn front(&self) -> Front {
+        Front { config: Arc::clone(&self.server.config.config), is_kubedns: self.in_front }
     }
 
     /// One of everything.
@@ -109,7 +116,7 @@ impl Cluster {
         let options = super::super::command::read(words.split(' ').map(Into::into)).unwrap();
         let parameters = options.parameters();
         let request = Request::new(&parameters).unwrap();
-        let survey = Survey::new(self.published.get(), request);
+        let survey = Survey::new(self.published.get(), &self.front(), request);
         let source = (self.server.progress != Progress::Waiting).then_some(self.source);
         let told = survey.wanted().look_up(&self.index, source);
         survey.conclude(Some(&told), &self.server, NOW)

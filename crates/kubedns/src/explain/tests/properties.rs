@@ -39,7 +39,7 @@ fn parameters() -> impl Strategy<Value = Parameters> {
 
 /// Explains a name, or says why not.
 fn explain(cluster: &Cluster, parameters: &Parameters) -> Option<Explanation> {
-    let survey = Survey::new(cluster.published.get(), Request::new(parameters).ok()?);
+    let survey = Survey::new(cluster.published.get(), &cluster.front(), Request::new(parameters).ok()?);
     let told = survey.wanted().look_up(&cluster.index, Some(cluster.source));
     Some(survey.conclude(Some(&told), &cluster.server, NOW))
 }

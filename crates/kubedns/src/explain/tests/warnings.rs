@@ -134,7 +134,7 @@ fn a_deleted_service_is_told_with_its_time() {
 #[test]
 fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
     let mut cluster = Cluster::with_everything();
-    cluster.server.in_front = true;
+    cluster.in_front = true;
     for (words, way) in [
         ("web.apps.svc.cluster.local. A", "pods ask kubedns itself (port 53)"),
         ("www.example.com. A", "pods ask kubedns itself (port 53), which asks 192.0.2.53:53"),

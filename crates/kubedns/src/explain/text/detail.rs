@@ -13,7 +13,10 @@ use super::{Page, without_dot};
 const MAX_RECORDS: usize = 8;
 
 pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
-    page.section("answer", &format!("for {}", detail.name));
+    let answered = detail.answers.iter().any(|answer| answer.rcode.is_some());
+    let unasked = answered && !detail.dnsmasq.leads_to_kubedns();
+    let were = if unasked { ", if kubedns were asked" } else { "" };
+    page.section("answer", &format!("for {}{were}", detail.name));
     page.table("", &answers(&detail.answers));
     for object in &detail.objects {
         objects(page, object, now);
