@@ -1,6 +1,7 @@
 //! What only the index knows: the objects behind records. It is asked over a short queue and answers from what it has;
 //! nothing is shared and nothing is changed.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(super) struct Wanted {
     pub(super) objects: Vec<WantedObject>,
     /// Services of which those of the same name, and all of the same namespace, are to be named.
     pub(super) near: Vec<ObjectKey>,
+    /// Namespaces in which a Service is looked for.
+    pub(super) namespaces: Vec<String>,
     /// An address without a PTR record, behind which a Service is looked for.
     pub(super) address: Option<IpAddr>,
 }
@@ -52,6 +55,8 @@ pub(super) struct Told {
     pub(super) objects: Vec<ToldObject>,
     /// Services near to what was asked for.
     pub(super) near: Vec<ObjectKey>,
+    /// Whether there is a Service in the namespaces that were asked for; those of which that is not known are absent.
+    pub(super) namespaces: BTreeMap<String, bool>,
     /// There are more Services than are looked at.
     pub(super) cut: bool,
     /// Services that have the address among their endpoints, and whether it is ready there.
@@ -67,6 +72,10 @@ pub(super) struct ToldObject {
     pub(super) object: Object,
     /// The address with the hostname that was looked for, and whether it is ready.
     pub(super) member: Option<(IpAddr, bool)>,
+    /// Hostnames of published addresses, if one was looked for; eight at most.
+    pub(super) hostnames: Vec<String>,
+    /// How many more there are.
+    pub(super) more_hostnames: usize,
     /// When the Service was seen to be deleted, if it is gone and that was not long ago.
     pub(super) deleted: Option<Moment>,
 }
@@ -112,7 +121,26 @@ impl Wanted {
     pub(super) fn look_up(&self, index: &Index, source: Option<EndpointsSource>) -> Told {
         let objects = self.objects.iter().map(|wanted| wanted.look_up(index, source)).collect();
         let (near, cut) = self.near(index);
-        Told { source, objects, near, cut, behind: self.behind(index, source) }
+        let (namespaces, behind) = (self.namespaces(index), self.behind(index, source));
+        Told { source, objects, near, namespaces, cut, behind }
+    }
+
+    fn namespaces(&self, index: &Index) -> BTreeMap<String, bool> {
+        let mut open: Vec<&String> = self.namespaces.iter().collect();
+        let mut found = BTreeMap::new();
+        let mut services = index.store().services();
+        for service in services.by_ref().take(MAX_LOOKED_AT) {
+            if open.is_empty() {
+                return found;
+            }
+            if let Some(at) = open.iter().position(|namespace| **namespace == *service.key.namespace) {
+                found.insert(open.swap_remove(at).clone(), true);
+            }
+        }
+        if services.next().is_none() {
+            found.extend(open.into_iter().map(|namespace| (namespace.clone(), false)));
+        }
+        found
     }
 
     fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(ToldObject, bool)> {
@@ -158,9 +186,27 @@ impl WantedObject {
         };
         let member = members(backing).filter(has_hostname).map(|member| (member.ip, member.ready));
         let deleted = index.store().deleted(key).filter(|_| object.service.is_none()).map(Moment::from);
-        // Where several have it, one that is ready decides.
-        ToldObject { key: key.clone(), object, member: member.max_by_key(|(_, ready)| *ready), deleted }
+        let hostnames = if hostname.is_some() { hostnames(backing, &object) } else { Vec::new() };
+        ToldObject {
+            key: key.clone(),
+            object,
+            // Where several have it, one that is ready decides.
+            member: member.max_by_key(|(_, ready)| *ready),
+            more_hostnames: hostnames.len().saturating_sub(MAX_TOLD),
+            hostnames: hostnames.into_iter().take(MAX_TOLD).map(ToString::to_string).collect(),
+            deleted,
+        }
     }
+}
+
+/// The hostnames of addresses that are published, sorted.
+fn hostnames<'o>(backing: Backing<'o>, object: &Object) -> Vec<&'o SmolStr> {
+    let all = object.service.as_ref().is_some_and(|service| service.publish_not_ready_addresses);
+    let published = members(backing).filter(|member| member.ready || all);
+    let mut hostnames: Vec<&SmolStr> = published.filter_map(|member| member.hostname).collect();
+    hostnames.sort_unstable();
+    hostnames.dedup();
+    hostnames
 }
 
 fn service(service: &objects::Service) -> Service {

@@ -38,10 +38,12 @@ impl<'k> Known<'k> {
         self.object(&service_of(&candidate.place)?)?.object.service.as_ref()
     }
 
-    /// Whether there is a Service in the namespace. Namespaces themselves are not watched.
-    pub(super) fn has_namespace(self, namespace: &str) -> bool {
-        self.snapshot.tree.node(&["svc", namespace]).is_some()
-            || self.told.is_some_and(|told| told.near.iter().any(|key| key.namespace == namespace))
+    /// Whether there is a Service in the namespace, if that is known. Namespaces themselves are not watched.
+    pub(super) fn has_namespace(self, namespace: &str) -> Option<bool> {
+        match self.snapshot.tree.node(&["svc", namespace]) {
+            Some(_) => Some(true),
+            None => self.told?.namespaces.get(namespace).copied(),
+        }
     }
 }
 
@@ -233,6 +235,10 @@ fn about_service(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
     let Some(service) = service else { return Some(no_service(known, told, endpoints.as_ref())) };
     let note = match (&candidate.place, service.kind) {
         (_, ServiceKind::ExternalName) => external_name(candidate, &key, service),
+        // The name is there, whatever else may be wrong with the Service.
+        (Place::Service { .. } | Place::Member { .. }, _) if candidate.outcome() == Outcome::NoData => {
+            no_family(candidate, &key, service)
+        }
         (Place::Member { label, .. }, ServiceKind::ClusterIp) => Note::new(
             "member_of_cluster_ip",
             format!(
@@ -245,7 +251,7 @@ fn about_service(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
         {
             nothing_ready(&key, service, endpoints.as_ref())
         }
-        (Place::Member { label, .. }, _) => no_member(&key, label, told, endpoints.as_ref()),
+        (Place::Member { label, .. }, _) => no_member(&key, label, told),
         (Place::Port { port, protocol, .. }, ServiceKind::ClusterIp) => {
             no_port(candidate, &key, port, protocol, &service.ports)
         }
@@ -272,7 +278,7 @@ fn no_service(known: Known<'_>, told: &ToldObject, endpoints: Option<&Endpoints>
         let text = format!("there is no Service {key}, although there are {} for one", endpoints.kind);
         return Note::new("endpoints_without_service", text);
     }
-    if known.has_namespace(namespace) {
+    if known.has_namespace(namespace) != Some(false) {
         return Note::new(
             "no_such_service",
             format!("there is no Service {name:?} in namespace {namespace}"),
@@ -332,7 +338,7 @@ fn nothing_ready(key: &ObjectKey, service: &Service, endpoints: Option<&Endpoint
     Note::new("no_ready_endpoints", text)
 }
 
-fn no_member(key: &ObjectKey, label: &str, told: &ToldObject, endpoints: Option<&Endpoints>) -> Note {
+fn no_member(key: &ObjectKey, label: &str, told: &ToldObject) -> Note {
     if let Some((ip, false)) = told.member {
         return Note::new(
             "member_not_ready",
@@ -341,14 +347,12 @@ fn no_member(key: &ObjectKey, label: &str, told: &ToldObject, endpoints: Option<
             ),
         );
     }
-    let known: Vec<&str> = endpoints
-        .iter()
-        .flat_map(|endpoints| &endpoints.ready_addresses)
-        .filter_map(|address| address.hostname.as_deref())
-        .collect();
-    let known = match known.as_slice() {
-        [] => "no ready address has a hostname (spec.hostname and spec.subdomain of the pod)".to_owned(),
-        names => format!("there is {}", names.join(", ")),
+    let known = match (told.hostnames.as_slice(), told.more_hostnames) {
+        ([], _) => {
+            "no published address has a hostname (spec.hostname and spec.subdomain of the pod)".to_owned()
+        }
+        (names, 0) => format!("there is {}", names.join(", ")),
+        (names, more) => format!("there is {} and {more} more", names.join(", ")),
     };
     Note::new("no_such_member", format!("no address of Service {key} has the hostname {label:?}: {known}"))
 }
@@ -387,9 +391,10 @@ fn no_family(candidate: &Candidate, key: &ObjectKey, service: &Service) -> Note 
         [asked] if asked.qtype == rtype::AAAA => "IPv6",
         _ => return no_such_type(candidate),
     };
-    let what = match service.kind {
-        ServiceKind::ClusterIp => "cluster IP",
-        _ => "published address",
+    let text = match (&candidate.place, service.kind) {
+        (Place::Member { label, .. }, _) => format!("{label:?} of Service {key} has no {family} address"),
+        (_, ServiceKind::ClusterIp) => format!("Service {key} has no {family} cluster IP"),
+        _ => format!("Service {key} has no {family} published address"),
     };
-    Note::new("no_address_of_family", format!("Service {key} has no {family} {what}"))
+    Note::new("no_address_of_family", text)
 }

@@ -59,7 +59,18 @@ impl Survey {
             }
             _ => None,
         });
-        Wanted { objects, near: near::wanted(&self.snapshot, &self.readings), address }
+        let near = near::wanted(&self.snapshot, &self.readings);
+        Wanted { objects, near, namespaces: self.namespaces(), address }
+    }
+
+    /// Those of the names tried that have no records in the cluster.
+    fn namespaces(&self) -> Vec<String> {
+        let keys = self.candidates.iter().filter_map(|candidate| place::service_of(&candidate.place));
+        let mut namespaces: Vec<String> = keys.map(|key| key.namespace.to_string()).collect();
+        namespaces.retain(|namespace| self.snapshot.tree.node(&["svc", namespace]).is_none());
+        namespaces.sort();
+        namespaces.dedup();
+        namespaces
     }
 
     /// Puts everything together.
@@ -149,7 +160,7 @@ fn exists(known: Known<'_>, candidate: &Candidate) -> Exists {
             ServiceKind::ClusterIp | ServiceKind::ExternalName => Exists::Memberless,
         },
         (Some(_), _) => Exists::Whole,
-        (None, _) if known.has_namespace(&key.namespace) => Exists::Namespace,
+        (None, _) if known.has_namespace(&key.namespace) == Some(true) => Exists::Namespace,
         // The last one of its namespace is remembered, and tells more than who is asked instead.
         (None, _) if told.is_some_and(|told| told.deleted.is_some()) => Exists::Namespace,
         (None, _) => Exists::Nothing,

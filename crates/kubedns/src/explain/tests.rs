@@ -1,6 +1,7 @@
 //! Names on a small cluster, and the whole text of their explanations.
 
 mod cluster;
+mod members;
 mod properties;
 mod readings;
 mod transcript;

@@ -67,3 +67,21 @@ fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
         assert_eq!(near(&explanation).first().copied().unwrap_or_default(), suggested, "{words}");
     }
 }
+
+#[test]
+fn a_namespace_is_called_empty_only_when_it_is() {
+    let mut cluster = namesakes();
+    // A Service without a name, since nothing is behind it.
+    cluster.service(&mk_headless("idle", "queue", &["amqp:5672"]));
+    cluster.sync();
+    for (namespace, summary) in [
+        ("idle", "there is no Service \"redis\" in namespace idle"),
+        ("none", "there is no Service at all in namespace none"),
+    ] {
+        // The second name answers, so that nothing near is looked for.
+        let search = format!("{namespace}.svc.cluster.local,redis.svc.cluster.local");
+        let explanation = cluster.explain(&format!("redis A --search {search}"));
+        assert_eq!(explanation.tried[0].summary, summary);
+        assert_eq!(explanation.verdict.text, "resolves to 10.96.1.1");
+    }
+}

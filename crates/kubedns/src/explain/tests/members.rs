@@ -1,0 +1,72 @@
+//! Names of single addresses of a Service.
+
+use serde_json::{Value, json};
+use testkit::objects::{mk_endpoints_of, mk_headless};
+
+use super::cluster::Cluster;
+
+/// A headless Service of IPv4 addresses: nine without a hostname, ten with one, and one with one that is not ready.
+fn cluster(publish_not_ready: bool) -> Cluster {
+    let mut cluster = Cluster::with_everything();
+    let mut service = mk_headless("apps", "mixed", &["http:80"]);
+    service["spec"]["publishNotReadyAddresses"] = json!(publish_not_ready);
+    cluster.service(&service);
+    let bare = (1..=9).map(|host| json!({"ip": format!("10.244.6.{host}")}));
+    let named = |range: std::ops::Range<u8>| {
+        range.map(|host| json!({"ip": format!("10.244.6.{host}"), "hostname": format!("h-{host}")}))
+    };
+    let subsets = json!([{
+        "addresses": bare.chain(named(11..21)).collect::<Vec<Value>>(),
+        "notReadyAddresses": named(31..32).collect::<Vec<Value>>(),
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+    }]);
+    cluster.endpoints(&mk_endpoints_of("apps", "mixed", subsets));
+    cluster.sync();
+    cluster
+}
+
+/// Code and text of the first reason.
+fn reason(cluster: &Cluster, words: &str) -> (String, String) {
+    let reason = cluster.explain(words).detail.reasons.into_iter().next().unwrap();
+    (reason.code, reason.text)
+}
+
+#[test]
+fn a_member_that_is_there_lacks_only_the_type() {
+    let cluster = cluster(false);
+    for (words, code, text) in [
+        (
+            "h-11.mixed.apps.svc.cluster.local. AAAA",
+            "no_address_of_family",
+            "\"h-11\" of Service apps/mixed has no IPv6 address",
+        ),
+        (
+            "h-11.mixed.apps.svc.cluster.local. TXT",
+            "no_such_type",
+            "Services have A, AAAA, SRV, CNAME and PTR records, and none of type TXT",
+        ),
+        // What SRV records of a cluster IP lead to is there as well.
+        (
+            "3665666362623564.web.prod.svc.cluster.local. AAAA",
+            "no_address_of_family",
+            "\"3665666362623564\" of Service prod/web has no IPv6 address",
+        ),
+    ] {
+        assert_eq!(reason(&cluster, words), (code.to_owned(), text.to_owned()), "{words}");
+    }
+}
+
+#[test]
+fn the_hostnames_that_are_told_are_looked_for_among_all_addresses() {
+    let told =
+        |publish_not_ready| reason(&cluster(publish_not_ready), "h-99.mixed.apps.svc.cluster.local. A");
+    let text = |more: usize| {
+        format!(
+            "no address of Service apps/mixed has the hostname \"h-99\": there is h-11, h-12, h-13, h-14, h-15, h-16, \
+             h-17, h-18 and {more} more"
+        )
+    };
+    assert_eq!(told(false), ("no_such_member".to_owned(), text(2)));
+    // One that is not ready counts where it is published.
+    assert_eq!(told(true), ("no_such_member".to_owned(), text(3)));
+}
