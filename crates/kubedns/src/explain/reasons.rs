@@ -320,15 +320,19 @@ fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
     })
 }
 
+/// Neither pods nor selectors are known here: what is, is that endpoints have every matching pod with an address.
+const NO_POD: &str = "no pod that has an address matches its selector, if it has one (pods that are pending or finished \
+                      do not count)";
+
 fn nothing_ready(key: &ObjectKey, service: &Service, endpoints: Option<&Endpoints>) -> Note {
     let kind = match service.kind {
         ServiceKind::WithoutIp => "has no cluster IP yet",
         _ => "is headless",
     };
     let text = match endpoints {
-        None => format!("Service {key} {kind} and has no endpoints: no pod matches its selector"),
+        None => format!("Service {key} {kind} and has no endpoints: {NO_POD}"),
         Some(Endpoints { not_ready: 0, .. }) => {
-            format!("Service {key} {kind} and its endpoints are empty: no pod matches its selector")
+            format!("Service {key} {kind} and its endpoints are empty: {NO_POD}")
         }
         Some(Endpoints { not_ready, .. }) => format!(
             "Service {key} {kind} and none of its addresses is ready: {not_ready} not ready, and \
