@@ -39,6 +39,7 @@ use std::sync::Arc;
 use dnsconfig::{DNS_PORT, State};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::config::Settings;
 use crate::metrics::Metrics;
 use crate::objects::{EndpointsSource, Kind};
 use crate::status::{Progress, Status};
@@ -63,6 +64,7 @@ pub struct Explainer {
     status: Status,
     metrics: Arc<Metrics>,
     config: watch::Receiver<State>,
+    settings: watch::Receiver<Arc<Settings>>,
     index: Asker,
     slots: Arc<Semaphore>,
     in_front: bool,
@@ -86,12 +88,13 @@ impl Explainer {
         status: Status,
         metrics: Arc<Metrics>,
         config: watch::Receiver<State>,
+        settings: watch::Receiver<Arc<Settings>>,
         dns_port: u16,
     ) -> (Self, mpsc::Receiver<IndexQuestion>) {
         let (index, questions) = objects::channel();
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
         let in_front = dns_port == DNS_PORT;
-        (Self { status, metrics, config, index, slots, in_front }, questions)
+        (Self { status, metrics, config, settings, index, slots, in_front }, questions)
     }
 
     /// Explains a name.
@@ -125,6 +128,7 @@ impl Explainer {
             progress,
             draining: self.status.is_draining(),
             config: self.config.borrow().clone(),
+            has_upstreams: !self.settings.borrow().upstreams.is_empty(),
         }
     }
 }

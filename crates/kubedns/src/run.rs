@@ -70,8 +70,9 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
     let loops = LoopFinder::new(forwarder, configuration.subscribe());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
+    let (state, settings) = (configuration.state(), configuration.subscribe());
     let (explainer, questions) =
-        Explainer::new(status.clone(), Arc::clone(&metrics), configuration.state(), options.dns_port);
+        Explainer::new(status.clone(), Arc::clone(&metrics), state, settings, options.dns_port);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
     let zone = ZoneFrame { domain, strict: options.strict_dns, listening: vec![dns.local_addr()] };
     let (sink, events) = mpsc::channel(QUEUE);

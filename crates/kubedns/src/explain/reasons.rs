@@ -23,6 +23,8 @@ pub(super) struct Known<'k> {
     pub(super) snapshot: &'k Snapshot,
     /// The objects, if the index has answered.
     pub(super) told: Option<&'k Told>,
+    /// Upstream servers are known, whether or not they are asked.
+    pub(super) has_upstreams: bool,
     /// The time.
     pub(super) now: Moment,
 }
@@ -54,11 +56,10 @@ pub(super) fn of(known: Known<'_>, candidate: &Candidate) -> Vec<Note> {
         Outcome::Answered => notes.extend(answered(known, candidate)),
         Outcome::Refused => notes.push(refused(candidate)),
         _ if candidate.route == Route::SingleLabel => notes.extend(single_label(candidate)),
-        Outcome::Forwarded if candidate.dnsmasq.leads_to_kubedns() => {
-            notes.extend(forwarded(known, candidate));
+        Outcome::Forwarded => {
+            notes.extend(without_pointer(known, candidate));
+            notes.extend(without_servers(known, candidate));
         }
-        // Nobody asks kubedns.
-        Outcome::Forwarded => {}
         Outcome::NoData | Outcome::NxDomain | Outcome::ServFail => notes.extend(missing(known, candidate)),
     }
     notes
@@ -84,6 +85,8 @@ fn answered(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
             "pod_unverified",
             "the address is that in the name; whether there is such a pod is not looked at",
         )),
+        // Its purpose is to lead to another cluster.
+        Place::Federation { .. } => bare_alias(candidate),
         _ => bare_alias(candidate).or_else(|| nobody_behind(known, candidate)),
     }
 }
@@ -121,30 +124,42 @@ fn refused(candidate: &Candidate) -> Note {
     Note::new("not_synced", text)
 }
 
-fn forwarded(known: Known<'_>, candidate: &Candidate) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let servers = match &candidate.route {
-        Route::Reverse { address, servers } => {
-            let owners = known.snapshot.reverse.get(address);
-            notes.push(match owners {
-                Some(_) => Note::new(
-                    "no_hostname",
-                    format!(
-                        "{address} is behind a headless Service without a hostname: it has no PTR record"
-                    ),
-                ),
-                None => without_name(known, *address),
-            });
-            servers
-        }
-        Route::StubDomain { servers, .. } | Route::Upstreams { servers } => servers,
-        Route::ClusterDomain { .. } | Route::SingleLabel => return notes,
-    };
-    if servers.is_empty() {
-        let text = "kubedns has no upstream servers: there are none in the configuration, --nameservers or resolv.conf";
-        notes.push(Note::new("no_upstreams", text));
+/// An address that kubedns is asked for and has no name of.
+fn without_pointer(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
+    let Route::Reverse { address, .. } = &candidate.route else { return None };
+    if !candidate.dnsmasq.leads_to_kubedns() {
+        return None;
     }
-    notes
+    Some(match known.snapshot.reverse.get(address) {
+        Some(_) => Note::new(
+            "no_hostname",
+            format!("{address} is behind a headless Service without a hostname: it has no PTR record"),
+        ),
+        None => without_name(known, *address),
+    })
+}
+
+/// A name that kubedns would ask somebody for, and there is nobody.
+fn without_servers(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
+    let (Route::Reverse { servers, .. } | Route::StubDomain { servers, .. } | Route::Upstreams { servers }) =
+        &candidate.route
+    else {
+        return None;
+    };
+    if !servers.is_empty() {
+        return None;
+    }
+    // A stub domain without servers is one whose servers are left out.
+    let (_, of_stub_domain) = known.snapshot.zone.servers_for(candidate.name.to_lowercase().wire());
+    if of_stub_domain || known.has_upstreams {
+        let text = "the upstream servers that kubedns has for this name lead back to it and are left out (metric \
+                    kubedns_forward_loops)";
+        return Some(Note::new("upstreams_left_out", text));
+    }
+    candidate.dnsmasq.leads_to_kubedns().then(|| {
+        let text = "kubedns has no upstream servers: there are none in the configuration, --nameservers or resolv.conf";
+        Note::new("no_upstreams", text)
+    })
 }
 
 /// An address that has no PTR record here.

@@ -20,6 +20,8 @@ pub(super) struct ServerState {
     pub(super) lost: Vec<&'static str>,
     /// The configuration.
     pub(super) config: State,
+    /// There are upstream servers in the configuration, `--nameservers` or resolv.conf.
+    pub(super) has_upstreams: bool,
 }
 
 /// The server, for the document.

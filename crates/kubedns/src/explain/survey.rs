@@ -75,7 +75,7 @@ impl Survey {
 
     /// Puts everything together.
     pub(super) fn conclude(self, told: Option<&Told>, server: &ServerState, now: Moment) -> Explanation {
-        let known = Known { snapshot: &self.snapshot, told, now };
+        let known = Known { snapshot: &self.snapshot, told, has_upstreams: server.has_upstreams, now };
         let at =
             verdict::most_telling(&self.candidates, &self.request.name, |candidate| exists(known, candidate));
         let reason = |candidate: &Candidate| {

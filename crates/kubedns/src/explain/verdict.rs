@@ -206,12 +206,17 @@ fn asks(candidate: &Candidate) -> String {
 
 fn kubedns_asks(candidate: &Candidate) -> String {
     match &candidate.route {
+        Route::StubDomain { servers, .. } | Route::Upstreams { servers } | Route::Reverse { servers, .. }
+            if servers.is_empty() =>
+        {
+            format!(
+                "nobody is asked for {}, there is no upstream server that kubedns can ask",
+                candidate.name
+            )
+        }
         Route::StubDomain { domain, servers } => {
             let domain = domain.trim_end_matches('.');
             format!("{} of the stub domain {domain} is asked for {}", servers_text(servers), candidate.name)
-        }
-        Route::Upstreams { servers } | Route::Reverse { servers, .. } if servers.is_empty() => {
-            format!("nobody is asked for {}, there are no upstream servers", candidate.name)
         }
         Route::Upstreams { servers } | Route::Reverse { servers, .. } => {
             format!("upstream {} is asked for {}", servers_text(servers), candidate.name)

@@ -54,7 +54,7 @@ impl Cluster {
         let mut config = State::new(config);
         config.loaded_at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(NOW.0 - 3600);
         let (progress, lost) = (Progress::Waiting, Vec::new());
-        let server = ServerState { progress, draining: false, lost, config };
+        let server = ServerState { progress, draining: false, lost, config, has_upstreams: true };
         let index = Index::new(Arc::clone(&published));
         Self { index, published, source: EndpointsSource::Endpoints, server, in_front: false }
     }

@@ -1,7 +1,11 @@
-//! Names that dnsmasq asks others for than kubedns: what is said is what a pod gets.
+//! Names that somebody else is asked for than kubedns: what is said is what a pod gets.
+
+use skydns::Zone;
+use testkit::objects::mk_node;
 
 use super::super::document::Outcome;
 use super::cluster::Cluster;
+use crate::objects::{Change, Event, FromApi as _, Node};
 
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_everything();
@@ -84,4 +88,75 @@ fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
     cluster.in_front = true;
     let said = "kubedns sends no names of one label out (SERVFAIL)";
     assert_eq!(last(&cluster), (Outcome::NxDomain, Outcome::ServFail, said.to_owned()));
+}
+
+/// The cluster with another zone, and whether upstream servers are known.
+fn with_upstreams(change: impl FnOnce(&mut Zone), has_upstreams: bool) -> Cluster {
+    let mut cluster = Cluster::with_everything();
+    let mut zone = cluster.published.get().zone.clone();
+    change(&mut zone);
+    cluster.index.set_zone(zone);
+    cluster.index.publish();
+    cluster.server.has_upstreams = has_upstreams;
+    cluster
+}
+
+fn codes(cluster: &Cluster, words: &str) -> Vec<String> {
+    cluster.explain(words).detail.reasons.into_iter().map(|reason| reason.code).collect()
+}
+
+#[test]
+fn upstreams_that_lead_back_are_not_called_missing() {
+    let none = |zone: &mut Zone| zone.upstreams = [].into();
+    let cluster = with_upstreams(none, true);
+    assert_eq!(codes(&cluster, "www.example.com. A"), ["upstreams_left_out"]);
+    assert_eq!(codes(&cluster, "192.0.2.1"), ["unknown_address", "upstreams_left_out"]);
+    let text = &cluster.explain("www.example.com. A").detail.reasons[0].text;
+    assert!(text.contains("lead back") && text.contains("kubedns_forward_loops"), "{text}");
+    // There are none: that is for dnsmasq to know, where it asks others.
+    let mut cluster = with_upstreams(none, false);
+    assert_eq!(codes(&cluster, "192.0.2.1"), ["unknown_address", "no_upstreams"]);
+    assert_eq!(codes(&cluster, "www.example.com. A"), [""; 0]);
+    cluster.in_front = true;
+    assert_eq!(codes(&cluster, "www.example.com. A"), ["no_upstreams"]);
+}
+
+#[test]
+fn a_stub_domain_whose_servers_lead_back_names_nobody() {
+    let none = |zone: &mut Zone| {
+        zone.stub_domains = zone.stub_domains.iter().map(|(domain, _)| (domain.clone(), [].into())).collect();
+    };
+    let mut cluster = with_upstreams(none, true);
+    assert_eq!(codes(&cluster, "www.acme.test. A"), ["upstreams_left_out"]);
+    cluster.in_front = true;
+    let explanation = cluster.explain("www.acme.test. A");
+    assert_eq!(explanation.detail.reasons[0].code, "upstreams_left_out");
+    let text = "is no name of this cluster: nobody is asked for www.acme.test., there is no upstream server that \
+                kubedns can ask";
+    assert_eq!(explanation.verdict.text, text);
+}
+
+#[test]
+fn a_stub_domain_that_kubedns_does_not_ask_has_the_right_reason() {
+    let mut cluster = Cluster::with_everything();
+    // kubedns leaves out addresses at which it listens itself, and the stub domain with them.
+    cluster.stub_domains(&[("own.test", "192.0.2.12"), ("corp.test", "ns.corp.test")]);
+    assert_eq!(codes(&cluster, "www.own.test. A"), ["stub_servers_left_out"]);
+    assert_eq!(codes(&cluster, "www.corp.test. A"), ["stub_servers_by_name"]);
+}
+
+#[test]
+fn a_federated_name_that_leads_elsewhere_needs_nobody_here() {
+    let mut cluster = Cluster::with_everything();
+    let labels = [
+        ("failure-domain.beta.kubernetes.io/zone", "zone-a"),
+        ("failure-domain.beta.kubernetes.io/region", "region-a"),
+    ];
+    let node = Node::from_api(&mk_node("node", &labels).to_string()).unwrap().object;
+    cluster.index.apply(Event::Node(Change::Apply(node)));
+    cluster.index.publish();
+    let explanation = cluster.explain("redis-master.prod.fed.svc.cluster.local. A");
+    assert_eq!(explanation.verdict.outcome, Outcome::Answered);
+    assert_eq!(explanation.detail.reasons, []);
+    assert_eq!(codes(&cluster, "redis-master.prod.svc.cluster.local. A"), ["nobody_behind"]);
 }
