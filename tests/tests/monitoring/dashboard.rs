@@ -49,6 +49,8 @@ struct Panel {
     kind: String,
     title: String,
     grid_pos: GridPos,
+    /// The least time between two points.
+    interval: Option<String>,
     #[serde(default)]
     targets: Vec<Target>,
 }
@@ -174,3 +176,42 @@ fn expressions_are_well_formed() {
     fs::write(directory.path().join("dashboard.yaml"), rules).unwrap();
     promtool(directory.path(), &["check", "rules", "dashboard.yaml"]);
 }
+
+/// One event is one bar or peak. Points are a minute apart, and Grafana makes `$__rate_interval` of a minute and the 15 s
+/// between two scrapes: windows that share a sample and nothing more. Without the least interval an event stands in
+/// four windows, and windows of `$__interval` lose what happens between the last sample of one and the first of the next.
+#[test]
+fn an_event_is_counted_once() {
+    let dashboard = dashboard();
+    let lines = dashboard.panels.iter().filter(|panel| panel.kind == "timeseries");
+    let counting: Vec<&Panel> =
+        lines.filter(|panel| panel.targets.iter().any(|target| target.expr.contains("increase("))).collect();
+    assert!(!counting.is_empty());
+    for panel in counting {
+        assert_eq!(panel.interval.as_deref(), Some("1m"), "{}", panel.title);
+        for target in panel.targets.iter().filter(|target| target.expr.contains("increase(")) {
+            assert!(target.expr.contains("[$__rate_interval]"), "{}: {}", panel.title, target.expr);
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("events.yaml"), EVENTS).unwrap();
+    promtool(directory.path(), &["test", "rules", "events.yaml"]);
+}
+
+/// Five events, seen by one scrape each, and four windows: four events are in the second and the last is in the third.
+const EVENTS: &str = r#"
+evaluation_interval: 15s
+tests:
+- interval: 15s
+  input_series:
+  - {series: 'events{at="135s"}', values: 0x8 1x20}
+  - {series: 'events{at="150s"}', values: 0x9 1x20}
+  - {series: 'events{at="165s"}', values: 0x10 1x20}
+  - {series: 'events{at="180s"}', values: 0x11 1x20}
+  - {series: 'events{at="195s"}', values: 0x12 1x20}
+  promql_expr_test:
+  - {expr: 'count(increase(events[75s]) > 0)', eval_time: 127s, exp_samples: []}
+  - {expr: 'count(increase(events[75s]) > 0)', eval_time: 187s, exp_samples: [{labels: '{}', value: 4}]}
+  - {expr: 'count(increase(events[75s]) > 0)', eval_time: 247s, exp_samples: [{labels: '{}', value: 1}]}
+  - {expr: 'count(increase(events[75s]) > 0)', eval_time: 307s, exp_samples: []}
+"#;
