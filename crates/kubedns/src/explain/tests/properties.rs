@@ -82,17 +82,33 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
     Ok(())
 }
 
+/// What may stand between pods and kubedns.
+const FRONTS: usize = 3;
+
+/// With dnsmasq in front, with one whose stub domains take names of ours, with nobody.
+fn clusters() -> [Cluster; FRONTS] {
+    let [plain, mut taken, mut direct] = [(); FRONTS].map(|()| Cluster::with_everything());
+    taken.stub_domains(&[
+        ("apps.svc.cluster.local", "192.0.2.9"),
+        ("prod.cluster.local", "ns.acme.test"),
+        ("in-addr.arpa", "192.0.2.9"),
+        ("com", "192.0.2.9"),
+    ]);
+    direct.in_front = true;
+    [plain, taken, direct]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_name_is_explained(parameters in parameters()) {
+    fn every_name_is_explained(parameters in parameters(), front in 0..FRONTS) {
         thread_local! {
-            static CLUSTER: Cluster = Cluster::with_everything();
+            static CLUSTERS: [Cluster; FRONTS] = clusters();
         }
-        CLUSTER.with(|cluster| {
-            assert!(cluster.published.get().has_synced());
-            check(cluster, &parameters)
+        CLUSTERS.with(|clusters| {
+            assert!(clusters[front].published.get().has_synced());
+            check(&clusters[front], &parameters)
         })?;
     }
 }
