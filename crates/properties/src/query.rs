@@ -35,7 +35,10 @@ pub(crate) fn ask(
     fastrand::seed(7);
     let identity = Identity { version: "version".to_owned() };
     let mut outside = Outside::none();
-    for _ in 0..ROUNDS {
+    for round in 0..=ROUNDS {
+        if round == ROUNDS {
+            outside.close();
+        }
         let mut out = b"before".to_vec();
         match answer(view, &identity, octets, transport, &outside, &mut out) {
             Outcome::Reply(reply) => {
@@ -60,6 +63,7 @@ pub(crate) fn ask(
                 return;
             }
             Outcome::Ask(questions) => {
+                assert!(round < ROUNDS, "nothing more can be asked: {questions:?}");
                 assert_eq!(out, b"before");
                 assert!((1..=QUESTIONS).contains(&questions.len()), "{} questions", questions.len());
                 assert!(
