@@ -87,22 +87,20 @@ fn follow<T: FromApi + Send + 'static>(responses: &[u8], wrap: fn(Change<T>) -> 
     index.publish();
 
     let (mut fresh, expected) = others(T::KIND);
-    for object in listed {
-        let parsed = T::from_api(object).unwrap_or_else(|error| unreachable!("{error}"));
-        fresh.apply(wrap(Change::Apply(parsed.object)));
-    }
+    apply(&mut fresh, wrap, listed);
     fresh.publish();
     assert_eq!(watch::visible(&published), watch::visible(&expected), "something else than what is listed");
 }
 
+fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [&str; 2]) {
+    for object in objects {
+        let parsed = T::from_api(object).unwrap_or_else(|error| unreachable!("{error}"));
+        index.apply(wrap(Change::Apply(parsed.object)));
+    }
+}
+
 /// An index that knows the other kinds, so that the objects of `kind` show.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
-    fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [&str; 2]) {
-        for object in objects {
-            let parsed = T::from_api(object).unwrap_or_else(|error| unreachable!("{error}"));
-            index.apply(wrap(Change::Apply(parsed.object)));
-        }
-    }
     let (mut index, published) = cluster::index(cluster::zone(false));
     let source = match kind {
         Kind::EndpointSlice => EndpointsSource::EndpointSlices,

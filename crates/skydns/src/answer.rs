@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::backend::{Entry, Lookup, View, is_within};
 use crate::message::{Full, Message, Owner, Section};
-use crate::name::{MAX_NAME, labels};
+use crate::name::labels;
 use crate::outside::{Outside, OutsideQuestion};
 use crate::query::{Query, class, rtype};
 use crate::record::TTL;
@@ -271,8 +271,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let mut records = Records::Missing;
         let (view, message, truncated) = (self.view, &mut self.message, &mut self.truncated);
         view.reverse_record(address, &mut |pointer| {
-            let possible = pointer.name.len() + zone.domain.wire().len() <= MAX_NAME;
-            if possible && (pointer.named || zone.strict) {
+            if zone.has_room_for(pointer.name.len()) && (pointer.named || zone.strict) {
                 records = Records::Written;
                 *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()]).is_err();
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::name::Name;
+use crate::name::{MAX_NAME, Name};
 use crate::record::ServiceRecord;
 
 /// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
@@ -124,6 +124,12 @@ impl Zone {
             .filter(|(domain, _)| is_within(name, domain.wire()))
             .max_by_key(|(domain, _)| domain.wire().len())
             .map_or((&self.upstreams, false), |(_, servers)| (servers, true))
+    }
+
+    /// Whether labels of so many octets below the zone make a name (RFC 1035, section 3.1). Below a long domain there is
+    /// too little room for the longest labels, and then there is no such name to be asked for either.
+    pub(crate) fn has_room_for(&self, octets: usize) -> bool {
+        octets + self.domain.wire().len() <= MAX_NAME
     }
 }
 

@@ -28,7 +28,7 @@ pub struct OutsideRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutsideAnswer {
     /// The aliases and addresses that the name leads to; none when it does not exist or has none of the type. None of
-    /// them belongs to a name of the zone: an alias for one is the last record.
+    /// them belongs to a name of the zone: where an alias leads to one, the chain ends with it.
     Records(Vec<OutsideRecord>),
     /// No usable answer.
     Failed,

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use testkit::ports::ipv6_is_here;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -82,23 +83,13 @@ async fn a_taken_port_is_named() {
     assert_eq!(error.to_string(), format!("cannot listen on {}: Address already in use", running.address));
 }
 
-/// Whether this machine has IPv6; a line says so where it has not.
-#[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
-fn has_ipv6() -> bool {
-    let has = std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
-    if !has {
-        eprintln!("NOT TESTED over IPv6: this machine has none");
-    }
-    has
-}
-
 #[tokio::test]
 async fn any_address_is_one_of_either_family() {
     for host in ["", "0.0.0.0", "::", "[::]"] {
         let server = Server::bind(host, 0).await.unwrap();
         let port = server.local_addr().port();
         assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok(), "{host:?}");
-        if has_ipv6() {
+        if ipv6_is_here() {
             assert!(TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.is_ok(), "{host:?}");
         }
         let error = Server::bind(host, port).await.unwrap_err().to_string();
@@ -109,7 +100,7 @@ async fn any_address_is_one_of_either_family() {
 
 #[tokio::test]
 async fn another_address_is_the_only_one() {
-    let hosts = ["127.0.0.1", "127.0.0.2"].into_iter().chain(has_ipv6().then_some("::1"));
+    let hosts = ["127.0.0.1", "127.0.0.2"].into_iter().chain(ipv6_is_here().then_some("::1"));
     for host in hosts {
         let server = Server::bind(host, 0).await.unwrap();
         assert_eq!(server.local_addr().ip().to_string(), host);

@@ -193,15 +193,21 @@ fn asks(candidate: &Candidate) -> String {
     let Candidate { name, dnsmasq, .. } = candidate;
     let servers = servers_text(&dnsmasq.servers);
     match (dnsmasq.asks, &dnsmasq.domain) {
-        (DnsmasqAsks::StubDomain, Some(domain)) => {
-            format!("{servers} of the stub domain {} is asked for {name}", domain.trim_end_matches('.'))
-        }
-        (DnsmasqAsks::Upstreams, _) => format!("upstream {servers} is asked for {name}"),
+        (DnsmasqAsks::StubDomain, Some(domain)) => stub_domain_is_asked(&servers, domain, name),
+        (DnsmasqAsks::Upstreams, _) => upstream_is_asked(&servers, name),
         (DnsmasqAsks::NodeResolvConf, _) => {
             format!("the servers of the node's resolv.conf are asked for {name}")
         }
         _ => kubedns_asks(candidate),
     }
+}
+
+fn stub_domain_is_asked(servers: &str, domain: &str, name: &Name) -> String {
+    format!("{servers} of the stub domain {} is asked for {name}", domain.trim_end_matches('.'))
+}
+
+fn upstream_is_asked(servers: &str, name: &Name) -> String {
+    format!("upstream {servers} is asked for {name}")
 }
 
 fn kubedns_asks(candidate: &Candidate) -> String {
@@ -215,11 +221,10 @@ fn kubedns_asks(candidate: &Candidate) -> String {
             )
         }
         Route::StubDomain { domain, servers } => {
-            let domain = domain.trim_end_matches('.');
-            format!("{} of the stub domain {domain} is asked for {}", servers_text(servers), candidate.name)
+            stub_domain_is_asked(&servers_text(servers), domain, &candidate.name)
         }
         Route::Upstreams { servers } | Route::Reverse { servers, .. } => {
-            format!("upstream {} is asked for {}", servers_text(servers), candidate.name)
+            upstream_is_asked(&servers_text(servers), &candidate.name)
         }
         Route::ClusterDomain { .. } | Route::SingleLabel => format!("{} is asked for", candidate.name),
     }

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::{Answer, Records, dedup, path, shuffle};
-use crate::backend::{Entry, Lookup, View};
+use crate::backend::{Entry, Lookup, View, Zone};
 use crate::message::{Full, Owner, Section};
-use crate::name::{MAX_NAME, Name};
+use crate::name::Name;
 use crate::query::rtype;
 use crate::record::Host;
 
@@ -61,24 +61,21 @@ impl<'e> Target<'e> {
         }
     }
 
-    /// Whether it is short enough for a name, below a zone whose name takes so many octets: a long domain leaves too
-    /// little room for the longest labels. There is no such name to be asked for either.
-    fn is_possible(self, domain: usize) -> bool {
-        let length = match self {
-            Self::Name(_) => return true,
-            Self::Base(base) => base.len(),
-            Self::Member(label, base) => 1 + label.len() + base.len(),
-        };
-        length + domain <= MAX_NAME
+    /// Whether it is short enough for a name.
+    fn is_possible(self, zone: &Zone) -> bool {
+        match self {
+            Self::Name(_) => true,
+            Self::Base(base) => zone.has_room_for(base.len()),
+            Self::Member(label, base) => zone.has_room_for(1 + label.len() + base.len()),
+        }
     }
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes the SRV records of a name.
     pub(super) fn services(&mut self, path: &[&str]) -> Records {
-        let domain = self.view.zone().domain.wire().len();
-        let found =
-            self.collect(path, |entry| stands_in_tree(entry) && Target::of(entry).is_possible(domain));
+        let zone = self.view.zone();
+        let found = self.collect(path, |entry| stands_in_tree(entry) && Target::of(entry).is_possible(zone));
         match found.lookup {
             Lookup::Missing => return Records::Missing,
             Lookup::Unknown => return Records::Unknown,
