@@ -39,7 +39,7 @@ struct Args {
     /// Events remembered per resource; watches from before get 410
     #[arg(long, default_value_t = DEFAULT_HISTORY, value_name = "COUNT")]
     history: usize,
-    /// Seconds between bookmarks on watches that allow them
+    /// Seconds between bookmarks on watches that allow them; none while nothing changes
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     bookmark_period: u64,
     /// Start without the namespaces and the kubernetes Service that every cluster has

@@ -74,9 +74,7 @@ async fn receive<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Response {
     let Ok(permit) = Arc::clone(&api.slots).try_acquire_owned() else {
-        let status =
-            Status::failure(429, Some("TooManyRequests"), "Too many requests, please try again later.");
-        return Answer::status(&status).into_response(None);
+        return Answer::throttled(1).into_response(None);
     };
     let body = match body::read(body, api.options.max_body).await {
         Ok(body) => body,
@@ -109,6 +107,9 @@ async fn resource(api: &Api, call: Call<'_>, permit: OwnedSemaphorePermit) -> Re
     }
     if !verdict.delay.is_zero() {
         api.stop.run_until_cancelled(tokio::time::sleep(verdict.delay)).await;
+    }
+    if let Some(seconds) = verdict.throttle {
+        return Answer::throttled(seconds).into_response(None);
     }
     let silent = verdict.mangle == Some(Mangle::Silence);
     let answer = match verdict.refusal {

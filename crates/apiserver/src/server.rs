@@ -157,7 +157,7 @@ async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
-        () = down(signals) => return,
+        () = cut(signals) => return,
         ended = &mut connection => ended,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
@@ -169,9 +169,11 @@ async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
     }
 }
 
-/// Returns when nobody is to be there any more.
-async fn down(mut signals: Receiver<Signals>) {
-    if signals.wait_for(|signals| signals.presence == Presence::Down).await.is_err() {
+/// Returns when this connection is to close, because it is cut or nobody is to be there any more.
+async fn cut(mut signals: Receiver<Signals>) {
+    let accepted = signals.borrow().connections_cut;
+    let over = |signals: &Signals| signals.presence == Presence::Down || signals.connections_cut != accepted;
+    if signals.wait_for(over).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

@@ -15,7 +15,7 @@ pub struct Options {
     pub mirror_endpoints: bool,
     /// Events kept per resource; watches from before the oldest get 410.
     pub history: usize,
-    /// Time between bookmarks on watches that allow them.
+    /// Time between bookmarks on watches that allow them. None is sent while the resource does not change.
     pub bookmark_period: Duration,
     /// How long a watch lasts that does not say `timeoutSeconds`; up to twice that, at random.
     pub watch_timeout: Duration,

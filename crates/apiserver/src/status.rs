@@ -172,6 +172,11 @@ impl Status {
         self.0.reason
     }
 
+    /// Seconds after which to try again, if it says so.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.0.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
+    }
+
     /// As JSON text.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()

@@ -63,7 +63,7 @@ pub struct Listing {
 pub(crate) enum Batch {
     /// Events after the version asked for.
     Events(Vec<Arc<Event>>),
-    /// It is up to date with the store at this version.
+    /// It has seen everything; the last change of its resource was at this version.
     UpToDate(u64),
     /// Events it has not seen are gone.
     Lagged,
@@ -225,7 +225,7 @@ impl Store {
         let state = self.lock();
         match state.table(resource).history.after(version, max) {
             Err(history::Gone) => Batch::Lagged,
-            Ok(events) if events.is_empty() => Batch::UpToDate(state.version),
+            Ok(events) if events.is_empty() => Batch::UpToDate(state.table(resource).history.newest()),
             Ok(events) => Batch::Events(events),
         }
     }

@@ -1,6 +1,8 @@
 //! Faults over HTTP: `POST /_faults` with one of [`Command`], `GET /_faults` to see what is in force, `DELETE /_faults` to
 //! end it all. Only served when the options say so.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,11 +17,13 @@ use crate::status::Status;
 enum Command {
     DropWatches,
     CutWatches,
+    CutConnections,
     HoldWatches,
     ReleaseWatches,
     Expire,
     ExpireWatches,
     Restart,
+    Reboot { until_rbac_is_loaded_ms: u64 },
     Freeze,
     Thaw,
     Down,
@@ -52,11 +56,15 @@ fn run(faults: &Faults, command: Command) -> Result<Option<RuleId>, Status> {
         }
         Command::DropWatches => faults.drop_watches(),
         Command::CutWatches => faults.cut_watches(),
+        Command::CutConnections => faults.cut_connections(),
         Command::HoldWatches => faults.hold_watches(),
         Command::ReleaseWatches => faults.release_watches(),
         Command::Expire => faults.expire(),
         Command::ExpireWatches => faults.expire_watches(),
         Command::Restart => faults.restart(),
+        Command::Reboot { until_rbac_is_loaded_ms } => {
+            faults.reboot(Duration::from_millis(until_rbac_is_loaded_ms));
+        }
         Command::Freeze => faults.freeze(),
         Command::Thaw => faults.thaw(),
         Command::Down => faults.down(),

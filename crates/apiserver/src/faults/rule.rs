@@ -1,9 +1,11 @@
 //! Rules: which requests go wrong, and how.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::mangle::Mangle;
 use super::{KUBE_DNS_USER, Request, Verdict};
@@ -49,9 +51,15 @@ pub struct Rule {
     /// Lets so many matching requests pass first.
     #[serde(default)]
     pub skip: u32,
+    /// Only every so many-th of the requests after those: 10 for one in ten. All when absent.
+    #[serde(default)]
+    pub every: Option<NonZeroU32>,
     /// Goes wrong so many times, then no more; always when absent.
     #[serde(default)]
     pub times: Option<u32>,
+    /// Ends so many milliseconds after it was added; never when absent.
+    #[serde(default)]
+    pub lasting_ms: Option<u64>,
 }
 
 /// How a request goes wrong.
@@ -63,6 +71,13 @@ pub enum Action {
         /// HTTP status code.
         code: u16,
     },
+    /// Answers with the 429 of priority and fairness: plain text and `Retry-After`. Comes before every refusal.
+    Throttle {
+        /// Value of `Retry-After`, in seconds.
+        retry_after: u64,
+    },
+    /// Expires all versions, then answers: [`super::Faults::expire`] between two pages of a list, for example.
+    Expire,
     /// Waits before answering; every page of a list waits anew.
     Delay {
         /// How long, in milliseconds.
@@ -103,7 +118,10 @@ pub(super) struct Rules {
 struct Active {
     id: RuleId,
     rule: Rule,
+    /// Requests that matched, and how many of them went wrong.
     matched: u32,
+    applied: u32,
+    ends: Option<Instant>,
 }
 
 impl Rule {
@@ -117,7 +135,9 @@ impl Rule {
             name: String::new(),
             except: false,
             skip: 0,
+            every: None,
             times: None,
+            lasting_ms: None,
         }
     }
 
@@ -149,6 +169,20 @@ impl Rule {
         self
     }
 
+    /// Only to every so many-th of them: 10 for one in ten. 0 is taken for 1.
+    #[must_use]
+    pub fn every(mut self, every: u32) -> Self {
+        self.every = NonZeroU32::new(every);
+        self
+    }
+
+    /// Only for so long from when it is added.
+    #[must_use]
+    pub fn lasting(mut self, time: Duration) -> Self {
+        self.lasting_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
     /// Only so many times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
@@ -169,7 +203,9 @@ impl Rules {
     pub(super) fn add(&mut self, rule: Rule) -> RuleId {
         self.last += 1;
         let id = RuleId(self.last);
-        self.rules.push(Active { id, rule, matched: 0 });
+        let lasting = rule.lasting_ms.map(Duration::from_millis);
+        let ends = lasting.and_then(|lasting| Instant::now().checked_add(lasting));
+        self.rules.push(Active { id, rule, matched: 0, applied: 0, ends });
         id
     }
 
@@ -185,18 +221,30 @@ impl Rules {
 
     pub(super) fn judge(&mut self, request: &Request<'_>) -> Verdict {
         let mut verdict = Verdict::default();
+        self.rules.retain(|active| !active.is_over());
         for active in self.rules.iter_mut().filter(|active| active.rule.applies(request)) {
-            active.matched = active.matched.saturating_add(1);
-            let rule = &active.rule;
-            let past = rule.times.is_some_and(|times| active.matched > rule.skip.saturating_add(times));
-            if active.matched > rule.skip && !past {
-                verdict.take(&rule.action, request);
+            if active.hits() {
+                verdict.take(&active.rule.action, request);
             }
         }
-        self.rules.retain(|active| {
-            active.rule.times.is_none_or(|times| active.matched < active.rule.skip.saturating_add(times))
-        });
+        self.rules.retain(|active| !active.is_over());
         verdict
+    }
+}
+
+impl Active {
+    /// Counts a request that the rule applies to; whether it goes wrong.
+    fn hits(&mut self) -> bool {
+        self.matched = self.matched.saturating_add(1);
+        let every = self.rule.every.map_or(1, NonZeroU32::get);
+        let hit = self.matched.checked_sub(self.rule.skip).is_some_and(|past| past > 0 && past % every == 0);
+        self.applied = self.applied.saturating_add(u32::from(hit));
+        hit
+    }
+
+    fn is_over(&self) -> bool {
+        self.rule.times.is_some_and(|times| self.applied >= times)
+            || self.ends.is_some_and(|end| Instant::now() >= end)
     }
 }
 
@@ -208,6 +256,10 @@ impl Verdict {
                 self.refusal.get_or_insert_with(|| refusal(code, request));
             }
             Action::Delay { ms } => self.delay = self.delay.saturating_add(Duration::from_millis(ms)),
+            Action::Throttle { retry_after } => {
+                self.throttle.get_or_insert(retry_after);
+            }
+            Action::Expire => self.expire = true,
             Action::Freeze => self.freeze = true,
             Action::Silence if watch => self.mangle = Some(Mangle::Silence),
             Action::ErrorEvent { code } if watch => self.mangle = Some(Mangle::Error(refusal(code, request))),
@@ -226,7 +278,7 @@ fn refusal(code: u16, request: &Request<'_>) -> Status {
         404 => Status::failure(404, Some("NotFound"), "the server could not find the requested resource"),
         410 => Status::expired("too old resource version: 1 (2)"),
         429 => {
-            let message = "Too many requests, please try again later.";
+            let message = "storage is (re)initializing";
             Status::failure(429, Some("TooManyRequests"), message)
                 .with_details(json!({ "retryAfterSeconds": 1 }))
         }

@@ -59,6 +59,26 @@ fn rules_count() {
 }
 
 #[test]
+fn one_request_in_so_many_goes_wrong() {
+    let faults = faults();
+    let rule = Rule::new(Action::Refuse { code: 503 }).verbs([Verb::List]);
+    faults.add(rule.skip(1).every(3).times(2));
+    let failed: Vec<usize> =
+        (1..=12).filter(|_| code(&faults, Verb::List, Resource::Services).is_some()).collect();
+    assert_eq!(failed, [4, 7]);
+}
+
+#[test]
+fn a_rule_lasts_as_long_as_it_says() {
+    for (lasting, expected) in [(Duration::ZERO, None), (Duration::from_hours(1), Some(403))] {
+        let faults = faults();
+        faults.reboot(lasting);
+        assert_eq!(code(&faults, Verb::List, Resource::Services), expected, "{lasting:?}");
+        assert_eq!(code(&faults, Verb::Get, Resource::ConfigMaps), expected, "{lasting:?}");
+    }
+}
+
+#[test]
 fn tokens_are_looked_at() {
     let faults = faults();
     faults.require_token(Some("secret"));
@@ -80,6 +100,7 @@ fn control_understands_every_command() {
     let simple = [
         "drop_watches",
         "cut_watches",
+        "cut_connections",
         "hold_watches",
         "release_watches",
         "expire",
@@ -94,6 +115,14 @@ fn control_understands_every_command() {
     ];
     for name in simple {
         control::post(&faults, format!("{{\"do\":\"{name}\"}}").as_bytes()).expect(name);
+    }
+    let more = [
+        r#"{"do":"reboot","until_rbac_is_loaded_ms":0}"#,
+        r#"{"do":"add_rule","rule":{"action":{"throttle":{"retry_after":2}},"verbs":["list"],"every":10,"lasting_ms":0}}"#,
+        r#"{"do":"add_rule","rule":{"action":"expire","verbs":["list"],"skip":3,"lasting_ms":0}}"#,
+    ];
+    for command in more {
+        control::post(&faults, command.as_bytes()).expect(command);
     }
     let rule = br#"{"do":"add_rule","rule":{"action":{"refuse":{"code":500}},"verbs":["list"],"resources":["endpointslices"],"times":1}}"#;
     let id = control::post(&faults, rule).unwrap()["id"].as_u64().unwrap();

@@ -50,11 +50,17 @@ impl Answer {
         let mut body = status.to_json();
         body.push(b'\n');
         let answer = Self::json(status.code(), body);
-        match status.code() {
-            403 => answer.header("x-content-type-options", HeaderValue::from_static("nosniff")),
-            429 => answer.header("retry-after", HeaderValue::from_static("1")),
+        match (status.code(), status.retry_after()) {
+            (403, _) => answer.header("x-content-type-options", HeaderValue::from_static("nosniff")),
+            (_, Some(seconds)) => answer.header("retry-after", seconds.into()),
             _ => answer,
         }
+    }
+
+    /// What priority and fairness answers when too much is under way: not a `Status`, but a sentence.
+    pub(super) fn throttled(retry_after: u64) -> Self {
+        Self::plain(429, "Too many requests, please try again later.\n")
+            .header("retry-after", retry_after.into())
     }
 
     /// Plain text.

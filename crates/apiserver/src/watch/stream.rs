@@ -42,7 +42,7 @@ struct Session {
     phase: Phase,
     /// The last version seen.
     cursor: u64,
-    /// The version of the last bookmark.
+    /// The version it began at, then that of the last bookmark.
     bookmarked: u64,
     next_bookmark: Option<Instant>,
     deadline: Instant,
@@ -145,6 +145,7 @@ impl Session {
             Start::Everything | Start::InitialEvents => {
                 let listing = store.list(resource);
                 self.cursor = listing.version;
+                self.bookmarked = listing.version;
                 self.phase = Phase::Initial { objects: listing.objects, next: 0 };
             }
             Start::After(version) => {
@@ -154,6 +155,7 @@ impl Session {
                     return Err(encode::error(&Status::expired(message)));
                 }
                 self.cursor = version;
+                self.bookmarked = version;
                 self.phase = Phase::Live;
             }
         }
@@ -177,7 +179,6 @@ impl Session {
         self.phase = Phase::Live;
         if self.watch.query.start == Start::InitialEvents && self.watch.query.bookmarks {
             chunk.extend_from_slice(&encode::bookmark(self.watch.resource, self.cursor, true));
-            self.bookmarked = self.cursor;
         }
         chunk.freeze()
     }
@@ -218,11 +219,11 @@ impl Session {
             return None;
         }
         self.schedule_bookmark(now);
-        // A watch from a version of the future has seen nothing yet.
-        if version < self.cursor || version <= self.bookmarked {
+        // As kube-apiserver: nothing to say while its resource does not change. A watch from a version of the future has
+        // seen nothing yet either.
+        if version <= self.bookmarked {
             return None;
         }
-        self.cursor = version;
         self.bookmarked = version;
         Some(encode::bookmark(self.watch.resource, version, false))
     }

@@ -202,7 +202,7 @@ impl Stream {
         Ok((size > 0).then_some(chunk))
     }
 
-    async fn finish(mut self) -> Response {
+    pub(crate) async fn finish(mut self) -> Response {
         let cut = if let Some(length) = header(&self.headers, "content-length") {
             let length: usize = length.parse().unwrap();
             self.reader.read_to_end(&mut self.text).await.ok();

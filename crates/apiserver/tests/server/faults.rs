@@ -68,6 +68,101 @@ async fn refusals_by_verb_and_resource() {
 }
 
 #[tokio::test]
+async fn throttling_reads_like_that_of_a_real_server() {
+    let server = Server::start();
+    server.faults.add(Rule::new(Action::Throttle { retry_after: 7 }).times(1));
+    let throttled = server.get(SERVICES).await;
+    assert_eq!((throttled.code, throttled.header("retry-after")), (429, Some("7")));
+    assert_eq!(throttled.body, "Too many requests, please try again later.\n");
+    server.faults.add(Rule::new(Action::Refuse { code: 429 }).times(1));
+    let young = server.get(SERVICES).await;
+    assert_eq!((young.code, young.header("retry-after")), (429, Some("1")));
+    assert_eq!(young.json()["details"]["retryAfterSeconds"], 1);
+    server.stop().await;
+}
+
+/// Reads a list page by page, repeats a page that was refused with 429, and returns the names and the codes.
+async fn pages(server: &Server) -> (Vec<String>, Vec<u16>) {
+    let (mut names, mut codes, mut token) = (Vec::new(), Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("{SERVICES}?limit=1&continue={token}")).await;
+        codes.push(page.code);
+        if page.code == 429 {
+            continue;
+        }
+        if page.code != 200 {
+            return (names, codes);
+        }
+        names.extend(page.names());
+        match page.json()["metadata"]["continue"].as_str() {
+            Some(more) => more.clone_into(&mut token),
+            None => return (names, codes),
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_page_in_three_is_throttled_and_can_be_repeated() {
+    let server = Server::with(Options { bootstrap: false, ..Options::default() });
+    let objects = ["a", "b", "c", "d"].map(service);
+    server.store.load(objects).unwrap();
+    server.faults.add(Rule::new(Action::Throttle { retry_after: 1 }).verbs([Verb::List]).every(3));
+    let (names, codes) = pages(&server).await;
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    assert_eq!(codes, [200, 200, 429, 200, 200]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn compaction_between_two_pages_expires_the_token() {
+    let server = Server::with(Options { bootstrap: false, ..Options::default() });
+    server.store.load(["a", "b", "c"].map(service)).unwrap();
+    let before = server.store.version();
+    server.faults.add(Rule::new(Action::Expire).verbs([Verb::List]).skip(1).times(1));
+    let (names, codes) = pages(&server).await;
+    assert_eq!((names, codes), (vec!["a".to_owned()], vec![200, 410]));
+    let mut watch = server.watch(&watch_from(before)).await;
+    assert_eq!(watch.event().await.unwrap()["object"]["code"], 410);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn connections_are_cut_whatever_they_are_doing() {
+    let server = Server::start();
+    let mut watch = server.watch(&watch_from(server.store.version())).await;
+    // More than the buffers of a connection hold: the server is in the middle of it.
+    let padding = "x".repeat(1 << 20);
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {
+        let mut large = service(name);
+        large["metadata"]["annotations"] = json!({ "padding": padding });
+        server.store.set(large).unwrap();
+    }
+    let mut page = server.request("GET", SERVICES, &[], "").await;
+    page.read_head().await;
+    server.faults.cut_connections();
+    assert!(page.finish().await.cut, "the page came whole");
+    while let Ok(line) = watch.line().await {
+        assert!(line.is_some(), "the watch ended properly");
+    }
+    assert_eq!(server.get("/api/v1/nodes").await.code, 200, "new connections are served");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_reboots_forgets_versions_and_forbids_everything_for_a_time() {
+    let server = Server::start();
+    let before = server.store.version();
+    let mut watch = server.watch(&watch_from(before)).await;
+    server.faults.reboot(Duration::from_millis(300));
+    assert!(watch.line().await.is_err(), "cut");
+    assert_eq!(server.get("/api/v1/nodes").await.code, 403);
+    eventually("RBAC is loaded", async || server.get("/api/v1/nodes").await.code == 200).await;
+    let mut again = server.watch(&watch_from(before)).await;
+    assert_eq!(again.event().await.unwrap()["object"]["code"], 410);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn slow_answers() {
     let server = Server::start();
     server.faults.add(Rule::new(Action::Delay { ms: 150 }).verbs([Verb::List]));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use apiserver::{Options, Resource};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::client::{Server, eventually};
 
@@ -55,24 +56,29 @@ async fn a_selection_sees_objects_come_and_go() {
 }
 
 #[tokio::test]
-async fn bookmarks_come_periodically() {
+async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
     let options = Options { bookmark_period: Duration::from_millis(20), ..Options::default() };
     let server = Server::with(options);
-    let version = server.store.version();
-    let path = format!(
-        "/api/v1/endpoints?watch=1&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=60"
-    );
-    let mut watch = server.watch(&path).await;
-    let first = watch.event().await.unwrap();
-    assert_eq!(
-        first["object"],
-        json!({ "kind": "Endpoints", "apiVersion": "v1", "metadata": { "resourceVersion": version.to_string() } })
-    );
-    // A change of another resource moves the version too.
-    let version = server.store.set(service("a", "b")).unwrap();
-    let second = watch.event().await.unwrap();
-    assert_eq!(second["type"], "BOOKMARK");
-    assert_eq!(second["object"]["metadata"]["resourceVersion"], version.to_string());
+    server.store.set(service("a", "b")).unwrap();
+    for start in [format!("resourceVersion={}", server.store.version()), "resourceVersion=0".to_owned()] {
+        let path = format!(
+            "/api/v1/services?watch=1&{start}&allowWatchBookmarks=true&labelSelector=app%3Dweb&timeoutSeconds=60"
+        );
+        let mut watch = server.watch(&path).await;
+        // Another resource moves the version of the store, and is no news for this watch.
+        let node = json!({ "kind": "Node", "apiVersion": "v1", "metadata": { "name": "n" } });
+        server.store.set(node).unwrap();
+        assert!(timeout(Duration::from_millis(200), watch.line()).await.is_err(), "a bookmark, {start}");
+        for app in ["other", "different"] {
+            let version = server.store.set(service("a", app)).unwrap().to_string();
+            assert_eq!(
+                watch.event().await.unwrap(),
+                json!({ "type": "BOOKMARK", "object": { "kind": "Service", "apiVersion": "v1",
+                    "metadata": { "resourceVersion": version }, "spec": {}, "status": { "loadBalancer": {} } } })
+            );
+            assert!(timeout(Duration::from_millis(100), watch.line()).await.is_err(), "said again, {start}");
+        }
+    }
     server.stop().await;
 }
 

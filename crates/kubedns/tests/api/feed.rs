@@ -253,6 +253,7 @@ async fn a_frozen_api_server_is_noticed_and_followed_again_when_it_thaws() {
     cluster.set(service("a", "10.96.0.1"));
     let mut feed = Running::start(&cluster).await;
     feed.until_known(&["apps/a"]).await;
+    cluster.set(service("a", "10.96.0.3"));
     eventually(PATIENCE, || async { feed.metrics.feed(Kind::Service).bookmarks() > 0 }).await;
     cluster.faults.freeze();
     cluster.set(service("b", "10.96.0.2"));
