@@ -22,7 +22,7 @@ use crate::programs::{Programs, search_path};
 use crate::readiness;
 use crate::status::Status;
 use crate::stop::{self, Stop};
-use crate::upstream::{Upstream, Zone};
+use crate::upstream::Upstream;
 
 /// What runs beside the containers, inside this process. Each of them ends early only by failing.
 type Servers = JoinSet<Result<()>>;
@@ -116,7 +116,7 @@ async fn start_cluster(
     serving: &CancellationToken,
     servers: &mut Servers,
 ) -> Result<(Cluster, bool)> {
-    let upstream = Upstream::bind(ports.upstream, Zone::new(options.offline)).await;
+    let upstream = Upstream::bind(ports.upstream, options.offline).await;
     let upstream = upstream.context("cannot bind the example upstream")?;
     let token = serving.clone();
     servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });

@@ -10,7 +10,8 @@ use crate::console::Console;
 
 /// What is shown unless `RUST_LOG` says otherwise. The Kubernetes client's errors also come back to us, and are said
 /// there with what they mean.
-const DEFAULT_FILTER: &str = "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off";
+const DEFAULT_FILTER: &str =
+    "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off,hickory_server=error";
 
 /// Sends all log events of this process to `console`.
 pub fn to_console(console: Console) {

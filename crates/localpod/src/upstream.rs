@@ -1,45 +1,50 @@
 //! The upstream of the example's stub domain: a DNS server on loopback that knows a few names of `acme.example`,
 //! so that stub domains and `ExternalName` targets work without a network.
 //!
-//! Not a name server for anything else: names outside its zone are REFUSED, or, where it stands in for the whole
-//! outside world (`--offline`), do not exist.
-
-mod zone;
+//! Not a name server for anything else: names outside its zone are REFUSED, or, where it stands in for all external
+//! names (`--offline`), do not exist.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
+use async_trait::async_trait;
+use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA, TXT};
+use hickory_proto::rr::{LowerName, Name, RData, Record};
+use hickory_server::Server;
+use hickory_server::net::NetError;
+use hickory_server::net::runtime::{Time, TokioRuntimeProvider};
+use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
+use hickory_server::store::in_memory::InMemoryZoneHandler;
+use hickory_server::zone_handler::{AxfrPolicy, Catalog, MessageResponse, ZoneType};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 
-pub use zone::{APEX, Zone};
+/// The zone's name, and the stub domain of the example cluster.
+pub const APEX: &str = "acme.example";
 
-/// TCP connections served at a time; further ones wait in the listener's queue.
-const MAX_CONNECTIONS: usize = 16;
-/// How long a TCP client may take for one question or to read one answer.
+/// Short, so that an edit is seen soon.
+const TTL: u32 = 10;
+/// Time that a TCP client may take for one query.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Room for any question over UDP.
-const UDP_BUFFER: usize = 4096;
+/// Responses of one TCP connection that may wait to be sent.
+const MAX_PENDING: usize = 16;
 
 /// A bound, not yet running upstream.
 pub struct Upstream {
-    zone: Arc<Zone>,
+    zones: Catalog,
     udp: UdpSocket,
     tcp: TcpListener,
 }
 
 impl Upstream {
-    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free one.
-    pub async fn bind(port: u16, zone: Zone) -> io::Result<Self> {
+    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free one. With `offline` it stands in for all external
+    /// names: one that it does not know does not exist.
+    pub async fn bind(port: u16, offline: bool) -> io::Result<Self> {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let udp = UdpSocket::bind(tcp.local_addr()?).await?;
-        Ok(Self { zone: Arc::new(zone), udp, tcp })
+        Ok(Self { zones: zones(offline), udp, tcp })
     }
 
     /// Where it answers.
@@ -48,55 +53,86 @@ impl Upstream {
     }
 
     /// Answers until cancelled.
-    pub async fn run(self, token: CancellationToken) -> io::Result<()> {
-        let Self { zone, udp, tcp } = self;
-        tokio::select! {
-            () = token.cancelled() => Ok(()),
-            ended = answer_udp(&zone, &udp) => ended,
-            ended = accept_tcp(&zone, &tcp) => ended,
-        }
+    pub async fn run(self, token: CancellationToken) -> Result<(), NetError> {
+        let mut server = Server::new(Resolver { zones: self.zones });
+        server.register_socket(self.udp);
+        server.register_listener(self.tcp, PATIENCE, MAX_PENDING);
+        token.run_until_cancelled(server.block_until_done()).await.unwrap_or(Ok(()))
     }
 }
 
-async fn answer_udp(zone: &Zone, socket: &UdpSocket) -> io::Result<()> {
-    let mut buffer = vec![0; UDP_BUFFER];
-    loop {
-        let (length, client) = socket.recv_from(&mut buffer).await?;
-        let answer = buffer.get(..length).and_then(|question| zone.answer(question));
-        if let Some(answer) = answer
-            && let Err(error) = socket.send_to(&answer, client).await
-        {
-            tracing::debug!(%client, %error, "cannot send an answer");
-        }
+fn zones(offline: bool) -> Catalog {
+    let v4 = |last| RData::A(A(Ipv4Addr::new(192, 0, 2, last)));
+    let v6 = |last| RData::AAAA(AAAA(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)));
+    let about = "answered by localpod's example upstream".to_owned();
+    let mut zones = Catalog::new();
+    let records = [
+        (under_apex(&[]), RData::TXT(TXT::new(vec![about]))),
+        (under_apex(&["payments"]), v4(80)),
+        (under_apex(&["payments"]), v6(0x80)),
+        (under_apex(&["git"]), v4(22)),
+        (under_apex(&["www"]), RData::CNAME(CNAME(under_apex(&["payments"])))),
+    ];
+    add_zone(&mut zones, under_apex(&[]), records);
+    if offline {
+        add_zone(&mut zones, Name::root(), []);
+    }
+    zones
+}
+
+fn add_zone(zones: &mut Catalog, apex: Name, records: impl IntoIterator<Item = (Name, RData)>) {
+    let mut zone =
+        InMemoryZoneHandler::<TokioRuntimeProvider>::empty(apex.clone(), ZoneType::Primary, AxfrPolicy::Deny);
+    // Its last number is how long a missing name may be remembered as missing (RFC 2308).
+    let soa = SOA::new(under_apex(&["ns"]), under_apex(&["hostmaster"]), 1, 3600, 600, 86400, TTL);
+    zone.upsert_mut(Record::from_rdata(apex.clone(), TTL, RData::SOA(soa)), 1);
+    for (name, data) in records {
+        zone.upsert_mut(Record::from_rdata(name, TTL, data), 1);
+    }
+    zones.upsert(LowerName::new(&apex), vec![Arc::new(zone)]);
+}
+
+/// A name of the zone. The labels are fixed and valid, so that there is no error to report.
+fn under_apex(labels: &[&str]) -> Name {
+    let labels = labels.iter().copied().chain(APEX.split('.'));
+    let mut name = Name::from_labels(labels.map(str::as_bytes)).unwrap_or_default();
+    name.set_fqdn(true);
+    name
+}
+
+/// Answers from the zones as a resolver does: dnsmasq warns of an upstream whose answers lack RA.
+struct Resolver {
+    zones: Catalog,
+}
+
+#[async_trait]
+impl RequestHandler for Resolver {
+    async fn handle_request<R: ResponseHandler, T: Time>(&self, request: &Request, reply: R) -> ResponseInfo {
+        self.zones.handle_request::<_, T>(request, WithRa { reply }).await
     }
 }
 
-async fn accept_tcp(zone: &Arc<Zone>, listener: &TcpListener) -> io::Result<()> {
-    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        let Ok(place) = Arc::clone(&free).acquire_owned().await else { return Ok(()) };
-        let (stream, client) = listener.accept().await?;
-        let zone = Arc::clone(zone);
-        connections.spawn(async move {
-            if let Err(error) = answer_tcp(&zone, stream).await {
-                tracing::debug!(%client, %error, "connection ended");
-            }
-            drop(place);
-        });
-        while connections.try_join_next().is_some() {}
-    }
+/// Sends responses with RA set.
+#[derive(Clone)]
+struct WithRa<R> {
+    reply: R,
 }
 
-/// One connection: questions and answers, each led by its length (RFC 1035 4.2.2).
-async fn answer_tcp(zone: &Zone, mut stream: TcpStream) -> io::Result<()> {
-    loop {
-        let length = timeout(PATIENCE, stream.read_u16()).await??;
-        let mut question = vec![0; usize::from(length)];
-        timeout(PATIENCE, stream.read_exact(&mut question)).await??;
-        let Some(answer) = zone.answer(&question) else { return Ok(()) };
-        let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
-        timeout(PATIENCE, stream.write_all(&[&length.to_be_bytes(), answer.as_slice()].concat())).await??;
+#[async_trait]
+impl<R: ResponseHandler> ResponseHandler for WithRa<R> {
+    async fn send_response<'a>(
+        &mut self,
+        mut response: MessageResponse<
+            '_,
+            'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+        >,
+    ) -> Result<ResponseInfo, NetError> {
+        response.metadata_mut().recursion_available = true;
+        self.reply.send_response(response).await
     }
 }
 

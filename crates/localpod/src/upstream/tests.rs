@@ -1,63 +1,86 @@
 use super::*;
 
-use hickory_proto::op::{Message, Query, ResponseCode};
-use hickory_proto::rr::{Name, RecordType};
+use hickory_proto::op::{Message, Query};
+use hickory_proto::rr::RecordType;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-fn question(name: &str) -> Message {
-    let mut message = Message::query();
-    message.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
-    message
+struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: JoinSet<Result<(), NetError>>,
 }
 
-async fn running() -> (SocketAddr, CancellationToken, JoinSet<io::Result<()>>) {
-    let upstream = Upstream::bind(0, Zone::new(false)).await.unwrap();
+async fn start(offline: bool) -> Running {
+    let upstream = Upstream::bind(0, offline).await.unwrap();
     let address = upstream.local_addr().unwrap();
-    let token = CancellationToken::new();
+    let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(upstream.run(token.clone()));
-    (address, token, tasks)
+    tasks.spawn(upstream.run(stop.clone()));
+    Running { address, stop, tasks }
 }
 
-#[tokio::test]
-async fn answers_over_udp_and_tcp() {
-    let (address, token, mut tasks) = running().await;
-    let sent = question("payments.acme.example.");
+fn query(name: &str, record_type: RecordType) -> Vec<u8> {
+    let mut message = Message::query();
+    message.add_query(Query::query(Name::from_ascii(name).unwrap(), record_type));
+    message.to_vec().unwrap()
+}
 
-    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    udp.send_to(&sent.to_vec().unwrap(), address).await.unwrap();
+async fn over_udp(server: SocketAddr, query: &[u8]) -> Message {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    socket.send_to(query, server).await.unwrap();
     let mut buffer = [0; 512];
-    let length = timeout(PATIENCE, udp.recv(&mut buffer)).await.unwrap().unwrap();
-    let over_udp = Message::from_vec(&buffer[..length]).unwrap();
-    assert_eq!(over_udp.metadata.id, sent.metadata.id);
-    assert_eq!(over_udp.metadata.response_code, ResponseCode::NoError);
+    let length = timeout(PATIENCE, socket.recv(&mut buffer)).await.unwrap().unwrap();
+    Message::from_vec(&buffer[..length]).unwrap()
+}
 
-    let mut tcp = TcpStream::connect(address).await.unwrap();
-    let bytes = sent.to_vec().unwrap();
-    tcp.write_u16(u16::try_from(bytes.len()).unwrap()).await.unwrap();
-    tcp.write_all(&bytes).await.unwrap();
-    let mut answer = vec![0; usize::from(tcp.read_u16().await.unwrap())];
-    tcp.read_exact(&mut answer).await.unwrap();
-    assert_eq!(Message::from_vec(&answer).unwrap().answers, over_udp.answers);
-
-    token.cancel();
-    assert!(tasks.join_next().await.unwrap().unwrap().is_ok());
+/// The response as "RCODE: data, data".
+async fn ask(server: SocketAddr, name: &str, record_type: RecordType) -> String {
+    let response = over_udp(server, &query(name, record_type)).await;
+    assert!(response.metadata.recursion_available, "{name}: dnsmasq warns of upstreams without RA");
+    let data: Vec<String> = response.answers.iter().map(|record| record.data.to_string()).collect();
+    format!("{:?}: {}", response.metadata.response_code, data.join(", "))
 }
 
 #[tokio::test]
-async fn rubbish_ends_a_connection_and_nothing_else() {
-    let (address, _token, _tasks) = running().await;
-    for rubbish in [&[0u8, 3, 1, 2, 3][..], &[0, 0], &[0xff, 0xff]] {
-        let mut tcp = TcpStream::connect(address).await.unwrap();
-        tcp.write_all(rubbish).await.unwrap();
-        tcp.shutdown().await.unwrap();
-        let mut rest = Vec::new();
-        timeout(PATIENCE, tcp.read_to_end(&mut rest)).await.unwrap().unwrap();
-        assert!(rest.is_empty(), "{rubbish:?}: {rest:?}");
+async fn questions_and_answers() {
+    let running = start(false).await;
+    for (name, record_type, expected) in [
+        ("payments.acme.example.", RecordType::A, "NoError: 192.0.2.80"),
+        ("Payments.ACME.example.", RecordType::AAAA, "NoError: 2001:db8::80"),
+        ("www.acme.example.", RecordType::A, "NoError: payments.acme.example., 192.0.2.80"),
+        ("www.acme.example.", RecordType::CNAME, "NoError: payments.acme.example."),
+        ("git.acme.example.", RecordType::AAAA, "NoError: "),
+        ("acme.example.", RecordType::A, "NoError: "),
+        ("acme.example.", RecordType::TXT, "NoError: answered by localpod's example upstream"),
+        ("missing.acme.example.", RecordType::A, "NXDomain: "),
+        ("other.example.", RecordType::A, "Refused: "),
+    ] {
+        assert_eq!(ask(running.address, name, record_type).await, expected, "{name} {record_type}");
     }
-    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    udp.send_to(b"rubbish", address).await.unwrap();
-    udp.send_to(&question("git.acme.example.").to_vec().unwrap(), address).await.unwrap();
-    let mut buffer = [0; 512];
-    let length = timeout(PATIENCE, udp.recv(&mut buffer)).await.unwrap().unwrap();
-    assert_eq!(Message::from_vec(&buffer[..length]).unwrap().answers.len(), 1);
+}
+
+#[tokio::test]
+async fn offline_it_denies_all_other_names() {
+    let running = start(true).await;
+    assert_eq!(ask(running.address, "other.example.", RecordType::A).await, "NXDomain: ");
+    assert_eq!(ask(running.address, "git.acme.example.", RecordType::A).await, "NoError: 192.0.2.22");
+}
+
+#[tokio::test]
+async fn tcp_answers_as_udp_does_and_ends_when_told() {
+    let mut running = start(false).await;
+    let query = query("payments.acme.example.", RecordType::A);
+    let mut tcp = TcpStream::connect(running.address).await.unwrap();
+    tcp.write_u16(u16::try_from(query.len()).unwrap()).await.unwrap();
+    tcp.write_all(&query).await.unwrap();
+    let mut response = vec![0; usize::from(timeout(PATIENCE, tcp.read_u16()).await.unwrap().unwrap())];
+    tcp.read_exact(&mut response).await.unwrap();
+    let response = Message::from_vec(&response).unwrap();
+    assert_eq!(response.answers, over_udp(running.address, &query).await.answers);
+
+    running.stop.cancel();
+    assert!(running.tasks.join_next().await.unwrap().unwrap().is_ok());
 }
