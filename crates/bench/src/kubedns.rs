@@ -9,7 +9,7 @@ use crate::api::Api;
 use crate::cluster::{Cluster, DOMAIN};
 use crate::probe;
 use crate::process::{Process, free_address};
-use crate::run::Bench;
+use crate::setup::Bench;
 use crate::usage::{Memory, Usage};
 
 /// How long a start may take.

@@ -24,6 +24,7 @@ pub mod questions;
 pub mod report;
 mod run;
 pub mod scenario;
+pub mod setup;
 pub mod usage;
 
 pub use run::run;

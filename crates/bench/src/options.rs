@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::scenario::Scenario;
-
 /// Measures kubedns on a generated cluster, beside a bare UDP echo.
 ///
 /// Other servers are measured beside it when `BENCH_PEERS` names them, as in
@@ -63,6 +61,23 @@ pub struct Measuring {
     /// Directory with performance.md and performance.json to write the results to
     #[arg(long, value_name = "DIR")]
     pub write: Option<PathBuf>,
+}
+
+/// A scenario to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scenario {
+    /// First answer and memory: after the first lists, during relists, under load
+    Start,
+    /// CPU time per query, beside an echo and other servers
+    Cost,
+    /// From a change at the API server to the answer
+    Change,
+    /// A large headless Service that changes, and many that roll
+    Churn,
+    /// Cluster names while outside names hang
+    Outside,
+    /// First answer and memory of the large cluster
+    Large,
 }
 
 /// What else the binary does.

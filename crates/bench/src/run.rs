@@ -1,53 +1,16 @@
 //! From the command line to the report.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::Api;
 use crate::cluster::Cluster;
 use crate::options::{Command, Measuring, Options};
 use crate::report::Report;
+use crate::setup::Bench;
 use crate::{echo, hickory, report, scenario};
-
-/// What all scenarios need.
-#[derive(Debug)]
-pub struct Bench {
-    /// How to measure.
-    pub options: Measuring,
-    /// The kubedns binary.
-    pub kubedns: PathBuf,
-    directory: TempDir,
-}
-
-impl Bench {
-    fn new(options: Measuring) -> anyhow::Result<Self> {
-        let kubedns =
-            match options.kubedns.clone().or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into)) {
-                Some(path) => path,
-                None => std::env::current_exe()?.with_file_name("kubedns"),
-            };
-        if !kubedns.is_file() {
-            bail!("there is no {}; build it with `cargo build --release -p kubedns`", kubedns.display());
-        }
-        let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
-        Ok(Self { options, kubedns, directory })
-    }
-
-    /// For files of this run; gone afterwards.
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
-    }
-}
-
-/// Says what is being done.
-pub(crate) fn say(what: &str) {
-    // Progress nobody reads is no failure.
-    drop(writeln!(std::io::stderr(), "{what}"));
-}
 
 /// Does what the command line says.
 ///

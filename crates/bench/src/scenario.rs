@@ -7,25 +7,9 @@ mod outside;
 mod start;
 
 use crate::cluster::Cluster;
+use crate::options::Scenario;
 use crate::report::{Machine, Report};
-use crate::run::Bench;
-
-/// A thing to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Scenario {
-    /// First answer and memory: after the first lists, during relists, under load
-    Start,
-    /// CPU time per query, beside an echo and other servers
-    Cost,
-    /// From a change at the API server to the answer
-    Change,
-    /// A large headless Service that changes, and many that roll
-    Churn,
-    /// Cluster names while outside names hang
-    Outside,
-    /// First answer and memory of the large cluster
-    Large,
-}
+use crate::setup::Bench;
 
 /// Measures what is wanted.
 pub async fn run(bench: &Bench) -> anyhow::Result<Report> {

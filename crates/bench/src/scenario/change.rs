@@ -13,7 +13,7 @@ use crate::distribution::Distribution;
 use crate::kubedns::Kubedns;
 use crate::probe;
 use crate::report::Change;
-use crate::run::{Bench, say};
+use crate::setup::{Bench, say};
 
 /// Between two changes: 100 a second.
 const PERIOD: Duration = Duration::from_millis(10);

@@ -13,7 +13,7 @@ use crate::kubedns::Kubedns;
 use crate::probe;
 use crate::questions::Kind;
 use crate::report::Churn;
-use crate::run::{Bench, say};
+use crate::setup::{Bench, say};
 
 /// How long each kind of churn lasts.
 const SPAN: Duration = Duration::from_secs(10);

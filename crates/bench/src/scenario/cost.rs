@@ -17,7 +17,7 @@ use crate::load::Load;
 use crate::peers::{self, Peer};
 use crate::questions::Kind;
 use crate::report::{Cost, Price};
-use crate::run::{Bench, say};
+use crate::setup::{Bench, say};
 
 /// The floor.
 const ECHO: &str = "echo";

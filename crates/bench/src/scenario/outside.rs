@@ -14,7 +14,7 @@ use crate::kubedns::Kubedns;
 use crate::probe;
 use crate::questions::Kind;
 use crate::report::Outside;
-use crate::run::{Bench, say};
+use crate::setup::{Bench, say};
 
 /// How long cluster names are asked for.
 const SPAN: Duration = Duration::from_secs(5);

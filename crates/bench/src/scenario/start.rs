@@ -12,7 +12,7 @@ use crate::kubedns::Kubedns;
 use crate::load::Load;
 use crate::questions::Kind;
 use crate::report::Start;
-use crate::run::{Bench, say};
+use crate::setup::{Bench, say};
 
 /// How often it is started to see how long that takes.
 const STARTS: usize = 5;

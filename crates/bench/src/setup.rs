@@ -1,0 +1,46 @@
+//! The measurement as a whole: its options, the binary under measurement, and a place for its files.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+
+use crate::options::Measuring;
+
+/// The input of every scenario.
+#[derive(Debug)]
+pub struct Bench {
+    /// How to measure.
+    pub options: Measuring,
+    /// The kubedns binary.
+    pub kubedns: PathBuf,
+    directory: TempDir,
+}
+
+impl Bench {
+    /// Finds the binary: the one of the options, of `BENCH_KUBEDNS`, or the one beside this program.
+    pub(crate) fn new(options: Measuring) -> anyhow::Result<Self> {
+        let kubedns =
+            match options.kubedns.clone().or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into)) {
+                Some(path) => path,
+                None => std::env::current_exe()?.with_file_name("kubedns"),
+            };
+        if !kubedns.is_file() {
+            bail!("there is no {}; build it with `cargo build --release -p kubedns`", kubedns.display());
+        }
+        let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
+        Ok(Self { options, kubedns, directory })
+    }
+
+    /// For files of this run; gone afterwards.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// Reports progress on stderr.
+pub(crate) fn say(what: &str) {
+    // Progress nobody reads is no failure.
+    drop(writeln!(std::io::stderr(), "{what}"));
+}
