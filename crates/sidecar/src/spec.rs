@@ -67,6 +67,9 @@ pub enum SpecError {
     /// Not a number of seconds.
     #[error(transparent)]
     Seconds(ValueError),
+    /// No positive number of seconds.
+    #[error("interval_seconds must be at least 1, not {0}")]
+    Interval(i64),
     /// A type that is not probed for.
     #[error("invalid type for DNS: {0}")]
     Type(String),
@@ -106,10 +109,13 @@ fn check_label(label: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The interval. The reference takes zero for "without a pause"; that helps nobody, so it is a second here.
+/// The interval. The reference panics without a positive one, which is exit status 2 like any mistake in a flag.
 fn seconds(text: &str) -> Result<Duration, SpecError> {
     let number = atoi(text).map_err(SpecError::Seconds)?;
-    Ok(Duration::from_secs(u64::try_from(number).unwrap_or_default().max(1)))
+    match u64::try_from(number) {
+        Ok(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
+        _ => Err(SpecError::Interval(number)),
+    }
 }
 
 fn kind(text: &str) -> Result<(RecordType, Transport), SpecError> {
