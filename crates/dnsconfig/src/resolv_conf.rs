@@ -1,8 +1,6 @@
 //! What a resolv.conf(5) file says: the upstream servers of a forwarder, and how names are completed.
 
-use std::net::IpAddr;
-
-use crate::server::Nameserver;
+use crate::server::{DNS_PORT, Nameserver};
 
 /// The largest file read, in octets; what is behind it is not looked at.
 pub const MAX_FILE: usize = 64 << 10;
@@ -16,8 +14,8 @@ const MAX_NDOTS: usize = 15;
 /// A resolv.conf file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvConf {
-    /// The `nameserver` lines in their order, without repetitions; lines that are no address are left out. A scope
-    /// (`fe80::1%eth0`) is not supported: such a server is left out.
+    /// The `nameserver` lines in their order, without repetitions; lines that are no address are left out, and link-local
+    /// ones (`fe80::1%eth0`) of an interface that is not here.
     pub nameservers: Vec<Nameserver>,
     /// The last `search` or `domain` line, without dots at the ends.
     pub search: Vec<String>,
@@ -49,11 +47,11 @@ impl ResolvConf {
     }
 
     fn add_nameserver(&mut self, word: Option<&str>) {
-        let Some(Ok(ip)) = word.map(str::parse::<IpAddr>) else {
+        let Some(server) = word.and_then(|word| Nameserver::with_interface(word, DNS_PORT)) else {
             return;
         };
-        if self.nameservers.len() < MAX_NAMESERVERS && !self.nameservers.contains(&ip.into()) {
-            self.nameservers.push(ip.into());
+        if self.nameservers.len() < MAX_NAMESERVERS && !self.nameservers.contains(&server) {
+            self.nameservers.push(server);
         }
     }
 
@@ -82,10 +80,18 @@ mod tests {
     fn nameserver_lines_only() {
         let text = "# nameserver 192.0.2.9\nsearch a.example\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 # x\n\
                     nameserver 192.0.2.1\nnameserver dns.example\nnameserver\nnameserverx 192.0.2.2\r\n\
-                    nameserver fe80::1%eth0\noptions ndots:5\nnameserver 192.0.2.3";
+                    nameserver fe80::1%nosuch0\noptions ndots:5\nnameserver 192.0.2.3";
         let servers: Vec<String> = parse(text).iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["192.0.2.1:53", "[2001:db8::1]:53", "192.0.2.3:53"]);
         assert_eq!(parse(""), []);
+    }
+
+    #[test]
+    fn link_local_servers_keep_their_interface() {
+        let text = "nameserver fe80::1%lo\nnameserver fe80::1%1\nnameserver fe80::2\nnameserver fe80::3%nosuch0\n\
+                    nameserver 192.0.2.1%lo\nnameserver fe80::4%\nnameserver fe80::5%0\n";
+        let servers: Vec<String> = parse(text).iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["[fe80::1%1]:53", "[fe80::2]:53"]);
     }
 
     #[test]

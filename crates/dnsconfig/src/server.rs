@@ -1,8 +1,10 @@
 //! Where queries are sent: an address with a port, or a name that has yet to be resolved.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
+
+use nix::net::if_::{if_indextoname, if_nametoindex};
 
 use crate::name;
 
@@ -16,17 +18,42 @@ pub struct Nameserver {
     pub ip: IpAddr,
     /// The port; 53 unless given.
     pub port: u16,
+    /// The index of the interface that a link-local address belongs to; 0 for none.
+    scope: u32,
 }
 
 impl Nameserver {
     /// A server on the given port.
     pub fn new(ip: IpAddr, port: u16) -> Self {
-        Self { ip, port }
+        Self { ip, port, scope: 0 }
+    }
+
+    /// Reads an address as resolv.conf and dnsmasq have it, where one of IPv6 may name an interface of this machine:
+    /// `fe80::1%eth0`, or `fe80::1%2` by index.
+    pub fn with_interface(address: &str, port: u16) -> Option<Self> {
+        let Some((ip, interface)) = address.split_once('%') else {
+            return Some(Self::new(address.parse().ok()?, port));
+        };
+        let ip: Ipv6Addr = ip.parse().ok()?;
+        let by_index =
+            || interface.parse().ok().filter(|index| *index != 0 && if_indextoname(*index).is_ok());
+        let scope = if_nametoindex(interface).ok().or_else(by_index)?;
+        Some(Self { ip: ip.into(), port, scope })
+    }
+
+    /// The interface of a link-local address, by its name.
+    pub fn interface(self) -> Option<String> {
+        let name =
+            Some(self.scope).filter(|scope| *scope != 0).and_then(|scope| if_indextoname(scope).ok())?;
+        name.into_string().ok()
     }
 
     /// The same as the standard library's type.
     pub fn socket_addr(self) -> SocketAddr {
-        SocketAddr::new(self.ip, self.port)
+        match self.ip {
+            IpAddr::V4(ip) => (ip, self.port).into(),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, self.port, 0, self.scope).into(),
+        }
     }
 }
 

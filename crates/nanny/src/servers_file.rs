@@ -32,12 +32,13 @@ pub fn values(routes: &Routes) -> Vec<String> {
     values
 }
 
-/// `ip` or `ip#port`.
+/// `ip`, `ip%interface` or `ip#port`.
 // Differs from kube-dns: it writes `[IPv6]#port`, which dnsmasq refuses.
 fn address(server: Nameserver) -> String {
+    let interface = server.interface().map(|name| format!("%{name}")).unwrap_or_default();
     match server.port {
-        dnsconfig::DNS_PORT => server.ip.to_string(),
-        port => format!("{}#{port}", server.ip),
+        dnsconfig::DNS_PORT => format!("{}{interface}", server.ip),
+        port => format!("{}{interface}#{port}", server.ip),
     }
 }
 
