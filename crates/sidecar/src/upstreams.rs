@@ -5,8 +5,9 @@
 //! question now and then, from the network dnsmasq is in. A server that is probed anyway, such as kubedns, is not.
 //!
 //! The question fits what the server is there for, as far as the nanny tells: the SOA of its stub domain, or else the
-//! name servers of the root, which every resolver knows. SERVFAIL is a failure. So is REFUSED, but from a server that
-//! may be there for other names than the one asked for.
+//! name servers of the root. SERVFAIL for a stub domain is a failure; for the root it is an answer, also a late one: a
+//! resolver without a way to the root may well answer its own names. REFUSED is a failure, but from a server that may be
+//! there for other names than the one asked for.
 
 mod condition;
 mod listed;
@@ -29,7 +30,7 @@ use self::listed::{Listed, list};
 use self::metrics::UpstreamMetrics;
 use self::purpose::Purpose;
 use crate::endpoint::Endpoint;
-use crate::exchange::{Answer, ExchangeError, TIMEOUT, ask};
+use crate::exchange::{Answer, ExchangeError, ask};
 use crate::spec::Transport;
 use crate::status::{Nanny, told};
 
@@ -39,6 +40,8 @@ pub use self::condition::{Condition, UpstreamStatus};
 const MAX: usize = 64;
 /// Servers are not probed more often than this.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// How long an answer may take. A resolver that waits for others in vain says SERVFAIL after some seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The first round waits for dnsmasq to be up.
 const FIRST: Duration = Duration::from_secs(2);
 
@@ -110,7 +113,7 @@ impl Upstreams {
         for (address, question) in self.questions() {
             let this = Arc::clone(&self);
             probes.spawn(async move {
-                let asked = ask(&Endpoint::Address(address), Transport::Udp, &question, TIMEOUT).await;
+                let asked = ask(&Endpoint::Address(address), Transport::Udp, &question, PATIENCE).await;
                 this.record(address, asked);
             });
         }

@@ -22,7 +22,7 @@ pub enum Condition {
     Waiting,
     /// It answers.
     Answers,
-    /// It answers SERVFAIL, or REFUSED where it should not.
+    /// It answers SERVFAIL or REFUSED where it should not.
     Fails,
     /// No answer comes.
     Silent,

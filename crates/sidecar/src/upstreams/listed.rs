@@ -1,8 +1,9 @@
 //! Whom dnsmasq says to ask: CHAOS TXT `servers.bind`.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
+use dnsconfig::Nameserver;
 use hickory_proto::rr::RData;
 
 use crate::endpoint::Endpoint;
@@ -43,10 +44,10 @@ fn listed(answer: &Answer) -> Option<Vec<Listed>> {
     Some(servers.filter(|server| seen.insert(server.address)).collect())
 }
 
-/// `192.0.2.1#53 12 0`: address, port, queries, failures.
+/// `192.0.2.1#53 12 0` or `fe80::1%eth0#53 12 0`: address, port, queries, failures.
 pub(super) fn parse(text: &str) -> Option<Listed> {
     let mut words = text.split(' ');
     let (ip, port) = words.next()?.split_once('#')?;
-    let address = SocketAddr::new(ip.parse::<IpAddr>().ok()?, port.parse().ok()?);
+    let address = Nameserver::with_interface(ip, port.parse().ok()?)?.socket_addr();
     Some(Listed { address, queries: words.next()?.parse().ok()? })
 }

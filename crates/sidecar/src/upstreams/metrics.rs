@@ -10,7 +10,7 @@ use super::purpose::{Cause, Trouble};
 use crate::probe::metric_name;
 
 /// Seconds.
-const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
+const BUCKETS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
 const CAUSES: [Cause; 4] = [Cause::Timeout, Cause::Unreachable, Cause::Servfail, Cause::Refused];
 

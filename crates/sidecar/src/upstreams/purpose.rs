@@ -17,6 +17,8 @@ pub(super) struct Purpose {
     /// The stub domains it serves, sorted; `.` stands for all other names. Empty when that is not known.
     pub(super) domains: Vec<String>,
     pub(super) question: Query,
+    /// Whether it has to know the answer. The root need not be in reach of a server that answers its own names.
+    must_know: bool,
 }
 
 /// Why a probe of an upstream failed.
@@ -56,7 +58,8 @@ impl Cause {
 impl Purpose {
     /// Any question that every resolver knows an answer to will do.
     pub(super) fn unknown() -> Self {
-        Self { domains: Vec::new(), question: Query::query(Name::root(), RecordType::NS) }
+        let question = Query::query(Name::root(), RecordType::NS);
+        Self { domains: Vec::new(), question, must_know: false }
     }
 
     /// What the nanny has this server for. Servers of dnsmasq's command line are unknown to it.
@@ -69,11 +72,12 @@ impl Purpose {
             }
             if let (true, Ok(name)) = (this.domains.is_empty(), Name::from_ascii(format!("{domain}."))) {
                 this.question = Query::query(name, RecordType::SOA);
+                this.must_know = true;
             }
             this.domains.push(domain.clone());
         }
         if routes.upstreams.contains(&text) {
-            this.question = Self::unknown().question;
+            (this.question, this.must_know) = (Self::unknown().question, false);
             this.domains.push(".".to_owned());
         }
         this
@@ -89,7 +93,7 @@ impl Purpose {
         };
         let rcode = answer.message.metadata.response_code;
         let cause = match rcode {
-            ResponseCode::ServFail => Cause::Servfail,
+            ResponseCode::ServFail if self.must_know => Cause::Servfail,
             ResponseCode::Refused if !self.domains.is_empty() => Cause::Refused,
             _ => return Ok(answer.latency),
         };

@@ -117,7 +117,7 @@ async fn each_server_is_asked_what_it_is_there_for() {
 #[tokio::test]
 async fn what_is_wrong_with_a_server_shows_after_two_probes() {
     let silent = Server::start(|_: &Asked| Reaction::silence()).await;
-    let (servfail, refused) = tokio::join!(answering("SERVFAIL"), answering("REFUSED"));
+    let refused = answering("REFUSED").await;
     let dead: SocketAddr = ([127, 0, 0, 1], testkit::ports::free_port()).into();
     for (server, once, twice, cause) in [
         (
@@ -131,12 +131,6 @@ async fn what_is_wrong_with_a_server_shows_after_two_probes() {
             "Waiting [.] 1 of 1, asked 0 connection refused",
             "Silent [.] 2 of 2, asked 0 connection refused",
             "unreachable",
-        ),
-        (
-            servfail.addr(),
-            "Waiting [.] 1 of 1, asked 0 SERVFAIL for . NS",
-            "Fails [.] 2 of 2, asked 0 SERVFAIL for . NS",
-            "servfail",
         ),
         (
             refused.addr(),
@@ -153,6 +147,38 @@ async fn what_is_wrong_with_a_server_shows_after_two_probes() {
         let errors = format!("errors_total{{cause=\"{cause}\",}} 2");
         assert_eq!(lab.exported(server), [errors, "probes_total{} 2".to_owned()]);
     }
+}
+
+#[tokio::test]
+async fn only_a_stub_domain_makes_servfail_a_failure() {
+    let servfail = answering("SERVFAIL").await;
+    for (nanny, once, twice) in [
+        (
+            routes(&[("acme.local", servfail.addr())], &[]),
+            "Waiting [acme.local] 1 of 1, asked 0 SERVFAIL for acme.local. SOA",
+            "Fails [acme.local] 2 of 2, asked 0 SERVFAIL for acme.local. SOA",
+        ),
+        (routes(&[], &[servfail.addr()]), "Answers [.] 0 of 1, asked 0", "Answers [.] 0 of 2, asked 0"),
+        ("{}".to_owned(), "Answers [] 0 of 1, asked 0", "Answers [] 0 of 2, asked 0"),
+    ] {
+        let lab = Lab::start(&[text(servfail.addr(), 0)], &nanny, Vec::new()).await;
+        lab.rounds(1).await;
+        assert_eq!(lab.said(), [once]);
+        lab.rounds(1).await;
+        assert_eq!(lab.said(), [twice]);
+    }
+}
+
+/// As a resolver that has waited for the servers of the root in vain.
+#[tokio::test]
+async fn a_late_servfail_is_an_answer() {
+    let late = Server::start(|asked: &Asked| {
+        Reaction::from(Reply::to(&asked.packet).rcode("SERVFAIL")).after(Duration::from_secs(3))
+    })
+    .await;
+    let lab = Lab::start(&[text(late.addr(), 0)], &routes(&[], &[late.addr()]), Vec::new()).await;
+    lab.rounds(1).await;
+    assert_eq!(lab.said(), ["Answers [.] 0 of 1, asked 0"]);
 }
 
 #[tokio::test]
@@ -259,6 +285,8 @@ fn lines_of_dnsmasq() {
         ("192.0.2.1#53 12 3", Some(("192.0.2.1:53", 12))),
         ("2001:db8::1#5353 0 0", Some(("[2001:db8::1]:5353", 0))),
         ("192.0.2.1#53 12", Some(("192.0.2.1:53", 12))),
+        ("fe80::1%lo#53 4 0", Some(("[fe80::1%1]:53", 4))),
+        ("fe80::1%nosuch#53 4 0", None),
         ("192.0.2.1#53", None),
         ("192.0.2.1#53 -1 0", None),
         ("#53 1 0", None),
