@@ -28,13 +28,26 @@
 mod format;
 mod level;
 mod limit;
+mod queue;
 mod sink;
 
 use std::sync::Once;
+use std::time::Duration;
+
+use chrono::Local;
 
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use self::format::{Fields, Line};
 pub use self::level::{Level, Modules};
+use self::queue::Queue;
+
+/// What waits to be written on standard error.
+static STDERR: Queue = Queue::new();
+/// Writing lines takes little.
+const THREAD_STACK: usize = 256 << 10;
+/// How long the end of the process waits for the last lines to be read.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -141,7 +154,8 @@ pub struct OldLogFlags {
 pub fn init(flags: &LogFlags) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let layer = sink::Layer::new(flags, std::io::stderr);
+        start_writing(flags.log_format);
+        let layer = sink::Layer::new(flags, || &STDERR);
         // Someone else's subscriber being there already is a test's business, not an error.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
         std::panic::set_hook(Box::new(|info| {
@@ -153,8 +167,34 @@ pub fn init(flags: &LogFlags) {
                 .or_else(|| info.payload().downcast_ref::<String>().map(String::as_str))
                 .unwrap_or("unknown reason");
             tracing::error!(place, why, "a bug: this thread panicked");
+            flush();
         }));
     });
+}
+
+/// Without a thread to be had, lines are written by whoever logs.
+fn start_writing(format: Format) {
+    STDERR.open();
+    let lost = move |count: u64| {
+        let message = "log lines lost: standard error was not read".to_owned();
+        let fields = Fields { message, others: vec![("count", count.into())] };
+        let (time, level, pid) = (Local::now(), tracing::Level::WARN, std::process::id());
+        Line { time, level, pid, file: "klog.rs", number: line!(), fields: &fields }.render(format)
+    };
+    let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(THREAD_STACK);
+    if thread.spawn(move || STDERR.run(std::io::stderr(), lost)).is_err() {
+        STDERR.close();
+    }
+}
+
+/// Writes a line, with its line feed, that somebody else has made, in its turn among ours.
+pub fn write_line(line: &str) {
+    STDERR.push(line.as_bytes());
+}
+
+/// Waits for the lines so far to be written, though not long.
+pub fn flush() {
+    STDERR.flush(LAST_LINES);
 }
 
 #[cfg(test)]

@@ -56,14 +56,16 @@ where
     if !parsed.ignored.is_empty() {
         tracing::warn!(words = ?parsed.ignored, "these words of the command line are not flags and have no effect");
     }
-    match drive(program, parsed.options, run) {
+    let code = match drive(program, parsed.options, run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The alternate form is the chain of causes, without a back-trace.
             tracing::error!("{error:#}");
             ExitCode::from(FAILED)
         }
-    }
+    };
+    klog::flush();
+    code
 }
 
 fn drive<O, F, Fut>(program: Program, options: O, run: F) -> anyhow::Result<()>

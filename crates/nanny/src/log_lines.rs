@@ -1,6 +1,5 @@
 //! What dnsmasq logs: how much each line matters, and what it tells us.
 
-use std::io::Write as _;
 use std::net::IpAddr;
 
 use dnsconfig::Nameserver;
@@ -69,7 +68,7 @@ impl<'a> LogLine<'a> {
     }
 
     /// Writes it into our log. Lines about single queries, which only `--log-queries` asks for, are written as they
-    /// are: all of them, and not at the price of a log line of ours.
+    /// are: all of them (as long as the log is read), and not at the price of a log line of ours.
     pub fn log(&self, json: bool) {
         match self.weight {
             Weight::Error => error!("dnsmasq: {}", self.text),
@@ -87,8 +86,7 @@ impl<'a> LogLine<'a> {
         } else {
             format!("dnsmasq: {printable}\n")
         };
-        // A closed standard error must not end the service.
-        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        daemon::klog::write_line(&line);
     }
 }
 
