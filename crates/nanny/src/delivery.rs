@@ -7,11 +7,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
-use crate::report::Report;
+use crate::report::{Pending, Report};
 use crate::routes::Routes;
 use crate::trial::TrialError;
 
@@ -32,6 +33,9 @@ pub enum Obstacle {
     /// dnsmasq would not start with them.
     #[error("dnsmasq refuses the new arguments: {0}")]
     Refused(TrialError),
+    /// dnsmasq cannot be told to read them.
+    #[error("dnsmasq cannot be signalled: {0}")]
+    Signal(Errno),
     /// Edits are not to be followed.
     #[error("only a restart of dnsmasq would bring them, and -restartDnsmasq does not allow it")]
     NoRestart,
@@ -92,12 +96,25 @@ impl Delivery {
     /// dnsmasq cannot have the newest routes now.
     pub fn failed(&mut self, obstacle: &Obstacle) {
         self.again = Some(Instant::now() + AGAIN);
+        let pending = match obstacle {
+            Obstacle::NoRestart => Pending::Restart,
+            _ => Pending::Failed,
+        };
+        if pending == Pending::Failed {
+            self.report.reload_failed();
+        }
         let reason = obstacle.to_string();
         if self.reason.as_ref() == Some(&reason) {
             return;
         }
-        error!(reason, "dnsmasq has not got the newest servers, the old ones stay in force");
-        self.report.pending(Some(&reason));
+        match pending {
+            // What was asked for is no error.
+            Pending::Restart => info!(reason, "dnsmasq keeps the old servers until it is restarted"),
+            Pending::Failed => {
+                error!(reason, "dnsmasq has not got the newest servers, the old ones stay in force");
+            }
+        }
+        self.report.pending(Some((pending, &reason)));
         self.reason = Some(reason);
     }
 
@@ -152,6 +169,14 @@ mod tests {
         (status["routes"]["upstreams"].clone(), status["routes"]["pending"]["reason"].clone())
     }
 
+    /// What is exported about deliveries that failed.
+    fn gauges(report: &Report) -> String {
+        let text = report.metrics().render().unwrap();
+        let names = ["nanny_reload_failures_total", "nanny_restart_needed", "nanny_routes_pending"];
+        let lines = text.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
+        lines.collect::<Vec<_>>().join(", ")
+    }
+
     /// What is due within this time.
     async fn due(delivery: &mut Delivery, within: Duration) -> Option<Routes> {
         timeout(within, delivery.due()).await.ok()
@@ -169,14 +194,38 @@ mod tests {
             let reason = "dnsmasq refuses the new arguments: exit status 1: no";
             assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(reason)));
         }
-        delivery.failed(&Obstacle::NoRestart);
+        delivery.failed(&Obstacle::Signal(Errno::EPERM));
         let (_, reason) = shown(&report);
-        assert_eq!(reason, Obstacle::NoRestart.to_string());
+        assert_eq!(reason, "dnsmasq cannot be signalled: EPERM: Operation not permitted");
+        assert_eq!(
+            gauges(&report),
+            "nanny_reload_failures_total 4, nanny_restart_needed 0, nanny_routes_pending 1"
+        );
 
         let newest = due(&mut delivery, LONG).await.unwrap();
         delivery.done(newest);
         assert_eq!(shown(&report), (json!(["192.0.2.2:53"]), Value::Null));
         assert_eq!(due(&mut delivery, LONG).await, None, "done");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_not_be_brought_shows_and_alarms_nobody() {
+        let (sender, report, mut delivery) = delivery();
+        sender.send_replace(routes("192.0.2.2"));
+        for _ in 0..3 {
+            due(&mut delivery, LONG).await.unwrap();
+            delivery.failed(&Obstacle::NoRestart);
+        }
+        assert_eq!(shown(&report), (json!(["192.0.2.1:53"]), json!(Obstacle::NoRestart.to_string())));
+        assert_eq!(
+            gauges(&report),
+            "nanny_reload_failures_total 0, nanny_restart_needed 1, nanny_routes_pending 0"
+        );
+        delivery.done(routes("192.0.2.2"));
+        assert_eq!(
+            gauges(&report),
+            "nanny_reload_failures_total 0, nanny_restart_needed 0, nanny_routes_pending 0"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,9 +46,15 @@ pub struct Plan {
     pub obstacle: Option<String>,
     /// What becomes of the user's arguments that touch ours.
     pub notes: Vec<String>,
+    /// The user's arguments.
     words: Vec<OsString>,
+    /// The same without what is in our file.
+    words_beside_file: Vec<OsString>,
     ours: Vec<OsString>,
 }
+
+/// The option that names our file.
+const SERVERS_FILE: &str = "--servers-file=";
 
 impl Plan {
     /// Decides. `servers_file` is where ours would be (or why there is none); `loop_detection` is whether this dnsmasq
@@ -68,7 +74,8 @@ impl Plan {
             extra_servers: arguments.all("servers-file").pop().map(PathBuf::from).filter(|_| reload),
             resolv_files: if reload { arguments.resolv_files() } else { Vec::new() },
             follow_resolv: !arguments.has("no-poll"),
-            words: if reload { arguments.words_without("servers-file") } else { arguments.words().to_vec() },
+            words: arguments.words().to_vec(),
+            words_beside_file: arguments.words_without("servers-file"),
             ours: Vec::new(),
             mode,
             obstacle,
@@ -81,16 +88,24 @@ impl Plan {
 
     /// dnsmasq's arguments. With the servers in a file they do not depend on the routes.
     pub fn argv(&self, routes: &Routes) -> Vec<OsString> {
-        let mut argv = self.words.clone();
-        if self.mode == Mode::Restart {
-            for value in servers_file::values(routes) {
-                argv.extend(["--server".into(), value.into()]);
-            }
-            if routes.configured_upstreams {
-                argv.push("--no-resolv".into());
-            }
+        match self.mode {
+            Mode::Reload { .. } => self.words_beside_file.iter().chain(&self.ours).cloned().collect(),
+            Mode::Restart => self.argv_without_file(routes),
         }
-        argv.extend(self.ours.iter().cloned());
+    }
+
+    /// The same without a servers file of ours, for when it cannot be written.
+    pub fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
+        let mut argv = self.words.clone();
+        for value in servers_file::values(routes) {
+            argv.extend(["--server".into(), value.into()]);
+        }
+        // Otherwise it is among ours already.
+        if self.mode == Mode::Restart && routes.configured_upstreams {
+            argv.push("--no-resolv".into());
+        }
+        let is_file = |word: &OsString| word.as_encoded_bytes().starts_with(SERVERS_FILE.as_bytes());
+        argv.extend(self.ours.iter().filter(|word| !is_file(word)).cloned());
         argv
     }
 
@@ -127,7 +142,7 @@ impl Plan {
         );
         if let Mode::Reload { file } = &self.mode {
             add(!arguments.has("no-resolv"), "--no-resolv".into());
-            add(true, format!("--servers-file={}", file.display()));
+            add(true, format!("{SERVERS_FILE}{}", file.display()));
         }
         add(loop_detection && !arguments.has("dns-loop-detect"), "--dns-loop-detect".into());
         add(!arguments.has("log-facility"), "--log-facility=-".into());

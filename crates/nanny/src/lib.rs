@@ -17,6 +17,7 @@ pub mod exec;
 pub mod exit_status;
 pub mod flags;
 pub mod health;
+pub mod keeper;
 pub mod launch;
 pub mod log_lines;
 pub mod loops;

@@ -7,8 +7,10 @@ use daemon::flags::Style;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|word| word == nanny::exec::WORD) {
-        return nanny::exec::become_program(arguments);
+    match arguments.next() {
+        Some(word) if word == nanny::exec::WORD => return nanny::exec::become_program(arguments),
+        Some(word) if word == nanny::keeper::WORD => return nanny::keeper::keep(arguments),
+        _ => {}
     }
     let program = Program { name: "dnsmasq-nanny", style: Style::Go, worker_threads: 1 };
     daemon::main(program, nanny::run)

@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::exec;
+use crate::keeper::Keeper;
 use crate::log_lines::{Event, LogLine, Weight};
 
 /// The longest line taken from dnsmasq, in octets; longer ones are cut into several.
@@ -33,6 +35,8 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 pub struct Process {
     child: Child,
     pid: Pid,
+    /// Nothing where no further process is to be had.
+    keeper: Option<Keeper>,
     pumps: JoinSet<()>,
     last_words: Arc<Mutex<String>>,
 }
@@ -53,6 +57,9 @@ impl Process {
         let mut child = command.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the process has no ID"))?;
+        let keeper = Keeper::start(pid)
+            .inspect_err(|error| warn!(%error, "cannot start the process that looks after dnsmasq with us"))
+            .ok();
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
         let last_words = Arc::new(Mutex::new(String::new()));
         let pump = Pump { events: sender, last_words: Arc::clone(&last_words), json };
@@ -63,7 +70,7 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             pumps.spawn(pump.run(stderr));
         }
-        Ok((Self { child, pid, pumps, last_words }, events))
+        Ok((Self { child, pid, keeper, pumps, last_words }, events))
     }
 
     /// Its process ID.
@@ -72,12 +79,13 @@ impl Process {
     }
 
     /// Sends a signal. Only while it runs: a process that was waited for is not signalled.
-    pub fn signal(&self, signal: Signal) {
+    pub async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
         if self.child.id().is_none() {
-            return;
+            return Ok(());
         }
-        if let Err(error) = kill(self.pid, signal) {
-            warn!(%signal, pid = self.pid.as_raw(), %error, "dnsmasq cannot be signalled");
+        match (kill(self.pid, signal), &mut self.keeper) {
+            (Err(Errno::EPERM), Some(keeper)) => keeper.signal(signal).await,
+            (sent, _) => sent,
         }
     }
 
@@ -89,23 +97,29 @@ impl Process {
     /// After its end: ends what it left behind and returns the last thing it had to say.
     pub async fn last_words(mut self) -> String {
         // Children that answer TCP queries outlive their parent; the next dnsmasq is to be the only one.
-        let _ = killpg(self.pid, Signal::SIGKILL);
+        let killed = killpg(self.pid, Signal::SIGKILL);
+        if let Some(mut keeper) = self.keeper.take() {
+            if killed == Err(Errno::EPERM) {
+                let _ = keeper.kill_group().await;
+            }
+            keeper.dismiss().await;
+        }
         let _ = timeout(LAST_LINES, async { while self.pumps.join_next().await.is_some() {} }).await;
         reap_group(self.pid);
         self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops it: SIGTERM, then SIGKILL after `patience`. Returns once it is gone.
+    /// Stops it: SIGTERM, then SIGKILL after `patience`. Returns once it is gone, or cannot be brought to that.
     pub async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
-        self.signal(Signal::SIGTERM);
+        let _ = self.signal(Signal::SIGTERM).await;
         // One that was stopped by a signal would not notice the other.
-        self.signal(Signal::SIGCONT);
+        let _ = self.signal(Signal::SIGCONT).await;
         let status = if let Ok(status) = timeout(patience, self.child.wait()).await {
             status?
         } else {
             warn!(pid = self.pid.as_raw(), ?patience, "dnsmasq does not end on SIGTERM, killing it");
-            self.signal(Signal::SIGKILL);
-            self.child.wait().await?
+            self.signal(Signal::SIGKILL).await?;
+            timeout(patience, self.child.wait()).await??
         };
         self.last_words().await;
         Ok(status)

@@ -18,6 +18,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -75,16 +76,15 @@ impl Quiet {
     /// Sends SIGHUP in the first quiet moment within `patience`, or at its end. Blocks for as long.
     ///
     /// The process must not be waited for meanwhile, so that its ID stays its own.
-    pub fn hang_up(&mut self, patience: Duration) -> Sent {
+    pub fn hang_up(&mut self, patience: Duration) -> Result<Sent, Errno> {
         let deadline = Instant::now() + if can_look(self.pid) { patience } else { Duration::ZERO };
         loop {
             self.observe();
             if self.looks_idle() && self.hang_up_now() {
-                return Sent::Quietly;
+                return Ok(Sent::Quietly);
             }
             if Instant::now() >= deadline {
-                let _ = kill(self.pid, Signal::SIGHUP);
-                return Sent::Anyway;
+                return kill(self.pid, Signal::SIGHUP).map(|()| Sent::Anyway);
             }
             sleep(PAUSE);
         }
@@ -238,7 +238,7 @@ mod tests {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let mut quiet = Quiet::new(pid, 1);
         quiet.observe();
-        assert_eq!(quiet.hang_up(Duration::from_millis(20)), Sent::Anyway);
+        assert_eq!(quiet.hang_up(Duration::from_millis(20)), Ok(Sent::Anyway));
         let status = child.wait().unwrap();
         assert_eq!(crate::exit_status::describe(status), "killed by SIGHUP");
     }

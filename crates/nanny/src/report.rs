@@ -48,6 +48,15 @@ impl Restart {
     }
 }
 
+/// What dnsmasq needs to get the newest routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pending {
+    /// Another try: the last one failed.
+    Failed,
+    /// A restart, which is not allowed.
+    Restart,
+}
+
 /// The one place everything is told to. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct Report {
@@ -71,7 +80,9 @@ struct Counters {
     reloads: IntCounter,
     hasty_reloads: IntCounter,
     last_reload: IntGauge,
+    reload_failures: IntCounter,
     routes_pending: IntGauge,
+    restart_needed: IntGauge,
     stub_domains: IntGauge,
     upstreams: IntGauge,
     unresolved: IntGauge,
@@ -116,6 +127,14 @@ impl Counters {
                 "Reloads that took servers away while queries may have been waiting for them.",
             )?,
             last_reload: gauge("nanny_last_reload_timestamp_seconds", "When dnsmasq was last told so.")?,
+            reload_failures: metrics.int_counter(
+                "nanny_reload_failures_total",
+                "Attempts to bring dnsmasq the newest servers that failed.",
+            )?,
+            restart_needed: gauge(
+                "nanny_restart_needed",
+                "1 while only a restart of dnsmasq would bring it the newest servers, which -restartDnsmasq rules out.",
+            )?,
             routes_pending: gauge(
                 "nanny_routes_pending",
                 "1 while dnsmasq has not got the newest servers, because that failed, and older ones are in force.",
@@ -242,9 +261,21 @@ impl Report {
     }
 
     /// Why dnsmasq has not got the newest routes; none when it has.
-    pub fn pending(&self, reason: Option<&str>) {
-        self.counters.routes_pending.set(i64::from(reason.is_some()));
-        self.edit().routes.set_pending(reason);
+    pub fn pending(&self, why: Option<(Pending, &str)>) {
+        let is = |pending| i64::from(why.is_some_and(|(kind, _)| kind == pending));
+        self.counters.routes_pending.set(is(Pending::Failed));
+        self.counters.restart_needed.set(is(Pending::Restart));
+        self.edit().routes.set_pending(why.map(|(_, reason)| reason));
+    }
+
+    /// An attempt to bring dnsmasq the newest routes failed.
+    pub fn reload_failed(&self) {
+        self.counters.reload_failures.inc();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Where names go that have no usable server.

@@ -14,6 +14,8 @@ use crate::resolve::Resolutions;
 pub struct Routes {
     /// Domain -> servers, never empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
+    /// The domains among them that fail, because none of their servers can be asked (yet).
+    pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
     /// Whether `upstreams` come from the configuration (else from resolv.conf).
@@ -60,6 +62,7 @@ impl Routes {
     pub fn compute(from: &Ingredients<'_>) -> (Self, BTreeSet<Omission>) {
         let mut omissions = BTreeSet::new();
         let mut stub_domains = BTreeMap::new();
+        let mut failing = BTreeSet::new();
         for (domain, servers) in &from.config.stub_domains {
             // Without servers the domain is not routed specially, as in kube-dns.
             if servers.is_empty() {
@@ -68,6 +71,7 @@ impl Routes {
             let mut usable = stub_servers(from, domain, servers, &mut omissions);
             if usable.is_empty() {
                 usable.push(from.nowhere);
+                failing.insert(domain.clone());
             }
             stub_domains.insert(domain.clone(), usable);
         }
@@ -81,7 +85,13 @@ impl Routes {
                 push_new(&mut upstreams, *server);
             }
         }
-        (Self { stub_domains, upstreams, configured_upstreams }, omissions)
+        (Self { stub_domains, failing, upstreams, configured_upstreams }, omissions)
+    }
+
+    /// Whether a domain that failed `before` is served here.
+    pub fn mend_some_of(&self, before: &Self) -> bool {
+        let mut mended = before.failing.difference(&self.failing);
+        mended.any(|domain| self.stub_domains.contains_key(domain))
     }
 
     /// Whether a server of `before` is missing here, for its domain.

@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -18,6 +19,11 @@ const PREFIX: &str = "dnsmasq-nanny-";
 /// The file in a directory of our own that is locked for as long as its nanny lives, whoever counts its process id.
 const LOCK: &str = ".lock";
 
+/// The file that a directory is tried with.
+const PROBE: &str = ".probe";
+/// The room a directory needs, in octets: for some hundred stub domains, the status, and the next of each.
+const ROOM: usize = 64 << 10;
+
 /// How many entries of a place are looked at for leftovers.
 const MAX_LOOKED_AT: usize = 10_000;
 
@@ -26,7 +32,7 @@ const MAX_LOOKED_AT: usize = 10_000;
 pub struct StateDir {
     path: PathBuf,
     /// We made it up, so we take it away. The lock of it.
-    ours: Option<File>,
+    ours: Option<Mutex<File>>,
 }
 
 /// No such directory is to be had.
@@ -46,13 +52,19 @@ pub enum StateDirError {
 }
 
 impl StateDir {
-    /// Uses `given`, or makes a directory in the first usual place that is writable. What nannies left behind that
-    /// were killed is taken away from the usual places.
+    /// Uses `given`, or makes a directory in the first usual place that is writable and has room. What nannies left
+    /// behind that were killed is taken away from the usual places.
+    ///
+    /// That there is no room in `given` may be different tomorrow, so it is no mistake: a usual place has to do.
     pub fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         if let Some(path) = given {
-            return usable(path)
-                .map(|()| Self { path: path.to_owned(), ours: None })
-                .map_err(|reason| StateDirError::Given { path: path.to_owned(), reason });
+            match usable(path) {
+                Ok(()) => return Ok(Self { path: path.to_owned(), ours: None }),
+                Err(reason) if has_no_room(&reason) => {
+                    tracing::warn!(?path, %reason, "no room in the state directory, using another place");
+                }
+                Err(reason) => return Err(StateDirError::Given { path: path.to_owned(), reason }),
+            }
         }
         for place in PLACES {
             remove_leftovers(Path::new(place));
@@ -61,7 +73,7 @@ impl StateDir {
         let mut paths = PLACES.iter().map(|place| Path::new(place).join(&name));
         let made = paths.find_map(|path| Some((claim(&path).ok()?, path)));
         let (lock, path) = made.ok_or(StateDirError::Nowhere)?;
-        Ok(Self { path, ours: Some(lock) })
+        Ok(Self { path, ours: Some(Mutex::new(lock)) })
     }
 
     /// The path of a file in it.
@@ -69,9 +81,25 @@ impl StateDir {
         self.path.join(name)
     }
 
-    /// Writes a file so that readers see either the old or the new content. dnsmasq may read it as another user.
+    /// Writes a file so that readers see either the old or the new content. dnsmasq may read it as another user. A
+    /// directory that somebody has removed is made again.
     pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        write(&self.path, name, content)
+        match write(&self.path, name, content) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make_again()?;
+                tracing::warn!(path = ?self.path, "the state directory was gone and has been made again");
+                write(&self.path, name, content)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn make_again(&self) -> io::Result<()> {
+        match &self.ours {
+            Some(lock) => *lock.lock().unwrap_or_else(PoisonError::into_inner) = claim(&self.path)?,
+            None => usable(&self.path)?,
+        }
+        Ok(())
     }
 
     /// Removes what we made.
@@ -125,8 +153,14 @@ fn usable(path: &Path) -> io::Result<()> {
             return Err(error);
         }
     }
-    write(path, ".probe", b"")?;
-    fs::remove_file(path.join(".probe"))
+    let probed = write(path, PROBE, &vec![0; ROOM]);
+    let _ = fs::remove_file(path.join(PROBE));
+    probed
+}
+
+/// Whether it failed for want of room.
+fn has_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether nobody else could have put it there, in a place where everybody may write.
@@ -140,11 +174,16 @@ fn owned(path: &Path) -> io::Result<()> {
 
 fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let new = directory.join(format!(".{name}.new"));
-    let mut file = File::create(&new)?;
-    file.set_permissions(Permissions::from_mode(0o644))?;
-    file.write_all(content)?;
-    drop(file);
-    fs::rename(new, directory.join(name))
+    let written = File::create(&new).and_then(|mut file| {
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(content)
+    });
+    let written = written.and_then(|()| fs::rename(&new, directory.join(name)));
+    if written.is_err() {
+        // Half a file only takes room.
+        let _ = fs::remove_file(new);
+    }
+    written
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::health::{Finding, Health};
 use crate::launch::{Mode, Plan};
 use crate::log_lines::Event;
 use crate::process::Process;
-use crate::quiet::Quiet;
+use crate::quiet::{Quiet, Sent};
 use crate::report::{Report, Restart};
 use crate::routes::Routes;
 use crate::servers_file;
@@ -48,9 +48,9 @@ pub enum SuperviseError {
     /// The process cannot even be created.
     #[error("cannot start a process for dnsmasq")]
     Spawn(#[source] std::io::Error),
-    /// The servers file cannot be written before the first start.
-    #[error(transparent)]
-    ServersFile(Obstacle),
+    /// It goes on, whatever signals it is sent.
+    #[error("dnsmasq cannot be stopped")]
+    Stop(#[source] std::io::Error),
     /// The first start failed: the arguments, the port or the like.
     #[error("dnsmasq did not start: {how}: {last_words}")]
     Start {
@@ -113,10 +113,22 @@ struct Life {
     findings: BoxStream<'static, Finding>,
     quiet: Quiet,
     up: bool,
-    /// The servers file changed before dnsmasq could be told.
-    stale: bool,
+    /// It has its servers from our file, and so does not need a restart for others.
+    reads_file: bool,
     /// New arguments that are being tried.
     trial: Option<Trial>,
+}
+
+impl Life {
+    /// Sends SIGHUP in a moment in which no query waits, or without one if none comes. None if that did not work.
+    async fn hang_up_quietly(&mut self) -> Option<Sent> {
+        let mut quiet = self.quiet.clone();
+        let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
+        let (sent, quiet) =
+            sent.inspect_err(|error| error!(%error, "looking for a quiet moment failed")).ok()?;
+        self.quiet = quiet;
+        sent.ok()
+    }
 }
 
 /// Tries the arguments for some routes, and hands these back.
@@ -165,8 +177,7 @@ impl Supervisor {
         again: Option<Restart>,
         stop: &CancellationToken,
     ) -> Result<Ended, SuperviseError> {
-        self.choose_routes(again.is_none())?;
-        let argv = self.plan.argv(self.delivery.in_force());
+        let (argv, reads_file) = self.arguments(again.is_none());
         info!(program = %self.program.display(), arguments = shown(&argv), "starting dnsmasq");
         let (process, events) =
             Process::start(&self.program, &argv, self.json).map_err(SuperviseError::Spawn)?;
@@ -176,9 +187,9 @@ impl Supervisor {
             None => stream::pending().boxed(),
         };
         let quiet = Quiet::new(process.pid(), self.port);
-        let mut life = Life { process, events, findings, quiet, up: false, stale: false, trial: None };
+        let mut life = Life { process, events, findings, quiet, up: false, reads_file, trial: None };
         let outcome = self.attend(&mut life, stop).await;
-        Ok(self.bury(life, outcome).await)
+        self.bury(life, outcome).await
     }
 
     /// Attends to a running dnsmasq until something ends its life.
@@ -193,8 +204,8 @@ impl Supervisor {
                 biased;
                 () = stop.cancelled() => return Outcome::Stop,
                 status = life.process.wait() => return Outcome::Ended(status),
-                Some(event) = life.events.recv() => self.heard(life, &event).await,
-                routes = self.delivery.due(), if life.trial.is_none() => self.bring(life, routes).await,
+                Some(event) = life.events.recv() => self.heard(life, &event),
+                routes = self.delivery.due(), if life.up && life.trial.is_none() => self.bring(life, routes).await,
                 (outcome, routes) = tried(&mut life.trial) => {
                     life.trial = None;
                     let Err(error) = outcome else {
@@ -204,43 +215,52 @@ impl Supervisor {
                     self.delivery.failed(&Obstacle::Refused(error));
                 }
                 Some(finding) = life.findings.next() => match finding {
-                    Finding::Answers => self.is_up(life).await,
+                    Finding::Answers => self.is_up(life),
                     Finding::Silent => self.report.silent(),
                     Finding::Hangs => return Outcome::Hangs,
                 },
-                () = tick(&mut statistics), if life.up => life.process.signal(Signal::SIGUSR1),
+                () = tick(&mut statistics), if life.up => {
+                    if let Err(error) = life.process.signal(Signal::SIGUSR1).await {
+                        warn!(%error, "dnsmasq cannot be asked for its statistics");
+                    }
+                }
                 () = tick(&mut observation), if life.up => life.quiet.observe(),
-                () = &mut surely_up, if !life.up => self.is_up(life).await,
+                () = &mut surely_up, if !life.up => self.is_up(life),
             }
         }
     }
 
     /// Ends the process and says how the life ended.
-    async fn bury(&self, life: Life, outcome: Outcome) -> Ended {
+    async fn bury(&self, mut life: Life, outcome: Outcome) -> Result<Ended, SuperviseError> {
         let was_up = life.up;
+        let stop = async |process: Process| {
+            process.stop(STOPPING).await.map(exit_status::describe).map_err(SuperviseError::Stop)
+        };
         let (how, ended) = match outcome {
             Outcome::Ended(status) => {
-                let how = describe(status);
+                let how =
+                    status.map_or_else(|error| format!("an unknown status ({error})"), exit_status::describe);
                 let last_words = life.process.last_words().await;
                 (how.clone(), Ended::Died { how, last_words, was_up })
             }
             Outcome::Hangs => {
-                life.process.signal(Signal::SIGKILL);
-                (describe(life.process.stop(STOPPING).await), Ended::Hung)
+                // Whether that worked shows when it is stopped.
+                let _ = life.process.signal(Signal::SIGKILL).await;
+                (stop(life.process).await?, Ended::Hung)
             }
-            Outcome::Stop => (describe(life.process.stop(STOPPING).await), Ended::Stopped),
-            Outcome::Replace => (describe(life.process.stop(STOPPING).await), Ended::Replaced),
+            Outcome::Stop => (stop(life.process).await?, Ended::Stopped),
+            Outcome::Replace => (stop(life.process).await?, Ended::Replaced),
         };
         self.report.ended(&how);
         if !matches!(ended, Ended::Died { .. }) {
             info!(%how, "dnsmasq stopped");
         }
-        ended
+        Ok(ended)
     }
 
-    async fn heard(&self, life: &mut Life, event: &Event) {
+    fn heard(&self, life: &mut Life, event: &Event) {
         match event {
-            Event::Started => self.is_up(life).await,
+            Event::Started => self.is_up(life),
             Event::Loop(server) => self.report.found_loop(*server),
             Event::OwnAddress(ip) => warn!(%ip, "dnsmasq leaves a server out: the address is its own"),
             Event::TooManyQueries => self.report.too_many_queries(),
@@ -248,58 +268,43 @@ impl Supervisor {
     }
 
     /// dnsmasq handles signals now. (Before that, SIGHUP would be lost or deadly.)
-    async fn is_up(&self, life: &mut Life) {
-        if std::mem::replace(&mut life.up, true) {
-            return;
-        }
-        life.quiet.observe();
-        self.report.up();
-        if std::mem::take(&mut life.stale) {
-            self.reload(life, self.delivery.in_force(), false).await;
+    fn is_up(&self, life: &mut Life) {
+        if !std::mem::replace(&mut life.up, true) {
+            life.quiet.observe();
+            self.report.up();
         }
     }
 
     /// Brings new routes to dnsmasq, or begins to.
     async fn bring(&mut self, life: &mut Life, routes: Routes) {
-        match &self.plan.mode {
-            Mode::Restart if self.may_restart => life.trial = Some(self.trial(routes)),
-            Mode::Restart => self.delivery.failed(&Obstacle::NoRestart),
-            Mode::Reload { .. } => match self.write_servers(&routes) {
-                Ok(()) => self.replace_servers(life, routes).await,
-                Err(obstacle) => self.delivery.failed(&obstacle),
-            },
-        }
-    }
-
-    /// Has dnsmasq go from the routes in force to those that are in the servers file now.
-    async fn replace_servers(&mut self, life: &mut Life, routes: Routes) {
-        if life.up {
-            let takes_away = routes.lack_some_of(self.delivery.in_force());
-            self.reload(life, &routes, takes_away).await;
+        let brought = if life.reads_file {
+            self.replace_servers(life, &routes).await
+        } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
+            // A domain that fails altogether is not what anybody meant by leaving dnsmasq alone.
+            life.trial = Some(self.trial(routes));
+            return;
         } else {
-            life.stale = true;
+            Err(Obstacle::NoRestart)
+        };
+        match brought {
+            Ok(()) => self.delivery.done(routes),
+            Err(obstacle) => self.delivery.failed(&obstacle),
         }
-        self.delivery.done(routes);
     }
 
-    /// Has dnsmasq read its servers again; if some are taken away, without forgetting queries that wait for them.
-    async fn reload(&self, life: &mut Life, routes: &Routes, takes_away: bool) {
+    /// Has dnsmasq go from the routes in force to others.
+    async fn replace_servers(&self, life: &mut Life, routes: &Routes) -> Result<(), Obstacle> {
+        self.write_servers(routes)?;
+        // Without forgetting queries that wait for a server that goes.
+        let takes_away = routes.lack_some_of(self.delivery.in_force());
+        let sent = if takes_away { life.hang_up_quietly().await } else { None };
+        if sent.is_none() {
+            life.process.signal(Signal::SIGHUP).await.map_err(Obstacle::Signal)?;
+        }
         if takes_away {
-            let mut quiet = life.quiet.clone();
-            let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
-            match sent {
-                Ok((sent, quiet)) => {
-                    debug!(?sent, "servers are taken away");
-                    self.report.taken_away(sent);
-                    life.quiet = quiet;
-                }
-                Err(error) => {
-                    error!(%error, "looking for a quiet moment failed");
-                    life.process.signal(Signal::SIGHUP);
-                }
-            }
-        } else {
-            life.process.signal(Signal::SIGHUP);
+            let sent = sent.unwrap_or(Sent::Anyway);
+            debug!(?sent, "servers are taken away");
+            self.report.taken_away(sent);
         }
         self.report.reloaded();
         info!(
@@ -307,27 +312,50 @@ impl Supervisor {
             upstreams = servers(&routes.upstreams),
             "dnsmasq reads its servers again"
         );
+        Ok(())
     }
 
     /// Tries new arguments before the running dnsmasq is given up for them.
     fn trial(&self, routes: Routes) -> Trial {
-        let (program, argv) = (self.program.clone(), self.plan.argv(&routes));
+        let (program, argv) = (self.program.clone(), self.plan.argv_without_file(&routes));
         Box::pin(async move { (trial::test(&program, &argv).await, routes) })
     }
 
-    /// Puts the routes in force that dnsmasq is started with. Without newer ones that do, those of the last one remain.
-    fn choose_routes(&mut self, first: bool) -> Result<(), SuperviseError> {
-        if self.plan.mode == Mode::Restart && !first {
+    /// Puts the routes in force that dnsmasq is started with: the newest, if possible. Returns its arguments, and whether
+    /// it has its servers from our file. It never starts without servers: those that no file holds are arguments.
+    fn arguments(&mut self, first: bool) -> (Vec<OsString>, bool) {
+        let newest = self.delivery.newest();
+        if self.plan.mode == Mode::Restart {
             // Newer arguments have to be tried first.
-            return Ok(());
+            if first {
+                self.delivery.done(newest);
+            }
+            return (self.plan.argv(self.delivery.in_force()), false);
         }
-        let routes = self.delivery.newest();
-        match self.write_servers(&routes) {
-            Ok(()) => self.delivery.done(routes),
-            Err(obstacle) if first => return Err(SuperviseError::ServersFile(obstacle)),
-            Err(obstacle) => self.delivery.failed(&obstacle),
-        }
-        Ok(())
+        let reads_file = match self.write_servers(&newest) {
+            Ok(()) => true,
+            Err(obstacle) if !first && self.has_servers_in_force() => {
+                self.delivery.failed(&obstacle);
+                return (self.plan.argv(self.delivery.in_force()), true);
+            }
+            Err(obstacle) => {
+                warn!(%obstacle, "dnsmasq is started with its servers as arguments, other servers restart it");
+                false
+            }
+        };
+        self.delivery.done(newest);
+        let routes = self.delivery.in_force();
+        let argv = if reads_file { self.plan.argv(routes) } else { self.plan.argv_without_file(routes) };
+        (argv, reads_file)
+    }
+
+    /// Whether the servers file is there and says what is in force.
+    fn has_servers_in_force(&self) -> bool {
+        let Mode::Reload { file } = &self.plan.mode else {
+            return false;
+        };
+        let text = servers_file::render(self.delivery.in_force(), &self.extra_servers());
+        std::fs::read(file).is_ok_and(|written| written == text.as_bytes())
     }
 
     /// Writes the servers file, if there is one.
@@ -385,10 +413,6 @@ async fn tick(interval: &mut Option<Interval>) {
         }
         None => std::future::pending().await,
     }
-}
-
-fn describe(status: std::io::Result<ExitStatus>) -> String {
-    status.map_or_else(|error| format!("an unknown status ({error})"), exit_status::describe)
 }
 
 fn shown(argv: &[OsString]) -> String {

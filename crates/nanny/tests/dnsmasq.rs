@@ -15,6 +15,7 @@ mod dnsmasq {
     mod edits;
     mod faults;
     mod names;
+    mod places;
     mod privileges;
     mod starts;
 }

@@ -84,6 +84,7 @@ fn without_a_file_the_servers_are_arguments() {
         stub_domains: BTreeMap::from([("a.example".to_owned(), vec!["192.0.2.1:54".parse().unwrap()])]),
         upstreams: vec!["192.0.2.2".parse().unwrap()],
         configured_upstreams: true,
+        ..Routes::default()
     };
     let arguments = Arguments::from_words(words("-k --servers-file=/own"));
     let plan = Plan::new(&arguments, Err("no place for it".to_owned()), &Identity::Other, false);
@@ -97,6 +98,17 @@ fn without_a_file_the_servers_are_arguments() {
     );
     let from_resolv_conf = Routes { configured_upstreams: false, upstreams: Vec::new(), ..routes };
     assert!(!text(&plan.argv(&from_resolv_conf)).contains("--no-resolv"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_can_be_done_without() {
+    let routes = Routes { upstreams: vec!["192.0.2.2".parse().unwrap()], ..Routes::default() };
+    let plan = plan("-k --servers-file=/own");
+    assert_eq!(
+        text(&plan.argv_without_file(&routes)),
+        "-k --servers-file=/own --server 192.0.2.2 --no-resolv --dns-loop-detect --log-facility=- --pid-file \
+         --user=root --group=root"
+    );
 }
 
 #[test]

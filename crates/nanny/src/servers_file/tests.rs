@@ -14,6 +14,7 @@ fn routes() -> Routes {
         )]),
         upstreams: vec!["192.0.2.1:5353".parse().unwrap()],
         configured_upstreams: true,
+        ..Routes::default()
     }
 }
 
@@ -24,6 +25,13 @@ fn one_line_a_server() {
     assert_eq!(render(&routes(), ""), expected);
     let empty = "# Written by the nanny; edits are overwritten.\n";
     assert_eq!(render(&Routes::default(), ""), empty);
+}
+
+#[test]
+fn a_link_local_server_keeps_its_interface() {
+    let upstreams = dnsconfig::resolv_conf::parse("nameserver fe80::1%lo");
+    let text = render(&Routes { upstreams, ..Routes::default() }, "");
+    assert!(text.ends_with("\nserver=fe80::1%lo\n"), "{text}");
 }
 
 #[test]

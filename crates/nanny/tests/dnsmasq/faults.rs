@@ -1,13 +1,18 @@
 //! dnsmasq dies or hangs, or the nanny does.
 
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 use serde_json::json;
+use testkit::client::TcpConnection;
 use testkit::eventually;
+use testkit::query::Query;
 
 use super::load::Load;
-use super::rig::{PATIENCE, Plan, at, dnsmasq_is_here, is_alive, upstream};
+use super::rig::{PATIENCE, Plan, at, dnsmasq_is_here, is_alive, open_to_all, upstream};
 
 #[tokio::test]
 async fn one_that_dies_is_started_again_with_the_same_servers() {
@@ -98,11 +103,64 @@ async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
     if !dnsmasq_is_here() {
         return;
     }
-    let mut rig = Plan::new().start().await;
-    let dnsmasq = rig.dnsmasq();
-    rig.nanny.signal(Signal::SIGKILL);
-    rig.nanny.wait(PATIENCE).await;
-    eventually(PATIENCE, || std::future::ready(!is_alive(dnsmasq.as_raw().into()))).await;
+    // One that changes its user is not killed by the kernel when its parent dies.
+    let users: &[&str] = if geteuid().is_root() { &["--no-hosts", "--user=nobody"] } else { &["--no-hosts"] };
+    for user in users {
+        let mut rig = open_to_all(Plan::new()).dnsmasq(*user).start().await;
+        let dnsmasq = rig.dnsmasq();
+        // A connection, and so a child of dnsmasq, that lasts.
+        let mut connection = TcpConnection::open(rig.server()).await.unwrap();
+        connection.send(&Query::new("www.outside.test.", "A").wire()).await.unwrap();
+        connection.receive(PATIENCE).await.unwrap();
+        assert!(group(dnsmasq) >= 2, "{user}: a child");
+        rig.nanny.signal(Signal::SIGKILL);
+        rig.nanny.wait(PATIENCE).await;
+        eventually(PATIENCE, || std::future::ready(group(dnsmasq) == 0)).await;
+    }
+}
+
+/// The processes in the process group of dnsmasq that run.
+fn group(leader: Pid) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    let running = stats.filter(|stat| {
+        let mut fields = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default().split(' ');
+        fields.next() != Some("Z") && fields.nth(1) == Some(&leader.to_string())
+    });
+    running.count()
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_stops_nothing() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let outside = upstream("192.0.2.1").await;
+    let upstreams = json!([at(&outside)]).to_string();
+    let plan = Plan::new().dnsmasq("--log-queries").config(&[("upstreamNameservers", &upstreams)]);
+    let log = plan.path("log");
+    nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut reader =
+        std::fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&log).unwrap();
+    let script = "log=$1; shift; exec \"$@\" 2>\"$log\"";
+    let rig = plan.run_by(&["sh", "-c", script, "sh", log.to_str().unwrap()]).spawn();
+    rig.until("first.outside.test.", "192.0.2.1").await;
+    // Several times what all pipes and queues hold.
+    let load = Load::start(rig.server(), 4, &["*.outside.test."]);
+    let asked = outside.count();
+    eventually(PATIENCE, || std::future::ready(outside.count() > asked + 8000)).await;
+    let seen = load.end().await;
+    assert_eq!(seen.lost, [""; 0]);
+    assert_eq!(rig.status()["dnsmasq"]["restarts"], json!({}));
+
+    let mut text = Vec::new();
+    eventually(PATIENCE, || {
+        // Nothing there just now is an error to a reader that does not wait.
+        let _ = reader.read_to_end(&mut text);
+        std::future::ready(String::from_utf8_lossy(&text).contains("log lines lost"))
+    })
+    .await;
+    rig.end().await;
 }
 
 #[tokio::test]

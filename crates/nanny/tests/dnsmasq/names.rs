@@ -60,6 +60,28 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
     rig.end().await;
 }
 
+/// Names are part of what is read at the start, although that may take longer.
+#[tokio::test]
+async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let knows = Arc::new(AtomicBool::new(false));
+    let (kubedns, stub) = (kubedns(Arc::clone(&knows)).await, upstream("192.0.2.11").await);
+    let name = format!("ns.apps.svc.cluster.local:{}", stub.addr().port());
+    let plan = Plan::new();
+    // What is not fully known makes the servers arguments.
+    let unknown = format!("--conf-file={}", plan.path("dnsmasq.conf").display());
+    std::fs::write(plan.path("dnsmasq.conf"), "servers-file=/dev/null\n").unwrap();
+    let plan = plan.without("--conf-file").dnsmasq(unknown).flag("-restartDnsmasq=false");
+    let plan = plan.flag(format!("-kubednsServer={}", at(&kubedns)));
+    let rig = plan.config(&[("stubDomains", &json!({"acme.test": [name]}).to_string())]).start().await;
+    rig.until("www.acme.test.", "SERVFAIL").await;
+    knows.store(true, Ordering::Relaxed);
+    rig.until("www.acme.test.", "192.0.2.11").await;
+    rig.end().await;
+}
+
 #[tokio::test]
 async fn a_server_that_is_dnsmasq_itself_is_left_out() {
     if !dnsmasq_is_here() {

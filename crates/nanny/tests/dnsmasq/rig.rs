@@ -1,8 +1,8 @@
 //! A nanny with its dnsmasq on loopback, a `ConfigMap` directory, a resolv.conf and scripted upstream servers.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -164,6 +164,12 @@ impl Plan {
         rig.status_with("dnsmasq up", |status| status["dnsmasq"]["up"] == true).await;
         rig
     }
+}
+
+/// Lets everybody into the rig's directory.
+pub(crate) fn open_to_all(plan: Plan) -> Plan {
+    fs::set_permissions(plan.path(""), Permissions::from_mode(0o777)).unwrap();
+    plan
 }
 
 /// A running nanny.

@@ -1,0 +1,127 @@
+//! A process beside dnsmasq that can do to it what the nanny may not, or no longer can.
+//!
+//! * It signals a dnsmasq that runs as another user. For that it becomes this user, which takes what dnsmasq needed for it
+//!   too (the capability SETUID), while the nanny stays who it is and does without the capability KILL.
+//! * When the nanny is gone, whichever way it went, it kills dnsmasq with its children that answer over TCP. The kernel
+//!   kills dnsmasq alone (see [`crate::exec`]), and only one that has not changed its user or group.
+//!
+//! Requests come on its standard input, one octet each: the number of a signal, [`GROUP`] or [`GONE`]. The answer is one
+//! octet: the number of the error, or zero. The end of the requests is the end of the nanny.
+
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, Uid, setresuid};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+/// The first argument of the process.
+pub const WORD: &str = "__keep-dnsmasq";
+/// SIGKILL for dnsmasq and all its children.
+const GROUP: u8 = u8::MAX;
+/// dnsmasq has ended and its ID may be another's from now on.
+const GONE: u8 = 0;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The nanny's end of it.
+#[derive(Debug)]
+pub struct Keeper {
+    child: Child,
+    requests: ChildStdin,
+    answers: ChildStdout,
+}
+
+impl Keeper {
+    /// Starts one for the process `dnsmasq`, which leads a process group.
+    pub fn start(dnsmasq: Pid) -> io::Result<Self> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args([WORD, &dnsmasq.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A signal from the terminal is not for it.
+        let mut child = command.process_group(0).spawn()?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(requests), Some(answers)) => Ok(Self { child, requests, answers }),
+            _ => Err(io::Error::other("no pipes")),
+        }
+    }
+
+    /// Sends dnsmasq a signal.
+    pub async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
+        self.ask(u8::try_from(signal as i32).map_err(|_| Errno::EINVAL)?).await
+    }
+
+    /// Kills dnsmasq and all its children.
+    pub async fn kill_group(&mut self) -> Result<(), Errno> {
+        self.ask(GROUP).await
+    }
+
+    async fn ask(&mut self, request: u8) -> Result<(), Errno> {
+        let asking = async {
+            self.requests.write_all(&[request]).await?;
+            self.answers.read_u8().await
+        };
+        match timeout(PATIENCE, asking).await {
+            Ok(Ok(0)) => Ok(()),
+            Ok(Ok(errno)) => Err(Errno::from_raw(errno.into())),
+            // It is not there any more, or stopped.
+            Ok(Err(_)) | Err(_) => Err(Errno::EPERM),
+        }
+    }
+
+    /// Lets it end: dnsmasq was waited for.
+    pub async fn dismiss(mut self) {
+        let _ = self.requests.write_all(&[GONE]).await;
+        let _ = timeout(PATIENCE, self.child.wait()).await;
+    }
+}
+
+/// What the process does; `arguments` are those behind [`WORD`].
+pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let id = arguments.next().and_then(|id| id.to_string_lossy().parse().ok());
+    // Zero, one and negative numbers mean other things to kill(2).
+    let Some(dnsmasq) = id.filter(|id| *id > 1).map(Pid::from_raw) else {
+        return ExitCode::FAILURE;
+    };
+    let (mut requests, mut answers) = (io::stdin().lock(), io::stdout().lock());
+    let mut request = [GONE];
+    while requests.read_exact(&mut request).is_ok() {
+        let done = match request {
+            [GONE] => return ExitCode::SUCCESS,
+            [GROUP] => as_owner(dnsmasq, || killpg(dnsmasq, Signal::SIGKILL)),
+            [number] => match Signal::try_from(i32::from(number)) {
+                Ok(signal) => as_owner(dnsmasq, || kill(dnsmasq, signal)),
+                Err(errno) => Err(errno),
+            },
+        };
+        let answer = done.err().map_or(0, |errno| u8::try_from(errno as i32).unwrap_or(u8::MAX));
+        if answers.write_all(&[answer]).and_then(|()| answers.flush()).is_err() {
+            break;
+        }
+    }
+    let _ = as_owner(dnsmasq, || killpg(dnsmasq, Signal::SIGKILL));
+    ExitCode::SUCCESS
+}
+
+/// Does something that only the user of a process may do.
+fn as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> {
+    match act() {
+        Err(Errno::EPERM) => {
+            let owner = owner(process).ok_or(Errno::ESRCH)?;
+            setresuid(owner, owner, owner)?;
+            act()
+        }
+        done => done,
+    }
+}
+
+/// The real user of a process.
+fn owner(process: Pid) -> Option<Uid> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let mut ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace();
+    ids.next()?.parse().ok().map(Uid::from_raw)
+}

@@ -1,0 +1,105 @@
+//! The state directory: full, removed, or with something in its way.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use testkit::http;
+use testkit::ports::free_port;
+use testkit::upstream::Upstream;
+
+use super::rig::{Plan, at, dnsmasq_is_here, upstream};
+
+/// Whether this test can mount file systems that nobody else sees; says so if not.
+fn can_mount() -> bool {
+    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !can {
+        println!("SKIPPED: needs root and unshare(1)");
+    }
+    can && dnsmasq_is_here()
+}
+
+fn only(server: &Upstream) -> String {
+    json!([at(server)]).to_string()
+}
+
+#[tokio::test]
+async fn a_full_place_is_passed_over() {
+    if !can_mount() {
+        return;
+    }
+    for is_given in [false, true] {
+        let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+        let port = free_port();
+        let plan = Plan::new().flag(format!("-statusAddr=127.0.0.1:{port}"));
+        let state = plan.path("state");
+        fs::create_dir(&state).unwrap();
+        let (plan, full) = if is_given {
+            (plan, state.display().to_string())
+        } else {
+            (plan.flag("-stateDir="), "/run".to_owned())
+        };
+        let script = format!(
+            "mount -t tmpfs -o size=16k none {full}; cat /dev/zero 2>/dev/null >{full}/all; exec \"$@\""
+        );
+        let plan = plan.run_by(&["unshare", "-m", "sh", "-c", &script, "sh"]);
+        let mut rig = plan.config(&[("upstreamNameservers", &only(&first))]).spawn();
+        rig.until("before.outside.test.", "192.0.2.1").await;
+        rig.config(&[("upstreamNameservers", &only(&second))]);
+        rig.until("after.outside.test.", "192.0.2.2").await;
+        let page = http::get((Ipv4Addr::LOCALHOST, port).into(), "/status").await.unwrap().body;
+        let status: Value = serde_json::from_str(&page).unwrap();
+        assert_eq!(status["configuration"]["editsBy"], "reload", "{full}");
+        assert_eq!(status["dnsmasq"]["restarts"], json!({}), "{full}");
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_state_directory_that_is_removed_is_made_again() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let mut rig = Plan::new().config(&[("upstreamNameservers", &only(&first))]).start().await;
+    let dnsmasq = rig.dnsmasq();
+    fs::remove_dir_all(rig.path("state")).unwrap();
+    rig.config(&[("upstreamNameservers", &only(&second))]);
+    rig.until("edited.outside.test.", "192.0.2.2").await;
+    rig.status_with("status", |status| status["routes"]["upstreams"] == json!([at(&second)])).await;
+    assert_eq!(rig.dnsmasq(), dnsmasq);
+
+    fs::remove_dir_all(rig.path("state")).unwrap();
+    kill(dnsmasq, Signal::SIGKILL).unwrap();
+    rig.until("restarted.outside.test.", "192.0.2.2").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
+    if !dnsmasq_is_here() {
+        return;
+    }
+    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let mut rig = Plan::new().config(&[("upstreamNameservers", &only(&first))]).start().await;
+    let (dnsmasq, state) = (rig.dnsmasq(), rig.path("state"));
+    fs::remove_dir_all(&state).unwrap();
+    fs::write(&state, "in the way").unwrap();
+    kill(dnsmasq, Signal::SIGKILL).unwrap();
+    rig.until("restarted.outside.test.", "192.0.2.1").await;
+    rig.config(&[("upstreamNameservers", &only(&second))]);
+    rig.until("edited.outside.test.", "192.0.2.2").await;
+
+    // With the place, edits are reloads again.
+    fs::remove_file(&state).unwrap();
+    rig.config(&[("upstreamNameservers", &only(&first))]);
+    rig.until("back.outside.test.", "192.0.2.1").await;
+    rig.status_with("dnsmasq up", |status| status["dnsmasq"]["up"] == true).await;
+    let dnsmasq = rig.dnsmasq();
+    rig.config(&[("upstreamNameservers", &only(&second))]);
+    rig.until("reloaded.outside.test.", "192.0.2.2").await;
+    assert_eq!(rig.dnsmasq(), dnsmasq);
+    rig.end().await;
+}
