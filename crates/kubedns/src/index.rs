@@ -1,5 +1,6 @@
 //! The one writer: takes what the watchers see, keeps the objects, and publishes the records made of them.
 
+mod objects;
 mod shared;
 mod store;
 
@@ -12,9 +13,10 @@ use skydns::Pointer;
 use smol_str::SmolStr;
 
 use crate::few::Few;
-use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey};
+use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey, ServiceKind};
 use crate::records::{self, ServiceRecords};
 use crate::snapshot::{Federation, Place, Published, Snapshot};
+pub use objects::Objects;
 use store::Store;
 
 /// Objects and the records made of them. Events go in through [`Index::apply`]; nothing is visible to queries until
@@ -260,8 +262,10 @@ impl Index {
         if self.snapshot.federation.is_none() {
             return;
         }
-        let backed =
-            self.store.service(key).is_some() && self.store.backing(key, self.source).has_ready_addresses();
+        let backed = self.store.service(key).is_some_and(|service| {
+            matches!(service.kind, ServiceKind::ExternalName(_))
+                || self.store.backing(key, self.source).has_ready_addresses()
+        });
         if backed {
             self.snapshot.backed.insert(key.clone(), ());
         } else {

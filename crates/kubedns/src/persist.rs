@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::index::Index;
+use crate::index::{Index, Objects};
 use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, Service};
 
 pub use file::{load, store};
@@ -201,29 +201,28 @@ impl Header {
     }
 }
 
-/// The objects of `index`, whose endpoints come from `source`, as the content of a file.
-pub fn encode(index: &Index, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
-    let store = index.store();
+/// Objects whose endpoints come from `source`, as the content of a file.
+pub fn encode(objects: &Objects, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
     let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let header =
         Header { format: FORMAT.to_owned(), version: VERSION, written, domain: domain.to_owned(), source };
     let mut content = Vec::new();
     append(&mut content, &header)?;
-    let mut objects = 0;
+    let mut count = 0;
     // Those of the other source would not be used.
     let from = |other| source == other;
-    let endpoints = store.endpoints().filter(|_| from(EndpointsSource::Endpoints));
-    let slices = store.slices().filter(|_| from(EndpointsSource::EndpointSlices));
-    let all = store
+    let endpoints = objects.endpoints().filter(|_| from(EndpointsSource::Endpoints));
+    let slices = objects.slices().filter(|_| from(EndpointsSource::EndpointSlices));
+    let all = objects
         .services()
         .map(ObjectRef::Service)
         .chain(endpoints.map(ObjectRef::Endpoints))
         .chain(slices.map(ObjectRef::EndpointSlice));
     for object in all {
         append(&mut content, &object)?;
-        objects += 1;
+        count += 1;
     }
-    let trailer = Trailer { objects, checksum: checksum(&content) };
+    let trailer = Trailer { objects: count, checksum: checksum(&content) };
     append(&mut content, &trailer)?;
     Some(content)
 }

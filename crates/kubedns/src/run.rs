@@ -26,12 +26,11 @@ use crate::explain::Explainer;
 use crate::index::Index;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::objects::{EndpointsSource, Event, Kind};
+use crate::objects::{Event, Kind};
 use crate::options::{Exposition, Options};
-use crate::persist;
 use crate::snapshot::{Published, Snapshot};
-use crate::status::{Progress, Status};
-use crate::sync::{Saving, Sync, ZoneFrame};
+use crate::status::Status;
+use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::watch::endpoints::EndpointsFeed;
 use crate::watch::nodes::NodesFeed;
 use crate::watch::{Collection, Feed, Pace, Received};
@@ -40,8 +39,9 @@ use crate::watch::{Collection, Feed, Pace, Received};
 const QUEUE: usize = 1024;
 /// Threads that answer over UDP, at most.
 const MAX_UDP_THREADS: usize = 4;
-/// How long reading the snapshot file may take. A hundred thousand Services take about a second.
-const LOADING: Duration = Duration::from_secs(15);
+/// How long queries wait for the snapshot file at the start; later it is not waited for. Ten thousand Services take a
+/// tenth of a second.
+const LOADING: Duration = Duration::from_millis(500);
 /// How long tasks may take to end.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -85,15 +85,15 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         loops: loops.subscribe(),
         zone,
         source: None,
-        saving: options
-            .snapshot_dir()
-            .map(|directory| Saving::new(directory, options.domain.as_str(), Arc::clone(&metrics))),
+        saving: save_snapshots(&options, &metrics),
+        loading: load_snapshot(&options),
+        fed: false,
         status: status.clone(),
         metrics: Arc::clone(&metrics),
         timeout: options.initial_sync_timeout.into(),
     };
     sync.configure();
-    load_snapshot(&options, &mut sync).await;
+    sync.load(LOADING).await;
 
     let mut tasks = Tasks::new(shutdown.stop.clone());
     let stop = || shutdown.stop.clone();
@@ -217,35 +217,19 @@ async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result
     Ok((status, Some(metrics)))
 }
 
-/// Serves what an earlier run left, until the first lists are in. A volume that hangs must not keep us from answering.
-async fn load_snapshot(options: &Options, sync: &mut Sync) {
-    let Some(directory) = options.snapshot_dir() else { return };
-    let (from, domain) = (directory.clone(), options.domain.as_str().to_owned());
-    let loading = tokio::task::spawn_blocking(move || persist::load(&from, &domain));
-    let Ok(Ok(loaded)) = tokio::time::timeout(LOADING, loading).await else {
-        tracing::error!(directory = %directory.display(), "the snapshot file cannot be read in time and is not used");
-        return;
-    };
-    match loaded {
-        Ok(None) => tracing::info!(directory = %directory.display(), "no snapshot file yet"),
-        Ok(Some(saved)) => {
-            let source: EndpointsSource = saved.source();
-            tracing::warn!(
-                age = ?saved.age(),
-                objects = saved.objects(),
-                "serving the records of a snapshot file until the first lists are in"
-            );
-            saved.replay(&mut sync.index);
-            sync.source = Some(source);
-            sync.index.publish();
-            sync.status.set(Progress::Stale);
-            sync.metrics.stale.set(1);
-        }
-        Err(error) => {
-            let error = crate::connect::chain(&error);
-            tracing::error!(directory = %directory.display(), error, "the snapshot file is not used");
-        }
-    }
+/// Keeps what is known for the next run.
+fn save_snapshots(options: &Options, metrics: &Arc<Metrics>) -> Option<Saving> {
+    let directory = options.snapshot_dir()?;
+    Some(Saving::new(directory, options.domain.as_str(), Arc::clone(metrics)))
+}
+
+/// Begins to read what an earlier run left.
+fn load_snapshot(options: &Options) -> Option<Loading> {
+    let directory = options.snapshot_dir()?;
+    let begun = Loading::begin(directory.clone(), options.domain.as_str());
+    let failed =
+        |error| tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
+    begun.map_err(failed).ok()
 }
 
 /// A registry within a registry.

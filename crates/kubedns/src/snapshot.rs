@@ -1,5 +1,6 @@
 //! The published records: an immutable snapshot, and the place that readers find the current one at.
 
+mod label;
 mod pod;
 
 use std::borrow::Cow;
@@ -28,7 +29,8 @@ pub struct Snapshot {
     pub reverse: Map<IpAddr, Few<Pointer>>,
     /// Federations, if any are configured.
     pub federation: Option<Arc<Federation>>,
-    /// Services that have ready endpoints; kept only while federations are configured.
+    /// Services that answer for their federated names: those with ready endpoints, and external names. Kept only while
+    /// federations are configured.
     pub backed: Map<ObjectKey, ()>,
     /// An empty [`ServiceRecord::base`], for records that stand in no node.
     nowhere: Arc<[u8]>,
@@ -83,7 +85,7 @@ impl Snapshot {
     fn federation<'v>(&'v self, path: &[&str], visit: &mut dyn FnMut(Entry<'v>)) -> Option<Lookup> {
         let &["svc", federation, namespace, name] = path else { return None };
         let domain = self.federation.as_ref()?.domains.get(federation)?;
-        if namespace == treecache::ANY || name == treecache::ANY {
+        if !label::is_service_name(name) || !label::is_dns_label(namespace) {
             return None;
         }
         Some(match self.federated(domain, federation, &ObjectKey::new(namespace, name)) {
@@ -115,10 +117,9 @@ impl View for Snapshot {
     }
 
     fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
-        // A wildcard stands for no pod: their names are not known.
         if let &["pod", namespace, label] = path
-            && namespace != treecache::ANY
-            && label != treecache::ANY
+            && pod::may_be_pod(namespace)
+            && pod::may_be_pod(label)
         {
             return self.pod(label, visit);
         }
@@ -147,8 +148,8 @@ impl View for Snapshot {
         match path {
             // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
             ["pod" | "dns"] => true,
-            // No pod name has a wildcard in the place of its namespace: there is nothing below (RFC 8020).
-            ["pod", namespace] => *namespace != treecache::ANY,
+            // There is nothing below what is the namespace of no pod (RFC 8020).
+            ["pod", namespace] => pod::may_be_pod(namespace),
             _ => self.tree.node(path).is_some(),
         }
     }
@@ -193,3 +194,6 @@ impl Backend for Published {
         self.0.load()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! says, publishes in batches, tells how far things are, and keeps the snapshot file.
 
 mod gauges;
+mod loading;
 mod saving;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use crate::metrics::Metrics;
 use crate::objects::{Change, EndpointsSource, Event};
 use crate::status::{Progress, Status};
 use crate::watch::Received;
+use loading::Loaded;
+pub use loading::Loading;
 pub use saving::Saving;
 
 /// How many events may be taken before they are published.
@@ -51,20 +54,15 @@ impl ZoneFrame {
         let without = |servers: Vec<SocketAddr>, domain: Option<&str>| -> Arc<[SocketAddr]> {
             servers.into_iter().filter(|&upstream| !loops.contains(&Way::new(domain, upstream))).collect()
         };
-        let stub_domains = settings
-            .stub_domains
-            .iter()
-            .filter_map(|(domain, servers)| {
-                let (name, servers) = (Name::parse(domain).ok()?.to_lowercase(), usable(servers));
-                // One whose servers all lead back stays: its names are not for the other upstreams to see.
-                (!servers.is_empty()).then(|| (name, without(servers, Some(domain))))
-            })
-            .collect();
+        let stub_domains = settings.stub_domains.iter().filter_map(|(domain, servers)| {
+            let name = Name::parse(domain).ok()?;
+            // One whose servers are all ourselves, or lead back, stays: its names are not for other upstreams to see.
+            (!servers.is_empty()).then(|| (name, without(usable(servers), Some(domain))))
+        });
         Zone {
             strict: self.strict,
             upstreams: without(usable(&settings.upstreams), None),
-            stub_domains,
-            ..Zone::new(&self.domain)
+            ..Zone::new(&self.domain).with_stub_domains(stub_domains)
         }
     }
 }
@@ -93,6 +91,10 @@ pub struct Sync {
     pub source: Option<EndpointsSource>,
     /// The snapshot file, if one is kept.
     pub saving: Option<Saving>,
+    /// The snapshot file of an earlier run, while it is being read.
+    pub loading: Option<Loading>,
+    /// Something was listed already: what an earlier run left is older.
+    pub fed: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
 }
@@ -118,8 +120,10 @@ impl Sync {
         let mut ready_but_for_config = None;
         self.settle();
         loop {
+            let hold = self.loading.as_ref().is_some_and(Loading::holds);
             tokio::select! {
-                received = self.events.recv_many(&mut batch, BATCH) => {
+                loaded = loading::loaded(&mut self.loading) => self.restore(loaded),
+                received = self.events.recv_many(&mut batch, BATCH), if !hold => {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
@@ -135,6 +139,7 @@ impl Sync {
                         gauges::count(&self.index, &self.status, &self.metrics);
                         counted = true;
                     }
+                    self.loading.iter_mut().for_each(Loading::notice_hanging);
                     self.save(false).await;
                     self.wait_for_configuration(&mut ready_but_for_config);
                 }
@@ -147,6 +152,41 @@ impl Sync {
         }
         self.save(true).await;
         Ok(())
+    }
+
+    /// Waits for the snapshot file, but not for long: whoever asks in this moment is answered instead of refused.
+    pub async fn load(&mut self, patience: Duration) {
+        if let Ok(loaded) = tokio::time::timeout(patience, loading::loaded(&mut self.loading)).await {
+            self.restore(loaded);
+        }
+    }
+
+    /// Serves what an earlier run left, until the first lists are in.
+    fn restore(&mut self, loaded: Loaded) {
+        let Some(loading) = self.loading.take() else { return };
+        let directory = loading.directory().display();
+        match loaded {
+            Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
+            Ok(Some(_)) if self.fed => {
+                tracing::info!(%directory, "the first lists have come before the snapshot file was read, it is not used");
+            }
+            Ok(Some(saved)) => {
+                tracing::warn!(
+                    age = ?saved.age(),
+                    objects = saved.objects(),
+                    "serving the records of a snapshot file until the first lists are in"
+                );
+                self.source = Some(saved.source());
+                saved.replay(&mut self.index);
+                self.index.publish();
+                self.status.set(Progress::Stale);
+                self.metrics.stale.set(1);
+            }
+            Err(error) => {
+                let error = crate::connect::chain(&error);
+                tracing::error!(%directory, error, "the snapshot file is not used");
+            }
+        }
     }
 
     /// Applies events and publishes.
@@ -162,6 +202,7 @@ impl Sync {
             if let Event::EndpointsFrom(source) = event {
                 self.source = Some(source);
             }
+            self.fed |= !matches!(event, Event::Node(_));
             self.index.apply(event);
         }
         if self.index.publish() {
@@ -201,7 +242,7 @@ impl Sync {
         if zone.upstreams.is_empty() {
             tracing::warn!("no upstream servers: names outside the cluster cannot be looked up");
         } else {
-            tracing::info!(upstreams = ?zone.upstreams, stub_domains = zone.stub_domains.len(), "names outside the cluster are looked up at");
+            tracing::info!(upstreams = ?zone.upstreams, stub_domains = zone.stub_domains().len(), "names outside the cluster are looked up at");
         }
         self.index.set_zone(zone);
         self.index.set_federations(BTreeMap::clone(&settings.federations));

@@ -433,7 +433,8 @@ fn saved(events: &str) -> anyhow::Result<Vec<u8>> {
         }
     }
     let content =
-        kubedns::persist::encode(&index, EndpointsSource::Endpoints, "cluster.local.").unwrap_or_default();
+        kubedns::persist::encode(index.store().objects(), EndpointsSource::Endpoints, "cluster.local.")
+            .unwrap_or_default();
     let lines: Vec<&[u8]> = content.split(|octet| *octet == b'\n').collect();
     let [_, objects @ .., _, _] = lines.as_slice() else { return Ok(Vec::new()) };
     Ok(objects.get(..objects.len().min(12)).unwrap_or_default().join(&b'\n'))

@@ -34,11 +34,9 @@ pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
 /// `cluster.local` with an upstream server and a stub domain.
 pub(crate) fn zone(strict: bool) -> Zone {
     let server: Arc<[SocketAddr]> = Arc::new([SocketAddr::from(([192, 0, 2, 1], 53))]);
-    let mut zone = Zone { strict, ..Zone::new(&name("cluster.local")) };
-    zone.stub_domains =
-        Arc::new([(name("acme.example"), Arc::clone(&server)), (name("net"), Arc::clone(&server))]);
-    zone.upstreams = server;
-    zone
+    let stub_domains = ["acme.example", "net", "corp.cluster.local"];
+    let stub_domains = stub_domains.map(|domain| (name(domain), Arc::clone(&server)));
+    Zone { strict, upstreams: server, ..Zone::new(&name("cluster.local")).with_stub_domains(stub_domains) }
 }
 
 /// A name that is known to be one.

@@ -126,9 +126,9 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let asked = message::query(cluster::name(&format!("{name}.cluster.local")).wire(), rtype, Some(4096));
     let rcode = octets.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
     let told = |question: &OutsideQuestion| {
-        let domain = cluster::name("cluster.local");
+        let zone = cluster::zone(false);
         let told =
-            memory::bounded(octets.len(), 128, || resolve::outside_answer(question, &domain, octets, rcode));
+            memory::bounded(octets.len(), 128, || resolve::outside_answer(question, &zone, octets, rcode));
         if let OutsideAnswer::Records(records) = &told {
             belong(question, records);
         }

@@ -58,7 +58,9 @@ fn served(content: &[u8]) {
     assert!(index.has_synced() && !index.has_listed(), "it is served and does not count as a list");
     watch::answers(&index, &published.get());
     let visible = watch::visible(&published);
-    let Some(written) = encode(&index, source, DOMAIN) else { unreachable!("it can be written again") };
+    let Some(written) = encode(index.store().objects(), source, DOMAIN) else {
+        unreachable!("it can be written again")
+    };
     let read = Saved::decode(&written, DOMAIN);
     let read = read.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
     assert!(read.objects() <= objects, "objects come from nowhere");

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use crate::backend::{Entry, Lookup, View, is_within};
+use crate::backend::{Entry, Lookup, View};
 use crate::message::{Full, Message, Owner, Section};
 use crate::name::labels;
 use crate::outside::{Outside, OutsideQuestion};
@@ -286,10 +286,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// The part of a name (wire format, lower case) below the zone; `None` for names outside it.
+    /// The part of a name (wire format, lower case) below the zone; `None` for names that are not ours.
     fn relative<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
-        let domain = self.view.zone().domain.wire();
-        is_within(name, domain).then(|| name.get(..name.len() - domain.len())).flatten()
+        let zone = self.view.zone();
+        zone.owns(name).then(|| name.get(..name.len() - zone.domain.wire().len())).flatten()
     }
 }
 

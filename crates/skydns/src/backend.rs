@@ -101,9 +101,21 @@ pub struct Zone {
     pub strict: bool,
     /// Upstream servers for all other names, in order of preference.
     pub upstreams: Arc<[std::net::SocketAddr]>,
-    /// Domains with servers of their own, in lower case.
-    pub stub_domains: Arc<[(Name, Arc<[std::net::SocketAddr]>)]>,
+    /// Domains with servers of their own, see [`Zone::with_stub_domains`].
+    pub stub_domains: StubDomains,
 }
+
+/// The stub domains of a zone.
+#[derive(Debug, Clone, Default)]
+pub struct StubDomains {
+    /// In lower case, the longest first.
+    all: Arc<[StubDomain]>,
+    /// Those below the cluster domain, whose names are not ours to answer.
+    delegated: Arc<[Name]>,
+}
+
+/// A stub domain and its servers. Without servers its names are SERVFAIL: no other server may be asked for them.
+pub type StubDomain = (Name, Arc<[std::net::SocketAddr]>);
 
 impl Zone {
     /// A zone without any upstream.
@@ -112,17 +124,41 @@ impl Zone {
             domain: domain.to_lowercase(),
             strict: false,
             upstreams: Arc::new([]),
-            stub_domains: Arc::new([]),
+            stub_domains: StubDomains::default(),
         }
+    }
+
+    /// The same zone with these stub domains. One that is the cluster domain itself has no effect: of two domains of
+    /// one length ours comes first.
+    #[must_use]
+    pub fn with_stub_domains(self, domains: impl IntoIterator<Item = StubDomain>) -> Self {
+        let lower = |(name, servers): StubDomain| (name.to_lowercase(), servers);
+        let mut domains: Vec<StubDomain> = domains.into_iter().map(lower).collect();
+        domains.sort_by_key(|(name, _)| std::cmp::Reverse(name.wire().len()));
+        let ours = &self.domain;
+        let below = |name: &&Name| *name != ours && is_within(name.wire(), ours.wire());
+        let delegated = domains.iter().map(|(name, _)| name).filter(below).cloned().collect();
+        Self { stub_domains: StubDomains { all: domains.into(), delegated }, ..self }
+    }
+
+    /// The stub domains, the longest first.
+    pub fn stub_domains(&self) -> &[StubDomain] {
+        &self.stub_domains.all
+    }
+
+    /// Whether a name (wire format, lower case) is ours to answer: it is in the cluster domain and in no stub domain
+    /// below it. dnsmasq chooses the longest domain, too.
+    pub fn owns(&self, name: &[u8]) -> bool {
+        is_within(name, self.domain.wire())
+            && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
     }
 
     /// The servers for a name (wire format, lower case), and whether they are those of a stub domain. The longest
     /// stub domain that holds the name wins.
     pub fn servers_for(&self, name: &[u8]) -> (&Arc<[std::net::SocketAddr]>, bool) {
-        self.stub_domains
+        self.stub_domains()
             .iter()
-            .filter(|(domain, _)| is_within(name, domain.wire()))
-            .max_by_key(|(domain, _)| domain.wire().len())
+            .find(|(domain, _)| is_within(name, domain.wire()))
             .map_or((&self.upstreams, false), |(_, servers)| (servers, true))
     }
 

@@ -5,7 +5,7 @@
 //! the conformance vectors; what differs is listed in docs/differences.md.
 
 use crate::answer::{Answer, Records};
-use crate::backend::{View, is_within};
+use crate::backend::View;
 use crate::message::{self, Message, flag};
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
@@ -102,7 +102,7 @@ impl<V: View> Engine<'_, V> {
         if self.query.qclass != class::IN {
             return self.other_class(out);
         }
-        if is_within(name, zone.domain.wire()) {
+        if zone.owns(name) {
             return if self.view.has_synced() {
                 self.authoritative(out)
             } else {

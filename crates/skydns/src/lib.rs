@@ -21,6 +21,6 @@ mod shares;
 pub mod tcp;
 pub mod udp;
 
-pub use backend::{Backend, Entry, Lookup, Pointer, View, Zone};
+pub use backend::{Backend, Entry, Lookup, Pointer, StubDomain, StubDomains, View, Zone};
 pub use name::Name;
 pub use record::{Host, ServiceRecord};

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::{Backend, View, is_within};
+use crate::backend::{Backend, View, Zone};
 use crate::engine::{self, Identity, Outcome, Reply};
 use crate::forward::message::Message as Upstream;
 use crate::forward::{self, Forwarder};
@@ -186,11 +186,8 @@ impl<B: Backend> Resolver<B> {
 
     async fn look_up(&self, question: &OutsideQuestion, deadline: tokio::time::Instant) -> OutsideAnswer {
         let lower = question.name.to_lowercase();
-        let (servers, domain) = {
-            let view = self.backend.view();
-            let zone = view.zone();
-            (Arc::clone(zone.servers_for(lower.wire()).0), zone.domain.clone())
-        };
+        let zone = self.backend.view().zone().clone();
+        let servers = Arc::clone(zone.servers_for(lower.wire()).0);
         let query = forward::Query {
             name: question.name.wire().into(),
             qtype: question.qtype,
@@ -203,7 +200,7 @@ impl<B: Backend> Resolver<B> {
         };
         match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers)).await {
             Ok(Ok(reply)) => {
-                let answer = outside_answer(question, &domain, &reply.message, u16::from(reply.rcode));
+                let answer = outside_answer(question, &zone, &reply.message, u16::from(reply.rcode));
                 // What is missing from a truncated reply may be all of the addresses.
                 if reply.truncated && !has_addresses(&answer) { OutsideAnswer::Failed } else { answer }
             }
@@ -248,10 +245,10 @@ pub(crate) fn servfail(
 }
 
 /// What the upstream's `message` with RCODE `code` says to `question`: the aliases that lead on from its name, and the
-/// addresses of all these names, up to where an alias leads into our own zone `domain`. Records of other names do not
+/// addresses of all these names, up to where an alias leads to a name that `zone` owns. Records of other names do not
 /// belong to the answer: they are nobody's to hand on.
 // Differs from kube-dns: it hands on whatever stands in the answer section.
-pub fn outside_answer(question: &OutsideQuestion, domain: &Name, message: &[u8], code: u16) -> OutsideAnswer {
+pub fn outside_answer(question: &OutsideQuestion, zone: &Zone, message: &[u8], code: u16) -> OutsideAnswer {
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return OutsideAnswer::Failed;
     }
@@ -266,7 +263,7 @@ pub fn outside_answer(question: &OutsideQuestion, domain: &Name, message: &[u8],
         let Some(owner) = Name::from_wire(owner.as_wire()) else { continue };
         records.push(OutsideRecord { owner, rtype: record.rtype, rdata: rdata.into() });
     }
-    let names = chain(question.name.wire(), domain, &records);
+    let names = chain(question.name.wire(), zone, &records);
     records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
     OutsideAnswer::Records(records)
 }
@@ -278,8 +275,8 @@ fn has_addresses(answer: &OutsideAnswer) -> bool {
     }
 }
 
-/// The names outside `domain` that the aliases among `records` lead to from `start` on, and `start` itself.
-fn chain(start: &[u8], domain: &Name, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
+/// The names that `zone` does not own and that the aliases among `records` lead to from `start` on, and `start` itself.
+fn chain(start: &[u8], zone: &Zone, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
         // A length octet is no letter, so this compares labels.
@@ -288,7 +285,7 @@ fn chain(start: &[u8], domain: &Name, records: &[OutsideRecord]) -> Vec<Vec<u8>>
     };
     let mut names = vec![start.to_vec()];
     while let Some(target) = names.last().and_then(|name| alias(name)) {
-        let ours = is_within(&target.to_ascii_lowercase(), domain.wire());
+        let ours = zone.owns(&target.to_ascii_lowercase());
         if ours || names.len() > MAX_CHAIN || names.iter().any(|name| name.eq_ignore_ascii_case(&target)) {
             break;
         }

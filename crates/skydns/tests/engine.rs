@@ -171,6 +171,43 @@ fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
     }
 }
 
+#[test]
+fn the_longest_domain_that_holds_a_name_decides_who_answers() {
+    let alias = |view: Fixed, path: &[&'static str], to: &str| {
+        view.with_aliases(path, std::iter::once(to.to_owned()))
+    };
+    let view = || {
+        let servers = [std::net::SocketAddr::from(([192, 0, 2, 1], 53))];
+        let domains = ["local", "cluster.local", "corp.cluster.local", "intra"];
+        let view = domains.iter().fold(Fixed::new(&[]), |view, domain| view.stub(domain, &servers));
+        let view = alias(view, &["svc", "apps", "into"], "host.corp.cluster.local");
+        let view = alias(view, &["svc", "apps", "short"], "intra");
+        alias(view, &["svc", "apps", "bare"], "elsewhere")
+    };
+    let said = |view: &Fixed, name: &str| {
+        let (query, mut out) = (testkit::query::Query::new(name, "A").wire(), Vec::new());
+        match answer(view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out) {
+            Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
+            Outcome::Ask(questions) => format!("asks for {}", questions[0].name),
+            other => format!("{other:?}"),
+        }
+    };
+    let (synced, unsynced) = (view(), view().unsynced());
+    for (name, before, after) in [
+        ("corp.cluster.local.", "Forward(Stub)", "Forward(Stub)"),
+        ("host.CORP.cluster.local.", "Forward(Stub)", "Forward(Stub)"),
+        ("other.local.", "Forward(Stub)", "Forward(Stub)"),
+        ("xcorp.cluster.local.", ";; REFUSED, flags: qr", ";; NXDOMAIN, flags: qr rd"),
+        ("web.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; NOERROR, flags: qr aa rd ra"),
+        ("into.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for host.corp.cluster.local."),
+        // Names of one label are sent out only where somebody is named for them.
+        ("short.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for intra."),
+        ("bare.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; SERVFAIL, flags: qr rd ra"),
+    ] {
+        assert_eq!((said(&unsynced, name).as_str(), said(&synced, name).as_str()), (before, after), "{name}");
+    }
+}
+
 /// A chain that ends in nothing, and how many names are looked up for what leads there.
 #[test]
 fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
@@ -274,9 +311,24 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
 }
 
 #[test]
+fn an_upstream_answers_for_the_names_of_a_stub_domain_below_the_cluster_domain() {
+    let name = |text| skydns::Name::parse(text).unwrap();
+    let zone = skydns::Zone::new(&name("cluster.local"))
+        .with_stub_domains([(name("corp.cluster.local"), [].into())]);
+    let asked = OutsideQuestion { name: name("www.outside.test"), qtype: 1 };
+    let query = testkit::query::Query::new("www.outside.test.", "A").wire();
+    let reply = testkit::reply::Reply::to(&query)
+        .answer("www.outside.test. 9 IN CNAME host.corp.cluster.local.")
+        .answer("host.corp.cluster.local. 9 IN A 192.0.2.1");
+    let answer = skydns::resolve::outside_answer(&asked, &zone, &reply.wire(), 0);
+    let OutsideAnswer::Records(records) = answer else { panic!("{answer:?}") };
+    assert_eq!(records.len(), 2);
+}
+
+#[test]
 fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
     let asked = OutsideQuestion { name: skydns::Name::parse("www.outside.test").unwrap(), qtype: 1 };
-    let domain = skydns::Name::parse("cluster.local").unwrap();
+    let zone = skydns::Zone::new(&skydns::Name::parse("cluster.local").unwrap());
     let query = testkit::query::Query::new("www.outside.test.", "A").wire();
     let cases: [(&str, &[&str], &[usize]); 7] = [
         ("its own name", &["WWW.outside.test. 9 IN A 192.0.2.1"], &[0]),
@@ -321,7 +373,7 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
     for (what, records, kept) in cases {
         let reply =
             records.iter().fold(testkit::reply::Reply::to(&query), |reply, record| reply.answer(record));
-        let OutsideAnswer::Records(all) = skydns::resolve::outside_answer(&asked, &domain, &reply.wire(), 0)
+        let OutsideAnswer::Records(all) = skydns::resolve::outside_answer(&asked, &zone, &reply.wire(), 0)
         else {
             panic!("{what}: no records");
         };

@@ -14,7 +14,7 @@ use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideQuestion};
 use skydns::query::Transport;
 use skydns::resolve::outside_answer;
-use skydns::{Backend, Name};
+use skydns::{Backend, Name, Zone};
 use testkit::query::Query;
 
 use crate::cluster::empty;
@@ -77,14 +77,14 @@ pub(crate) fn replies(criterion: &mut Criterion) {
     let outcome = answer(&*view, &identity, &query, Transport::Tcp, &Outside::none(), &mut out);
     let Outcome::Ask(questions) = outcome else { panic!("{outcome:?}") };
     assert_eq!(questions.len(), TARGETS);
-    let domain = Name::parse("cluster.local").unwrap();
+    let zone = Zone::new(&Name::parse("cluster.local").unwrap());
     let (first, message) = (questions[0].clone(), reply(&questions[0], ALIASES));
     criterion.bench_function("hostile/one_reply_of_64_kib", |bencher| {
-        bencher.iter(|| black_box(outside_answer(&first, &domain, &message, 0)));
+        bencher.iter(|| black_box(outside_answer(&first, &zone, &message, 0)));
     });
     let mut outside = Outside::none();
     for question in questions {
-        let said = outside_answer(&question, &domain, &reply(&question, 1), 0);
+        let said = outside_answer(&question, &zone, &reply(&question, 1), 0);
         outside.insert(question, said);
     }
     criterion.bench_function("hostile/answer_of_32_such_replies", |bencher| {

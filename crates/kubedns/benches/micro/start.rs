@@ -30,9 +30,9 @@ pub(crate) fn starts(criterion: &mut Criterion) {
     });
     let (index, _published) = full(NAMESPACES);
     group.bench_function("encode_snapshot_file", |bencher| {
-        bencher.iter(|| black_box(encode(&index, EndpointsSource::Endpoints, DOMAIN)));
+        bencher.iter(|| black_box(encode(index.store().objects(), EndpointsSource::Endpoints, DOMAIN)));
     });
-    let file = encode(&index, EndpointsSource::Endpoints, DOMAIN).unwrap_or_default();
+    let file = encode(index.store().objects(), EndpointsSource::Endpoints, DOMAIN).unwrap_or_default();
     group.bench_function("serve_snapshot_file", |bencher| {
         bencher.iter(|| {
             let (mut index, published) = empty();

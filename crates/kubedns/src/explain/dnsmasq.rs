@@ -5,7 +5,6 @@
 //! that kubedns has.
 
 use std::cmp::Ordering;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dnsconfig::{Config, StubServer};
@@ -128,17 +127,6 @@ pub(super) fn disagreement(candidate: &Candidate) -> Option<Note> {
             "stub_domain_shadows_cluster",
             format!("the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"),
         )),
-        // kubedns leaves out addresses that are its own.
-        Route::Upstreams { .. } | Route::SingleLabel
-            if dnsmasq.servers.iter().any(|server| is_address(server)) =>
-        {
-            Some(Note::new(
-                "stub_servers_left_out",
-                format!(
-                    "the addresses of the stub domain {stub} are those of kubedns itself, which does not ask them"
-                ),
-            ))
-        }
         Route::Upstreams { .. } | Route::SingleLabel => Some(Note::new(
             "stub_servers_by_name",
             format!(
@@ -147,9 +135,4 @@ pub(super) fn disagreement(candidate: &Candidate) -> Option<Note> {
         )),
         _ => None,
     }
-}
-
-/// A server is shown as its address, or as its name and port.
-fn is_address(server: &str) -> bool {
-    server.parse::<SocketAddr>().is_ok()
 }

@@ -83,7 +83,7 @@ fn reading(snapshot: &Snapshot, candidate: &Candidate, as_typed: bool) -> Option
             Reading::new(&[label], name, namespace, Slip::Nothing)
         }
         Place::Namespace { namespace: Some(label) } => Reading::new(&[], label, "", Slip::LacksNamespace),
-        Place::Formless => match place::path(&candidate.labels, &snapshot.zone.domain)?.as_slice() {
+        Place::Formless => match place::path(&candidate.labels, &snapshot.zone)?.as_slice() {
             ["svc" | "pod" | "dns", ..] | [] => return None,
             [service] => Reading::new(&[], service, "", Slip::LacksNamespace),
             [namespace, service, rest @ ..] => {

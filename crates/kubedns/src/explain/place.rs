@@ -1,9 +1,6 @@
 //! What the labels of a name mean, who is responsible for it, and which Services its records come from.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use skydns::{Name, View, name};
+use skydns::{Name, View, Zone, name};
 
 use super::document::{Place, Route};
 use super::request::reverse_address;
@@ -41,16 +38,22 @@ impl Labels {
     }
 }
 
-/// The path of a name from the cluster domain downwards, as the tree has it; `None` outside the cluster domain.
-pub(super) fn path<'l>(labels: &'l Labels, domain: &Name) -> Option<Vec<&'l str>> {
-    let mut path = labels.below(&Labels::new(domain))?;
+/// The path of a name from the cluster domain downwards, as the tree has it; `None` for names that are not ours: those
+/// outside the cluster domain, and in a stub domain below it.
+pub(super) fn path<'l>(labels: &'l Labels, zone: &Zone) -> Option<Vec<&'l str>> {
+    let domain = Labels::new(&zone.domain);
+    let mut path = labels.below(&domain)?;
+    let takes = |stub: &Labels| stub.len() > domain.len() && labels.below(stub).is_some();
+    if zone.stub_domains().iter().any(|(stub, _)| takes(&Labels::new(stub))) {
+        return None;
+    }
     path.reverse();
     Some(path)
 }
 
 /// What a name means.
 pub(super) fn of(snapshot: &Snapshot, labels: &Labels) -> Place {
-    match path(labels, &snapshot.zone.domain) {
+    match path(labels, &snapshot.zone) {
         Some(path) => below_domain(snapshot, &path),
         None => match reverse_address(&labels.all()) {
             Some(address) => Place::Reverse { address },
@@ -147,7 +150,7 @@ pub(super) fn sources(snapshot: &Snapshot, labels: &Labels, place: &Place) -> (V
             snapshot.reverse_record(*address, &mut |pointer| keys.extend(key_of(&pointer.name, None)));
         }
         _ => {
-            if let Some(path) = path(labels, &snapshot.zone.domain) {
+            if let Some(path) = path(labels, &snapshot.zone) {
                 snapshot.records(&path, false, &mut |entry| {
                     keys.extend(key_of(&entry.record.base, Some(entry.label)));
                 });
@@ -179,7 +182,7 @@ pub(super) fn route(snapshot: &Snapshot, name: &Name, labels: &Labels, place: &P
     let servers = servers.to_vec();
     match place {
         Place::Reverse { address } => Route::Reverse { address: *address, servers },
-        Place::Outside => match stub_domain(&zone.stub_domains, labels) {
+        Place::Outside => match stub_domain(zone, labels) {
             Some(domain) => Route::StubDomain { domain, servers },
             None if labels.len() < 2 => Route::SingleLabel,
             None => Route::Upstreams { servers },
@@ -189,10 +192,8 @@ pub(super) fn route(snapshot: &Snapshot, name: &Name, labels: &Labels, place: &P
 }
 
 /// The longest stub domain that a name is in.
-fn stub_domain(domains: &[(Name, Arc<[SocketAddr]>)], labels: &Labels) -> Option<String> {
-    domains
-        .iter()
-        .filter(|(domain, _)| labels.below(&Labels::new(domain)).is_some())
-        .max_by_key(|(domain, _)| domain.wire().len())
-        .map(|(domain, _)| domain.to_string())
+fn stub_domain(zone: &Zone, labels: &Labels) -> Option<String> {
+    let mut domains = zone.stub_domains().iter();
+    let found = domains.find(|(domain, _)| labels.below(&Labels::new(domain)).is_some());
+    found.map(|(domain, _)| domain.to_string())
 }

@@ -7,6 +7,7 @@ use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 
 use super::Counts;
+use super::objects::{Objects, Owner};
 use super::shared::Shared;
 use crate::objects::{
     EndpointPort, EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service, ServicePort,
@@ -19,7 +20,7 @@ const MAX_DELETED: usize = 256;
 /// All objects.
 #[derive(Debug, Default)]
 pub struct Store {
-    owners: HashMap<ObjectKey, Owner, RandomState>,
+    objects: Objects,
     /// The names of the Services of those slices whose own names do not tell; they share the namespace.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     service_ports: Shared<ServicePort>,
@@ -29,21 +30,6 @@ pub struct Store {
     pub(super) services: Listing,
     pub(super) endpoints: Listing,
     pub(super) slices: Listing,
-}
-
-/// What is known under one namespace and name.
-#[derive(Debug, Default)]
-struct Owner {
-    // Boxed, as a hash table has room for up to twice as many as there are.
-    service: Option<Box<Service>>,
-    endpoints: Option<Box<Endpoints>>,
-    slices: Vec<EndpointSlice>,
-}
-
-impl Owner {
-    fn is_empty(&self) -> bool {
-        self.service.is_none() && self.endpoints.is_none() && self.slices.is_empty()
-    }
 }
 
 /// The Service that a slice most likely belongs to: the control plane names slices after it, with a random suffix.
@@ -95,14 +81,19 @@ impl Store {
         self.slices.begin(self.slices().map(|slice| slice.key.clone()).collect());
     }
 
+    /// All objects as they are now.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
     /// A Service.
     pub fn service(&self, key: &ObjectKey) -> Option<&Service> {
-        self.owners.get(key)?.service.as_deref()
+        self.objects.get(key)?.service.as_deref()
     }
 
     /// The Endpoints of a Service.
     pub fn endpoints_of(&self, key: &ObjectKey) -> Option<&Endpoints> {
-        self.owners.get(key)?.endpoints.as_deref()
+        self.objects.get(key)?.endpoints.as_deref()
     }
 
     /// A slice, and the Service that it belongs to.
@@ -112,7 +103,7 @@ impl Store {
             None => expected_service(key)?,
         };
         let service = ObjectKey { namespace: key.namespace.clone(), name };
-        let slice = self.owners.get(&service)?.slices.iter().find(|slice| slice.key == *key)?;
+        let slice = self.objects.get(&service)?.slices.iter().find(|slice| slice.key == *key)?;
         Some((service, slice))
     }
 
@@ -123,22 +114,22 @@ impl Store {
 
     /// All Services.
     pub fn services(&self) -> impl Iterator<Item = &Service> {
-        self.owners.values().filter_map(|owner| owner.service.as_deref())
+        self.objects.services()
     }
 
     /// All Endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoints> {
-        self.owners.values().filter_map(|owner| owner.endpoints.as_deref())
+        self.objects.endpoints()
     }
 
     /// All slices.
     pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
-        self.owners.values().flat_map(|owner| &owner.slices)
+        self.objects.slices()
     }
 
     /// The endpoints of a Service from the source in use.
     pub(crate) fn backing(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> Backing<'_> {
-        let Some(owner) = self.owners.get(key) else { return Backing::None };
+        let Some(owner) = self.objects.get(key) else { return Backing::None };
         match (source, &owner.endpoints) {
             (Some(EndpointsSource::EndpointSlices), _) => Backing::Slices(&owner.slices),
             (Some(EndpointsSource::Endpoints), Some(endpoints)) => Backing::Endpoints(endpoints),
@@ -147,7 +138,7 @@ impl Store {
     }
 
     pub(super) fn keys(&self) -> Vec<ObjectKey> {
-        self.owners.keys().cloned().collect()
+        self.objects.keys()
     }
 
     pub(super) fn has_listed(&self, source: EndpointsSource) -> bool {
@@ -160,16 +151,16 @@ impl Store {
 
     pub(super) fn set_service(&mut self, mut service: Service) {
         self.service_ports.share(&mut service.ports);
-        let owner = self.owners.entry(service.key.clone()).or_default();
-        owner.service = Some(Box::new(service));
+        let key = service.key.clone();
+        self.objects.change(&key, |owner| owner.service = Some(Box::new(service)));
     }
 
     pub(super) fn set_endpoints(&mut self, mut endpoints: Endpoints) {
         for subset in &mut endpoints.subsets {
             self.endpoint_ports.share(&mut subset.ports);
         }
-        let owner = self.owners.entry(endpoints.key.clone()).or_default();
-        owner.endpoints = Some(Box::new(endpoints));
+        let key = endpoints.key.clone();
+        self.objects.change(&key, |owner| owner.endpoints = Some(Box::new(endpoints)));
     }
 
     pub(super) fn set_slice(&mut self, mut slice: EndpointSlice) {
@@ -180,14 +171,15 @@ impl Store {
         } else {
             self.strays.insert(slice.key.clone(), slice.service.clone());
         }
-        let slices = &mut self.owners.entry(service).or_default().slices;
-        if let Some(known) = slices.iter_mut().find(|known| known.key == slice.key) {
-            *known = slice;
-        } else {
-            // Nearly all Services have one.
-            slices.reserve_exact(1);
-            slices.push(slice);
-        }
+        self.objects.change(&service, |Owner { slices, .. }| {
+            if let Some(known) = slices.iter_mut().find(|known| known.key == slice.key) {
+                *known = slice;
+            } else {
+                // Nearly all Services have one.
+                slices.reserve_exact(1);
+                slices.push(slice);
+            }
+        });
     }
 
     /// When a Service was last seen to be deleted, if that was not long ago.
@@ -202,42 +194,39 @@ impl Store {
             }
             self.deleted.push_back((key.clone(), SystemTime::now()));
         }
-        self.change_owner(key, |owner| owner.service = None);
+        self.objects.change(key, |owner| owner.service = None);
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        self.change_owner(key, |owner| owner.endpoints = None);
+        self.objects.change(key, |owner| owner.endpoints = None);
     }
 
     pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
         self.strays.remove(key);
-        self.change_owner(service, |owner| owner.slices.retain(|slice| slice.key != *key));
-    }
-
-    fn change_owner(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Owner)) {
-        let Some(owner) = self.owners.get_mut(key) else { return };
-        change(owner);
-        if owner.is_empty() {
-            self.owners.remove(key);
-        }
+        self.objects.change(service, |owner| owner.slices.retain(|slice| slice.key != *key));
     }
 
     /// Drops the objects of the source that is not in use, unless it is still followed: the feed of slices goes on
     /// while Endpoints are in use, and what it has told it does not tell again.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
-            EndpointsSource::Endpoints if self.slices.followed => return,
+            EndpointsSource::Endpoints if self.slices.followed => {}
             EndpointsSource::Endpoints => {
                 self.strays = HashMap::default();
                 self.slices = Listing::default();
-                self.owners.values_mut().for_each(|owner| owner.slices = Vec::new());
+                self.change_all(|owner| owner.slices = Vec::new());
             }
             EndpointsSource::EndpointSlices => {
                 self.endpoints = Listing::default();
-                self.owners.values_mut().for_each(|owner| owner.endpoints = None);
+                self.change_all(|owner| owner.endpoints = None);
             }
         }
-        self.owners.retain(|_, owner| !owner.is_empty());
+    }
+
+    fn change_all(&mut self, change: impl Fn(&mut Owner)) {
+        for key in self.keys() {
+            self.objects.change(&key, &change);
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {

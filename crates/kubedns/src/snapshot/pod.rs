@@ -2,6 +2,12 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+/// Whether a label of a pod name, its namespace or its address, may be this one. A wildcard matches no pod: their names
+/// are not known. kube-dns counts the labels of the text form, where a dot within a label separates, too.
+pub(super) fn may_be_pod(label: &str) -> bool {
+    label != treecache::ANY && !label.contains('.')
+}
+
 /// The address that the label stands for: IPv4 with dashes for dots, IPv6 with dashes for colons or as it is.
 pub(super) fn address(label: &str) -> Option<IpAddr> {
     match label.replace('-', ".").parse() {

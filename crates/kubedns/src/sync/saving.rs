@@ -16,8 +16,8 @@ use crate::persist;
 const PAUSE: Duration = Duration::from_secs(10);
 /// How long a write may take before it is said to hang. It cannot be taken back, and nothing else is written until it ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the last write may take.
-const LAST: Duration = Duration::from_secs(2);
+/// How long the last write may take, and encoding before it.
+const LAST: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.
 #[derive(Debug)]
@@ -73,10 +73,16 @@ impl Saving {
     }
 
     fn begin(&mut self, index: &Index, source: EndpointsSource) {
-        let Some(content) = persist::encode(index, source, &self.domain) else { return };
         self.changed = None;
-        let directory = Arc::clone(&self.directory);
-        let task = tokio::task::spawn_blocking(move || persist::store(&directory, &content));
+        // Encoding takes a while, too: the objects are a copy of this moment, which costs one reference count.
+        let objects = index.store().objects().clone();
+        let (directory, domain) = (Arc::clone(&self.directory), self.domain.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let content =
+                persist::encode(&objects, source, &domain).ok_or(std::io::ErrorKind::InvalidData)?;
+            drop(objects);
+            persist::store(&directory, &content)
+        });
         self.writing = Some(Writing { task, begun: Instant::now(), hangs: false });
     }
 

@@ -182,6 +182,23 @@ async fn with_a_snapshot_it_serves_what_it_knew_until_the_api_server_is_back() {
     kubedns.until_metric("kubedns_stale", 0.0).await;
 }
 
+/// Opening a pipe that nobody writes to hangs, as a volume does whose server is away.
+#[tokio::test]
+async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    nix::unistd::mkfifo(&directory.path().join("kubedns.snapshot"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let cluster = cluster();
+    let flag = format!("--snapshot-dir={}", directory.path().display());
+    let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
+    let serves = async {
+        kubedns.until_ready().await;
+        kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+    };
+    tokio::time::timeout(Duration::from_secs(10), serves).await.expect("it serves without the file");
+    kubedns.process.line_with("the snapshot file cannot be read in time", PATIENCE).await;
+    kubedns.stop().await;
+}
+
 #[tokio::test]
 async fn a_snapshot_that_is_damaged_is_refused_and_nothing_else_breaks() {
     let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());

@@ -279,8 +279,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             }
             let question = OutsideQuestion { name: name.clone(), qtype };
             let answer = match self.outside.get(&question) {
-                // Names of one label are not sent out, see the engine.
-                None if name.label_count() < 2 || self.needs.len() == MAX_QUESTIONS => Reached::Failed,
+                None if !self.may_be_sent_out(name) || self.needs.len() == MAX_QUESTIONS => Reached::Failed,
                 None => {
                     self.needs.push(question);
                     Reached::Addresses
@@ -329,6 +328,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
             None => return Ok(reached),
         };
         Ok(if reached == Reached::Addresses { reached } else { ours })
+    }
+
+    /// Names of one label are sent out only into a stub domain, see the engine.
+    fn may_be_sent_out(&self, name: &Name) -> bool {
+        name.label_count() >= 2 || self.view.zone().servers_for(name.to_lowercase().wire()).1
     }
 
     fn is_ours(&self, name: &Name) -> bool {

@@ -74,7 +74,8 @@ impl Fixed {
     /// The same with servers of its own for a domain.
     pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        self.zone.stub_domains = [(domain, servers.into())].into();
+        let stub_domains = [self.zone.stub_domains(), &[(domain, servers.into())]].concat();
+        self.zone = self.zone.with_stub_domains(stub_domains);
         self
     }
 

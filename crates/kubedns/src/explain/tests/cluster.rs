@@ -43,8 +43,8 @@ impl Cluster {
         };
         let zone = Zone {
             upstreams: zone(&["192.0.2.53:53"]),
-            stub_domains: [(Name::parse("acme.test").unwrap(), zone(&["192.0.2.7:53"]))].into(),
             ..Zone::new(&Name::parse("cluster.local").unwrap())
+                .with_stub_domains([(Name::parse("acme.test").unwrap(), zone(&["192.0.2.7:53"]))])
         };
         let published = Arc::new(Published::new(Snapshot::new(zone)));
         let config = Config {

@@ -1,0 +1,47 @@
+//! Labels as Kubernetes accepts them in the names of its objects.
+
+/// The most octets of a label.
+const MAX: usize = 63;
+
+/// The name of a Service (RFC 1035): a lower-case DNS label that begins with a letter.
+pub(super) fn is_service_name(label: &str) -> bool {
+    is_dns_label(label) && label.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// The name of a namespace (RFC 1123): lower-case letters, digits, and hyphens within.
+pub(super) fn is_dns_label(label: &str) -> bool {
+    let may_end = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit();
+    label.len() <= MAX
+        && label.bytes().all(|octet| may_end(octet) || octet == b'-')
+        && label.bytes().next().is_some_and(may_end)
+        && label.bytes().last().is_some_and(may_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels() {
+        for (label, service, namespace) in [
+            ("web", true, true),
+            ("w", true, true),
+            ("web-2", true, true),
+            ("1web", false, true),
+            ("2", false, true),
+            ("_x", false, false),
+            ("web-", false, false),
+            ("-web", false, false),
+            ("we_b", false, false),
+            ("a.b", false, false),
+            ("*", false, false),
+            ("Web", false, false),
+            ("w\u{e4}b", false, false),
+            ("", false, false),
+            (&"a".repeat(63), true, true),
+            (&"a".repeat(64), false, false),
+        ] {
+            assert_eq!((is_service_name(label), is_dns_label(label)), (service, namespace), "{label:?}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Names that kube-dns reads by its own rules, asked through the engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skydns::engine::{self, Identity, Outcome};
+use skydns::outside::Outside;
+use skydns::query::Transport;
+use skydns::{Backend as _, Name, Zone};
+use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
+use testkit::query::Query;
+
+use super::{Published, Snapshot};
+use crate::index::Index;
+use crate::objects::{Change, EndpointsSource, Event, FromApi as _, Node, Service};
+
+/// A Service without endpoints, an external name, a federation, and a node that says where the cluster is.
+fn cluster(strict: bool) -> Arc<Published> {
+    let zone = Zone { strict, ..Zone::new(&Name::parse("cluster.local").unwrap()) };
+    let published = Arc::new(Published::new(Snapshot::new(zone)));
+    let mut index = Index::new(Arc::clone(&published));
+    index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
+    let labels = [("topology.kubernetes.io/zone", "zone-a"), ("topology.kubernetes.io/region", "region-a")];
+    let node = Node::from_api(&mk_node("node", &labels).to_string()).unwrap().object;
+    index.apply(Event::Node(Change::Apply(node)));
+    for service in [
+        mk_cluster_ip("apps", "idle", &["10.96.0.10"], &["http:80"]),
+        mk_external_name("apps", "out", "www.outside.test"),
+    ] {
+        let service = Service::from_api(&service.to_string()).unwrap().object;
+        index.apply(Event::Service(Change::Apply(service)));
+    }
+    index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+    index.publish();
+    published
+}
+
+/// The first line of the answer, or the names outside that it needs.
+fn said(published: &Published, name: &str, rtype: &str) -> String {
+    let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
+    let identity = Identity { version: String::new() };
+    let outcome =
+        engine::answer(&*published.view(), &identity, &query, Transport::Udp, &Outside::none(), &mut out);
+    match outcome {
+        Outcome::Reply(_) => {
+            let answer = testkit::dig::show(&out);
+            let rcode = answer.lines().next().and_then(|line| line.split([' ', ',']).nth(1));
+            let aliases = answer.lines().filter_map(|line| line.split_once(" IN CNAME ")).map(|(_, to)| to);
+            rcode.into_iter().chain(aliases).collect::<Vec<_>>().join(" ")
+        }
+        Outcome::Ask(questions) => format!("asks for {}", questions[0].name),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn dots_within_the_labels_of_pod_names_separate_labels() {
+    let (plain, strict) = (cluster(false), cluster(true));
+    for (name, expected, strictly) in [
+        ("192-0-2-9.x.pod.cluster.local.", "NOERROR", "NOERROR"),
+        (r"192\.0\.2\.9.x.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
+        (r"1-2-3-4.a\.b.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
+        (r"no-address.a\.b.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
+        (r"no\.address.x.pod.cluster.local.", "NXDOMAIN", "NXDOMAIN"),
+        ("no-address.x.pod.cluster.local.", "NOERROR", "NXDOMAIN"),
+    ] {
+        for rtype in ["A", "AAAA", "SRV", "TXT"] {
+            assert_eq!(said(&plain, name, rtype), expected, "{name} {rtype}");
+            assert_eq!(said(&strict, name, rtype), strictly, "{name} {rtype}, strictly");
+        }
+    }
+}
+
+#[test]
+fn federated_names_are_names_of_services() {
+    let published = cluster(false);
+    for (name, expected) in [
+        ("idle.apps.fed.svc.cluster.local.", "asks for idle.apps.fed.svc.zone-a.region-a.fed.example."),
+        ("w-2.0.fed.svc.cluster.local.", "asks for w-2.0.fed.svc.zone-a.region-a.fed.example."),
+        ("1web.apps.fed.svc.cluster.local.", "NXDOMAIN"),
+        ("_x.apps.fed.svc.cluster.local.", "NXDOMAIN"),
+        ("web-.apps.fed.svc.cluster.local.", "NXDOMAIN"),
+        ("web.-apps.fed.svc.cluster.local.", "NXDOMAIN"),
+        (r"w\.eb.apps.fed.svc.cluster.local.", "NXDOMAIN"),
+        ("*.apps.fed.svc.cluster.local.", "NXDOMAIN"),
+        ("web.*.fed.svc.cluster.local.", "NXDOMAIN"),
+        // An external name needs no endpoints: what is asked for is where the local one leads.
+        ("out.apps.fed.svc.cluster.local.", "asks for www.outside.test."),
+    ] {
+        assert_eq!(said(&published, name, "A"), expected, "{name}");
+    }
+    let local = said(&published, "out.apps.fed.svc.cluster.local.", "CNAME");
+    assert_eq!(local, "NOERROR out.apps.svc.cluster.local.");
+}

@@ -1,0 +1,70 @@
+//! The snapshot file at the start: read on a thread of its own, so that nothing waits for a volume that hangs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::persist::{self, Saved, SnapshotError};
+
+/// How long the first lists wait for the file: what is listed and what is restored must not mix. A hundred thousand
+/// Services take about a second.
+const HOLD: Duration = Duration::from_secs(2);
+
+/// What was read; nothing where there is no file.
+pub(super) type Loaded = Result<Option<Saved>, SnapshotError>;
+
+/// The snapshot file while it is being read.
+#[derive(Debug)]
+pub struct Loading {
+    directory: PathBuf,
+    reply: oneshot::Receiver<Loaded>,
+    begun: Instant,
+    /// It was said to hang.
+    hangs: bool,
+}
+
+impl Loading {
+    /// Begins to read the file in `directory`, for the cluster domain `domain`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no thread to be had.
+    pub fn begin(directory: PathBuf, domain: &str) -> std::io::Result<Self> {
+        let (answer, reply) = oneshot::channel();
+        let (from, domain) = (directory.clone(), domain.to_owned());
+        // Nobody waits for this thread, not even the end of the process.
+        std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
+            let _ = answer.send(persist::load(&from, &domain));
+        })?;
+        Ok(Self { directory, reply, begun: Instant::now(), hangs: false })
+    }
+
+    /// Where the file is.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the first lists have to wait for it.
+    pub(super) fn holds(&self) -> bool {
+        self.begun.elapsed() < HOLD
+    }
+
+    /// Logs a file that takes too long, once.
+    pub(super) fn notice_hanging(&mut self) {
+        if !self.holds() && !std::mem::replace(&mut self.hangs, true) {
+            let (directory, waited) = (self.directory.display(), HOLD);
+            tracing::error!(%directory, ?waited, "the snapshot file cannot be read in time, the first lists do not wait for it any longer");
+        }
+    }
+}
+
+/// What was read, once it is; pending where nothing is being read. Can be dropped and called again.
+pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
+    match loading {
+        // The thread answers before it ends.
+        Some(loading) => (&mut loading.reply).await.unwrap_or(Ok(None)),
+        None => std::future::pending().await,
+    }
+}
