@@ -1,48 +1,37 @@
-//! Cluster IPs and node ports: which are taken, and which comes next.
+//! Cluster IPs: which are taken, and which comes next.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::object::Claims;
-
-/// Node ports as a real server hands them out by default.
-const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
-
-/// Addresses and node ports in use, counted because raw objects may share them.
+/// Addresses in use, counted because raw objects may share them.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     addresses: HashMap<IpAddr, u32>,
-    node_ports: HashMap<u16, u32>,
     last: HashMap<IpNet, u128>,
 }
 
 impl Ledger {
-    pub(crate) fn take(&mut self, claims: &Claims) {
-        for address in &claims.addresses {
+    pub(crate) fn take(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
             *self.addresses.entry(*address).or_default() += 1;
-        }
-        for port in &claims.node_ports {
-            *self.node_ports.entry(*port).or_default() += 1;
         }
     }
 
-    pub(crate) fn release(&mut self, claims: &Claims) {
-        for address in &claims.addresses {
-            release(&mut self.addresses, address);
-        }
-        for port in &claims.node_ports {
-            release(&mut self.node_ports, port);
+    pub(crate) fn release(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
+            if let Some(count) = self.addresses.get_mut(address) {
+                *count -= 1;
+                if *count == 0 {
+                    self.addresses.remove(address);
+                }
+            }
         }
     }
 
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         self.addresses.contains_key(&address)
-    }
-
-    pub(crate) fn has_node_port(&self, port: u16) -> bool {
-        self.node_ports.contains_key(&port)
     }
 
     /// The next free address of `range`. As on a real server, the lower end of the range is left to those who choose
@@ -57,11 +46,6 @@ impl Ledger {
         self.last.insert(range, offset);
         nth(range, offset)
     }
-
-    /// The lowest free node port.
-    pub(crate) fn next_node_port(&self, besides: &[u16]) -> Option<u16> {
-        NODE_PORTS.into_iter().find(|port| !self.has_node_port(*port) && !besides.contains(port))
-    }
 }
 
 /// Whether an address of `range` may be given to a Service.
@@ -69,11 +53,6 @@ pub(crate) fn assignable(range: IpNet, address: IpAddr) -> bool {
     range.contains(&address)
         && address != range.network()
         && !(range.network().is_ipv4() && address == range.broadcast())
-}
-
-/// Whether a node port is in the range a real server allows.
-pub(crate) fn node_port_in_range(port: u16) -> bool {
-    NODE_PORTS.contains(&port)
 }
 
 /// The `offset`-th address of `range` (the first one that may be given is 1).
@@ -98,22 +77,9 @@ fn static_band(size: u128) -> u128 {
     if size <= 16 { 0 } else { (size / 16).clamp(16, 256) }
 }
 
-fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn claim(address: IpAddr) -> Claims {
-        Claims { addresses: vec![address], node_ports: vec![] }
-    }
 
     #[test]
     fn starts_above_the_static_band_and_wraps_into_it() {
@@ -124,12 +90,12 @@ mod tests {
         let small: IpNet = "10.0.0.0/27".parse().unwrap();
         let mut seen = Vec::new();
         while let Some(address) = ledger.next_address(small) {
-            ledger.take(&claim(address));
+            ledger.take(&[address]);
             seen.push(address.to_string());
         }
         assert_eq!(seen.len(), 30, "{seen:?}");
         assert_eq!((seen[0].as_str(), seen[14].as_str()), ("10.0.0.17", "10.0.0.1"));
-        ledger.release(&claim("10.0.0.20".parse().unwrap()));
+        ledger.release(&["10.0.0.20".parse().unwrap()]);
         assert_eq!(ledger.next_address(small).unwrap().to_string(), "10.0.0.20");
     }
 
@@ -139,7 +105,7 @@ mod tests {
         let range: IpNet = "fd00:10:96::/126".parse().unwrap();
         let mut seen = Vec::new();
         while let Some(address) = ledger.next_address(range) {
-            ledger.take(&claim(address));
+            ledger.take(&[address]);
             seen.push(address.to_string());
         }
         assert_eq!(seen, ["fd00:10:96::1", "fd00:10:96::2", "fd00:10:96::3"]);
@@ -149,11 +115,11 @@ mod tests {
     fn shared_addresses_stay_taken_until_the_last_is_gone() {
         let mut ledger = Ledger::default();
         let address: IpAddr = "10.96.0.5".parse().unwrap();
-        ledger.take(&claim(address));
-        ledger.take(&claim(address));
-        ledger.release(&claim(address));
+        ledger.take(&[address]);
+        ledger.take(&[address]);
+        ledger.release(&[address]);
         assert!(ledger.has_address(address));
-        ledger.release(&claim(address));
+        ledger.release(&[address]);
         assert!(!ledger.has_address(address));
     }
 }

@@ -1,6 +1,5 @@
-//! Faults for tests: what can be made to go wrong, from Rust through [`Faults`] or over HTTP (see [`control`]).
+//! Faults for tests: what can be made to go wrong through [`Faults`].
 
-pub(crate) mod control;
 pub(crate) mod mangle;
 mod record;
 mod rule;

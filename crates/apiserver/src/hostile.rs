@@ -7,7 +7,8 @@ use crate::http::Query;
 use crate::list::ListQuery;
 use crate::object::Object;
 use crate::patch::Patch;
-use crate::registry::{Part, Place, Registry};
+use crate::registry::{ObjectRef, Registry};
+use crate::schema::Unknown;
 use crate::selector::Selection;
 use crate::store::Store;
 use crate::{Options, Resource};
@@ -84,19 +85,19 @@ proptest! {
     #[test]
     fn writes(resource in resource(), spec in value(), body in value(), patch in value(), kind in 0..3_usize) {
         let registry = registry();
-        let place = Place::new(resource, "default", "x");
+        let at = ObjectRef::new(resource, "default", "x");
         let mut sensible = json!({ "metadata": { "name": "x" }, "spec": spec.clone(), "subsets": spec.clone() });
         if let (Some(map), Value::Object(more)) = (sensible.as_object_mut(), spec) {
             map.extend(more.into_iter().filter(|(field, _)| field != "metadata"));
         }
-        let _either = registry.create(&place, body, false);
-        let _either = registry.create(&place, sensible, false);
+        let _either = registry.create(&at, body, Unknown::Drop);
+        let _either = registry.create(&at, sensible, Unknown::Drop);
         let media_type = ["json-patch", "merge-patch", "strategic-merge-patch"][kind];
         let text = serde_json::to_vec(&patch).unwrap();
         if let Ok(patch) = Patch::parse(&format!("application/{media_type}+json"), &text) {
-            let _either = registry.update(&place, Part::Main, false, |value| patch.apply(resource, value));
+            let _either = registry.update(&at, Unknown::Drop, |value| patch.apply(resource, value));
         }
-        let _either = registry.apply(&place, patch);
+        let _either = registry.apply(&at, patch);
     }
 
     #[test]
@@ -106,7 +107,7 @@ proptest! {
             map.insert("metadata".to_owned(), json!({ "name": "x", "namespace": "n", "labels": map.get("labels") }));
         }
         if let Ok(object) = Object::new(resource, value, 1) {
-            let _table = crate::table::single(&object);
+            let _table = crate::table::columns(resource).map(|columns| crate::table::single(columns, &object));
             prop_assert!(serde_json::from_slice::<Value>(&object.to_json()).is_ok());
         }
     }
@@ -114,11 +115,11 @@ proptest! {
     #[test]
     fn queries(raw in "[a-zA-Z=&%!,() ]{0,60}", labels in ".{0,40}", fields in ".{0,40}", token in "[A-Za-z0-9_-]{0,40}") {
         let _either = ListQuery::parse(&Query::parse(&raw));
-        let _either = Selection::parse(Resource::Pods.kind(), "", &labels, &fields);
+        let _either = Selection::parse("", &labels, &fields);
         let query = Query::parse(&format!("limit=1&continue={token}"));
         let selection = Selection::default();
         if let Ok(query) = ListQuery::parse(&query) {
-            let _either = crate::list::page(&Store::default(), Resource::Pods, &selection, &query);
+            let _either = crate::list::page(&Store::default(), Resource::Services, &selection, &query);
         }
     }
 

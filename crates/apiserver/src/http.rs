@@ -25,10 +25,9 @@ pub(crate) use self::query::Query;
 use self::reply::Answer;
 use self::resource::Call;
 use crate::faults::mangle::Mangle;
-use crate::faults::{Faults, Presence, control};
+use crate::faults::{Faults, Presence};
 use crate::registry::Registry;
 use crate::settings::Options;
-use crate::status::Status;
 
 /// What every request handler needs.
 pub(crate) struct Api {
@@ -83,15 +82,12 @@ async fn receive<B: Buf>(
     let parsed = Query::parse(&query);
     let request = Request { method, path: path.to_owned(), raw_query: query, query: parsed, headers, body };
     let target = path::target(&request.path);
-    if target == Target::Control && api.options.control {
-        return control(api, &request).unwrap_or_else(|status| Answer::status(&status)).into_response(None);
-    }
     thawed(api).await;
     match target {
         Target::Resource(path) => resource(api, Call { api, request: &request, path }, permit).await,
         Target::Discovery(document) => discovery::serve(&document, &request).into_response(None),
         Target::Health => Answer::plain(200, "ok").into_response(None),
-        Target::Control | Target::Unknown => Answer::nothing().into_response(None),
+        Target::Unknown => Answer::nothing().into_response(None),
     }
 }
 
@@ -117,18 +113,6 @@ async fn resource(api: &Api, call: Call<'_>, permit: OwnedSemaphorePermit) -> Re
         None => call.answer(verb, permit, silent),
     };
     answer.unwrap_or_else(|status| Answer::status(&status)).into_response(verdict.mangle.as_ref())
-}
-
-fn control(api: &Api, request: &Request) -> Result<Answer, Status> {
-    match request.method {
-        Method::GET => Ok(Answer::value(200, &control::get(&api.faults))),
-        Method::POST => control::post(&api.faults, &request.body).map(|value| Answer::value(200, &value)),
-        Method::DELETE => {
-            api.faults.clear();
-            Ok(Answer::value(200, &serde_json::json!({})))
-        }
-        _ => Err(Status::failure(405, Some("MethodNotAllowed"), "GET, POST or DELETE")),
-    }
 }
 
 /// Returns at once unless the server is frozen; then when it is no longer, or stops.

@@ -1,12 +1,10 @@
 //! An embedded Kubernetes API server for laptops and tests.
 //!
-//! It stores objects as JSON, generic over a small table of kinds ([`Resource`]), and speaks the API of a real server as far
-//! as a DNS server and `kubectl` need it: list and watch, get, create, update, patch, delete, discovery, tables.
-//! It is not an API server for production: no authentication, no admission, no controllers, nothing on disk.
+//! It stores objects as JSON, generic over a small table of kinds ([`Resource`]), and speaks the API of kube-apiserver as far
+//! as a DNS server and `kubectl create, apply, get, edit, patch, delete` need it. Typed k8s-openapi objects are its schema.
+//! Left out: authentication, admission, subresources, dry runs, set-based selectors, node ports, disks.
 
 mod allocate;
-pub mod cli;
-mod defaults;
 mod faults;
 #[cfg(test)]
 mod hostile;
@@ -31,10 +29,9 @@ mod validate;
 mod watch;
 
 pub use crate::faults::{Action, Faults, KUBE_DNS_USER, RequestRecord, Rule, RuleId, Verb};
-pub use crate::kinds::{Kind, NameRule, Resource};
+pub use crate::kinds::Resource;
 pub use crate::manifests::{ManifestError, Manifests};
 pub use crate::object::{Object, ObjectError};
 pub use crate::server::{ApiServer, ServeError};
 pub use crate::settings::Options;
-pub use crate::status::{FieldError, Status};
-pub use crate::store::{Change, DEFAULT_HISTORY, Event, Listing, Objects, Store};
+pub use crate::store::{Listing, Objects, Store};

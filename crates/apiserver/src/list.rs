@@ -48,11 +48,6 @@ impl ListQuery {
         let continue_token = query.text("continue").to_owned();
         let rule = query.text("resourceVersionMatch");
         let limit = query.number("limit")?.unwrap_or(0);
-        if query.optional_flag("sendInitialEvents").is_some() {
-            return Err(invalid_options(
-                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",
-            ));
-        }
         if !rule.is_empty() {
             if !continue_token.is_empty() {
                 return Err(invalid_options(
@@ -170,12 +165,6 @@ fn choose(listing: &Listing, selection: &Selection) -> Objects {
 }
 
 impl Page {
-    /// A page of these objects.
-    pub(crate) fn of(resource: Resource, version: u64, objects: Vec<Arc<Object>>) -> Self {
-        let range = 0..objects.len();
-        Self { resource, version, continue_token: None, remaining: None, objects: objects.into(), range }
-    }
-
     /// Its objects.
     pub(crate) fn objects(&self) -> &[Arc<Object>] {
         self.objects.get(self.range.clone()).unwrap_or_default()

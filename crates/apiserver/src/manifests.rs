@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use self::documents::Document;
 use crate::kinds::Resource;
-use crate::registry::{Deletion, Place, Registry};
+use crate::registry::{ObjectRef, Registry};
 
 /// Largest file read, in octets.
 const MAX_FILE: u64 = 32 * 1024 * 1024;
@@ -47,7 +47,7 @@ struct File {
 /// What became of a document.
 #[derive(Debug)]
 struct Applied {
-    place: Place,
+    at: ObjectRef,
     value: Value,
     refused: bool,
 }
@@ -101,7 +101,7 @@ impl Manifests {
             let kept = wanted.contains_key(id);
             if !kept && !applied.refused {
                 // Gone already when its namespace went.
-                drop(registry.delete(&applied.place, &Deletion::default()));
+                drop(registry.delete(&applied.at));
             }
             kept
         });
@@ -112,14 +112,14 @@ impl Manifests {
             if before.is_some_and(|before| before.value == document.value && !before.refused) {
                 continue;
             }
-            let outcome = registry.apply(&document.place, document.value.clone());
+            let outcome = registry.apply(&document.at, document.value.clone());
             if let Err(status) = &outcome
                 && before.is_none_or(|before| before.value != document.value)
             {
                 tracing::error!(file = %path.display(), object = id, error = %status, "object in a manifest was refused");
             }
-            let (place, value) = (document.place.clone(), document.value.clone());
-            self.applied.insert(id, Applied { place, value, refused: outcome.is_err() });
+            let (at, value) = (document.at.clone(), document.value.clone());
+            self.applied.insert(id, Applied { at, value, refused: outcome.is_err() });
         }
     }
 }
@@ -145,7 +145,7 @@ impl File {
 /// Namespaces first, then Services that choose their address, so that nobody else gets it.
 fn rank(document: &Document) -> u8 {
     let chosen = document.value.get("spec").and_then(|spec| spec.get("clusterIP")).is_some();
-    match document.place.resource {
+    match document.at.resource {
         Resource::Namespaces => 0,
         Resource::Services if chosen => 1,
         _ => 2,

@@ -1,41 +1,28 @@
-//! What every object gets from the server: a name, a uid, a time of creation, a generation.
+//! What every object gets from the server: a uid and a time of creation.
 
 use chrono::{SecondsFormat, Utc};
 use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{Kind, Resource};
+use crate::kinds::Kind;
 use crate::object::text;
 use crate::status::{FieldError, Status};
-
-/// Letters of generated names: none that make words or are mistaken for each other.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Fills in the metadata of an object about to be created in `namespace`.
 pub(crate) fn prepare_create(kind: &Kind, namespace: &str, value: &mut Value) -> Result<(), Status> {
     check_type(kind, value)?;
-    let generation = keeps_generation(kind.resource);
     let meta = metadata(value)?;
     check_namespace(kind, namespace, meta)?;
     if text(meta, "name").is_empty() {
-        let prefix = text(meta, "generateName").to_owned();
-        if prefix.is_empty() {
-            let error = FieldError::required("metadata.name", "name or generateName is required");
-            return Err(Status::invalid(kind, "", &[error]));
-        }
-        meta.insert("name".to_owned(), json!(generate_name(&prefix)));
+        let error = FieldError::required("metadata.name", "name is required");
+        return Err(Status::invalid(kind, "", &[error]));
     }
     if !text(meta, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
     meta.insert("uid".to_owned(), json!(uid()));
     meta.insert("creationTimestamp".to_owned(), json!(now()));
-    for set_by_server in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
-        meta.remove(set_by_server);
-    }
-    if generation {
-        meta.insert("generation".to_owned(), json!(1));
-    }
+    meta.remove("deletionTimestamp");
     tidy(meta);
     Ok(())
 }
@@ -63,9 +50,7 @@ pub(crate) fn prepare_update(
     let empty = Map::new();
     let old = before.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     check_preconditions(kind, name, text(meta, "uid"), text(meta, "resourceVersion"), old)?;
-    for kept in
-        ["uid", "creationTimestamp", "generation", "deletionTimestamp", "resourceVersion", "generateName"]
-    {
+    for kept in ["uid", "creationTimestamp", "deletionTimestamp", "resourceVersion"] {
         match old.get(kept) {
             Some(value) => meta.insert(kept.to_owned(), value.clone()),
             None => meta.remove(kept),
@@ -75,17 +60,8 @@ pub(crate) fn prepare_update(
     Ok(())
 }
 
-/// Counts up the generation of an object whose content differs from that of `before`.
-pub(crate) fn count_generation(kind: &Kind, value: &mut Value, before: &Value) -> Result<(), Status> {
-    if keeps_generation(kind.resource) && content(value) != content(before) {
-        let generation = before["metadata"]["generation"].as_u64().unwrap_or(0) + 1;
-        metadata(value)?.insert("generation".to_owned(), json!(generation));
-    }
-    Ok(())
-}
-
-/// Refuses a write whose writer had another object, or another version of it, in mind.
-pub(crate) fn check_preconditions(
+/// Rejects a write whose writer had another object, or another version of it, in mind.
+fn check_preconditions(
     kind: &Kind,
     name: &str,
     uid: &str,
@@ -113,7 +89,7 @@ pub(crate) fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Sta
 }
 
 /// A random (version 4) UUID.
-pub(crate) fn uid() -> String {
+fn uid() -> String {
     let mut bytes: [u8; 16] = rand::rng().random();
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -133,33 +109,15 @@ pub(crate) fn now() -> String {
     Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-fn generate_name(prefix: &str) -> String {
-    let mut rng = rand::rng();
-    let letter = |_| char::from(LETTERS.get(rng.random_range(0..LETTERS.len())).copied().unwrap_or(b'x'));
-    // Names may have 63 octets, of which five are random.
-    let kept: String = prefix.chars().take(58).collect();
-    kept + &(0..5).map(letter).collect::<String>()
-}
-
-fn keeps_generation(resource: Resource) -> bool {
-    matches!(resource, Resource::EndpointSlices | Resource::Pods)
-}
-
-/// Everything of an object except its metadata and status.
-fn content(value: &Value) -> Option<Vec<(&String, &Value)>> {
-    let apart = ["metadata", "status", "kind", "apiVersion"];
-    Some(value.as_object()?.iter().filter(|(field, _)| !apart.contains(&field.as_str())).collect())
-}
-
 fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
     let Some(map) = value.as_object() else {
         return Err(Status::bad_request("the object provided is unrecognized: it is not a JSON object"));
     };
     let (api_version, name) = (text(map, "apiVersion"), text(map, "kind"));
-    if !name.is_empty() && name != kind.kind {
+    if !name.is_empty() && name != kind.name {
         return Err(Status::bad_request(format!(
             "{name} in version \"{api_version}\" cannot be handled as a {}: the kinds differ",
-            kind.kind
+            kind.name
         )));
     }
     if !api_version.is_empty() && api_version != kind.api_version() {
@@ -199,6 +157,7 @@ fn tidy(meta: &mut Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::Resource;
 
     fn service() -> &'static Kind {
         Resource::Services.kind()
@@ -213,19 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn names_are_generated() {
-        let mut value = json!({ "metadata": { "generateName": "web-", "labels": {} } });
-        prepare_create(service(), "apps", &mut value).unwrap();
-        let name = value["metadata"]["name"].as_str().unwrap();
-        assert!(name.starts_with("web-") && name.len() == 9, "{name}");
-        assert_eq!(value["metadata"]["namespace"], "apps");
-        assert!(value["metadata"].get("labels").is_none());
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused() {
+    fn what_does_not_fit_is_rejected() {
         let cases = [
-            (json!({}), 422, "name or generateName is required"),
+            (json!({}), 422, "name is required"),
             (json!({ "kind": "Node", "metadata": { "name": "a" } }), 400, "cannot be handled as a Service"),
             (
                 json!({ "apiVersion": "v2", "metadata": { "name": "a" } }),

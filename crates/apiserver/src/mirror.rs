@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kinds::Resource;
 use crate::object::Object;
-use crate::registry::{Deletion, Part, Place, Registry};
+use crate::registry::{ObjectRef, Registry};
+use crate::schema::Unknown;
 use crate::store::Batch;
 
 /// Events read at a time.
@@ -111,15 +112,15 @@ impl Mirror {
             endpoints.filter(|object| object.label(SKIP_LABEL) != Some("true") && others.is_empty());
         let wanted = endpoints.map(|object| slices::of(&object)).unwrap_or_default();
         for slice in ours.iter().filter(|slice| !wanted.iter().any(|(name, _)| name == slice.name())) {
-            let place = Place::new(Resource::EndpointSlices, namespace, slice.name());
+            let at = ObjectRef::new(Resource::EndpointSlices, namespace, slice.name());
             // Gone already: just as well.
-            drop(self.registry.delete(&place, &Deletion::default()));
+            drop(self.registry.delete(&at));
         }
         for (slice, value) in wanted {
-            let place = Place::new(Resource::EndpointSlices, namespace, &slice);
-            let update = self.registry.update(&place, Part::Main, false, |_| Ok(value.clone()));
+            let at = ObjectRef::new(Resource::EndpointSlices, namespace, &slice);
+            let update = self.registry.update(&at, Unknown::Drop, |_| Ok(value.clone()));
             // Not made in a namespace that went in the meantime.
-            if let Err(error) = update.or_else(|_| self.registry.create(&place, value, false)) {
+            if let Err(error) = update.or_else(|_| self.registry.create(&at, value, Unknown::Drop)) {
                 tracing::debug!(namespace, slice, %error, "cannot mirror Endpoints");
             }
         }

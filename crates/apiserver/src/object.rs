@@ -17,17 +17,8 @@ pub struct Object {
     uid: Box<str>,
     version: u64,
     labels: Box<[(Box<str>, Box<str>)]>,
-    claims: Claims,
+    addresses: Box<[IpAddr]>,
     item: Bytes,
-}
-
-/// Addresses and node ports a Service holds.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Claims {
-    /// Cluster IPs.
-    pub(crate) addresses: Vec<IpAddr>,
-    /// Node ports, the health check's included.
-    pub(crate) node_ports: Vec<u16>,
 }
 
 /// Why a value cannot be stored as an object.
@@ -67,9 +58,9 @@ impl Object {
         let (key, name_at) = key_of_meta(resource, meta)?;
         let uid = text(meta, "uid").into();
         let labels = labels(meta);
-        let claims = if resource == Resource::Services { claims(map) } else { Claims::default() };
+        let addresses = if resource == Resource::Services { cluster_ips(map) } else { Box::default() };
         let item = Bytes::from(serde_json::to_vec(&value).map_err(|_| ObjectError::NotAnObject)?);
-        Ok(Self { resource, key: key.into(), name_at, uid, version, labels, claims, item })
+        Ok(Self { resource, key: key.into(), name_at, uid, version, labels, addresses, item })
     }
 
     /// The same object at another version.
@@ -113,9 +104,9 @@ impl Object {
         self.labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value)
     }
 
-    /// Addresses and ports it holds, if it is a Service.
-    pub(crate) fn claims(&self) -> &Claims {
-        &self.claims
+    /// Its cluster IPs, if it is a Service.
+    pub(crate) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
     }
 
     /// The JSON text without `kind` and `apiVersion`, as in a list of a real server.
@@ -139,7 +130,7 @@ impl Object {
     pub fn value(&self) -> Value {
         let mut value: Value = serde_json::from_slice(&self.item).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
-            map.insert("kind".to_owned(), json!(self.resource.kind().kind));
+            map.insert("kind".to_owned(), json!(self.resource.kind().name));
             map.insert("apiVersion".to_owned(), json!(self.resource.kind().api_version()));
         }
         value
@@ -149,7 +140,7 @@ impl Object {
 /// How the JSON text of an object of `resource` begins.
 pub(crate) fn head(resource: Resource) -> String {
     let kind = resource.kind();
-    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
+    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.name, kind.api_version())
 }
 
 /// The resource that `value`'s `apiVersion` and `kind` name.
@@ -199,8 +190,8 @@ fn labels(meta: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
     labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect()
 }
 
-fn claims(service: &Map<String, Value>) -> Claims {
-    let Some(spec) = service.get("spec").and_then(Value::as_object) else { return Claims::default() };
+fn cluster_ips(service: &Map<String, Value>) -> Box<[IpAddr]> {
+    let Some(spec) = service.get("spec").and_then(Value::as_object) else { return Box::default() };
     let listed = spec.get("clusterIPs").and_then(Value::as_array).into_iter().flatten();
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in listed.chain(spec.get("clusterIP")).filter_map(|ip| ip.as_str()?.parse().ok()) {
@@ -208,14 +199,7 @@ fn claims(service: &Map<String, Value>) -> Claims {
             addresses.push(address);
         }
     }
-    let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();
-    let node_ports = ports
-        .filter_map(|port| port.get("nodePort"))
-        .chain(spec.get("healthCheckNodePort"))
-        .filter_map(|port| u16::try_from(port.as_u64()?).ok())
-        .filter(|port| *port != 0)
-        .collect();
-    Claims { addresses, node_ports }
+    addresses.into()
 }
 
 #[cfg(test)]
@@ -252,15 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn a_service_claims_its_addresses_and_ports() {
+    fn a_service_holds_its_addresses() {
         let service = json!({
             "metadata": { "name": "web", "namespace": "apps" },
-            "spec": { "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd00::7", "None"],
-                      "ports": [{ "nodePort": 30001 }, { "port": 80 }], "healthCheckNodePort": 30002 },
+            "spec": { "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd00::7", "None"] },
         });
         let object = Object::new(Resource::Services, service, 1).unwrap();
-        let addresses: Vec<String> = object.claims().addresses.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = object.addresses().iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["10.96.0.7", "fd00::7"]);
-        assert_eq!(object.claims().node_ports, [30001, 30002]);
     }
 }

@@ -1,7 +1,5 @@
 //! The three ways to patch an object: JSON merge patch, strategic merge patch, JSON patch.
 
-mod json;
-mod merge;
 mod strategic;
 
 use serde_json::Value;
@@ -9,8 +7,8 @@ use serde_json::Value;
 use crate::kinds::Resource;
 use crate::status::Status;
 
-const ACCEPTED: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+/// Operations in one JSON patch at most, as on a real server.
+const MOST: usize = 10_000;
 
 /// A patch, read but not yet applied.
 #[derive(Debug)]
@@ -20,40 +18,39 @@ pub(crate) enum Patch {
     /// Kubernetes' own: lists with a merge key are merged by it.
     Strategic(Value),
     /// RFC 6902.
-    Json(Vec<json::Operation>),
+    Json(json_patch::Patch),
 }
 
 impl Patch {
     /// Reads a patch of a media type.
     pub(crate) fn parse(media_type: &str, body: &[u8]) -> Result<Self, Status> {
-        let unreadable =
-            |error: serde_json::Error| Status::bad_request(format!("error decoding patch: {error}"));
-        match media_type {
-            "application/merge-patch+json" => {
-                Ok(Self::Merge(serde_json::from_slice(body).map_err(unreadable)?))
-            }
-            "application/strategic-merge-patch+json" => {
-                Ok(Self::Strategic(serde_json::from_slice(body).map_err(unreadable)?))
-            }
-            "application/json-patch+json" => {
-                Ok(Self::Json(serde_json::from_slice(body).map_err(unreadable)?))
-            }
+        let read = match media_type {
+            "application/merge-patch+json" => serde_json::from_slice(body).map(Self::Merge),
+            "application/strategic-merge-patch+json" => serde_json::from_slice(body).map(Self::Strategic),
+            "application/json-patch+json" => serde_json::from_slice(body).map(Self::Json),
             _ => {
-                let message = format!(
-                    "the body of the request was in an unknown format - accepted media types include: {}",
-                    ACCEPTED.join(", ")
-                );
-                Err(Status::failure(415, Some("UnsupportedMediaType"), message))
+                let message = "the body of the request was in an unknown format - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+                return Err(Status::failure(415, Some("UnsupportedMediaType"), message));
             }
-        }
+        };
+        read.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
     }
 
     /// What becomes of `value`.
     pub(crate) fn apply(self, resource: Resource, mut value: Value) -> Result<Value, Status> {
         match self {
-            Self::Merge(patch) => merge::apply(&mut value, patch),
+            Self::Merge(patch) => json_patch::merge(&mut value, &patch),
             Self::Strategic(patch) => strategic::apply(resource, &mut value, patch)?,
-            Self::Json(operations) => json::apply(&mut value, operations)?,
+            Self::Json(operations) if operations.0.len() > MOST => {
+                let message = format!("The allowed maximum operations in a JSON patch is {MOST}");
+                return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
+            }
+            Self::Json(operations) => json_patch::patch(&mut value, &operations).map_err(|error| {
+                let message =
+                    format!("the server rejected our request due to an error in our request: {error}");
+                Status::failure(422, Some("Invalid"), message)
+            })?,
         }
         Ok(value)
     }

@@ -1,5 +1,5 @@
-//! What clients may do to objects: create, update, patch, delete, with the defaults, checks and allocations of a real
-//! server, on top of the plain [`Store`].
+//! What clients may do to objects: create, update, delete, with the defaults, checks and allocations of kube-apiserver, on
+//! top of the plain [`Store`].
 
 mod bootstrap;
 mod delete;
@@ -10,32 +10,20 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde_json::Value;
 
-pub(crate) use self::delete::Deletion;
 use crate::kinds::{Kind, Resource};
 use crate::object::{Object, key};
-use crate::schema::{self, Unknown};
+use crate::schema::Unknown;
 use crate::status::Status;
 use crate::store::{State, Store};
 
-/// Where an object is, as named in a URL.
+/// An object as named in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ObjectRef {
     pub(crate) resource: Resource,
     /// Empty for resources without namespaces.
     pub(crate) namespace: String,
-    /// Empty while the server has yet to make a name.
+    /// Empty for an object about to be created.
     pub(crate) name: String,
-}
-
-/// Which part of an object a write is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All but the status.
-    Main,
-    /// The status alone.
-    Status,
-    /// Everything: what manifests say.
-    All,
 }
 
 /// The objects and the rules for writing them.
@@ -51,54 +39,46 @@ impl Registry {
     }
 
     /// One object, or 404.
-    pub(crate) fn get(&self, place: &Place) -> Result<Arc<Object>, Status> {
-        self.store
-            .get(place.resource, &place.namespace, &place.name)
-            .ok_or_else(|| Status::not_found(place.kind(), &place.name))
+    pub(crate) fn get(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
+        let object = self.store.get(at.resource, &at.namespace, &at.name);
+        object.ok_or_else(|| Status::not_found(at.kind(), &at.name))
     }
 
-    /// Creates an object. With `dry_run` nothing is stored.
-    pub(crate) fn create(&self, place: &Place, value: Value, dry_run: bool) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| write::create(state, &self.ranges, place, value, Part::Main, dry_run))
+    /// Creates an object.
+    pub(crate) fn create(
+        &self,
+        at: &ObjectRef,
+        value: Value,
+        unknown: Unknown,
+    ) -> Result<Arc<Object>, Status> {
+        self.store.write(|state| write::create(state, &self.ranges, at, value, unknown))
     }
 
     /// Replaces an object by what `change` makes of it.
     pub(crate) fn update(
         &self,
-        place: &Place,
-        part: Part,
-        dry_run: bool,
+        at: &ObjectRef,
+        unknown: Unknown,
         change: impl FnOnce(Value) -> Result<Value, Status>,
     ) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| write::update(state, &self.ranges, place, part, dry_run, change))
+        self.store.write(|state| write::update(state, &self.ranges, at, unknown, change))
     }
 
     /// Creates an object or replaces the one there is; makes its namespace if it is missing. For manifests.
-    pub(crate) fn apply(&self, place: &Place, mut value: Value) -> Result<Arc<Object>, Status> {
-        schema::check(place.kind(), &mut value, Unknown::Refuse)?;
+    pub(crate) fn apply(&self, at: &ObjectRef, value: Value) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
-            write::ensure_namespace(state, &self.ranges, place)?;
-            if state.get(place.resource, &place.key()).is_some() {
-                write::update(state, &self.ranges, place, Part::All, false, |_| Ok(value))
+            write::ensure_namespace(state, &self.ranges, at)?;
+            if state.get(at.resource, &at.key()).is_some() {
+                write::update(state, &self.ranges, at, Unknown::Reject, |_| Ok(value))
             } else {
-                write::create(state, &self.ranges, place, value, Part::All, false)
+                write::create(state, &self.ranges, at, value, Unknown::Reject)
             }
         })
     }
 
     /// Deletes an object; a namespace with all that is inside.
-    pub(crate) fn delete(&self, place: &Place, deletion: &Deletion) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| delete::delete(state, place, deletion))
-    }
-
-    /// Deletes those objects of a resource that `select` picks, and returns them.
-    pub(crate) fn delete_all(
-        &self,
-        resource: Resource,
-        dry_run: bool,
-        select: impl Fn(&Object) -> bool,
-    ) -> Result<Vec<Arc<Object>>, Status> {
-        self.store.write(|state| delete::delete_all(state, resource, dry_run, select))
+    pub(crate) fn delete(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
+        self.store.write(|state| delete::delete(state, at))
     }
 
     /// Makes what every cluster has from the start.
@@ -107,7 +87,7 @@ impl Registry {
     }
 }
 
-impl Place {
+impl ObjectRef {
     pub(crate) fn new(resource: Resource, namespace: &str, name: &str) -> Self {
         let namespace = if resource.kind().namespaced { namespace } else { "" };
         Self { resource, namespace: namespace.to_owned(), name: name.to_owned() }
@@ -123,11 +103,9 @@ impl Place {
 }
 
 /// The object as it is now.
-fn current(state: &State, place: &Place) -> Result<Arc<Object>, Status> {
-    state
-        .get(place.resource, &place.key())
-        .cloned()
-        .ok_or_else(|| Status::not_found(place.kind(), &place.name))
+fn current(state: &State, at: &ObjectRef) -> Result<Arc<Object>, Status> {
+    let object = state.get(at.resource, &at.key()).cloned();
+    object.ok_or_else(|| Status::not_found(at.kind(), &at.name))
 }
 
 #[cfg(test)]

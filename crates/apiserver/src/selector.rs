@@ -1,8 +1,6 @@
-//! Label and field selectors of lists and watches.
+//! Label and field selectors of lists and watches: equality alone, which is all that `kubectl -l` and a DNS server's watch of
+//! one object need.
 
-use serde_json::Value;
-
-use crate::kinds::Kind;
 use crate::object::Object;
 use crate::status::Status;
 
@@ -11,39 +9,27 @@ use crate::status::Status;
 pub(crate) struct Selection {
     /// Only this namespace; all when empty.
     pub(crate) namespace: String,
-    labels: Vec<LabelRule>,
-    fields: Vec<FieldRule>,
+    labels: Vec<Term>,
+    fields: Vec<Term>,
 }
 
+/// `key=value` or `key!=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct LabelRule {
-    label: String,
-    test: LabelTest,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum LabelTest {
-    Exists,
-    DoesNotExist,
-    In(Vec<String>),
-    NotIn(Vec<String>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FieldRule {
-    field: String,
+struct Term {
+    key: String,
     equal: bool,
     value: String,
 }
 
 impl Selection {
     /// Reads `labelSelector` and `fieldSelector`.
-    pub(crate) fn parse(kind: &Kind, namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            labels: parse_labels(labels)?,
-            fields: parse_fields(kind, fields)?,
-        })
+    pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
+        let (labels, fields) = (parse_terms(labels)?, parse_terms(fields)?);
+        let unknown = |term: &&Term| !matches!(term.key.as_str(), "metadata.name" | "metadata.namespace");
+        if let Some(term) = fields.iter().find(unknown) {
+            return Err(Status::bad_request(format!("field label not supported: {}", term.key)));
+        }
+        Ok(Self { namespace: namespace.to_owned(), labels, fields })
     }
 
     /// Whether it selects among the objects of its namespace.
@@ -58,110 +44,39 @@ impl Selection {
 
     /// Whether it selects this object.
     pub(crate) fn matches(&self, object: &Object) -> bool {
+        let field = |key: &str| Some(if key == "metadata.name" { object.name() } else { object.namespace() });
         (self.namespace.is_empty() || self.namespace == object.namespace())
-            && self.labels.iter().all(|rule| rule.matches(object.label(&rule.label)))
-            && self.fields.iter().all(|rule| rule.matches(object))
+            && self.labels.iter().all(|term| term.matches(object.label(&term.key)))
+            && self.fields.iter().all(|term| term.matches(field(&term.key)))
     }
 }
 
-impl LabelRule {
+impl Term {
     fn matches(&self, value: Option<&str>) -> bool {
-        match &self.test {
-            LabelTest::Exists => value.is_some(),
-            LabelTest::DoesNotExist => value.is_none(),
-            LabelTest::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),
-            LabelTest::NotIn(values) => !value.is_some_and(|value| values.iter().any(|v| v == value)),
-        }
+        (value == Some(self.value.as_str())) == self.equal
     }
 }
 
-impl FieldRule {
-    fn matches(&self, object: &Object) -> bool {
-        let equal = match self.field.as_str() {
-            "metadata.name" => object.name() == self.value,
-            "metadata.namespace" => object.namespace() == self.value,
-            field => field_text(&object.value(), field) == self.value,
-        };
-        equal == self.equal
-    }
+fn parse_terms(text: &str) -> Result<Vec<Term>, Status> {
+    text.split(',').map(str::trim).filter(|term| !term.is_empty()).map(parse_term).collect()
 }
 
-fn field_text(value: &Value, field: &str) -> String {
-    let found = field.split('.').try_fold(value, |value, part| value.get(part));
-    match found {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Bool(_) | Value::Number(_)) => found.map(ToString::to_string).unwrap_or_default(),
-        _ => String::new(),
-    }
-}
-
-fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldRule>, Status> {
-    let mut rules = Vec::new();
-    for term in text.split(',').filter(|term| !term.is_empty()) {
-        let (field, equal, value) = split_equality(term).ok_or_else(|| {
-            Status::bad_request(format!("invalid field selector: {text:?}; can't understand {term:?}"))
-        })?;
-        let known = field == "metadata.name"
-            || (field == "metadata.namespace" && kind.namespaced)
-            || kind.selectable.contains(&field);
-        if !known {
-            return Err(Status::bad_request(format!("field label not supported: {field}")));
-        }
-        rules.push(FieldRule { field: field.to_owned(), equal, value: value.to_owned() });
-    }
-    Ok(rules)
-}
-
-fn parse_labels(text: &str) -> Result<Vec<LabelRule>, Status> {
-    split_outside_parentheses(text)
-        .into_iter()
-        .filter(|term| !term.trim().is_empty())
-        .map(parse_label)
-        .collect()
-}
-
-fn parse_label(term: &str) -> Result<LabelRule, Status> {
-    let unreadable = || Status::bad_request(format!("unable to parse requirement: found '{term}'"));
-    let term = term.trim();
-    let rule = |label: &str, test| LabelRule { label: label.trim().to_owned(), test };
-    let rule = if let Some((label, equal, value)) = split_equality(term) {
-        let values = vec![value.trim().to_owned()];
-        rule(label, if equal { LabelTest::In(values) } else { LabelTest::NotIn(values) })
-    } else if let Some(label) = term.strip_prefix('!') {
-        rule(label, LabelTest::DoesNotExist)
-    } else if let Some((left, values)) = term.split_once('(') {
-        let values = values.strip_suffix(')').ok_or_else(unreadable)?;
-        let values = values.split(',').map(|value| value.trim().to_owned()).collect();
-        let (label, operator) = left.trim().split_once(char::is_whitespace).ok_or_else(unreadable)?;
-        match operator.trim() {
-            "in" => rule(label, LabelTest::In(values)),
-            "notin" => rule(label, LabelTest::NotIn(values)),
-            _ => return Err(unreadable()),
-        }
+fn parse_term(term: &str) -> Result<Term, Status> {
+    let (key, equal, value) = if let Some((key, value)) = term.split_once("!=") {
+        (key, false, value)
+    } else if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+        (key, true, value)
     } else {
-        rule(term, LabelTest::Exists)
+        ("", true, "")
     };
+    let (key, value) = (key.trim(), value.trim());
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    if rule.label.is_empty() || !rule.label.chars().all(legal) {
-        return Err(unreadable());
+    if key.is_empty() || !key.chars().all(legal) {
+        let message =
+            format!("unable to parse requirement: found '{term}', expected KEY=VALUE or KEY!=VALUE");
+        return Err(Status::bad_request(message));
     }
-    Ok(rule)
-}
-
-fn split_equality(term: &str) -> Option<(&str, bool, &str)> {
-    if let Some((left, right)) = term.split_once("!=") {
-        return Some((left, false, right));
-    }
-    term.split_once("==").or_else(|| term.split_once('=')).map(|(left, right)| (left, true, right))
-}
-
-fn split_outside_parentheses(text: &str) -> Vec<&str> {
-    let mut inside = false;
-    text.split(|c| {
-        inside = (inside || c == '(') && c != ')';
-        c == ',' && !inside
-    })
-    .collect()
+    Ok(Term { key: key.to_owned(), equal, value: value.to_owned() })
 }
 
 #[cfg(test)]
@@ -172,59 +87,36 @@ mod tests {
     use crate::kinds::Resource;
 
     fn selects(labels: &str, fields: &str) -> bool {
-        let value = json!({
-            "metadata": { "name": "web", "namespace": "apps", "labels": { "app": "web", "a/b": "" } },
-            "spec": { "type": "ClusterIP" },
-        });
+        let value = json!({ "metadata": { "name": "web", "namespace": "apps", "labels": { "app": "web", "a/b": "" } } });
         let object = Object::new(Resource::Services, value, 1).unwrap();
-        Selection::parse(Resource::Services.kind(), "", labels, fields).unwrap().matches(&object)
+        Selection::parse("", labels, fields).unwrap().matches(&object)
     }
 
     #[test]
-    fn labels_select() {
+    fn objects_are_selected() {
         let cases = [
-            ("app=web", true),
-            ("app==web", true),
-            ("app!=web", false),
-            ("tier!=web", true),
-            ("app", true),
-            ("!app", false),
-            ("tier", false),
-            ("!tier", true),
-            ("app in (db, web)", true),
-            ("app notin (db,web)", false),
-            ("tier notin (db)", true),
-            ("tier in (db)", false),
-            ("app in (web),a/b", true),
-            ("a/b=", true),
-            ("app=web,tier=x", false),
+            ("app=web", "", true),
+            ("app==web", "", true),
+            ("app!=web", "", false),
+            ("tier!=web", "", true),
+            ("a/b=", "", true),
+            ("app=web, tier=x", "", false),
+            ("", "metadata.name=web", true),
+            ("", "metadata.name!=web", false),
+            ("", "metadata.namespace=other", false),
+            ("app=web", "metadata.name=web,metadata.namespace=apps", true),
         ];
-        for (labels, expected) in cases {
-            assert_eq!(selects(labels, ""), expected, "{labels}");
+        for (labels, fields, expected) in cases {
+            assert_eq!(selects(labels, fields), expected, "{labels} {fields}");
         }
     }
 
     #[test]
-    fn fields_select() {
-        let cases = [
-            ("metadata.name=web", true),
-            ("metadata.name!=web", false),
-            ("metadata.namespace=other", false),
-            ("metadata.name=web,spec.type=ClusterIP", true),
-            ("spec.type=NodePort", false),
-        ];
-        for (fields, expected) in cases {
-            assert_eq!(selects("", fields), expected, "{fields}");
-        }
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
+    fn nonsense_is_rejected() {
         for (labels, fields) in
-            [("a b", ""), ("a in b", ""), ("a in (b", ""), ("=x", ""), ("", "spec.nothing=x"), ("", "x")]
+            [("a b", ""), ("app", ""), ("a in (b)", ""), ("=x", ""), ("", "spec.type=x"), ("", "x")]
         {
-            let error = Selection::parse(Resource::Services.kind(), "", labels, fields).unwrap_err();
-            assert_eq!(error.code(), 400, "{labels} {fields}");
+            assert_eq!(Selection::parse("", labels, fields).unwrap_err().code(), 400, "{labels} {fields}");
         }
     }
 }

@@ -1,78 +1,109 @@
-//! What a real server makes of a Service: defaults, IP families, cluster IPs, node ports.
+//! Services as kube-apiserver completes them: defaults, IP families, cluster IPs. Node ports are stored, not allocated.
 //!
-//! The order on every write is [`complete`]: defaults, then what an update keeps of the Service before, then the
-//! families, then addresses and ports. Errors name fields as a real server does.
+//! Every write goes through [`complete`]: defaults, then what an update keeps of the Service before, then the checks,
+//! the families and the addresses. Errors name fields as kube-apiserver does.
 
 mod addresses;
-mod defaults;
+mod check;
 mod families;
-mod keep;
-mod ports;
 
 use ipnet::IpNet;
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::allocate::Ledger;
 use crate::status::FieldError;
 
 /// Why a Service cannot be stored.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum Rejection {
     /// Fields are wrong: 422.
     Fields(Vec<FieldError>),
-    /// Nothing is left to give: 500.
+    /// No address is left: 500.
     Exhausted(&'static str),
 }
 
 /// Makes a Service about to be stored complete; `before` is the one it replaces.
 pub(crate) fn complete(
-    service: &mut Value,
-    before: Option<&Value>,
+    service: &mut Service,
+    before: Option<&Service>,
     ranges: &[IpNet],
     ledger: &mut Ledger,
-) -> Result<(), Refusal> {
-    let Some(spec) = spec_mut(service) else {
-        return Err(Refusal::Fields(vec![FieldError::required("spec", "")]));
-    };
-    let before = before.and_then(|before| before.get("spec")).and_then(Value::as_object);
-    defaults::fill(spec);
-    keep::carry_over(spec, before);
-    addresses::normalise(spec, before);
-    let errors = crate::validate::service::spec(spec, before);
-    if !errors.is_empty() {
-        return Err(Refusal::Fields(errors));
+) -> Result<(), Rejection> {
+    let spec = service.spec.get_or_insert_default();
+    let before = before.and_then(|before| before.spec.as_ref());
+    fill_defaults(spec);
+    if let Some(before) = before {
+        carry_over(spec, before);
     }
-    families::settle(spec, before, ranges)?;
-    addresses::assign(spec, before, ranges, ledger)?;
-    ports::assign(spec, before, ledger)
+    addresses::follow_first(spec, before);
+    reject_if(check::spec(spec, before))?;
+    if has_cluster_ip(spec) {
+        families::settle(spec, before, ranges)?;
+        addresses::assign(spec, before, ranges, ledger)?;
+    }
+    service.status.get_or_insert_default().load_balancer.get_or_insert_default();
+    Ok(())
 }
 
-/// The type of a Service, defaulted.
-pub(crate) fn kind(spec: &Map<String, Value>) -> &str {
-    match crate::object::text(spec, "type") {
-        "" => "ClusterIP",
-        other => other,
+fn fill_defaults(spec: &mut ServiceSpec) {
+    let texts = [&mut spec.cluster_ip, &mut spec.external_name, &mut spec.ip_family_policy, &mut spec.type_];
+    for text in texts {
+        text.take_if(|text| text.is_empty());
+    }
+    spec.cluster_ips.take_if(|list| list.is_empty());
+    spec.ip_families.take_if(|list| list.is_empty());
+    spec.ports.take_if(|list| list.is_empty());
+    spec.selector.take_if(|map| map.is_empty());
+    spec.type_.get_or_insert_with(|| "ClusterIP".to_owned());
+    spec.session_affinity.get_or_insert_with(|| "None".to_owned());
+    if has_cluster_ip(spec) {
+        spec.internal_traffic_policy.get_or_insert_with(|| "Cluster".to_owned());
+    }
+    for port in spec.ports.iter_mut().flatten() {
+        port.protocol.get_or_insert_with(|| "TCP".to_owned());
+        port.target_port.take_if(|target| *target == IntOrString::Int(0));
+        port.target_port.get_or_insert(IntOrString::Int(port.port));
+        port.node_port.take_if(|number| *number == 0);
+        port.name.take_if(|name| name.is_empty());
+    }
+}
+
+/// Keeps the addresses that the writer left out, and drops what a Service of another type had.
+fn carry_over(spec: &mut ServiceSpec, before: &ServiceSpec) {
+    match (has_cluster_ip(before), has_cluster_ip(spec)) {
+        (true, true) => {
+            if spec.cluster_ip.is_none() {
+                spec.cluster_ip.clone_from(&before.cluster_ip);
+            }
+            if spec.cluster_ips.is_none() && spec.cluster_ip == before.cluster_ip {
+                spec.cluster_ips.clone_from(&before.cluster_ips);
+            }
+        }
+        (true, false) => {
+            spec.cluster_ip.take_if(|value| before.cluster_ip.as_ref() == Some(value));
+            spec.cluster_ips.take_if(|value| before.cluster_ips.as_ref() == Some(value));
+            spec.ip_families.take_if(|value| before.ip_families.as_ref() == Some(value));
+            spec.ip_family_policy.take_if(|value| before.ip_family_policy.as_ref() == Some(value));
+            spec.internal_traffic_policy = None;
+        }
+        (false, true) => spec.external_name = None,
+        (false, false) => {}
     }
 }
 
 /// Whether a Service of this spec has cluster IPs, `None` included.
-pub(crate) fn has_cluster_ip(spec: &Map<String, Value>) -> bool {
-    kind(spec) != "ExternalName"
+fn has_cluster_ip(spec: &ServiceSpec) -> bool {
+    spec.type_.as_deref() != Some("ExternalName")
 }
 
-/// Whether it says that it wants no cluster IP.
-pub(crate) fn is_headless(spec: &Map<String, Value>) -> bool {
-    crate::object::text(spec, "clusterIP") == "None"
+/// Whether it wants no cluster IP.
+fn is_headless(spec: &ServiceSpec) -> bool {
+    spec.cluster_ip.as_deref() == Some("None")
 }
 
-/// The texts of a list field.
-pub(crate) fn texts<'a>(spec: &'a Map<String, Value>, field: &str) -> Vec<&'a str> {
-    spec.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-/// `spec`, made if it is missing; `None` if it is not an object.
-fn spec_mut(service: &mut Value) -> Option<&mut Map<String, Value>> {
-    service.as_object_mut()?.entry("spec").or_insert_with(|| json!({})).as_object_mut()
+fn reject_if(errors: Vec<FieldError>) -> Result<(), Rejection> {
+    if errors.is_empty() { Ok(()) } else { Err(Rejection::Fields(errors)) }
 }
 
 #[cfg(test)]

@@ -25,8 +25,6 @@ pub struct Options {
     pub max_requests: usize,
     /// Largest request body in octets.
     pub max_body: usize,
-    /// Whether `/_faults` is served.
-    pub control: bool,
     /// The bearer token that every request must carry, if any.
     pub token: Option<String>,
 }
@@ -46,7 +44,6 @@ impl Default for Options {
             max_connections: 1024,
             max_requests: 1024,
             max_body: 3 * 1024 * 1024,
-            control: false,
             token: None,
         }
     }

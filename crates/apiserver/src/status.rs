@@ -9,7 +9,7 @@ use crate::kinds::Kind;
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[error("{}", .0.message)]
 #[serde(transparent)]
-pub struct Status(Box<Fields>);
+pub(crate) struct Status(Box<Fields>);
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +35,7 @@ struct ListMeta {
 
 /// One field that is wrong: a cause of a 422.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     field: String,
     reason: &'static str,
     message: String,
@@ -43,7 +43,7 @@ pub struct FieldError {
 
 impl Status {
     /// A failure with an HTTP code, a reason (or none) and a sentence.
-    pub fn failure(code: u16, reason: Option<&'static str>, message: impl Into<String>) -> Self {
+    pub(crate) fn failure(code: u16, reason: Option<&'static str>, message: impl Into<String>) -> Self {
         Self(Box::new(Fields {
             kind: "Status",
             api_version: "v1",
@@ -57,7 +57,7 @@ impl Status {
     }
 
     /// The answer to a deletion that left nothing behind.
-    pub fn deleted(kind: &Kind, name: &str, uid: &str) -> Self {
+    pub(crate) fn deleted(kind: &Kind, name: &str, uid: &str) -> Self {
         let mut details = json!({ "name": name, "kind": kind.plural, "uid": uid });
         add_group(&mut details, kind);
         let mut status = Self::failure(200, None, "").with_details(details);
@@ -66,30 +66,30 @@ impl Status {
     }
 
     /// 400 for a request that cannot be understood.
-    pub fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(400, Some("BadRequest"), message)
     }
 
     /// 404 for one object.
-    pub fn not_found(kind: &Kind, name: &str) -> Self {
+    pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         Self::failure(404, Some("NotFound"), format!("{} \"{name}\" not found", kind.qualified()))
             .about(kind, name)
     }
 
     /// 409: an object of that name is there already.
-    pub fn already_exists(kind: &Kind, name: &str) -> Self {
+    pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
         Self::failure(409, Some("AlreadyExists"), format!("{} \"{name}\" already exists", kind.qualified()))
             .about(kind, name)
     }
 
     /// 409: the object changed since the writer read it.
-    pub fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
+    pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
         Self::failure(409, Some("Conflict"), message).about(kind, name)
     }
 
     /// 422 for fields that are wrong.
-    pub fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
+    pub(crate) fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::with_capacity(errors.len());
         for error in errors {
             let text = format!("{}: {}", error.field, error.message);
@@ -106,26 +106,18 @@ impl Status {
             .map(|e| json!({ "reason": e.reason, "message": e.message, "field": e.field }))
             .collect();
         let message = format!("{} \"{name}\" is invalid: {all}", kind.qualified_kind());
-        let mut details = json!({ "name": name, "kind": kind.kind, "causes": causes });
+        let mut details = json!({ "name": name, "kind": kind.name, "causes": causes });
         add_group(&mut details, kind);
         Self::failure(422, Some("Invalid"), message).with_details(details)
     }
 
-    /// 405.
-    pub fn method_not_supported(kind: &Kind, verb: &str) -> Self {
-        let message = format!("{verb} is not supported on resources of kind \"{}\"", kind.qualified());
-        let mut details = json!({ "kind": kind.plural });
-        add_group(&mut details, kind);
-        Self::failure(405, Some("MethodNotAllowed"), message).with_details(details)
-    }
-
     /// 410: the version asked for is no longer known.
-    pub fn expired(message: impl Into<String>) -> Self {
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, Some("Expired"), message)
     }
 
     /// 504: the version asked for has not been reached.
-    pub fn too_large_version(asked: u64, current: u64) -> Self {
+    pub(crate) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let details = json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
@@ -136,7 +128,7 @@ impl Status {
 
     /// Adds `details` naming the object.
     #[must_use]
-    pub fn about(mut self, kind: &Kind, name: &str) -> Self {
+    pub(crate) fn about(mut self, kind: &Kind, name: &str) -> Self {
         let mut details = json!({ "name": name, "kind": kind.plural });
         add_group(&mut details, kind);
         self.0.details = Some(details);
@@ -145,67 +137,69 @@ impl Status {
 
     /// Replaces `details`.
     #[must_use]
-    pub fn with_details(mut self, details: Value) -> Self {
+    pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.0.details = Some(details);
         self
     }
 
     /// Adds a token to go on listing with.
     #[must_use]
-    pub fn with_continue(mut self, token: String) -> Self {
+    pub(crate) fn with_continue(mut self, token: String) -> Self {
         self.0.metadata.continue_token = Some(token);
         self
     }
 
     /// HTTP status code.
-    pub fn code(&self) -> u16 {
+    pub(crate) fn code(&self) -> u16 {
         self.0.code
     }
 
     /// The sentence for people.
-    pub fn message(&self) -> &str {
+    #[cfg(test)]
+    pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 
     /// The word for programs.
-    pub fn reason(&self) -> Option<&'static str> {
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> Option<&'static str> {
         self.0.reason
     }
 
     /// Seconds after which to try again, if it says so.
-    pub fn retry_after(&self) -> Option<u64> {
+    pub(crate) fn retry_after(&self) -> Option<u64> {
         self.0.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
     /// As JSON text.
-    pub fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
 impl FieldError {
     /// A required field is missing.
-    pub fn required(field: impl Into<String>, hint: &str) -> Self {
+    pub(crate) fn required(field: impl Into<String>, hint: &str) -> Self {
         let message =
             if hint.is_empty() { "Required value".to_owned() } else { format!("Required value: {hint}") };
         Self { field: field.into(), reason: "FieldValueRequired", message }
     }
 
     /// A field has a value it cannot have.
-    pub fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
         let message = format!("Invalid value: {value}: {}", why.as_ref());
         Self { field: field.into(), reason: "FieldValueInvalid", message }
     }
 
     /// A field may only have one of a few values.
-    pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+    pub(crate) fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
         Self { field: field.into(), reason: "FieldValueNotSupported", message }
     }
 
     /// Two entries that must differ do not.
-    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self {
             field: field.into(),
             reason: "FieldValueDuplicate",
@@ -214,7 +208,7 @@ impl FieldError {
     }
 
     /// A field may not be set here.
-    pub fn forbidden(field: impl Into<String>, why: &str) -> Self {
+    pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
         Self { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {why}") }
     }
 }

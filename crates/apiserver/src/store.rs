@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use self::history::line;
-pub use self::history::{Change, Event};
+pub(crate) use self::history::{Change, Event};
 pub use self::table::Objects;
 use self::table::Table;
 use crate::allocate::Ledger;
@@ -27,7 +27,7 @@ use crate::kinds::Resource;
 use crate::object::{self, Object, ObjectError};
 
 /// Events kept per resource when nothing else is said.
-pub const DEFAULT_HISTORY: usize = 20_000;
+pub(crate) const DEFAULT_HISTORY: usize = 20_000;
 
 /// The objects of all resources. Cloning gives another handle to the same store.
 #[derive(Debug, Clone)]
@@ -279,7 +279,7 @@ impl State {
         Listing { version: self.version, objects: self.table_mut(resource).latest() }
     }
 
-    /// Addresses and node ports in use.
+    /// Addresses in use.
     pub(crate) fn ledger(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
@@ -293,10 +293,10 @@ impl State {
     pub(crate) fn set(&mut self, resource: Resource, value: Value) -> Result<u64, ObjectError> {
         let version = self.next_version();
         let object = Object::new(resource, value, version)?;
-        self.ledger.take(object.claims());
+        self.ledger.take(object.addresses());
         self.version = version;
         if let Some(previous) = self.table_mut(resource).set(object) {
-            self.ledger.release(previous.claims());
+            self.ledger.release(previous.addresses());
         }
         Ok(version)
     }
@@ -310,7 +310,7 @@ impl State {
         let last = Object::new(resource, last, version)?;
         self.version = version;
         if let Some(previous) = self.table_mut(resource).remove(last) {
-            self.ledger.release(previous.claims());
+            self.ledger.release(previous.addresses());
         }
         Ok(Some(version))
     }

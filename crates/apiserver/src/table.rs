@@ -1,60 +1,196 @@
-//! Tables: what `kubectl get` shows.
+//! Tables: what `kubectl get` shows of Services and their endpoints. Of other kinds it shows names and ages by itself.
 
-mod columns;
+use chrono::{DateTime, Utc};
+use k8s_openapi::api::core::v1::{Endpoints, Service, ServicePort};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::{Value, json};
 
-use serde_json::{Map, Value, json};
-
+use crate::kinds::Resource;
 use crate::list::Page;
 use crate::object::Object;
+use crate::schema;
+
+const NONE: &str = "<none>";
+
+/// The columns between the name and the age.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns {
+    names: &'static [&'static str],
+    cells: Cells,
+}
+
+/// The cells of an object in these columns.
+type Cells = fn(&Value) -> Vec<String>;
+
+/// The columns of a resource that has a table.
+pub(crate) fn columns(resource: Resource) -> Option<Columns> {
+    let (names, cells): (&'static [&'static str], Cells) = match resource {
+        Resource::Services => (&["Type", "Cluster-IP", "External-IP", "Port(s)"], service),
+        Resource::Endpoints => (&["Endpoints"], endpoints),
+        Resource::EndpointSlices => (&["AddressType", "Ports", "Endpoints"], slice),
+        Resource::ConfigMaps | Resource::Namespaces | Resource::Nodes => return None,
+    };
+    Some(Columns { names, cells })
+}
 
 /// A page of a list as a table.
-pub(crate) fn list(page: &Page) -> Value {
+pub(crate) fn list(columns: Columns, page: &Page) -> Value {
     let mut meta = json!({ "resourceVersion": page.version.to_string() });
     if let Some(token) = &page.continue_token {
         meta["continue"] = json!(token);
     }
-    if let Some(remaining) = page.remaining {
-        meta["remainingItemCount"] = json!(remaining);
-    }
-    let rows: Vec<Value> = page.objects().iter().map(|object| row(object)).collect();
-    table(&meta, page.resource, &rows)
+    let rows: Vec<Value> = page.objects().iter().map(|object| row(columns, object)).collect();
+    table(columns, &meta, &rows)
 }
 
 /// One object as a table.
-pub(crate) fn single(object: &Object) -> Value {
-    table(&json!({ "resourceVersion": object.version().to_string() }), object.resource(), &[row(object)])
+pub(crate) fn single(columns: Columns, object: &Object) -> Value {
+    table(columns, &json!({ "resourceVersion": object.version().to_string() }), &[row(columns, object)])
 }
 
-fn table(meta: &Value, resource: crate::Resource, rows: &[Value]) -> Value {
-    let columns: Vec<Value> = columns::of(resource)
-        .iter()
-        .map(|column| {
-            json!({
-                "name": column.name,
-                "type": column.kind,
-                "format": if column.name == "Name" { "name" } else { "" },
-                "description": column.name,
-                "priority": u8::from(column.wide),
-            })
+fn table(columns: Columns, meta: &Value, rows: &[Value]) -> Value {
+    let names = std::iter::once(&"Name").chain(columns.names).chain(&["Age"]);
+    let definitions: Vec<Value> = names
+        .map(|name| {
+            let format = if *name == "Name" { "name" } else { "" };
+            json!({ "name": name, "type": "string", "format": format, "description": name, "priority": 0 })
         })
         .collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1",
-        "metadata": meta, "columnDefinitions": columns, "rows": rows,
+        "metadata": meta, "columnDefinitions": definitions, "rows": rows,
     })
 }
 
-fn row(object: &Object) -> Value {
+fn row(columns: Columns, object: &Object) -> Value {
     let value = object.value();
-    let empty = Map::new();
-    let map = value.as_object().unwrap_or(&empty);
-    let cells: Vec<Value> = columns::of(object.resource()).iter().map(|column| (column.cell)(map)).collect();
-    let meta = map.get("metadata").cloned().unwrap_or_default();
+    let meta = value.get("metadata").cloned().unwrap_or_default();
+    let created = meta.get("creationTimestamp").and_then(Value::as_str).unwrap_or_default();
+    let mut cells = vec![object.name().to_owned()];
+    cells.extend((columns.cells)(&value));
+    cells.push(age(created, Utc::now()));
     json!({
         "cells": cells,
         "object": { "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta },
     })
 }
 
+/// A time span as `kubectl` writes it, in one unit.
+fn age(timestamp: &str, now: DateTime<Utc>) -> String {
+    let Ok(then) = DateTime::parse_from_rfc3339(timestamp) else { return "<unknown>".to_owned() };
+    match now.signed_duration_since(then).num_seconds() {
+        seconds @ ..120 => format!("{}s", seconds.max(0)),
+        seconds @ 120..10_800 => format!("{}m", seconds / 60),
+        seconds @ 10_800..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+fn service(value: &Value) -> Vec<String> {
+    let service: Service = schema::read(value).unwrap_or_default();
+    let spec = service.spec.unwrap_or_default();
+    let external = match spec.external_name {
+        Some(name) => vec![name],
+        None => spec.external_ips.unwrap_or_default(),
+    };
+    let port = |port: &ServicePort| format!("{}/{}", port.port, port.protocol.as_deref().unwrap_or("TCP"));
+    vec![
+        spec.type_.unwrap_or_default(),
+        spec.cluster_ip.unwrap_or_else(|| NONE.to_owned()),
+        joined(&external),
+        joined(&spec.ports.iter().flatten().map(port).collect::<Vec<_>>()),
+    ]
+}
+
+fn endpoints(value: &Value) -> Vec<String> {
+    let endpoints: Endpoints = schema::read(value).unwrap_or_default();
+    let mut all = Vec::new();
+    for subset in endpoints.subsets.unwrap_or_default() {
+        let ports = subset.ports.unwrap_or_default();
+        for address in subset.addresses.unwrap_or_default() {
+            let ip = if address.ip.contains(':') { format!("[{}]", address.ip) } else { address.ip };
+            if ports.is_empty() {
+                all.push(ip);
+            } else {
+                all.extend(ports.iter().map(|port| format!("{ip}:{}", port.port)));
+            }
+        }
+    }
+    vec![joined(&all)]
+}
+
+fn slice(value: &Value) -> Vec<String> {
+    let slice: EndpointSlice = schema::read(value).unwrap_or_default();
+    let ports = slice.ports.unwrap_or_default();
+    let ports: Vec<String> =
+        ports.iter().map(|port| port.port.map_or_else(|| "*".to_owned(), |port| port.to_string())).collect();
+    let addresses: Vec<String> =
+        slice.endpoints.into_iter().flat_map(|endpoint| endpoint.addresses).collect();
+    vec![slice.address_type, joined(&ports), joined(&addresses)]
+}
+
+/// The first three, and how many more there are.
+fn joined(all: &[String]) -> String {
+    match all {
+        [] => NONE.to_owned(),
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first},{second},{third} + {} more...", rest.len())
+        }
+        few => few.join(","),
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn cells(resource: Resource, mut value: Value) -> Vec<String> {
+        value["metadata"] = json!({ "name": "x", "namespace": "n" });
+        let object = Object::new(resource, value, 1).unwrap();
+        let table = single(columns(resource).unwrap(), &object);
+        let cells = table["rows"][0]["cells"].as_array().unwrap().clone();
+        assert_eq!(cells.len(), table["columnDefinitions"].as_array().unwrap().len());
+        cells.iter().map(|cell| cell.as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn rows_read_like_those_of_a_real_server() {
+        let cases = [
+            (
+                Resource::Services,
+                json!({ "spec": { "type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{ "port": 80 }, { "port": 53, "protocol": "UDP" }] } }),
+                vec!["x", "ClusterIP", "10.96.0.7", NONE, "80/TCP,53/UDP", "<unknown>"],
+            ),
+            (
+                Resource::Services,
+                json!({ "spec": { "type": "ExternalName", "externalName": "www.outside.test" } }),
+                vec!["x", "ExternalName", NONE, "www.outside.test", NONE, "<unknown>"],
+            ),
+            (
+                Resource::Endpoints,
+                json!({ "subsets": [{ "addresses": [{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }], "ports": [{ "port": 80 }] }] }),
+                vec!["x", "10.0.0.1:80,[fd00::1]:80", "<unknown>"],
+            ),
+            (
+                Resource::EndpointSlices,
+                json!({ "addressType": "IPv4", "endpoints": [{ "addresses": ["1", "2", "3", "4", "5"] }], "ports": [{}] }),
+                vec!["x", "IPv4", "*", "1,2,3 + 2 more...", "<unknown>"],
+            ),
+            (Resource::Services, json!({ "spec": 5 }), vec!["x", "", NONE, NONE, NONE, "<unknown>"]),
+        ];
+        for (resource, value, expected) in cases {
+            assert_eq!(cells(resource, value), expected);
+        }
+    }
+
+    #[test]
+    fn ages_have_one_unit() {
+        let now = DateTime::parse_from_rfc3339("2026-11-20T20:53:44Z").unwrap().to_utc();
+        for (seconds, expected) in
+            [(5, "5s"), (119, "119s"), (660, "11m"), (40 * 3600, "40h"), (100 * 86400, "100d")]
+        {
+            let then = now - chrono::TimeDelta::seconds(seconds);
+            assert_eq!(age(&then.to_rfc3339(), now), expected);
+        }
+    }
+}

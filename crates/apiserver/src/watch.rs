@@ -21,6 +21,7 @@ use crate::list::invalid_options;
 use crate::selector::Selection;
 use crate::status::Status;
 use crate::store::Store;
+use crate::table::Columns;
 
 /// The longest a client may ask a watch to last.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -41,8 +42,6 @@ pub(crate) struct WatchQuery {
 pub(crate) enum Start {
     /// With all objects there are now.
     Everything,
-    /// With all objects there are now, and a bookmark that says when they are through.
-    InitialEvents,
     /// With what happens after a version.
     After(u64),
 }
@@ -53,8 +52,8 @@ pub(crate) struct Watch {
     pub(crate) resource: Resource,
     pub(crate) selection: Selection,
     pub(crate) query: WatchQuery,
-    /// Whether the client wants tables.
-    pub(crate) table: bool,
+    /// The columns of the tables that the client wants, if it does.
+    pub(crate) columns: Option<Columns>,
     pub(crate) bookmark_period: Duration,
     /// Whether it never delivers anything.
     pub(crate) silent: bool,
@@ -67,22 +66,14 @@ impl WatchQuery {
     pub(crate) fn parse(query: &Query, default_timeout: Duration) -> Result<Self, Status> {
         let version = query.version("resourceVersion")?;
         let bookmarks = query.flag("allowWatchBookmarks");
-        let rule = query.text("resourceVersionMatch");
-        let initial = query.optional_flag("sendInitialEvents");
-        if initial.is_some() && rule != "NotOlderThan" {
-            return Err(invalid_options(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ));
-        }
-        if initial.is_none() && !rule.is_empty() {
+        if !query.text("resourceVersionMatch").is_empty() || !query.text("sendInitialEvents").is_empty() {
             return Err(invalid_options(
                 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));
         }
-        let start = match (initial, version) {
-            (Some(true), _) => Start::InitialEvents,
-            (_, None | Some(0)) => Start::Everything,
-            (_, Some(version)) => Start::After(version),
+        let start = match version {
+            None | Some(0) => Start::Everything,
+            Some(version) => Start::After(version),
         };
         let timeout = match query.number("timeoutSeconds")? {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST),
@@ -107,10 +98,7 @@ mod tests {
         assert_eq!(start("resourceVersion=0"), Ok(Start::Everything));
         assert_eq!(start("resourceVersion=7"), Ok(Start::After(7)));
         assert_eq!(start("resourceVersion=x"), Err(500));
-        let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-        assert_eq!(start(initial), Ok(Start::InitialEvents));
-        assert_eq!(start("sendInitialEvents=true"), Err(422));
-        assert_eq!(start("resourceVersionMatch=NotOlderThan"), Err(422));
+        assert_eq!(start("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), Err(422));
         assert_eq!(parse("timeoutSeconds=3").unwrap().timeout, Duration::from_secs(3));
         assert_eq!(parse("timeoutSeconds=x"), Err(400));
         let default = parse("").unwrap().timeout.as_secs();

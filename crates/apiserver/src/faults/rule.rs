@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -13,8 +12,7 @@ use crate::kinds::Resource;
 use crate::status::Status;
 
 /// What a request wants to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the verbs of Kubernetes")]
 pub enum Verb {
     Get,
@@ -24,47 +22,35 @@ pub enum Verb {
     Update,
     Patch,
     Delete,
-    DeleteCollection,
 }
 
 /// Which requests go wrong, and how. Without limits, all that are about objects.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// How they go wrong.
     pub action: Action,
     /// Only these verbs; all when empty.
-    #[serde(default)]
     pub verbs: Vec<Verb>,
     /// Only these resources; all when empty.
-    #[serde(default)]
     pub resources: Vec<Resource>,
     /// Only in this namespace; anywhere when empty.
-    #[serde(default)]
     pub namespace: String,
     /// Only this object; any when empty.
-    #[serde(default)]
     pub name: String,
     /// All requests except those that the limits describe.
-    #[serde(default)]
     pub except: bool,
     /// Lets so many matching requests pass first.
-    #[serde(default)]
     pub skip: u32,
     /// Only every so many-th of the requests after those: 10 for one in ten. All when absent.
-    #[serde(default)]
     pub every: Option<NonZeroU32>,
     /// Goes wrong so many times, then no more; always when absent.
-    #[serde(default)]
     pub times: Option<u32>,
-    /// Ends so many milliseconds after it was added; never when absent.
-    #[serde(default)]
-    pub lasting_ms: Option<u64>,
+    /// Ends so long after it was added; never when absent.
+    pub lasting: Option<Duration>,
 }
 
 /// How a request goes wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Answers with a failure: 401, 403, 404, 410, 429, 500, 503, ...
     Refuse {
@@ -104,7 +90,7 @@ pub enum Action {
 }
 
 /// Names a rule that was added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleId(u64);
 
 /// The rules in force.
@@ -137,7 +123,7 @@ impl Rule {
             skip: 0,
             every: None,
             times: None,
-            lasting_ms: None,
+            lasting: None,
         }
     }
 
@@ -179,7 +165,7 @@ impl Rule {
     /// Only for so long from when it is added.
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
-        self.lasting_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.lasting = Some(time);
         self
     }
 
@@ -203,8 +189,7 @@ impl Rules {
     pub(super) fn add(&mut self, rule: Rule) -> RuleId {
         self.last += 1;
         let id = RuleId(self.last);
-        let lasting = rule.lasting_ms.map(Duration::from_millis);
-        let ends = lasting.and_then(|lasting| Instant::now().checked_add(lasting));
+        let ends = rule.lasting.and_then(|lasting| Instant::now().checked_add(lasting));
         self.rules.push(Active { id, rule, matched: 0, applied: 0, ends });
         id
     }
@@ -213,10 +198,6 @@ impl Rules {
         let before = self.rules.len();
         self.rules.retain(|active| active.id != id);
         self.rules.len() < before
-    }
-
-    pub(super) fn list(&self) -> Vec<(RuleId, Rule)> {
-        self.rules.iter().map(|active| (active.id, active.rule.clone())).collect()
     }
 
     pub(super) fn judge(&mut self, request: &Request<'_>) -> Verdict {
@@ -335,7 +316,6 @@ impl Verb {
             Self::Update => "update",
             Self::Patch => "patch",
             Self::Delete => "delete",
-            Self::DeleteCollection => "deletecollection",
         }
     }
 }

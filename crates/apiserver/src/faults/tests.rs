@@ -1,5 +1,3 @@
-use serde_json::Value;
-
 use super::*;
 
 fn faults() -> Faults {
@@ -92,49 +90,4 @@ fn tokens_are_looked_at() {
     assert_eq!(with(None), Some((403, anonymous.to_owned())));
     assert_eq!(faults.requests().len(), 3);
     assert_eq!(faults.requests()[0].authorization.as_deref(), Some("Bearer secret"));
-}
-
-#[test]
-fn control_understands_every_command() {
-    let faults = faults();
-    let simple = [
-        "drop_watches",
-        "cut_watches",
-        "cut_connections",
-        "hold_watches",
-        "release_watches",
-        "expire",
-        "expire_watches",
-        "restart",
-        "freeze",
-        "thaw",
-        "down",
-        "kube_dns_role",
-        "clear",
-        "clear_requests",
-    ];
-    for name in simple {
-        control::post(&faults, format!("{{\"do\":\"{name}\"}}").as_bytes()).expect(name);
-    }
-    let more = [
-        r#"{"do":"reboot","until_rbac_is_loaded_ms":0}"#,
-        r#"{"do":"add_rule","rule":{"action":{"throttle":{"retry_after":2}},"verbs":["list"],"every":10,"lasting_ms":0}}"#,
-        r#"{"do":"add_rule","rule":{"action":"expire","verbs":["list"],"skip":3,"lasting_ms":0}}"#,
-    ];
-    for command in more {
-        control::post(&faults, command.as_bytes()).expect(command);
-    }
-    let rule = br#"{"do":"add_rule","rule":{"action":{"refuse":{"code":500}},"verbs":["list"],"resources":["endpointslices"],"times":1}}"#;
-    let id = control::post(&faults, rule).unwrap()["id"].as_u64().unwrap();
-    assert_eq!(code(&faults, Verb::List, Resource::Services), None);
-    let state: Value = control::get(&faults);
-    assert_eq!(state["rules"][0]["id"], id);
-    assert_eq!(code(&faults, Verb::List, Resource::EndpointSlices), Some(500));
-    let gone = control::post(&faults, format!("{{\"do\":\"remove_rule\",\"id\":{id}}}").as_bytes());
-    assert_eq!(gone.unwrap_err().code(), 404, "used up");
-    for nonsense in
-        ["", "{}", r#"{"do":"explode"}"#, r#"{"do":"add_rule","rule":{"action":"freeze","verb":["list"]}}"#]
-    {
-        assert_eq!(control::post(&faults, nonsense.as_bytes()).unwrap_err().code(), 400, "{nonsense}");
-    }
 }

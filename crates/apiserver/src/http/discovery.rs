@@ -1,15 +1,13 @@
 //! Documents about the API itself, as far as `kubectl` reads them.
 
 mod openapi;
-mod resources;
 
 use serde_json::{Value, json};
 
 use super::Request;
-use super::negotiate::{Format, format};
 use super::path::Document;
 use super::reply::Answer;
-use crate::kinds::Resource;
+use crate::kinds::{Kind, Resource};
 
 /// The version of Kubernetes this server plays.
 const MINOR: &str = "36";
@@ -17,16 +15,11 @@ const GIT_VERSION: &str = "v1.36.0";
 
 /// Serves a document, or 404.
 pub(super) fn serve(document: &Document, request: &Request) -> Answer {
-    let aggregated = format(&request.headers) == Ok(Format::AggregatedDiscovery);
     let value = match document {
         Document::Version => Some(version()),
-        Document::Paths => Some(paths()),
-        Document::CoreVersions if aggregated => return resources::aggregated(""),
-        Document::Groups if aggregated => return resources::aggregated("apis"),
         Document::CoreVersions => Some(core_versions(request)),
         Document::Groups => Some(groups()),
-        Document::Group(name) => group_names().contains(&name.as_str()).then(|| group(name)),
-        Document::Resources { group, version } => resources::list(group, version),
+        Document::Resources { group, version } => resources(group, version),
         Document::OpenApi => Some(openapi::index()),
         Document::OpenApiGroup { group, version } => openapi::group(group, version),
     };
@@ -41,13 +34,6 @@ fn version() -> Value {
     })
 }
 
-fn paths() -> Value {
-    json!({ "paths": [
-        "/api", "/api/v1", "/apis", "/apis/discovery.k8s.io", "/apis/discovery.k8s.io/v1",
-        "/healthz", "/livez", "/openapi/v3", "/readyz", "/version",
-    ] })
-}
-
 fn core_versions(request: &Request) -> Value {
     let host = request.headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1");
     json!({
@@ -56,27 +42,33 @@ fn core_versions(request: &Request) -> Value {
     })
 }
 
+/// The groups besides the core one.
 fn groups() -> Value {
-    let groups: Vec<Value> = group_names().into_iter().map(group_entry).collect();
-    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
+    let version = json!({ "groupVersion": "discovery.k8s.io/v1", "version": "v1" });
+    let group = json!({ "name": "discovery.k8s.io", "versions": [version], "preferredVersion": version });
+    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [group] })
 }
 
-fn group(name: &str) -> Value {
-    let mut value = group_entry(name);
-    value["kind"] = json!("APIGroup");
-    value["apiVersion"] = json!("v1");
-    value
+/// The resources of a group and version.
+fn resources(group: &str, version: &str) -> Option<Value> {
+    const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    let kinds: Vec<&Kind> = kinds(group, version).collect();
+    let api_version = kinds.first()?.api_version();
+    let resources: Vec<Value> = kinds
+        .iter()
+        .map(|kind| {
+            let short_names: Vec<&str> = kind.short_name.into_iter().collect();
+            json!({
+                "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
+                "kind": kind.name, "verbs": VERBS, "shortNames": short_names,
+            })
+        })
+        .collect();
+    Some(json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": resources,
+    }))
 }
 
-fn group_entry(name: &str) -> Value {
-    let version = json!({ "groupVersion": format!("{name}/v1"), "version": "v1" });
-    json!({ "name": name, "versions": [version], "preferredVersion": version })
-}
-
-/// Groups besides the core one.
-fn group_names() -> Vec<&'static str> {
-    let mut names: Vec<&str> =
-        Resource::all().map(|r| r.kind().group).filter(|group| !group.is_empty()).collect();
-    names.dedup();
-    names
+fn kinds(group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
+    Resource::all().map(Resource::kind).filter(move |kind| kind.group == group && version == "v1")
 }

@@ -11,8 +11,6 @@ pub(crate) enum Format {
     Json,
     /// A table for people.
     Table,
-    /// All groups and resources in one document.
-    AggregatedDiscovery,
 }
 
 /// The first form in the `Accept` header that this server has, or 406.
@@ -34,7 +32,6 @@ fn clause(clause: &str) -> Option<Format> {
     match (of("as"), of("v")) {
         (None, _) => Some(Format::Json),
         (Some("Table"), Some("v1") | None) => Some(Format::Table),
-        (Some("APIGroupDiscoveryList"), Some("v2")) => Some(Format::AggregatedDiscovery),
         _ => None,
     }
 }
@@ -59,7 +56,7 @@ mod tests {
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Format::Json)),
             (
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
-                Some(Format::AggregatedDiscovery),
+                Some(Format::Json),
             ),
             ("application/vnd.kubernetes.protobuf", None),
             ("text/html", None),

@@ -9,8 +9,6 @@ pub(super) enum Target {
     Resource(ResourcePath),
     /// A document about the API itself.
     Discovery(Document),
-    /// Where things are made to go wrong.
-    Control,
     /// `/healthz`, `/livez`, `/readyz`.
     Health,
     /// Nothing here.
@@ -25,22 +23,16 @@ pub(super) struct ResourcePath {
     pub(super) namespace: String,
     /// Empty for all objects.
     pub(super) name: String,
-    /// Empty for the object itself.
-    pub(super) subresource: String,
 }
 
 /// A document about the API itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Document {
     Version,
-    /// `/`
-    Paths,
     /// `/api`
     CoreVersions,
     /// `/apis`
     Groups,
-    /// `/apis/GROUP`
-    Group(String),
     /// `/api/v1`, `/apis/GROUP/VERSION`
     Resources {
         group: String,
@@ -59,13 +51,10 @@ pub(super) enum Document {
 pub(super) fn target(path: &str) -> Target {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match parts.as_slice() {
-        [] => Target::Discovery(Document::Paths),
-        ["_faults"] => Target::Control,
         ["version"] => Target::Discovery(Document::Version),
         ["healthz" | "livez" | "readyz", ..] => Target::Health,
         ["api"] => Target::Discovery(Document::CoreVersions),
         ["apis"] => Target::Discovery(Document::Groups),
-        ["apis", group] => Target::Discovery(Document::Group((*group).to_owned())),
         ["openapi", "v3"] => Target::Discovery(Document::OpenApi),
         ["openapi", "v3", "api", version] => {
             Target::Discovery(Document::OpenApiGroup { group: String::new(), version: (*version).to_owned() })
@@ -88,15 +77,14 @@ fn in_group(group: &str, version: &str, rest: &[&str]) -> Target {
                 version: version.to_owned(),
             });
         }
-        // The namespace itself and its subresources, not objects inside it.
-        ["namespaces", _, "status" | "finalize"] | ["namespaces"] | ["namespaces", _] => ("", rest),
+        // The namespace itself, not objects inside it.
+        ["namespaces"] | ["namespaces", _] => ("", rest),
         ["namespaces", namespace, rest @ ..] => (*namespace, rest),
         rest => ("", rest),
     };
-    let (plural, name, subresource) = match rest {
-        [plural] => (*plural, "", ""),
-        [plural, name] => (*plural, *name, ""),
-        [plural, name, subresource] => (*plural, *name, *subresource),
+    let (plural, name) = match rest {
+        [plural] => (*plural, ""),
+        [plural, name] => (*plural, *name),
         _ => return Target::Unknown,
     };
     let Some(resource) = Resource::from_path(group, version, plural) else { return Target::Unknown };
@@ -105,43 +93,34 @@ fn in_group(group: &str, version: &str, rest: &[&str]) -> Target {
     if misplaced || nowhere {
         return Target::Unknown;
     }
-    Target::Resource(ResourcePath {
-        resource,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        subresource: subresource.to_owned(),
-    })
+    Target::Resource(ResourcePath { resource, namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn objects(resource: Resource, namespace: &str, name: &str, subresource: &str) -> Target {
-        Target::Resource(ResourcePath {
-            resource,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            subresource: subresource.to_owned(),
-        })
+    fn objects(resource: Resource, namespace: &str, name: &str) -> Target {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Target::Resource(ResourcePath { resource, namespace, name })
     }
 
     #[test]
     fn paths() {
         let cases = [
-            ("/api/v1/services", objects(Resource::Services, "", "", "")),
-            ("/api/v1/namespaces/a/services", objects(Resource::Services, "a", "", "")),
-            ("/api/v1/namespaces/a/services/b/status", objects(Resource::Services, "a", "b", "status")),
-            ("/api/v1/namespaces", objects(Resource::Namespaces, "", "", "")),
-            ("/api/v1/namespaces/a", objects(Resource::Namespaces, "", "a", "")),
-            ("/api/v1/namespaces/a/status", objects(Resource::Namespaces, "", "a", "status")),
-            ("/api/v1/nodes/n", objects(Resource::Nodes, "", "n", "")),
+            ("/api/v1/services", objects(Resource::Services, "", "")),
+            ("/api/v1/namespaces/a/services", objects(Resource::Services, "a", "")),
+            ("/api/v1/namespaces/a/services/b", objects(Resource::Services, "a", "b")),
+            ("/api/v1/namespaces/a/services/b/status", Target::Unknown),
+            ("/api/v1/namespaces", objects(Resource::Namespaces, "", "")),
+            ("/api/v1/namespaces/a", objects(Resource::Namespaces, "", "a")),
+            ("/api/v1/nodes/n", objects(Resource::Nodes, "", "n")),
             ("/api/v1/namespaces/a/nodes", Target::Unknown),
             ("/api/v1/services/b", Target::Unknown),
             ("/api/v1/endpointslices", Target::Unknown),
             (
                 "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/b",
-                objects(Resource::EndpointSlices, "a", "b", ""),
+                objects(Resource::EndpointSlices, "a", "b"),
             ),
             ("/apis/apps/v1/deployments", Target::Unknown),
             ("/readyz/ping", Target::Health),

@@ -1,14 +1,15 @@
 //! Objects sent as protobuf: `kubectl create` sends what it builds itself (config maps, namespaces, Services...) that way and
 //! takes no refusal. Only reading, and only the kinds somebody sends; answers are JSON, which every client takes.
 
+mod fields;
 mod wire;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use self::fields::{Field, Message, Type};
 use self::wire::{Reader, Wire};
-use crate::schema::{self, Field, Message, Type};
 
 /// What every message begins with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -27,7 +28,7 @@ pub(super) enum ProtobufError {
 /// Reads an object.
 pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
-    let envelope = message(envelope, &schema::ENVELOPE)?;
+    let envelope = message(envelope, &fields::ENVELOPE)?;
     let type_meta = envelope.get("typeMeta");
     let text = |field: &str| {
         let found = type_meta.and_then(|meta| meta.get(field)).and_then(Value::as_str);
@@ -36,7 +37,7 @@ pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let raw = envelope.get("raw").and_then(Value::as_str).unwrap_or_default();
     let raw = STANDARD.decode(raw).map_err(|_| ProtobufError::Malformed)?;
-    let Some(schema) = schema::of(&kind) else {
+    let Some(schema) = fields::of(&kind) else {
         return Err(ProtobufError::UnknownKind { api_version, kind });
     };
     let mut object = message(&raw, schema)?;
@@ -60,7 +61,7 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Result<(
     let name = field.name.to_owned();
     match field.kind {
         Type::Map(values) => {
-            let entry = message(wire.octets()?, &schema::entry(values))?;
+            let entry = message(wire.octets()?, &fields::entry(values))?;
             let key = entry.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
             let value = entry.get("value").cloned().unwrap_or_else(|| json!(""));
             if let Some(inner) = map.entry(name).or_insert_with(|| json!({})).as_object_mut() {
@@ -91,10 +92,9 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Result<Option<Value>, ProtobufError> {
         }
         Type::Octets => Some(json!(STANDARD.encode(wire.octets()?))),
         Type::Number => Some(wire.number()?).filter(|number| *number != 0).map(|number| json!(number)),
-        Type::Bool => (wire.number()? != 0).then_some(Value::Bool(true)),
         Type::Flag => Some(json!(wire.number()? != 0)),
         Type::NumberOrText => {
-            let both = message(wire.octets()?, &schema::NUMBER_OR_TEXT)?;
+            let both = message(wire.octets()?, &fields::NUMBER_OR_TEXT)?;
             let text = both.get("type").is_some();
             both.get(if text { "text" } else { "number" }).cloned()
         }
@@ -102,7 +102,7 @@ fn value(kind: &Type, wire: &Wire<'_>) -> Result<Option<Value>, ProtobufError> {
             let inner = message(wire.octets()?, schema)?;
             (!inner.is_empty()).then_some(Value::Object(inner))
         }
-        Type::List(_) | Type::Map(_) | Type::Any => None,
+        Type::List(_) | Type::Map(_) => None,
     })
 }
 

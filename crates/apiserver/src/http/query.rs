@@ -28,11 +28,6 @@ impl Query {
         })
     }
 
-    /// A flag that may be absent.
-    pub(crate) fn optional_flag(&self, name: &str) -> Option<bool> {
-        self.pairs.iter().any(|(key, _)| key == name).then(|| self.flag(name))
-    }
-
     /// A number that is not negative, if given.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
         match self.text(name) {
@@ -68,7 +63,6 @@ mod tests {
         assert_eq!(query.text("labelSelector"), "a=b,c");
         assert_eq!(query.text("missing"), "");
         assert!(query.flag("watch") && query.flag("empty") && !query.flag("off") && !query.flag("missing"));
-        assert_eq!(query.optional_flag("off"), Some(false));
         assert_eq!(query.number("limit"), Ok(Some(5)));
         let error = query.version("resourceVersion").unwrap_err();
         assert_eq!((error.code(), error.reason()), (500, None));

@@ -88,11 +88,6 @@ impl Answer {
         self.header("warning", ENDPOINTS_WARNING)
     }
 
-    /// Is of another media type.
-    pub(super) fn of_type(self, content_type: &'static str) -> Self {
-        Self { content_type: HeaderValue::from_static(content_type), ..self }
-    }
-
     /// The response, its body spoiled if a fault says so.
     pub(super) fn into_response(self, mangle: Option<&Mangle>) -> Response {
         let mut response = match (self.body, mangle) {

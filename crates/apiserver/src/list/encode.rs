@@ -47,7 +47,7 @@ impl Chunks {
         if let Some(remaining) = self.page.remaining {
             meta["remainingItemCount"] = json!(remaining);
         }
-        let (name, api_version) = (kind.kind, kind.api_version());
+        let (name, api_version) = (kind.name, kind.api_version());
         format!("{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[")
             .into_bytes()
     }

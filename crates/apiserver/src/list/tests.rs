@@ -16,12 +16,8 @@ fn service(namespace: &str, name: &str) -> Value {
 
 fn get(store: &Store, query: &str) -> Result<Value, Status> {
     let raw = Query::parse(query);
-    let selection = Selection::parse(
-        Resource::Services.kind(),
-        raw.text("namespace"),
-        raw.text("labelSelector"),
-        raw.text("fieldSelector"),
-    )?;
+    let selection =
+        Selection::parse(raw.text("namespace"), raw.text("labelSelector"), raw.text("fieldSelector"))?;
     let page = page(store, Resource::Services, &selection, &ListQuery::parse(&raw)?)?;
     let text: Vec<u8> = page.into_chunks().flatten().collect();
     Ok(serde_json::from_slice(&text).unwrap())
@@ -110,7 +106,7 @@ fn selections_are_listed() {
         ("", vec!["web", "s0000", "s0001", "web"]),
         ("namespace=apps", vec!["s0000", "s0001"]),
         ("namespace=none", vec![]),
-        ("labelSelector=app", vec!["web"]),
+        ("labelSelector=app%3Dweb", vec!["web"]),
         ("fieldSelector=metadata.name%3Dweb", vec!["web", "web"]),
     ];
     for (query, expected) in cases {

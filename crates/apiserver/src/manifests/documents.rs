@@ -4,7 +4,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::object::{resource_of, text};
-use crate::registry::Place;
+use crate::registry::ObjectRef;
 
 /// Lists inside lists at most.
 const DEPTH: usize = 4;
@@ -12,14 +12,14 @@ const DEPTH: usize = 4;
 /// One object as a file describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Document {
-    pub(super) place: Place,
+    pub(super) at: ObjectRef,
     pub(super) value: Value,
 }
 
 impl Document {
     /// What it is about, as in `services/apps/web`.
     pub(super) fn id(&self) -> String {
-        format!("{}/{}", self.place.resource, self.place.key())
+        format!("{}/{}", self.at.resource, self.at.key())
     }
 }
 
@@ -74,14 +74,14 @@ fn document(map: Map<String, Value>) -> Result<Document, String> {
     }
     let name = text(meta, "name");
     if name.is_empty() {
-        return Err(format!("a {} has no metadata.name", resource.kind().kind));
+        return Err(format!("a {} has no metadata.name", resource.kind().name));
     }
     let namespace = match text(meta, "namespace") {
         "" => "default",
         namespace => namespace,
     };
-    let place = Place::new(resource, namespace, name);
-    Ok(Document { place, value })
+    let at = ObjectRef::new(resource, namespace, name);
+    Ok(Document { at, value })
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ fn a_refused_object_leaves_the_others_alone_and_is_tried_again() {
     fixture.write("a.yaml", &service("taken", "{clusterIP: 10.96.0.1, ports: [{port: 80}]}"));
     fixture.write("b.yaml", &service("web", "{ports: [{port: 80}]}"));
     assert_eq!(fixture.manifests.load().unwrap(), 1);
-    let kubernetes = Place::new(Resource::Services, "default", "kubernetes");
-    fixture.manifests.registry.delete(&kubernetes, &Deletion::default()).unwrap();
+    let kubernetes = ObjectRef::new(Resource::Services, "default", "kubernetes");
+    fixture.manifests.registry.delete(&kubernetes).unwrap();
     assert_eq!(fixture.manifests.load().unwrap(), 2);
 }
 
@@ -89,12 +89,12 @@ fn edits_by_others_stay_until_the_file_changes() {
     let mut fixture = Fixture::new();
     fixture.write("a.yaml", &service("web", "{ports: [{port: 80}]}"));
     fixture.manifests.load().unwrap();
-    let place = Place::new(Resource::Services, "apps", "web");
+    let place = ObjectRef::new(Resource::Services, "apps", "web");
     let edit = |mut value: Value| {
         value["spec"]["ports"][0]["port"] = json!(99);
         Ok(value)
     };
-    fixture.manifests.registry.update(&place, crate::registry::Part::Main, false, edit).unwrap();
+    fixture.manifests.registry.update(&place, crate::schema::Unknown::Drop, edit).unwrap();
     fixture.manifests.load().unwrap();
     assert_eq!(fixture.get(Resource::Services, "apps", "web").unwrap()["spec"]["ports"][0]["port"], 99);
 }

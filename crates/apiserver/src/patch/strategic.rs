@@ -1,5 +1,5 @@
 //! Strategic merge patch: like JSON merge patch, but lists whose elements have a key are merged element by element, and
-//! `$patch`, `$retainKeys`, `$setElementOrder`, `$deleteFromPrimitiveList` steer the merge.
+//! `$patch` and `$setElementOrder` steer the merge.
 
 use serde_json::{Map, Value};
 
@@ -23,28 +23,15 @@ pub(super) fn apply(resource: Resource, target: &mut Value, patch: Value) -> Res
     }
 }
 
-/// The fields that identify an element of a list, `None` for lists that are replaced whole. Service ports are
-/// keyed by number alone, as on a real server.
+/// The field that identifies an element of a list, `None` for lists that are replaced whole. Service ports are keyed by
+/// number alone, as by kube-apiserver.
 fn merge_key(resource: Resource, at: &str) -> Option<&'static str> {
-    Some(match (resource, at) {
-        (Resource::Services, "spec.ports") => "port",
-        (_, "metadata.ownerReferences") => "uid",
-        (_, "status.conditions") | (Resource::Nodes, "status.addresses") => "type",
-        (
-            Resource::Pods,
-            "spec.containers" | "spec.initContainers" | "spec.volumes" | "spec.containers.env",
-        )
-        | (Resource::ServiceAccounts, "secrets" | "imagePullSecrets") => "name",
-        (Resource::Pods, "spec.containers.ports") => "containerPort",
-        (Resource::Pods, "status.podIPs") => "ip",
-        (Resource::Nodes, "spec.taints") => "key",
-        _ => return None,
-    })
-}
-
-/// Lists of plain values that are merged as sets.
-fn is_set(path: &str) -> bool {
-    matches!(path, "metadata.finalizers" | "spec.podCIDRs")
+    match (resource, at) {
+        (Resource::Services, "spec.ports") => Some("port"),
+        (_, "metadata.ownerReferences") => Some("uid"),
+        (_, "status.conditions") | (Resource::Nodes, "status.addresses") => Some("type"),
+        _ => None,
+    }
 }
 
 fn merge_maps(
@@ -69,17 +56,7 @@ fn merge_maps(
         Some(Some("merge")) | None => {}
         Some(_) => return Err(Status::bad_request("unknown $patch directive")),
     }
-    if let Some(Value::Array(retained)) = patch.remove("$retainKeys") {
-        target.retain(|field, _| retained.iter().any(|kept| kept.as_str() == Some(field)));
-    }
     let orders = take_directives(&mut patch, "$setElementOrder/");
-    for (field, values) in take_directives(&mut patch, "$deleteFromPrimitiveList/") {
-        if let (Some(list), Some(values)) =
-            (target.get_mut(&field).and_then(Value::as_array_mut), values.as_array())
-        {
-            list.retain(|value| !values.contains(value));
-        }
-    }
     for (field, value) in patch {
         let at = join(within, &field);
         merge_field(resource, &at, target, field, value, depth)?;
@@ -118,13 +95,6 @@ fn merge_field(
             let inner = target.entry(field).or_insert_with(|| Value::Array(Vec::new()));
             match (inner, merge_key(resource, at)) {
                 (Value::Array(list), Some(key)) => merge_lists(resource, at, key, list, patch, depth)?,
-                (Value::Array(list), None) if is_set(at) => {
-                    for value in patch {
-                        if !list.contains(&value) {
-                            list.push(value);
-                        }
-                    }
-                }
                 (inner, _) => *inner = Value::Array(patch),
             }
         }
@@ -262,17 +232,13 @@ mod tests {
         );
         let target = json!({ "spec": { "a": 1, "b": 2 } });
         assert_eq!(
-            patched(target.clone(), json!({ "spec": { "$retainKeys": ["b", "c"], "c": 3 } })),
-            json!({ "spec": { "b": 2, "c": 3 } })
-        );
-        assert_eq!(
             patched(target, json!({ "spec": { "$patch": "replace", "c": 3 } })),
             json!({ "spec": { "c": 3 } })
         );
     }
 
     #[test]
-    fn what_cannot_be_merged_is_refused() {
+    fn what_cannot_be_merged_is_rejected() {
         let mut deep = json!({});
         for _ in 0..80 {
             deep = json!({ "a": deep });

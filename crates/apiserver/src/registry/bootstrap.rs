@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Place, Registry};
+use super::{ObjectRef, Registry};
 use crate::allocate::nth;
 use crate::kinds::Resource;
+use crate::schema::Unknown;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 /// Where the API server of the examples is reached, an address for documentation (RFC 5737).
@@ -23,7 +24,7 @@ pub(super) fn fill(registry: &Registry) {
 
 fn make(registry: &Registry, resource: Resource, namespace: &str, value: Value) {
     // Exists already when a store is used again: that is fine.
-    if let Err(status) = registry.create(&Place::new(resource, namespace, ""), value, false)
+    if let Err(status) = registry.create(&ObjectRef::new(resource, namespace, ""), value, Unknown::Drop)
         && status.code() != 409
     {
         tracing::warn!(%resource, error = %status, "cannot create what every cluster has");

@@ -1,49 +1,39 @@
-//! `clusterIP` and `clusterIPs`: kept in step, and given to whoever has none.
+//! `clusterIP` and `clusterIPs`: kept in step, and given to a Service that has none.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::core::v1::ServiceSpec;
+use serde_json::json;
 
-use super::families::{range_of, refuse};
-use super::{Refusal, has_cluster_ip, is_headless, texts};
+use super::families::range_of;
+use super::{Rejection, is_headless, reject_if};
 use crate::allocate::{Ledger, assignable};
-use crate::object::text;
 use crate::status::FieldError;
 
 /// Makes `clusterIPs` follow `clusterIP` where only that was set or changed.
-pub(super) fn normalise(spec: &mut Map<String, Value>, before: Option<&Map<String, Value>>) {
-    let first = text(spec, "clusterIP").to_owned();
-    let changed = before.is_some_and(|before| text(before, "clusterIP") != first);
-    let list_untouched = before.is_some_and(|before| before.get("clusterIPs") == spec.get("clusterIPs"));
-    if first.is_empty() {
-        if changed && list_untouched {
-            spec.remove("clusterIPs");
-        }
-    } else if !spec.contains_key("clusterIPs") || (changed && list_untouched) {
-        spec.insert("clusterIPs".to_owned(), json!([first]));
+pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
+    let changed = before
+        .is_some_and(|before| before.cluster_ip != spec.cluster_ip && before.cluster_ips == spec.cluster_ips);
+    if changed || spec.cluster_ips.is_none() {
+        spec.cluster_ips = spec.cluster_ip.clone().map(|first| vec![first]);
     }
 }
 
 /// Gives an address of each family to a Service that wants one, and checks those it chose itself.
 pub(super) fn assign(
-    spec: &mut Map<String, Value>,
-    before: Option<&Map<String, Value>>,
+    spec: &mut ServiceSpec,
+    before: Option<&ServiceSpec>,
     ranges: &[IpNet],
     ledger: &mut Ledger,
-) -> Result<(), Refusal> {
-    if !has_cluster_ip(spec) || is_headless(spec) {
+) -> Result<(), Rejection> {
+    if is_headless(spec) {
         return Ok(());
     }
-    let held: Vec<String> = before
-        .map(|before| texts(before, "clusterIPs"))
-        .into_iter()
-        .flatten()
-        .map(ToOwned::to_owned)
-        .collect();
-    let mut addresses: Vec<String> = texts(spec, "clusterIPs").into_iter().map(ToOwned::to_owned).collect();
+    let held = before.and_then(|before| before.cluster_ips.as_deref()).unwrap_or_default();
+    let mut addresses = spec.cluster_ips.clone().unwrap_or_default();
     let mut errors = Vec::new();
-    for (index, family) in texts(spec, "ipFamilies").into_iter().enumerate() {
+    for (index, family) in spec.ip_families.iter().flatten().enumerate() {
         let Some(range) = range_of(ranges, family) else { continue };
         match addresses.get(index) {
             Some(chosen) if held.contains(chosen) => {}
@@ -55,15 +45,13 @@ pub(super) fn assign(
             }
             None => match ledger.next_address(range) {
                 Some(address) => addresses.push(address.to_string()),
-                None => return Err(Refusal::Exhausted("failed to allocate a serviceIP: range is full")),
+                None => return Err(Rejection::Exhausted("failed to allocate a serviceIP: range is full")),
             },
         }
     }
-    refuse(errors)?;
-    if let Some(first) = addresses.first() {
-        spec.insert("clusterIP".to_owned(), json!(first));
-        spec.insert("clusterIPs".to_owned(), json!(addresses));
-    }
+    reject_if(errors)?;
+    spec.cluster_ip = addresses.first().cloned();
+    spec.cluster_ips = Some(addresses);
     Ok(())
 }
 

@@ -1,133 +1,97 @@
 //! `ipFamilies` and `ipFamilyPolicy`: what is inferred, and what contradicts itself or the cluster.
 
 use ipnet::IpNet;
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::core::v1::ServiceSpec;
+use serde_json::json;
 
-use super::{Refusal, has_cluster_ip, is_headless, texts};
-use crate::object::text;
+use super::{Rejection, is_headless, reject_if};
 use crate::status::FieldError;
 
 const POLICY: &str = "spec.ipFamilyPolicy";
 
-/// Settles both fields. They are absent from ExternalName Services.
+/// Settles both fields of a Service that has cluster IPs.
 pub(super) fn settle(
-    spec: &mut Map<String, Value>,
-    before: Option<&Map<String, Value>>,
+    spec: &mut ServiceSpec,
+    before: Option<&ServiceSpec>,
     ranges: &[IpNet],
-) -> Result<(), Refusal> {
-    if !has_cluster_ip(spec) {
-        return Ok(());
+) -> Result<(), Rejection> {
+    let anything_goes = is_headless(spec) && spec.selector.is_none();
+    let policy = spec.ip_family_policy.take();
+    let policy = policy.or_else(|| before.and_then(|before| before.ip_family_policy.clone()));
+    let policy =
+        policy.unwrap_or_else(|| if anything_goes { "RequireDualStack" } else { "SingleStack" }.to_owned());
+    let single = policy == "SingleStack";
+    if let Some(before) = before.filter(|_| single) {
+        release_second(spec, before);
     }
-    infer_policy(spec, before);
-    if let Some(before) = before {
-        reduce(spec, before)?;
-    }
-    check_policy(spec)?;
-    let mut families = infer_families(spec, ranges)?;
-    let single = text(spec, "ipFamilyPolicy") == "SingleStack";
-    let anything_goes = is_headless(spec) && !spec.contains_key("selector");
-    if !anything_goes {
-        check_cluster(spec, &families, ranges)?;
-    }
+    let mut families = infer(spec);
+    reject_if(contradictions(spec, &policy, &families, if anything_goes { None } else { Some(ranges) }))?;
     if families.is_empty() {
-        families.push(default_family(ranges).to_owned());
+        families.push(ranges.first().map_or("IPv4", |range| family_of_range(*range)).to_owned());
     }
-    if families.len() == 1 && !single && (anything_goes || ranges.len() > 1) {
-        let other = if families.iter().any(|family| family == "IPv4") { "IPv6" } else { "IPv4" };
+    if let [only] = families.as_slice()
+        && !single
+        && (anything_goes || ranges.len() > 1)
+    {
+        let other = if only == "IPv4" { "IPv6" } else { "IPv4" };
         families.push(other.to_owned());
     }
-    spec.insert("ipFamilies".to_owned(), json!(families));
+    spec.ip_family_policy = Some(policy);
+    spec.ip_families = Some(families);
     Ok(())
-}
-
-/// The family of an address, as Kubernetes names it.
-pub(crate) fn family_of(address: &str) -> &'static str {
-    if address.contains(':') { "IPv6" } else { "IPv4" }
 }
 
 /// The range of a family.
 pub(super) fn range_of(ranges: &[IpNet], family: &str) -> Option<IpNet> {
-    ranges.iter().copied().find(|range| range_family(*range) == family)
+    ranges.iter().copied().find(|range| family_of_range(*range) == family)
 }
 
-fn range_family(range: IpNet) -> &'static str {
+fn family_of_range(range: IpNet) -> &'static str {
     if range.network().is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-fn default_family(ranges: &[IpNet]) -> &'static str {
-    ranges.first().map_or("IPv4", |range| range_family(*range))
-}
-
-fn infer_policy(spec: &mut Map<String, Value>, before: Option<&Map<String, Value>>) {
-    if spec.contains_key("ipFamilyPolicy") {
-        return;
+/// Going to a single stack releases the second address and family.
+fn release_second(spec: &mut ServiceSpec, before: &ServiceSpec) {
+    if spec.cluster_ips == before.cluster_ips {
+        spec.cluster_ips.iter_mut().for_each(|list| list.truncate(1));
     }
-    let kept = before.and_then(|before| before.get("ipFamilyPolicy")).cloned();
-    let headless_without_selector = is_headless(spec) && !spec.contains_key("selector");
-    let default = if headless_without_selector { "RequireDualStack" } else { "SingleStack" };
-    spec.insert("ipFamilyPolicy".to_owned(), kept.unwrap_or_else(|| json!(default)));
-}
-
-/// Going to a single stack releases the second address and family; leaving one out without saying so is a mistake.
-fn reduce(spec: &mut Map<String, Value>, before: &Map<String, Value>) -> Result<(), Refusal> {
-    let mut errors = Vec::new();
-    let single = text(spec, "ipFamilyPolicy") == "SingleStack";
-    for (field, what) in [("clusterIPs", "secondary cluster IP"), ("ipFamilies", "secondary IP family")] {
-        let (now, old) = (texts(spec, field).len(), texts(before, field).len());
-        if single {
-            if now > 1
-                && spec.get(field) == before.get(field)
-                && let Some(list) = spec.get_mut(field).and_then(Value::as_array_mut)
-            {
-                list.truncate(1);
-            }
-        } else if now > 0 && now < old && spec.get("clusterIP") == before.get("clusterIP") {
-            let why = format!("must be 'SingleStack' to release the {what}");
-            errors.push(FieldError::invalid(POLICY, &policy(spec), why));
-        }
+    if spec.ip_families == before.ip_families {
+        spec.ip_families.iter_mut().for_each(|list| list.truncate(1));
     }
-    refuse(errors)
-}
-
-fn check_policy(spec: &Map<String, Value>) -> Result<(), Refusal> {
-    let mut errors = Vec::new();
-    if text(spec, "ipFamilyPolicy") == "SingleStack" {
-        for (field, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
-            if texts(spec, field).len() == 2 {
-                let why = format!(
-                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-                );
-                errors.push(FieldError::invalid(POLICY, &policy(spec), why));
-            }
-        }
-    }
-    refuse(errors)
 }
 
 /// Families as given, completed with those of the addresses given.
-fn infer_families(spec: &Map<String, Value>, ranges: &[IpNet]) -> Result<Vec<String>, Refusal> {
-    let mut families: Vec<String> = texts(spec, "ipFamilies").into_iter().map(ToOwned::to_owned).collect();
-    let mut errors = Vec::new();
-    for (index, address) in texts(spec, "clusterIPs").into_iter().enumerate().skip(families.len()) {
-        if address == "None" {
-            break;
-        }
-        let family = family_of(address);
-        if range_of(ranges, family).is_none() {
-            let value = spec.get("clusterIPs").cloned().unwrap_or_default();
-            let why = format!("{family} is not configured on this cluster");
-            errors.push(FieldError::invalid(format!("spec.clusterIPs[{index}]"), &value, why));
-        }
-        families.push(family.to_owned());
-    }
-    refuse(errors).map(|()| families)
+fn infer(spec: &ServiceSpec) -> Vec<String> {
+    let mut families = spec.ip_families.clone().unwrap_or_default();
+    let addresses = spec.cluster_ips.iter().flatten().skip(families.len());
+    let inferred: Vec<String> = addresses
+        .filter(|address| *address != "None")
+        .map(|address| if address.contains(':') { "IPv6" } else { "IPv4" }.to_owned())
+        .collect();
+    families.extend(inferred);
+    families
 }
 
-fn check_cluster(spec: &Map<String, Value>, families: &[String], ranges: &[IpNet]) -> Result<(), Refusal> {
+/// What is wrong with the policy and the families; `ranges` are those of the cluster, if it has to have them.
+fn contradictions(
+    spec: &ServiceSpec,
+    policy: &str,
+    families: &[String],
+    ranges: Option<&[IpNet]>,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if text(spec, "ipFamilyPolicy") == "RequireDualStack" && ranges.len() < 2 {
+    let two_addresses = spec.cluster_ips.as_ref().is_some_and(|list| list.len() > 1);
+    for (two, what) in [(two_addresses, "cluster IPs"), (families.len() > 1, "IP families")] {
+        if two && policy == "SingleStack" {
+            let why =
+                format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+            errors.push(FieldError::invalid(POLICY, &json!(policy), why));
+        }
+    }
+    let Some(ranges) = ranges else { return errors };
+    if policy == "RequireDualStack" && ranges.len() < 2 {
         let why = "this cluster is not configured for dual-stack services";
-        errors.push(FieldError::invalid(POLICY, &policy(spec), why));
+        errors.push(FieldError::invalid(POLICY, &json!(policy), why));
     }
     for (index, family) in families.iter().enumerate() {
         if range_of(ranges, family).is_none() {
@@ -135,13 +99,5 @@ fn check_cluster(spec: &Map<String, Value>, families: &[String], ranges: &[IpNet
             errors.push(FieldError::invalid(format!("spec.ipFamilies[{index}]"), &json!(family), why));
         }
     }
-    refuse(errors)
-}
-
-fn policy(spec: &Map<String, Value>) -> Value {
-    spec.get("ipFamilyPolicy").cloned().unwrap_or_default()
-}
-
-pub(super) fn refuse(errors: Vec<FieldError>) -> Result<(), Refusal> {
-    if errors.is_empty() { Ok(()) } else { Err(Refusal::Fields(errors)) }
+    errors
 }

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::kinds::Resource;
@@ -10,31 +10,38 @@ fn dual() -> Vec<IpNet> {
 
 fn take(ledger: &mut Ledger, spec: &Value) {
     let value = json!({ "metadata": { "name": "other", "namespace": "n" }, "spec": spec });
-    ledger.take(Object::new(Resource::Services, value, 1).unwrap().claims());
+    ledger.take(Object::new(Resource::Services, value, 1).unwrap().addresses());
+}
+
+fn completed(
+    spec: &Value,
+    before: Option<&Value>,
+    ranges: &[IpNet],
+    ledger: &mut Ledger,
+) -> Result<Value, Rejection> {
+    let typed = |spec: &Value| Service { spec: crate::schema::read(spec).ok(), ..Service::default() };
+    let mut service = typed(spec);
+    complete(&mut service, before.map(typed).as_ref(), ranges, ledger)?;
+    Ok(serde_json::to_value(service.spec).unwrap())
 }
 
 fn created(spec: impl Into<Value>) -> Value {
-    let mut service = json!({ "spec": spec.into() });
-    complete(&mut service, None, &dual(), &mut Ledger::default()).unwrap();
-    service["spec"].clone()
+    completed(&spec.into(), None, &dual(), &mut Ledger::default()).unwrap()
 }
 
-fn refused(spec: &Value, before: Option<&Value>, ranges: &[IpNet], ledger: &mut Ledger) -> String {
-    let before = before.map(|spec| json!({ "spec": spec }));
-    match complete(&mut json!({ "spec": spec }), before.as_ref(), ranges, ledger) {
-        Err(Refusal::Fields(errors)) => {
+fn rejected(spec: &Value, before: Option<&Value>, ranges: &[IpNet], ledger: &mut Ledger) -> String {
+    match completed(spec, before, ranges, ledger) {
+        Err(Rejection::Fields(errors)) => {
             crate::status::Status::invalid(Resource::Services.kind(), "x", &errors).message().to_owned()
         }
-        other => panic!("not refused: {other:?}"),
+        other => panic!("not rejected: {other:?}"),
     }
 }
 
 fn updated(before: &Value, spec: impl Into<Value>) -> Value {
     let mut ledger = Ledger::default();
     take(&mut ledger, before);
-    let mut service = json!({ "spec": spec.into() });
-    complete(&mut service, Some(&json!({ "spec": before })), &dual(), &mut ledger).unwrap();
-    service["spec"].clone()
+    completed(&spec.into(), Some(before), &dual(), &mut ledger).unwrap()
 }
 
 #[test]
@@ -95,7 +102,7 @@ fn families_decide_the_addresses() {
 }
 
 #[test]
-fn contradictions_are_refused() {
+fn contradictions_are_rejected() {
     let ports = json!([{ "port": 80 }]);
     let single = &dual()[..1];
     let mut ledger = Ledger::default();
@@ -122,7 +129,7 @@ fn contradictions_are_refused() {
     ];
     for (mut spec, message) in cases {
         spec["ports"] = ports.clone();
-        let text = refused(&spec, None, single, &mut ledger);
+        let text = rejected(&spec, None, single, &mut ledger);
         assert!(text.contains(message), "{text}");
     }
 }
@@ -130,21 +137,15 @@ fn contradictions_are_refused() {
 #[test]
 fn an_update_keeps_what_was_allocated() {
     let before = created(
-        json!({ "type": "NodePort", "ports": [{ "port": 80, "name": "http" }, { "port": 53, "protocol": "UDP", "name": "dns" }] }),
+        json!({ "ports": [{ "port": 80, "name": "http" }, { "port": 53, "protocol": "UDP", "name": "dns" }] }),
     );
-    let after = updated(&before, json!({ "type": "NodePort", "ports": [{ "port": 80, "name": "http" }] }));
+    let after = updated(&before, json!({ "ports": [{ "port": 80, "name": "http" }] }));
     assert_eq!(after["clusterIP"], before["clusterIP"]);
-    assert_eq!(after["ports"][0]["nodePort"], before["ports"][0]["nodePort"]);
 }
 
 #[test]
 fn a_change_of_type_releases_what_the_new_one_does_not_have() {
-    let before = created(json!({ "type": "NodePort", "ports": [{ "port": 80 }] }));
-    let mut plain = before.clone();
-    plain["type"] = json!("ClusterIP");
-    let plain = updated(&before, plain);
-    assert!(plain["ports"][0].get("nodePort").is_none(), "{plain}");
-    assert!(plain.get("externalTrafficPolicy").is_none(), "{plain}");
+    let before = created(json!({ "ports": [{ "port": 80 }] }));
     let mut external = before.clone();
     external["type"] = json!("ExternalName");
     external["externalName"] = json!("www.outside.test");
@@ -163,7 +164,7 @@ fn a_change_of_type_releases_what_the_new_one_does_not_have() {
 fn the_cluster_ip_may_not_change() {
     let before = created(json!({ "ports": [{ "port": 80 }] }));
     let after = json!({ "clusterIP": "10.96.0.77", "ports": [{ "port": 80 }] });
-    let text = refused(&after, Some(&before), &dual(), &mut Ledger::default());
+    let text = rejected(&after, Some(&before), &dual(), &mut Ledger::default());
     assert!(
         text.contains("spec.clusterIPs[0]: Invalid value: [\"10.96.0.77\"]: may not change once set"),
         "{text}"

@@ -9,7 +9,7 @@ use crate::object::{Object, head};
 
 /// What an event says happened to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// It is new.
     Added,
     /// It is different.
@@ -20,13 +20,13 @@ pub enum Change {
 
 /// One change of one object.
 #[derive(Debug)]
-pub struct Event {
+pub(crate) struct Event {
     /// What happened.
-    pub change: Change,
+    pub(crate) change: Change,
     /// The object after it (before it, when deleted, with the version of the deletion).
-    pub object: Arc<Object>,
+    pub(crate) object: Arc<Object>,
     /// The object before it.
-    pub previous: Option<Arc<Object>>,
+    pub(crate) previous: Option<Arc<Object>>,
     line: OnceLock<Bytes>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Gone;
 
 impl Change {
     /// As in a watch event's `type`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
@@ -64,7 +64,7 @@ impl Event {
     }
 
     /// Its line in a watch response, made once for all watchers.
-    pub fn line(&self) -> Bytes {
+    pub(crate) fn line(&self) -> Bytes {
         self.line.get_or_init(|| line(self.change, &self.object)).clone()
     }
 }

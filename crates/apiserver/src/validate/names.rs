@@ -63,6 +63,12 @@ pub(crate) fn is_config_key(key: &str) -> Result<(), &'static str> {
     if !key.is_empty() && key.chars().all(legal) { Ok(()) } else { Err(CONFIG_KEY) }
 }
 
+/// IANA service name: a target port.
+pub(crate) fn is_service_name(name: &str) -> bool {
+    let legal = name.len() <= 15 && label_1123(name).is_ok() && !name.contains("--");
+    legal && name.contains(|c: char| c.is_ascii_lowercase())
+}
+
 fn at_most(name: &str, octets: usize) -> Result<(), &'static str> {
     match octets {
         _ if name.len() <= octets => Ok(()),

@@ -8,11 +8,12 @@ use crate::kinds::Resource;
 use crate::object::{Object, head};
 use crate::status::Status;
 use crate::store::{Change, Event, line};
+use crate::table::Columns;
 
 /// The line of an event as this watch is to see it, if at all: an object that comes into the selection is new to the
 /// watcher, one that leaves it is gone.
 pub(super) fn event(watch: &Watch, event: &Event) -> Option<Bytes> {
-    if watch.selection.is_everything() && !watch.table {
+    if watch.selection.is_everything() && watch.columns.is_none() {
         return Some(event.line());
     }
     let selection = &watch.selection;
@@ -24,24 +25,25 @@ pub(super) fn event(watch: &Watch, event: &Event) -> Option<Bytes> {
         (true, true) => Change::Modified,
         (true, false) => Change::Deleted,
     };
-    if watch.table {
-        return Some(table(change, &event.object));
+    if let Some(columns) = watch.columns {
+        return Some(table(columns, change, &event.object));
     }
     Some(if change == event.change { event.line() } else { line(change, &event.object) })
 }
 
 /// The line of an object that was there when the watch began.
 pub(super) fn initial(watch: &Watch, object: &Object) -> Bytes {
-    if watch.table { table(Change::Added, object) } else { line(Change::Added, object) }
+    match watch.columns {
+        Some(columns) => table(columns, Change::Added, object),
+        None => line(Change::Added, object),
+    }
 }
 
 /// The line of a bookmark.
-pub(super) fn bookmark(resource: Resource, version: u64, initial_events_end: bool) -> Bytes {
-    let annotation = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
-    let annotation = if initial_events_end { annotation } else { "" };
+pub(super) fn bookmark(resource: Resource, version: u64) -> Bytes {
     let (head, tail) = (head(resource), resource.kind().empty_tail);
     format!(
-        "{{\"type\":\"BOOKMARK\",\"object\":{head}\"metadata\":{{\"resourceVersion\":\"{version}\"{annotation}}}{tail}}}}}\n"
+        "{{\"type\":\"BOOKMARK\",\"object\":{head}\"metadata\":{{\"resourceVersion\":\"{version}\"}}{tail}}}}}\n"
     )
     .into()
 }
@@ -54,8 +56,8 @@ pub(crate) fn error(status: &Status) -> Bytes {
     text.into()
 }
 
-fn table(change: Change, object: &Object) -> Bytes {
-    let line = json!({ "type": change.as_str(), "object": crate::table::single(object) });
+fn table(columns: Columns, change: Change, object: &Object) -> Bytes {
+    let line = json!({ "type": change.as_str(), "object": crate::table::single(columns, object) });
     format!("{line}\n").into()
 }
 
@@ -66,12 +68,8 @@ mod tests {
     #[test]
     fn bookmarks_look_like_those_of_a_real_server() {
         assert_eq!(
-            bookmark(Resource::Services, 219, false),
+            bookmark(Resource::Services, 219),
             "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Service\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"219\"},\"spec\":{},\"status\":{\"loadBalancer\":{}}}}\n"
-        );
-        assert_eq!(
-            bookmark(Resource::Services, 220, true),
-            "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Service\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"220\",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}},\"spec\":{},\"status\":{\"loadBalancer\":{}}}}\n"
         );
     }
 

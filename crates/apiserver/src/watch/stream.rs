@@ -142,7 +142,7 @@ impl Session {
     fn open(&mut self) -> Result<(), Bytes> {
         let (store, resource) = (&self.watch.store, self.watch.resource);
         match self.watch.query.start {
-            Start::Everything | Start::InitialEvents => {
+            Start::Everything => {
                 let listing = store.list(resource);
                 self.cursor = listing.version;
                 self.bookmarked = listing.version;
@@ -177,9 +177,6 @@ impl Session {
             }
         }
         self.phase = Phase::Live;
-        if self.watch.query.start == Start::InitialEvents && self.watch.query.bookmarks {
-            chunk.extend_from_slice(&encode::bookmark(self.watch.resource, self.cursor, true));
-        }
         chunk.freeze()
     }
 
@@ -225,7 +222,7 @@ impl Session {
             return None;
         }
         self.bookmarked = version;
-        Some(encode::bookmark(self.watch.resource, version, false))
+        Some(encode::bookmark(self.watch.resource, version))
     }
 
     /// After the period, or shortly before the end.

@@ -70,9 +70,6 @@ async fn patches_of_every_kind() {
     assert_eq!(value["metadata"]["labels"], json!({ "a": "1", "b": "2" }));
     assert_eq!(value["spec"]["ports"][0]["name"], "http");
     assert_eq!(patch(&server, "merge-patch+json", &format!("{SERVICES}/none"), &json!({})).await.code, 404);
-    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } } });
-    let patched = patch(&server, "merge-patch+json", &format!("{path}/status"), &status).await.json();
-    assert_eq!(patched["status"], status["status"]);
     server.stop().await;
 }
 
@@ -107,11 +104,20 @@ async fn bad_requests_get_a_status() {
             400,
         ),
         ("POST", "/api/v1/services", "application/json", "{}", 405),
-        ("DELETE", "/api/v1/services", "application/json", "", 405),
+        ("DELETE", SERVICES, "application/json", "", 405),
+        ("DELETE", "/api/v1/namespaces/default/services/kubernetes?dryRun=All", "", "", 400),
+        (
+            "DELETE",
+            "/api/v1/namespaces/default/services/kubernetes",
+            "application/json",
+            r#"{"preconditions":{"uid":"another"}}"#,
+            400,
+        ),
+        ("POST", "/api/v1/namespaces?dryRun=All", "application/json", r#"{"metadata":{"name":"dry"}}"#, 400),
         ("PUT", SERVICES, "application/json", "{}", 405),
         ("GET", "/api/v1/services?limit=x", "", "", 400),
         ("GET", "/api/v1/services?labelSelector=a+b", "", "", 400),
-        ("GET", "/api/v1/services?fieldSelector=spec.nothing%3D1", "", "", 400),
+        ("GET", "/api/v1/services?fieldSelector=spec.type%3D1", "", "", 400),
         ("GET", "/api/v1/services?watch=1&sendInitialEvents=true", "", "", 422),
         ("DELETE", "/api/v1/namespaces/default", "", "", 403),
     ];
@@ -126,20 +132,6 @@ async fn bad_requests_get_a_status() {
     assert_eq!(server.get("/api/v1/nothing").await.body, "404 page not found\n");
     let huge = "x".repeat(4 * 1024 * 1024);
     assert_eq!(server.send("POST", SERVICES, &[], &huge).await.code, 413);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn collections_are_deleted_by_selection() {
-    let server = Server::start();
-    for (name, label) in [("a", "x"), ("b", "x"), ("c", "y")] {
-        let mut service = service(name);
-        service["metadata"]["labels"] = json!({ "l": label });
-        server.post(SERVICES, &service).await;
-    }
-    let deleted = server.send("DELETE", &format!("{SERVICES}?labelSelector=l%3Dx"), &[], "").await;
-    assert_eq!(deleted.names(), ["a", "b"]);
-    assert_eq!(server.get(SERVICES).await.names(), ["c", "kubernetes"]);
     server.stop().await;
 }
 
@@ -174,15 +166,10 @@ async fn documents_about_the_api() {
     assert_eq!(server.get("/version").await.json()["major"], "1");
     assert_eq!(server.get("/api").await.json()["versions"], json!(["v1"]));
     assert_eq!(server.get("/apis").await.json()["groups"][0]["name"], "discovery.k8s.io");
-    assert_eq!(server.get("/apis/discovery.k8s.io").await.json()["kind"], "APIGroup");
     let resources = server.get("/apis/discovery.k8s.io/v1").await.json();
     assert_eq!(resources["resources"][0]["name"], "endpointslices");
     assert_eq!(server.get("/apis/apps/v1").await.code, 404);
     assert_eq!(server.get("/readyz").await.body, "ok");
-    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let aggregated = server.send("GET", "/apis", &[("Accept", accept)], "").await;
-    assert_eq!(aggregated.header("content-type"), Some(accept));
-    assert_eq!(aggregated.json()["items"][0]["versions"][0]["resources"][0]["resource"], "endpointslices");
     let url = server.get("/openapi/v3").await.json()["paths"]["api/v1"]["serverRelativeURL"].clone();
     assert!(server.get(url.as_str().unwrap()).await.body.contains("fieldValidation"));
     server.stop().await;

@@ -225,16 +225,6 @@ fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-/// A GET to any server.
-pub(crate) async fn get(address: SocketAddr, path: &str) -> Response {
-    let answer = async {
-        let mut stream = Stream::request(address, "GET", path, &[], "").await;
-        stream.read_head().await;
-        stream.finish().await
-    };
-    timeout(PATIENCE, answer).await.expect("an answer in time")
-}
-
 /// Waits until something holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = timeout(PATIENCE, async {

@@ -266,21 +266,3 @@ async fn a_restart_begins_a_fresh_space_of_versions() {
     assert_eq!(server.get(SERVICES).await.names(), ["new", "s0", "s1", "kubernetes"]);
     server.stop().await;
 }
-
-#[tokio::test]
-async fn faults_over_http() {
-    let server = Server::with(Options { control: true, ..Options::default() });
-    let added = server.post("/_faults", &json!({ "do": "forbid", "resource": "services" })).await;
-    assert_eq!(added.code, 200);
-    assert_eq!(server.get(SERVICES).await.code, 403);
-    server.faults.freeze();
-    let state = server.get("/_faults").await.json();
-    assert_eq!((state["frozen"].clone(), state["requests"][0]["verb"].clone()), (json!(true), json!("list")));
-    assert_eq!(server.send("DELETE", "/_faults", &[], "").await.code, 200);
-    assert_eq!(server.get(SERVICES).await.code, 200);
-    assert_eq!(server.post("/_faults", &json!({ "do": "nothing" })).await.code, 400);
-    server.stop().await;
-    let server = Server::start();
-    assert_eq!(server.get("/_faults").await.code, 404);
-    server.stop().await;
-}

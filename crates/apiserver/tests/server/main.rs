@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod api;
 #[cfg(test)]
-mod binary;
-#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod faults;

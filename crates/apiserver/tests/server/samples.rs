@@ -169,7 +169,6 @@ async fn watched(server: &Server, sample: &Sample, path: &str) {
 async fn watches() {
     let server = cluster().await;
     for sample in [
-        sample!("watch-services-initial-events"),
         sample!("watch-services-no-version"),
         sample!("watch-expired-resource-version"),
         sample!("watch-future-resource-version"),

@@ -18,10 +18,7 @@ pub(super) fn index() -> Value {
 
 /// The document of a group and version.
 pub(super) fn group(group: &str, version: &str) -> Option<Value> {
-    let kinds: Vec<&Kind> = Resource::all()
-        .map(Resource::kind)
-        .filter(|kind| kind.group == group && kind.version == version)
-        .collect();
+    let kinds: Vec<&Kind> = super::kinds(group, version).collect();
     if kinds.is_empty() {
         return None;
     }
@@ -38,11 +35,8 @@ pub(super) fn group(group: &str, version: &str) -> Option<Value> {
 }
 
 fn path(kind: &Kind) -> String {
-    if kind.group.is_empty() {
-        format!("api/{}", kind.version)
-    } else {
-        format!("apis/{}/{}", kind.group, kind.version)
-    }
+    let root = if kind.group.is_empty() { "api" } else { "apis" };
+    format!("{root}/{}", kind.api_version())
 }
 
 fn object_path(kind: &Kind) -> String {
@@ -52,17 +46,17 @@ fn object_path(kind: &Kind) -> String {
 
 fn schema_name(kind: &Kind) -> String {
     let group = if kind.group.is_empty() { "core" } else { "discovery" };
-    format!("io.k8s.api.{group}.{}.{}", kind.version, kind.kind)
+    format!("io.k8s.api.{group}.v1.{}", kind.name)
 }
 
 fn group_version_kind(kind: &Kind) -> Value {
-    json!({ "group": kind.group, "version": kind.version, "kind": kind.kind })
+    json!({ "group": kind.group, "version": "v1", "kind": kind.name })
 }
 
 fn patch(kind: &Kind) -> Value {
-    let parameter = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
+    let parameter = json!({ "name": "fieldValidation", "in": "query", "schema": { "type": "string" } });
     json!({
-        "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")],
+        "parameters": [parameter],
         "responses": { "200": { "description": "OK" } },
         "x-kubernetes-action": "patch",
         "x-kubernetes-group-version-kind": group_version_kind(kind),

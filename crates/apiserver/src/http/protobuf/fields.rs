@@ -1,0 +1,92 @@
+//! The fields of the kinds that `kubectl create` builds itself, with their protobuf numbers: facts of the Kubernetes API
+//! (`generated.proto` of each group). Fields it never sets are left out.
+
+/// The fields of a message.
+pub(super) type Message = [Field];
+
+/// One field.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field {
+    pub(super) number: u64,
+    pub(super) name: &'static str,
+    pub(super) kind: Type,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Type {
+    Text,
+    Octets,
+    Number,
+    Flag,
+    NumberOrText,
+    Message(&'static Message),
+    List(&'static Type),
+    /// From text to this.
+    Map(&'static Type),
+}
+
+use Type::{Flag, List, Map, Number, NumberOrText, Octets, Text};
+
+const fn field(number: u64, name: &'static str, kind: Type) -> Field {
+    Field { number, name, kind }
+}
+
+pub(super) static ENVELOPE: [Field; 2] =
+    [field(1, "typeMeta", Type::Message(&TYPE_META)), field(2, "raw", Octets)];
+static TYPE_META: [Field; 2] = [field(1, "apiVersion", Text), field(2, "kind", Text)];
+pub(super) static NUMBER_OR_TEXT: [Field; 3] =
+    [field(1, "type", Number), field(2, "number", Number), field(3, "text", Text)];
+
+static META: [Field; 4] = [
+    field(1, "name", Text),
+    field(3, "namespace", Text),
+    field(11, "labels", Map(&Text)),
+    field(12, "annotations", Map(&Text)),
+];
+const METADATA: Field = field(1, "metadata", Type::Message(&META));
+
+static CONFIG_MAP: [Field; 4] = [
+    METADATA,
+    field(2, "data", Map(&Text)),
+    field(3, "binaryData", Map(&Octets)),
+    field(4, "immutable", Flag),
+];
+static NAMESPACE: [Field; 1] = [METADATA];
+
+static SERVICE: [Field; 2] = [METADATA, field(2, "spec", Type::Message(&SERVICE_SPEC))];
+static SERVICE_SPEC: [Field; 10] = [
+    field(1, "ports", List(&Type::Message(&SERVICE_PORT))),
+    field(2, "selector", Map(&Text)),
+    field(3, "clusterIP", Text),
+    field(4, "type", Text),
+    field(7, "sessionAffinity", Text),
+    field(10, "externalName", Text),
+    field(13, "publishNotReadyAddresses", Flag),
+    field(17, "ipFamilyPolicy", Text),
+    field(18, "clusterIPs", List(&Text)),
+    field(19, "ipFamilies", List(&Text)),
+];
+static SERVICE_PORT: [Field; 6] = [
+    field(1, "name", Text),
+    field(2, "protocol", Text),
+    field(3, "port", Number),
+    field(4, "targetPort", NumberOrText),
+    field(5, "nodePort", Number),
+    field(6, "appProtocol", Text),
+];
+
+/// The fields of a kind, if they are known.
+pub(super) fn of(kind: &str) -> Option<&'static Message> {
+    match kind {
+        "ConfigMap" => Some(&CONFIG_MAP),
+        "Namespace" => Some(&NAMESPACE),
+        "Service" => Some(&SERVICE),
+        _ => None,
+    }
+}
+
+/// The fields of an entry of a map to this.
+pub(super) fn entry(values: &Type) -> [Field; 2] {
+    [field(1, "key", Text), field(2, "value", *values)]
+}
