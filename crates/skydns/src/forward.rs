@@ -7,20 +7,20 @@
 //! # Which upstream's answer it is
 //!
 //! As the reference does:
-//! * Upstreams are preferred in the order in which they are configured.
-//! * Whatever a reachable upstream says is the answer: NXDOMAIN, REFUSED, FORMERR, NOTIMP do not lead to the next one.
-//!   After SERVFAIL the same upstream is asked once more, and what it says then is the answer; a validating resolver
-//!   means it.
+//! * Upstreams are asked in the order in which they are configured.
+//! * Whatever a reachable upstream says is the answer: NXDOMAIN, FORMERR, NOTIMP do not lead to the next one. After
+//!   SERVFAIL the same upstream is asked once more.
 //! * The next upstream's turn comes when one cannot be reached, is silent, or sends what is no DNS message.
-//! * The client's flags RD, AD, CD, its OPT record with all options, and the transport it came over are handed on.
+//! * The client's flags RD, AD, CD and its OPT record with all options are forwarded.
 //!
 //! Beyond the reference, for speed and safety:
-//! * The next upstream is also asked when one has been silent for [`Limits::hedge_after`], while listening to the
-//!   first goes on (`stagger`). A negative answer of a less preferred upstream waits up to [`Limits::patience`] for
-//!   a preferred one that is known to be alive: a name may exist there alone.
-//! * Upstreams that were found dead come last for a while (`health`).
-//! * Truncated UDP replies lead to a retry over TCP; if that fails, or time is short, the truncated reply is handed on with
-//!   TC set. A reply over TCP that is truncated to nothing is none.
+//! * An upstream is silent after [`Limits::patience`], or an equal part of the budget, not after two seconds. It is
+//!   listened to further while the next is asked (`turns`).
+//! * SERVFAIL (the second one) and REFUSED lead to the next upstream; they are the answer where no other has one.
+//! * Upstreams that were found dead come last until they answer a probe (`health`).
+//! * Every question goes out over UDP first, whatever the client used. Truncated replies lead to a retry over TCP; if that
+//!   fails, or time is short, a client that asked over UDP gets the truncated reply, with TC. A reply over TCP that is
+//!   truncated to nothing is none.
 //! * Replies count only if they come from the address asked, to the random port the query left from, with its random
 //!   ID and its question (RFC 5452). Others are counted and ignored.
 //! * Identical questions in flight to the same upstreams are asked once (`inflight`).
@@ -29,18 +29,14 @@
 //! # Bounds
 //!
 //! At most [`Limits::max_in_flight`] distinct questions are under way, at most [`Limits::max_in_flight_per_route`] of
-//! them to one list of upstreams, so that a dead stub domain does not shut out the others. Each holds one task and at
-//! most [`Limits::max_open`] sockets. Another [`Limits::max_observed`] questions that have their answer may still
-//! listen for a late upstream, with one socket less each. With the defaults that is no more than 3,072 + 128 sockets.
-//!
-//! A burst beyond that queues without a socket: at most [`Limits::max_queued`] questions for at most
-//! [`Limits::queue_for`]; who is turned down gets [`ForwardError::Overloaded`]. At most [`Limits::max_joined`] askers
-//! wait for somebody else's identical question.
+//! them to one list of upstreams, so that a dead stub domain does not shut out the others. Of both a client takes no more
+//! than it leaves to the others (`shares`); who is turned down gets [`ForwardError::Overloaded`] at once. Each question
+//! holds one task and at most [`Limits::max_open`] sockets. At most [`Limits::max_joined`] askers wait for somebody else's
+//! identical question.
 //!
 //! Queries and replies are held in their own size, at most 64 KiB each, and a reply over TCP grows only as it arrives;
-//! EDNS options above 4 KiB are not handed on. 10,000 questions that hang on three silent upstreams cost some 20 MB for
-//! as long as they hang. [`Limits::within_descriptors`] makes less of everything where sockets are few. Every task
-//! ends by the end of its question's budget, whether or not anybody still waits for it.
+//! EDNS options above 4 KiB are not forwarded. [`Limits::within_descriptors`] makes less of everything where sockets are
+//! few. Every task ends by the end of its question's budget, whether or not anybody still waits for it.
 
 mod exchange;
 mod health;
@@ -50,20 +46,20 @@ mod loops;
 pub mod message;
 mod metrics;
 mod query;
-mod stagger;
+mod turns;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use exchange::Exchange;
 pub use exchange::{Failure, Verdict, judge};
-pub use limits::{Limits, Probation};
+pub use limits::Limits;
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;
 pub use query::{EdnsRequest, Query, Reply, Transport};
@@ -71,9 +67,12 @@ pub use query::{EdnsRequest, Query, Reply, Transport};
 use health::Health;
 use inflight::{InFlight, Join, Key, Leader};
 use loops::Loops;
-use stagger::Stagger;
+use turns::Turns;
 
 use crate::name::Name;
+
+/// The log does not name clients that ask for too much more often than this.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// Why there is no reply from an upstream.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -116,8 +115,8 @@ struct Shared {
     health: Health,
     in_flight: InFlight,
     loops: Loops,
-    /// One permit for each question that has its answer and still listens.
-    observers: Arc<Semaphore>,
+    /// When the log named a client that was turned down.
+    warned: Mutex<Option<Instant>>,
     /// Owns every task; see [`Forwarder::shutdown`].
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -136,10 +135,10 @@ impl Forwarder {
         let limits = limits.clamped();
         let stop = CancellationToken::new();
         let shared = Shared {
-            health: Health::new(limits.probation),
+            health: Health::default(),
             in_flight: InFlight::new(&limits, metrics.clone()),
             loops: Loops::default(),
-            observers: Arc::new(Semaphore::new(limits.max_observed.min(Semaphore::MAX_PERMITS))),
+            warned: Mutex::default(),
             limits,
             metrics,
             tasks: TaskTracker::new(),
@@ -148,7 +147,7 @@ impl Forwarder {
         Self { shared: Arc::new(shared), _stop_on_drop: stop.drop_guard() }
     }
 
-    /// Asks `query` of `upstreams`, the first preferred, and gives the reply of one of them.
+    /// Asks `query` of `upstreams`, the first preferred, on behalf of `client`, and gives the reply of one of them.
     ///
     /// The answer or the error comes within [`Limits::budget`]. Dropping the future is safe at any time: others who
     /// wait for the same question get their reply all the same.
@@ -156,6 +155,7 @@ impl Forwarder {
         &self,
         query: Query,
         upstreams: Arc<[SocketAddr]>,
+        client: IpAddr,
     ) -> Result<Arc<Reply>, ForwardError> {
         let shared = &self.shared;
         // Also where no upstream is left: how else would a loop be seen to have ended?
@@ -166,9 +166,9 @@ impl Forwarder {
             return Err(ForwardError::NoUpstreams);
         }
         let key = Arc::new(Key { query, upstreams });
-        let waiter = match shared.in_flight.join(&key) {
+        let waiter = match shared.in_flight.join(&key, client) {
             Join::Overloaded => {
-                shared.metrics.overloaded.inc();
+                self.overloaded(client);
                 return Err(ForwardError::Overloaded);
             }
             Join::Waiter(waiter) => waiter,
@@ -186,11 +186,20 @@ impl Forwarder {
         &self.shared.limits
     }
 
-    /// Counts a question that was not even asked, because too many are under way. A loop may be why there are so many:
-    /// `question`, which begins with its name, is looked at all the same.
-    pub(crate) fn turned_down(&self, question: &[u8]) {
+    /// Counts a question of `client` that was not even asked, because too many are under way. A loop may be why there are
+    /// so many: `question`, which begins with its name, is looked at all the same.
+    pub(crate) fn turned_down(&self, question: &[u8], client: IpAddr) {
         self.shared.loops.notice(question);
+        self.overloaded(client);
+    }
+
+    fn overloaded(&self, client: IpAddr) {
         self.shared.metrics.overloaded.inc();
+        let mut warned = self.shared.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            *warned = Some(Instant::now());
+            tracing::warn!(%client, "too many outside queries in flight, more of this client get SERVFAIL");
+        }
     }
 
     /// Finds out which upstreams forward to ourselves what they are asked below a domain. `None` stands for those that
@@ -230,26 +239,14 @@ impl Forwarder {
     }
 }
 
-/// Puts a question to the upstreams when its turn comes, and tells all who wait.
+/// Puts a question to the upstreams, and tells all who wait.
 async fn lead(shared: Arc<Shared>, key: Arc<Key>, leader: Leader) {
     let deadline = Instant::now() + shared.limits.budget;
-    let asking = async {
-        let _admitted = leader.admitted().await?;
-        // Boxed, so that those who queue stay small.
-        Box::pin(Stagger::new(Arc::clone(&shared), key, deadline).run()).await
-    };
-    let outcome = tokio::select! {
-        biased;
-        () = shared.stop.cancelled() => Err(ForwardError::Stopped),
-        outcome = asking => outcome,
-    };
-    match &outcome {
-        Err(error @ ForwardError::AllFailed(_)) => {
-            shared.metrics.failed.inc();
-            tracing::debug!(%error, "forwarding failed");
-        }
-        Err(ForwardError::Overloaded) => shared.metrics.overloaded.inc(),
-        _ => {}
+    let asking = Turns::new(Arc::clone(&shared), key, deadline).run();
+    let outcome = shared.stop.run_until_cancelled(asking).await.unwrap_or(Err(ForwardError::Stopped));
+    if let Err(error @ ForwardError::AllFailed(_)) = &outcome {
+        shared.metrics.failed.inc();
+        tracing::debug!(%error, "forwarding failed");
     }
     leader.finish(outcome.map(Arc::new));
 }

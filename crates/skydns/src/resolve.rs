@@ -26,6 +26,8 @@ pub use fit::fit;
 
 /// Queries that may wait for upstreams at a time. Each holds its message and a task: some 2 KiB.
 const MAX_WAITING: usize = 16_384;
+/// Those of one client. Fewer are distinct questions: the forwarder has bounds of its own.
+const MAX_WAITING_OF_CLIENT: usize = 2048;
 /// Rounds of questions that one answer may need.
 const MAX_ROUNDS: usize = 3;
 /// The most aliases that are followed within an upstream's answer.
@@ -54,10 +56,7 @@ impl<B: Backend> Resolver<B> {
         shard: Arc<Shard>,
         runtime: Handle,
     ) -> Self {
-        // Upstreams that never answer hold on to every question put to them. A third of what may be put to them is
-        // out of the reach of any one client.
-        let each = forwarder.limits().max_in_flight_per_route / 3 * 2;
-        let waiting = Shares::new(MAX_WAITING, each);
+        let waiting = Shares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT);
         Self { backend, identity, forwarder, shard, waiting, tasks: TaskTracker::new(), runtime }
     }
 
@@ -71,8 +70,7 @@ impl<B: Backend> Resolver<B> {
     pub(crate) fn admit(&self, client: IpAddr, message: &[u8]) -> Option<Share> {
         let share = self.waiting.take(client);
         if share.is_none() {
-            self.forwarder.turned_down(message.get(HEADER..).unwrap_or_default());
-            tracing::warn!(%client, waiting = self.waiting(), "a client asks for too many names outside at once, more of its questions get SERVFAIL");
+            self.forwarder.turned_down(message.get(HEADER..).unwrap_or_default(), client);
         }
         share
     }
@@ -83,14 +81,18 @@ impl<B: Backend> Resolver<B> {
         message: &[u8],
         transport: Transport,
         outcome: Outcome,
-        _share: Share,
+        share: Share,
     ) -> Option<Vec<u8>> {
         let started = Instant::now();
         let mut out = Vec::new();
         let reply = match outcome {
             Outcome::Reply(_) | Outcome::Ignore => return None,
-            Outcome::Forward(system) => self.forward(message, transport, system, &mut out).await?,
-            Outcome::Ask(questions) => self.ask(message, transport, questions, &mut out).await?,
+            Outcome::Forward(system) => {
+                self.forward(message, transport, system, share.client(), &mut out).await?
+            }
+            Outcome::Ask(questions) => {
+                self.ask(message, transport, questions, share.client(), &mut out).await?
+            }
         };
         self.shard.record(reply, started.elapsed(), out.len());
         Some(out)
@@ -144,11 +146,12 @@ impl<B: Backend> Resolver<B> {
         message: &[u8],
         transport: Transport,
         system: System,
+        client: IpAddr,
         out: &mut Vec<u8>,
     ) -> Option<Reply> {
         let query = Query::parse(message, transport).ok()?;
         let servers = Arc::clone(self.backend.view().zone().servers_for(query.lower()).0);
-        match self.forwarder.exchange(forwarded(&query), servers).await {
+        match self.forwarder.exchange(forwarded(&query), servers, client).await {
             Ok(upstream) => {
                 let truncated = fit(&upstream.message, &query, out);
                 Some(Reply { system, rcode: u16::from(upstream.rcode), truncated })
@@ -162,13 +165,14 @@ impl<B: Backend> Resolver<B> {
         message: &[u8],
         transport: Transport,
         mut questions: Vec<OutsideQuestion>,
+        client: IpAddr,
         out: &mut Vec<u8>,
     ) -> Option<Reply> {
         let deadline = tokio::time::Instant::now() + BUDGET;
         let mut outside = Outside::none();
         for round in 1..=MAX_ROUNDS {
             questions.dedup();
-            let asked = questions.iter().map(|question| self.look_up(question, deadline));
+            let asked = questions.iter().map(|question| self.look_up(question, client, deadline));
             for (question, answer) in questions.iter().zip(join_all(asked).await) {
                 outside.insert(question.clone(), answer);
             }
@@ -184,7 +188,12 @@ impl<B: Backend> Resolver<B> {
         servfail(message, transport, System::Auth, out)
     }
 
-    async fn look_up(&self, question: &OutsideQuestion, deadline: tokio::time::Instant) -> OutsideAnswer {
+    async fn look_up(
+        &self,
+        question: &OutsideQuestion,
+        client: IpAddr,
+        deadline: tokio::time::Instant,
+    ) -> OutsideAnswer {
         let lower = question.name.to_lowercase();
         let zone = self.backend.view().zone().clone();
         let servers = Arc::clone(zone.servers_for(lower.wire()).0);
@@ -198,7 +207,7 @@ impl<B: Backend> Resolver<B> {
             edns: None,
             transport: forward::Transport::Udp,
         };
-        match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers)).await {
+        match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers, client)).await {
             Ok(Ok(reply)) => {
                 let answer = outside_answer(question, &zone, &reply.message, u16::from(reply.rcode));
                 // What is missing from a truncated reply may be all of the addresses.

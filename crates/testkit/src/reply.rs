@@ -89,8 +89,14 @@ impl Reply {
 
     /// Adds an OPT record with this UDP payload size.
     #[must_use]
-    pub fn edns(mut self, udp: u16) -> Self {
-        self.edns = Some(Edns { udp, ..Edns::default() });
+    pub fn edns(self, udp: u16) -> Self {
+        self.opt(Edns { udp, ..Edns::default() })
+    }
+
+    /// Adds any OPT record.
+    #[must_use]
+    pub fn opt(mut self, edns: Edns) -> Self {
+        self.edns = Some(edns);
         self
     }
 

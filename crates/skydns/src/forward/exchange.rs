@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use tokio::time::{Instant, timeout_at};
 
-use super::health::{Health, Symptom};
+use super::health::Health;
 use super::message::SERVFAIL;
 use super::metrics::UpstreamMetrics;
 use super::{Limits, Query, Reply, Transport};
@@ -53,14 +53,9 @@ impl Failure {
         }
     }
 
-    /// What the failure says about the upstream, if it says that it is dead. One that sends garbage is alive, and one
-    /// that had little time may be.
-    pub(super) fn symptom(self, had_time: bool) -> Option<Symptom> {
-        match self {
-            Self::Refused | Self::Unreachable => Some(Symptom::Refusal),
-            Self::Timeout if had_time => Some(Symptom::Silence),
-            _ => None,
-        }
+    /// Does the failure of a probe say that the upstream is dead? One that sends garbage is alive.
+    pub(super) fn means_dead(self) -> bool {
+        matches!(self, Self::Timeout | Self::Refused | Self::Unreachable | Self::Closed)
     }
 
     /// What an error of connecting over TCP means. What this machine lacks is not the upstream's fault.
@@ -151,44 +146,39 @@ impl Exchange<'_> {
         udp::ask(self).await
     }
 
+    /// Asks over UDP, and over TCP where that is too small or somebody guesses IDs: that does not work over TCP.
+    // Differs from kube-dns: it asks over the client's transport.
     async fn ask_once(self) -> Result<Reply, Failure> {
-        match self.query.transport {
-            Transport::Udp => self.ask_udp().await,
-            Transport::Tcp => tcp::ask(self).await,
+        let over_udp = udp::ask(self).await;
+        let retry = match &over_udp {
+            Ok(reply) => reply.truncated,
+            Err(failure) => *failure == Failure::Flooded,
+        };
+        // Who asked over TCP cannot be told to come back over TCP.
+        let will_do = self.query.transport == Transport::Udp;
+        if !retry || will_do && self.health.was_silent_over_tcp(self.upstream, Instant::now()) {
+            return over_udp;
         }
+        let over_tcp = self.retry_over_tcp().await;
+        if will_do { over_tcp.or(over_udp) } else { over_tcp }
     }
 
-    async fn ask_udp(self) -> Result<Reply, Failure> {
-        match udp::ask(self).await {
-            Ok(truncated) if truncated.truncated => Ok(self.retry_over_tcp().await.unwrap_or(truncated)),
-            // Whoever guesses IDs over UDP cannot do so over TCP.
-            Err(Failure::Flooded) => self.retry_over_tcp().await.ok_or(Failure::Flooded),
-            other => other,
-        }
-    }
-
-    /// Asks the same over TCP, for as long as there is time, unless that was found to be no use a moment ago.
-    async fn retry_over_tcp(self) -> Option<Reply> {
+    /// Asks the same over TCP, for as long as there is time.
+    async fn retry_over_tcp(self) -> Result<Reply, Failure> {
         let asked = Instant::now();
-        if self.health.order(&[self.upstream], Transport::Tcp, asked).hopeless {
-            return None;
-        }
         self.metrics.tcp_retry();
         let until = (asked + self.limits.tcp_retry).min(self.last_moment());
         let result = timeout_at(until, tcp::ask(self)).await.unwrap_or(Err(Failure::Timeout));
-        let (peer, now) = ((self.upstream, Transport::Tcp), Instant::now());
-        match &result {
-            Ok(_) => self.health.answered(peer, now),
-            Err(failure) => {
-                self.metrics.failure(*failure);
-                // A reply that came late left it little time.
-                let had_time = (now - asked) * 2 >= self.limits.tcp_retry;
-                if let Some(symptom) = failure.symptom(had_time) {
-                    self.health.failed(peer, asked, now, symptom);
-                }
-            }
+        if let Err(failure) = &result {
+            self.metrics.failure(*failure);
         }
-        result.ok()
+        // A reply that came late left it little time.
+        let now = Instant::now();
+        let silent = matches!(result, Err(Failure::Timeout));
+        if !silent || (now - asked) * 2 >= self.limits.tcp_retry {
+            self.health.over_tcp(self.upstream, now, silent);
+        }
+        result
     }
 }
 
@@ -210,7 +200,7 @@ mod tests {
         ] {
             let told = Failure::from_connecting(&errno.into());
             assert_eq!(told, failure, "{errno}");
-            assert_eq!(told.symptom(true).is_none(), failure == Failure::NoSocket, "{errno}");
+            assert_eq!(told.means_dead(), failure != Failure::NoSocket, "{errno}");
         }
     }
 }

@@ -1,183 +1,181 @@
-//! Which upstreams were found dead of late.
+//! Upstreams that were found dead.
 //!
-//! An upstream is on probation after it refused a query outright, or was silent to two questions in a row through
-//! their whole budget while it answered nobody else. On probation it is asked last. When the time is over, one
-//! question puts it to the test at its old place; an answer clears it, another failure puts it on probation for twice
-//! as long. Silence to one question proves nothing: some names are slow to resolve everywhere.
+//! A name that an upstream does not answer proves nothing: some names are slow to resolve everywhere. An upstream that was
+//! silent to two different names, and answered nothing in between, is probed with a question that it answered before. If it
+//! is silent to that too, it is dead: it is asked last, and probed every [`PROBE_EVERY`] while there are questions for it.
+//! Probes run beside the questions of clients, which wait for none of them. Its first answer puts it back in its place.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Transport;
-use super::limits::Probation;
+use super::inflight::Key;
+use super::message::{NOERROR, NXDOMAIN};
 
 /// Upstreams remembered; beyond that the one unused for longest is forgotten.
 const MAX_REMEMBERED: usize = 256;
 
-/// Questions in a row without an answer that make a silent upstream a dead one.
-const SILENCES: u32 = 2;
+/// Time between two probes of a dead upstream.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// An upstream that answered so recently is known to be alive.
-const ALIVE_FOR: Duration = Duration::from_secs(30);
-
-/// An upstream may be dead over UDP and alive over TCP, or the other way round.
-pub(super) type Peer = (SocketAddr, Transport);
-
-/// How an upstream failed, as far as its health goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Symptom {
-    /// It said, or the network said for it, that nobody is there.
-    Refusal,
-    /// It said nothing.
-    Silence,
-}
-
-impl Symptom {
-    /// For the log.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Refusal => "refused",
-            Self::Silence => "silent",
-        }
-    }
-}
+/// For so long an upstream that was silent over TCP is not asked so again, where its truncated reply will do.
+const TCP_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 struct State {
     last_used: Instant,
     last_answer: Option<Instant>,
-    /// Somebody else was faster, and it has not answered since.
-    overtaken: bool,
-    silences: u32,
-    probation: Option<Sentence>,
+    /// A question that it answered.
+    known: Option<Arc<Key>>,
+    /// A question that it did not answer, and nothing else since.
+    silent_to: Option<Arc<Key>>,
+    probing: bool,
+    dead: Option<Dead>,
+    tcp_silent: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sentence {
-    /// Since when it has been on probation, however often that was prolonged.
+struct Dead {
     since: Instant,
-    until: Instant,
-    length: Duration,
-    /// Since when a question puts the upstream to the test.
-    tested: Option<Instant>,
-}
-
-impl State {
-    fn new(now: Instant) -> Self {
-        Self { last_used: now, last_answer: None, overtaken: false, silences: 0, probation: None }
-    }
+    next_probe: Instant,
 }
 
 /// The upstreams of one question in the order in which to ask them.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Order {
     pub(super) upstreams: Vec<SocketAddr>,
-    /// All of them are on probation.
-    pub(super) hopeless: bool,
+    /// How many of them are believed alive; they come first.
+    pub(super) alive: usize,
+    /// Dead ones to be probed now, with the question to ask, if any is known.
+    pub(super) probes: Vec<(SocketAddr, Option<Arc<Key>>)>,
 }
 
-/// What is remembered of upstreams.
-#[derive(Debug)]
-pub(super) struct Health {
-    probation: Probation,
-    states: Mutex<HashMap<Peer, State>>,
-}
+/// The memory of upstreams.
+#[derive(Debug, Default)]
+pub(super) struct Health(Mutex<HashMap<SocketAddr, State>>);
 
 impl Health {
-    pub(super) fn new(probation: Probation) -> Self {
-        Self { probation, states: Mutex::default() }
-    }
-
-    /// The upstreams as configured, each once, those on probation last.
-    pub(super) fn order(&self, upstreams: &[SocketAddr], transport: Transport, now: Instant) -> Order {
+    /// The upstreams as configured, each once, dead ones last.
+    pub(super) fn order(&self, upstreams: &[SocketAddr], now: Instant) -> Order {
         let mut states = self.lock();
         let (mut alive, mut dead) = (Vec::with_capacity(upstreams.len()), Vec::new());
+        let mut probes = Vec::new();
         for &upstream in upstreams {
             if alive.contains(&upstream) || dead.contains(&upstream) {
                 continue;
             }
-            let state = remembered(&mut states, (upstream, transport), now);
-            match &mut state.probation {
-                Some(sentence) if now < sentence.until => dead.push(upstream),
-                Some(sentence) => {
-                    // This question puts it to the test; until it answers, no other does.
-                    *sentence = Sentence { until: now + sentence.length, tested: Some(now), ..*sentence };
-                    alive.push(upstream);
-                }
-                None => alive.push(upstream),
+            let state = remembered(&mut states, upstream, now);
+            let Some(Dead { next_probe, .. }) = state.dead else {
+                alive.push(upstream);
+                continue;
+            };
+            dead.push(upstream);
+            if !state.probing && next_probe <= now {
+                state.probing = true;
+                probes.push((upstream, state.known.clone()));
             }
         }
-        let hopeless = alive.is_empty();
+        let count = alive.len();
         alive.append(&mut dead);
-        Order { upstreams: alive, hopeless }
+        Order { upstreams: alive, alive: count, probes }
     }
 
-    /// The upstream answered.
-    pub(super) fn answered(&self, peer: Peer, now: Instant) {
+    /// The upstream replied to a question with an RCODE.
+    pub(super) fn answered(&self, upstream: SocketAddr, question: &Arc<Key>, rcode: u8, now: Instant) {
         let mut states = self.lock();
-        let state = remembered(&mut states, peer, now);
-        if let Some(Sentence { since, .. }) = state.probation {
-            let (upstream, transport) = peer;
+        let state = remembered(&mut states, upstream, now);
+        if let Some(Dead { since, .. }) = state.dead.take() {
             let lasted = now.saturating_duration_since(since);
-            tracing::info!(%upstream, transport = transport.as_str(), ?lasted, "upstream server answers again");
+            tracing::info!(%upstream, ?lasted, "upstream server answers again");
         }
-        *state = State { last_answer: Some(now), ..State::new(now) };
+        state.last_answer = Some(now);
+        state.silent_to = None;
+        state.probing = false;
+        if matches!(rcode, NOERROR | NXDOMAIN) {
+            state.known = Some(Arc::clone(question));
+        }
     }
 
-    /// The upstream did not answer a question put to it at `asked`.
-    pub(super) fn failed(&self, peer: Peer, asked: Instant, now: Instant, symptom: Symptom) {
+    /// The upstream was silent to a question put to it at `asked`. Gives the question to probe it with, if it is time for
+    /// that; [`Health::answered`] or [`Health::probe_failed`] must follow.
+    pub(super) fn silent(
+        &self,
+        upstream: SocketAddr,
+        question: &Arc<Key>,
+        asked: Instant,
+        now: Instant,
+    ) -> Option<Arc<Key>> {
         let mut states = self.lock();
-        let state = remembered(&mut states, peer, now);
-        if state.last_answer.is_some_and(|answer| answer > asked) {
+        let state = remembered(&mut states, upstream, now);
+        if state.probing || state.dead.is_some() || state.answered_since(asked) {
+            return None;
+        }
+        let first = state.silent_to.get_or_insert_with(|| Arc::clone(question));
+        if first.query.name.eq_ignore_ascii_case(&question.query.name) {
+            return None;
+        }
+        state.probing = true;
+        Some(Arc::clone(state.known.as_ref().unwrap_or(question)))
+    }
+
+    /// The upstream did not answer a probe that began at `asked`; `dead` unless that says nothing about it.
+    pub(super) fn probe_failed(&self, upstream: SocketAddr, asked: Instant, now: Instant, dead: bool) {
+        let mut states = self.lock();
+        let state = remembered(&mut states, upstream, now);
+        if !state.probing || state.answered_since(asked) {
             return;
         }
-        state.overtaken = true;
-        state.silences += 1;
-        let (since, length) = match state.probation {
-            // Asked as a last resort, or before the test began: that proves nothing new.
-            Some(Sentence { tested, .. }) if tested.is_none_or(|since| asked < since) => return,
-            Some(Sentence { since, length, .. }) => (since, length * 2),
-            None if symptom == Symptom::Refusal || state.silences >= SILENCES => {
-                let (upstream, transport) = peer;
-                tracing::warn!(%upstream, transport = transport.as_str(), symptom = symptom.as_str(), "upstream server does not answer, it is asked last for a while");
-                (now, self.probation.first)
-            }
-            None => return,
-        };
-        let length = length.min(self.probation.longest);
-        state.probation = Some(Sentence { since, until: now + length, length, tested: None });
+        state.probing = false;
+        if !dead && state.dead.is_none() {
+            return;
+        }
+        let since = state.dead.map_or(now, |dead| dead.since);
+        if state.dead.is_none() {
+            tracing::warn!(%upstream, "upstream server does not answer, it is asked last until it does");
+        }
+        state.dead = Some(Dead { since, next_probe: now + PROBE_EVERY });
     }
 
-    /// A less preferred upstream answered first.
-    pub(super) fn overtaken(&self, peer: Peer, now: Instant) {
-        let mut states = self.lock();
-        remembered(&mut states, peer, now).overtaken = true;
+    /// Was the upstream silent over TCP a moment ago?
+    pub(super) fn was_silent_over_tcp(&self, upstream: SocketAddr, now: Instant) -> bool {
+        let states = self.lock();
+        let silent = states.get(&upstream).and_then(|state| state.tcp_silent);
+        silent.is_some_and(|silent| now.saturating_duration_since(silent) < TCP_PAUSE)
     }
 
-    /// Was it silent the last time it was asked, as far as is known?
-    pub(super) fn is_suspect(&self, peer: Peer) -> bool {
-        self.lock().get(&peer).is_some_and(|state| state.overtaken || state.probation.is_some())
-    }
-
-    /// Is it known to be alive, so that waiting for it is worth while?
-    pub(super) fn is_trusted(&self, peer: Peer, now: Instant) -> bool {
-        self.lock().get(&peer).is_some_and(|state| {
-            !state.overtaken
-                && state.last_answer.is_some_and(|answer| now.saturating_duration_since(answer) < ALIVE_FOR)
-        })
+    /// The upstream was silent over TCP, or was not.
+    pub(super) fn over_tcp(&self, upstream: SocketAddr, now: Instant, silent: bool) {
+        remembered(&mut self.lock(), upstream, now).tcp_silent = silent.then_some(now);
     }
 
     /// No code that holds the lock can panic half way through a change.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, State>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, State>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn remembered(states: &mut HashMap<Peer, State>, key: Peer, now: Instant) -> &mut State {
+impl State {
+    fn new(now: Instant) -> Self {
+        Self {
+            last_used: now,
+            last_answer: None,
+            known: None,
+            silent_to: None,
+            probing: false,
+            dead: None,
+            tcp_silent: None,
+        }
+    }
+
+    fn answered_since(&self, asked: Instant) -> bool {
+        self.last_answer.is_some_and(|answer| answer > asked)
+    }
+}
+
+fn remembered(states: &mut HashMap<SocketAddr, State>, key: SocketAddr, now: Instant) -> &mut State {
     if states.len() >= MAX_REMEMBERED && !states.contains_key(&key) {
         let stalest = states.iter().min_by_key(|(_, state)| state.last_used).map(|(key, _)| *key);
         stalest.and_then(|stalest| states.remove(&stalest));

@@ -1,18 +1,17 @@
-//! Questions under way: identical ones are asked once, and their number is bounded.
+//! Questions under way: identical ones are asked once, and their number is bounded, for each client too.
 //!
 //! The first asker's question is put to the upstreams by a task of its own, so that those who joined it do not lose
-//! their reply when the first asker goes away. A burst beyond what may be under way at once queues for a short while.
+//! their reply when the first asker goes away.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::timeout;
 
 use super::{ForwardError, ForwardMetrics, Limits, Query, Reply};
+use crate::shares::{Share, Shares};
 
 /// What the askers of one question get.
 pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
@@ -24,27 +23,21 @@ pub(super) struct Key {
     pub(super) upstreams: Arc<[SocketAddr]>,
 }
 
-/// The questions under way and queued.
+/// The questions under way.
 #[derive(Debug)]
 pub(super) struct InFlight {
     table: Arc<Mutex<Table>>,
-    under_way: Arc<Semaphore>,
+    all: Arc<Shares>,
     joiners: Arc<Semaphore>,
-    limits: Limits,
+    max_per_route: usize,
     metrics: ForwardMetrics,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     questions: HashMap<Arc<Key>, watch::Receiver<Option<Outcome>>>,
-    routes: HashMap<Arc<[SocketAddr]>, Route>,
-}
-
-/// The questions to one list of upstreams.
-#[derive(Debug)]
-struct Route {
-    questions: usize,
-    under_way: Arc<Semaphore>,
+    /// The places of each list of upstreams.
+    routes: HashMap<Arc<[SocketAddr]>, Arc<Shares>>,
 }
 
 /// The part an asker is given.
@@ -62,41 +55,36 @@ impl InFlight {
     pub(super) fn new(limits: &Limits, metrics: ForwardMetrics) -> Self {
         Self {
             table: Arc::default(),
-            under_way: semaphore(limits.max_in_flight),
-            joiners: semaphore(limits.max_joined),
-            limits: limits.clone(),
+            all: Shares::new(limits.max_in_flight, limits.max_in_flight),
+            joiners: Arc::new(Semaphore::new(limits.max_joined.min(Semaphore::MAX_PERMITS))),
+            max_per_route: limits.max_in_flight_per_route,
             metrics,
         }
     }
 
-    /// Takes part in the question `key`.
-    pub(super) fn join(&self, key: &Arc<Key>) -> Join {
+    /// Takes part in the question `key` on behalf of `client`.
+    pub(super) fn join(&self, key: &Arc<Key>, client: IpAddr) -> Join {
         let mut table = lock(&self.table);
         if let Some(outcome) = table.questions.get(key) {
             let Ok(seat) = Arc::clone(&self.joiners).try_acquire_owned() else { return Join::Overloaded };
             self.metrics.joined.inc();
             return Join::Waiter(Waiter { outcome: outcome.clone(), _seat: Some(seat) });
         }
-        if table.questions.len() >= self.limits.max_in_flight.saturating_add(self.limits.max_queued) {
+        let route = table.routes.get(&key.upstreams).cloned();
+        let route = route.unwrap_or_else(|| Shares::new(self.max_per_route, self.max_per_route));
+        let (Some(of_all), Some(of_route)) = (self.all.take(client), route.take(client)) else {
             return Join::Overloaded;
-        }
-        let per_route = self.limits.max_in_flight_per_route;
-        let route = table.routes.entry(Arc::clone(&key.upstreams));
-        let route = route.or_insert_with(|| Route { questions: 0, under_way: semaphore(per_route) });
-        if route.questions >= per_route.saturating_add(self.limits.max_queued_per_route) {
-            return Join::Overloaded;
-        }
-        route.questions += 1;
-        let admission = Admission {
-            route: Arc::clone(&route.under_way),
-            all: Arc::clone(&self.under_way),
-            queue_for: self.limits.queue_for,
-            metrics: self.metrics.clone(),
         };
+        table.routes.insert(Arc::clone(&key.upstreams), route);
         let (sender, outcome) = watch::channel(None);
         table.questions.insert(Arc::clone(key), outcome.clone());
-        let entry = Entry { table: Arc::clone(&self.table), key: Arc::clone(key) };
-        Join::Leader(Leader { sender, entry, admission }, Waiter { outcome, _seat: None })
+        let entry = Entry {
+            table: Arc::clone(&self.table),
+            key: Arc::clone(key),
+            places: Some([of_all, of_route]),
+            _counted: Counted::new(&self.metrics.in_flight),
+        };
+        Join::Leader(Leader { sender, entry }, Waiter { outcome, _seat: None })
     }
 }
 
@@ -105,48 +93,14 @@ impl InFlight {
 pub(super) struct Leader {
     sender: watch::Sender<Option<Outcome>>,
     entry: Entry,
-    admission: Admission,
 }
 
 impl Leader {
-    /// Waits, but not for long, until the question may be put to the upstreams.
-    pub(super) async fn admitted(&self) -> Result<Admitted, ForwardError> {
-        self.admission.wait().await
-    }
-
     /// Ends the question. Who asks the same from now on asks anew.
     pub(super) fn finish(self, outcome: Outcome) {
         drop(self.entry);
         self.sender.send_replace(Some(outcome));
     }
-}
-
-struct Admission {
-    route: Arc<Semaphore>,
-    all: Arc<Semaphore>,
-    queue_for: Duration,
-    metrics: ForwardMetrics,
-}
-
-impl Admission {
-    async fn wait(&self) -> Result<Admitted, ForwardError> {
-        let _queued = Counted::new(&self.metrics.queued);
-        // The route first: who waits for a dead upstream's turn must not hold up others.
-        let permits = async {
-            let route = Arc::clone(&self.route).acquire_owned().await.ok()?;
-            let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-            Some([route, all])
-        };
-        let permits = timeout(self.queue_for, permits).await.ok().flatten();
-        let permits = permits.ok_or(ForwardError::Overloaded)?;
-        Ok(Admitted { _permits: permits, _counted: Counted::new(&self.metrics.in_flight) })
-    }
-}
-
-/// While it lives, a question is under way.
-pub(super) struct Admitted {
-    _permits: [OwnedSemaphorePermit; 2],
-    _counted: Counted,
 }
 
 /// Counts in a gauge while it lives.
@@ -168,17 +122,17 @@ impl Drop for Counted {
 struct Entry {
     table: Arc<Mutex<Table>>,
     key: Arc<Key>,
+    places: Option<[Share; 2]>,
+    _counted: Counted,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut table = lock(&self.table);
         table.questions.remove(&self.key);
-        if let Some(route) = table.routes.get_mut(&self.key.upstreams) {
-            route.questions -= 1;
-            if route.questions == 0 {
-                table.routes.remove(&self.key.upstreams);
-            }
+        self.places = None;
+        if table.routes.get(&self.key.upstreams).is_some_and(|route| route.taken() == 0) {
+            table.routes.remove(&self.key.upstreams);
         }
     }
 }
@@ -195,10 +149,6 @@ impl Waiter {
         let outcome = self.outcome.wait_for(Option::is_some).await;
         outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(ForwardError::Stopped))
     }
-}
-
-fn semaphore(permits: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
 /// Nothing that holds the lock can panic half way through a change, so a poisoned table is a whole one.

@@ -20,6 +20,8 @@ pub const NOERROR: u8 = 0;
 pub const SERVFAIL: u8 = 2;
 /// RCODE: the name does not exist.
 pub const NXDOMAIN: u8 = 3;
+/// RCODE: the server does not want to answer.
+pub const REFUSED: u8 = 5;
 
 /// TYPE of the EDNS0 pseudo record (RFC 6891).
 pub const TYPE_OPT: u16 = 41;

@@ -28,7 +28,6 @@ pub struct ForwardMetrics {
     errors: IntCounterVec,
     tcp_retries: IntCounter,
     pub(super) in_flight: IntGauge,
-    pub(super) queued: IntGauge,
     pub(super) joined: IntCounter,
     pub(super) overloaded: IntCounter,
     pub(super) failed: IntCounter,
@@ -43,7 +42,7 @@ impl ForwardMetrics {
             requests: IntCounterVec::new(
                 Opts::new(
                     "kubedns_forward_requests_total",
-                    "Questions put to an upstream, retries not counted.",
+                    "Questions put to an upstream, by the transport of the client; retries not counted.",
                 ),
                 &["upstream", "transport"],
             )?,
@@ -64,11 +63,10 @@ impl ForwardMetrics {
                 "kubedns_forward_in_flight",
                 "Distinct questions under way to upstreams.",
             )?,
-            queued: IntGauge::new("kubedns_forward_queued", "Distinct questions waiting for their turn.")?,
             joined: counter("joined_total", "Questions that joined an identical one under way.")?,
             overloaded: counter(
                 "overloaded_total",
-                "Questions turned down because too many were under way.",
+                "Questions rejected because too many were in flight, of all clients or of this one.",
             )?,
             failed: counter("failed_total", "Questions to which no upstream gave a usable reply in time.")?,
             upstreams: Arc::default(),
@@ -77,13 +75,12 @@ impl ForwardMetrics {
 
     /// Registers all metrics.
     pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
-        let collectors: [Box<dyn Collector>; 9] = [
+        let collectors: [Box<dyn Collector>; 8] = [
             Box::new(self.requests.clone()),
             Box::new(self.durations.clone()),
             Box::new(self.errors.clone()),
             Box::new(self.tcp_retries.clone()),
             Box::new(self.in_flight.clone()),
-            Box::new(self.queued.clone()),
             Box::new(self.joined.clone()),
             Box::new(self.overloaded.clone()),
             Box::new(self.failed.clone()),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::message::{Header, NOERROR};
+use super::message::Header;
 
 const FLAG_RD: u16 = 0x0100;
 const FLAG_AD: u16 = 0x0020;
@@ -60,7 +60,7 @@ pub struct Query {
     pub authentic_data: bool,
     /// The OPT record; without one none is sent.
     pub edns: Option<EdnsRequest>,
-    /// How to ask: as the client did.
+    /// How the client asked; a truncated reply will do for one that asked over UDP.
     pub transport: Transport,
 }
 
@@ -126,11 +126,4 @@ pub struct Reply {
     pub truncated: bool,
     /// ANCOUNT.
     pub answers: u16,
-}
-
-impl Reply {
-    /// Does the reply hold what was asked for, rather than say that there is no such thing?
-    pub(super) fn is_positive(&self) -> bool {
-        self.rcode == NOERROR && (self.answers > 0 || self.truncated)
-    }
 }

@@ -2,12 +2,18 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
     reason = "the helpers of tests end them with a panic, as the tests themselves do"
 )]
 
 mod bounds;
 mod faults;
+#[path = "../support/fixed.rs"]
+#[allow(dead_code, reason = "other tests need the rest")]
+mod fixed;
 mod order;
 mod passing;
+mod server;
 mod support;
 mod trust;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use skydns::forward::{EdnsRequest, Limits, Query, Transport};
 use testkit::reply::Reply;
@@ -76,18 +77,20 @@ async fn queries_are_those_of_the_reference() {
     }
 }
 
+/// dnsmasq takes few connections, and most answers fit a datagram.
 #[tokio::test]
-async fn the_clients_transport_is_kept() {
+async fn all_questions_go_out_over_udp() {
     let upstream = Upstream::start(says(1)).await;
     let subject = Subject::new(Limits::default());
-    for (query, transport) in [(a("x.test."), "Udp"), (a_over_tcp("x.test."), "Tcp")] {
+    for query in [a("x.test."), a_over_tcp("x.test.")] {
         upstream.forget();
         assert_eq!(told(&subject.ask(query, &[upstream.addr()]).await), "NOERROR 192.0.2.1");
         let seen: Vec<_> = upstream.asked().iter().map(|asked| format!("{:?}", asked.transport)).collect();
-        assert_eq!(seen, [transport]);
+        assert_eq!(seen, ["Udp"]);
     }
     for transport in ["udp", "tcp"] {
-        assert!(is(subject.metric("requests_total", &[("transport", transport)]), 1));
+        let counted = subject.metric("requests_total", &[("transport", transport)]);
+        assert!(is(counted, 1), "{transport}: counted by the client's transport");
     }
 }
 
@@ -118,38 +121,66 @@ async fn the_whole_reply_is_handed_on() {
     assert_eq!(reply.message, sent);
 }
 
-/// Whatever a reachable upstream says is the answer: the next one is not asked.
+/// Whatever a reachable upstream says is the answer, unless it is that it has none.
 #[tokio::test]
-async fn an_rcode_does_not_lead_to_the_next_upstream() {
+async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        for rcode in ["NXDOMAIN", "REFUSED", "FORMERR", "NOTIMP"] {
+        for (rcode, told_by_two, counts) in [
+            ("NXDOMAIN", "NXDOMAIN", (1, 0)),
+            ("FORMERR", "FORMERR", (1, 0)),
+            ("NOTIMP", "NOTIMP", (1, 0)),
+            ("REFUSED", "NOERROR 192.0.2.2", (1, 1)),
+            // The reference asks once more, and so do we.
+            ("SERVFAIL", "NOERROR 192.0.2.2", (2, 1)),
+        ] {
             let (first, second) = (Upstream::start(refuses(rcode)).await, Upstream::start(says(2)).await);
             let subject = Subject::new(Limits::default());
             let query = question("x.test.", 1, transport);
-            assert_eq!(told(&subject.ask(query, &[first.addr(), second.addr()]).await), rcode);
-            assert_eq!((first.count(), second.count()), (1, 0), "{rcode} over {transport:?}");
+            let reply = subject.ask(query, &[first.addr(), second.addr()]).await;
+            assert_eq!(told(&reply), told_by_two, "{rcode} over {transport:?}");
+            assert_eq!((first.count(), second.count()), counts, "{rcode} over {transport:?}");
         }
+    }
+}
+
+/// Where nobody has an answer, the word of the most preferred one is the answer, and soon.
+#[tokio::test]
+async fn servfail_and_refused_are_answers_where_there_is_no_other() {
+    let quiet = Upstream::start(|_: &testkit::upstream::Asked| Reaction::silence()).await;
+    let failing = Upstream::start(refuses("SERVFAIL")).await;
+    let unwilling = Upstream::start(refuses("REFUSED")).await;
+    let (servfail, refused) = (failing.addr(), unwilling.addr());
+    let cases = [
+        ("alone", vec![refused], "REFUSED"),
+        ("twice", vec![servfail, refused], "SERVFAIL"),
+        ("before one that is not there", vec![refused, nobody()], "REFUSED"),
+        ("behind one that is not there", vec![nobody(), servfail], "SERVFAIL"),
+        ("before a silent one", vec![refused, quiet.addr()], "REFUSED"),
+        ("before and behind a silent one", vec![servfail, quiet.addr(), refused], "SERVFAIL"),
+    ];
+    let limits = Limits { patience: Duration::from_millis(300), ..Limits::default() };
+    for (what, upstreams, expected) in cases {
+        let asked = Instant::now();
+        let reply = Subject::new(limits.clone()).ask_a("x.test.", &upstreams).await;
+        assert_eq!(reply, expected, "{what}");
+        assert!(asked.elapsed() < Duration::from_millis(1700), "{what} took {:?}", asked.elapsed());
     }
 }
 
 #[tokio::test]
 async fn after_servfail_the_same_upstream_is_asked_once_more() {
     for transport in [Transport::Udp, Transport::Tcp] {
-        let query = || question("x.test.", 1, transport);
-        let (first, second) = (Upstream::start(refuses("SERVFAIL")).await, Upstream::start(says(2)).await);
-        let subject = Subject::new(Limits::default());
-        assert_eq!(told(&subject.ask(query(), &[first.addr(), second.addr()]).await), "SERVFAIL");
-        assert_eq!((first.count(), second.count()), (2, 0), "what it says then is the answer");
-
-        let flaky = AtomicUsize::new(0);
+        let (flaky, second) = (AtomicUsize::new(0), Upstream::start(says(2)).await);
         let flaky = Upstream::start(move |asked: &testkit::upstream::Asked| {
             let first = flaky.fetch_add(1, Ordering::Relaxed) == 0;
             if first { refuses("SERVFAIL")(asked) } else { says(1)(asked) }
         })
         .await;
-        assert_eq!(told(&subject.ask(query(), &[flaky.addr(), second.addr()]).await), "NOERROR 192.0.2.1");
+        let subject = Subject::new(Limits::default());
+        let reply = subject.ask(question("x.test.", 1, transport), &[flaky.addr(), second.addr()]).await;
+        assert_eq!(told(&reply), "NOERROR 192.0.2.1");
         assert_eq!((flaky.count(), second.count()), (2, 0));
-        assert!(is(subject.errors("servfail"), 2));
+        assert!(is(subject.errors("servfail"), 1));
     }
 }
 

@@ -1,7 +1,8 @@
 //! A forwarder with its metrics, and questions for it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use prometheus::Registry;
@@ -19,21 +20,33 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Subject {
     pub(crate) forwarder: Arc<Forwarder>,
     registry: Registry,
+    clients: Arc<AtomicU32>,
 }
 
 impl Subject {
     pub(crate) fn new(limits: Limits) -> Self {
         let (metrics, registry) = (ForwardMetrics::new().unwrap(), Registry::new());
         metrics.register(&registry).unwrap();
-        Self { forwarder: Arc::new(Forwarder::new(limits, metrics)), registry }
+        Self { forwarder: Arc::new(Forwarder::new(limits, metrics)), registry, clients: Arc::default() }
     }
 
+    /// Asks as somebody who has not asked before.
     pub(crate) async fn ask(
         &self,
         query: Query,
         upstreams: &[SocketAddr],
     ) -> Result<Arc<Reply>, ForwardError> {
-        self.forwarder.exchange(query, upstreams.into()).await
+        let client = Ipv4Addr::from_bits(self.clients.fetch_add(1, Ordering::Relaxed));
+        self.ask_as(client.into(), query, upstreams).await
+    }
+
+    pub(crate) async fn ask_as(
+        &self,
+        client: IpAddr,
+        query: Query,
+        upstreams: &[SocketAddr],
+    ) -> Result<Arc<Reply>, ForwardError> {
+        self.forwarder.exchange(query, upstreams.into(), client).await
     }
 
     /// Asks for an address over UDP and gives what [`told`] makes of the reply.
@@ -74,7 +87,8 @@ pub(crate) fn is(value: f64, expected: usize) -> bool {
 pub(crate) fn short() -> Limits {
     let ms = Duration::from_millis;
     Limits {
-        budget: ms(500),
+        budget: ms(800),
+        patience: ms(300),
         resend_after: ms(150),
         tcp_retry: ms(200),
         retry_pause: ms(20),
@@ -167,7 +181,6 @@ async fn metrics_have_their_names() {
         "in_flight",
         "joined_total",
         "overloaded_total",
-        "queued",
         "request_duration_seconds",
         "requests_total",
         "tcp_retries_total",

@@ -1,122 +1,155 @@
 use super::*;
+use crate::forward::{Query, Transport};
 
-const UDP: Transport = Transport::Udp;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn health() -> Health {
-    Health::new(Probation { first: SECOND, longest: 4 * SECOND })
+fn upstream(n: u8) -> SocketAddr {
+    ([192, 0, 2, n], 53).into()
 }
 
-fn upstream(n: u8) -> Peer {
-    (([192, 0, 2, n], 53).into(), UDP)
+fn question(name: &[u8]) -> Arc<Key> {
+    let query = Query {
+        name: name.into(),
+        qtype: 1,
+        qclass: 1,
+        recursion_desired: true,
+        checking_disabled: false,
+        authentic_data: false,
+        edns: None,
+        transport: Transport::Udp,
+    };
+    Arc::new(Key { query, upstreams: [upstream(1), upstream(2)].into() })
 }
 
-fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, bool) {
-    let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n).0).collect();
-    let order = health.order(&upstreams, UDP, now);
-    let last_octet =
-        |upstream: &SocketAddr| upstream.to_string().split(['.', ':']).nth(3).unwrap().parse().unwrap();
-    (order.upstreams.iter().map(last_octet).collect(), order.hopeless)
+fn name(question: &Arc<Key>) -> &[u8] {
+    &question.query.name
+}
+
+/// The last octets of the upstreams in their order, how many are alive, and which are to be probed.
+fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
+    let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
+    let order = health.order(&upstreams, now);
+    let octet = |address: &SocketAddr| match address {
+        SocketAddr::V4(address) => address.ip().octets()[3],
+        SocketAddr::V6(_) => 0,
+    };
+    let probes = order.probes.iter().map(|(upstream, _)| octet(upstream)).collect();
+    (order.upstreams.iter().map(octet).collect(), order.alive, probes)
+}
+
+/// Silent to two names and to the probe.
+fn kill(health: &Health, n: u8, now: Instant) {
+    for name in [b"\x01a\0", b"\x01b\0"] {
+        health.silent(upstream(n), &question(name), now, now);
+    }
+    health.probe_failed(upstream(n), now, now, true);
 }
 
 #[test]
 fn keeps_the_order_of_configuration_and_each_upstream_once() {
-    let now = Instant::now();
-    assert_eq!(ordered(&health(), &[3, 1, 3, 2, 1], now), (vec![3, 1, 2], false));
-    assert_eq!(ordered(&health(), &[], now), (vec![], true));
+    let (health, now) = (Health::default(), Instant::now());
+    assert_eq!(ordered(&health, &[3, 1, 3, 2, 1], now), (vec![3, 1, 2], 3, vec![]));
+    assert_eq!(ordered(&health, &[], now), (vec![], 0, vec![]));
 }
 
 #[test]
-fn a_refusal_means_probation_at_once() {
-    let (health, now) = (health(), Instant::now());
-    health.failed(upstream(1), now, now, Symptom::Refusal);
-    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![2, 3, 1], false));
-    health.failed(upstream(3), now, now, Symptom::Refusal);
-    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![2, 1, 3], false));
-    health.failed(upstream(2), now, now, Symptom::Refusal);
-    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![1, 2, 3], true), "all dead: as configured");
+fn dead_upstreams_come_last() {
+    let (health, now) = (Health::default(), Instant::now());
+    kill(&health, 1, now);
+    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![2, 3, 1], 2, vec![]));
+    kill(&health, 3, now);
+    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![2, 1, 3], 1, vec![]));
+    kill(&health, 2, now);
+    assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![1, 2, 3], 0, vec![]), "all dead: as configured");
 }
 
+/// It takes two names without anything answered in between, and the silence of a probe.
 #[test]
-fn transports_are_dead_separately() {
-    let (health, now) = (health(), Instant::now());
-    health.failed((upstream(1).0, Transport::Tcp), now, now, Symptom::Refusal);
-    assert_eq!(ordered(&health, &[1, 2], now), (vec![1, 2], false));
-}
-
-#[test]
-fn silence_counts_the_second_time_unless_there_was_an_answer() {
-    let (health, start) = (health(), Instant::now());
-    let silent = |asked: Instant| health.failed(upstream(1), asked, asked + SECOND, Symptom::Silence);
-    let in_front = |now: Instant| ordered(&health, &[1, 2], now).0 == [1, 2];
-
-    silent(start);
-    assert!(in_front(start + SECOND), "one silence proves nothing");
-    health.answered(upstream(1), start + 2 * SECOND);
-    silent(start + 3 * SECOND);
-    assert!(in_front(start + 4 * SECOND), "the answer between them cleared the first");
-    health.answered(upstream(1), start + 5 * SECOND);
-    silent(start + 4 * SECOND);
-    silent(start + 4 * SECOND);
-    assert!(in_front(start + 5 * SECOND), "somebody got an answer in the mean time");
-    silent(start + 6 * SECOND);
-    silent(start + 6 * SECOND);
-    assert!(!in_front(start + 7 * SECOND), "silent to two, and to everybody else");
-}
-
-#[test]
-fn probation_ends_with_one_question_and_grows_each_time() {
-    let (health, mut now) = (health(), Instant::now());
-    let refuse = |asked| health.failed(upstream(1), asked, asked, Symptom::Refusal);
-    let in_front = |now| ordered(&health, &[1, 2], now).0 == [1, 2];
-
-    refuse(now);
-    for (seconds, what) in
-        [(1, "first"), (2, "doubled"), (4, "doubled again"), (4, "no longer than the longest")]
-    {
-        let almost = now + SECOND * seconds - Duration::from_millis(1);
-        assert!(!in_front(almost), "{what}");
-        refuse(almost); // asked as a last resort: nothing new
-        now += SECOND * seconds;
-        assert!(in_front(now), "{what}: put to the test");
-        assert!(!in_front(now), "{what}: by one question only");
-        refuse(now - Duration::from_millis(5)); // was under way before the test
-        refuse(now);
-        refuse(now); // the same question's second round
+fn silence_to_one_name_proves_nothing() {
+    let (health, start) = (Health::default(), Instant::now());
+    let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
+    let silent = |question: &Arc<Key>, seconds: u32| {
+        health.silent(upstream(1), question, start + SECOND * seconds, start + SECOND * (seconds + 1))
+    };
+    let answered = |question: &Arc<Key>, rcode: u8, seconds: u32| {
+        health.answered(upstream(1), question, rcode, start + SECOND * seconds);
+    };
+    for seconds in 0..5 {
+        assert!(silent(&a, seconds).is_none(), "one name, however often");
     }
-    now += 4 * SECOND;
-    assert!(in_front(now));
-    health.answered(upstream(1), now);
-    assert!(in_front(now) && in_front(now), "an answer clears it");
+    assert!(silent(&question(b"\x01A\0"), 5).is_none(), "in whatever case");
+    answered(&question(b"\x05known\0"), NOERROR, 10);
+    assert!(silent(&b, 11).is_none(), "the answer between them cleared the first");
+    answered(&question(b"\x04fail\0"), 2, 20);
+    assert!(silent(&a, 19).is_none() && silent(&b, 19).is_none(), "somebody got an answer in the mean time");
+    assert!(silent(&a, 21).is_none());
+    let probe = silent(&b, 21).expect("silent to two, and to everybody else");
+    assert_eq!(name(&probe), b"\x05known\0", "it is asked for what it knows");
+    assert!(silent(&question(b"\x01c\0"), 22).is_none(), "one probe at a time");
+    assert_eq!(ordered(&health, &[1, 2], start + SECOND * 30).0, [1, 2], "it is not dead yet");
 }
 
 #[test]
-fn trusts_who_answered_of_late_and_was_not_overtaken_since() {
-    let (health, now) = (health(), Instant::now());
-    let state = |now| (health.is_trusted(upstream(1), now), health.is_suspect(upstream(1)));
-    assert_eq!(state(now), (false, false), "unknown");
-    health.answered(upstream(1), now);
-    assert_eq!(state(now), (true, false), "alive");
-    assert_eq!(state(now + ALIVE_FOR), (false, false), "that was long ago");
-    health.overtaken(upstream(1), now);
-    assert_eq!(state(now), (false, true), "overtaken");
-    health.answered(upstream(1), now);
-    assert_eq!(state(now), (true, false), "slow, not dead");
-    health.failed(upstream(1), now, now + SECOND, Symptom::Refusal);
-    assert_eq!(state(now), (false, true), "dead");
+fn a_probe_decides() {
+    let now = Instant::now();
+    let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
+    let suspected = || {
+        let health = Health::default();
+        health.silent(upstream(1), &a, now, now);
+        let probe = health.silent(upstream(1), &b, now, now).expect("a probe");
+        assert_eq!(name(&probe), name(&b), "nothing that it answered is known");
+        health
+    };
+    for (what, dead, order) in [("silence", true, [2, 1]), ("no socket to ask with", false, [1, 2])] {
+        let health = suspected();
+        health.probe_failed(upstream(1), now, now, dead);
+        assert_eq!(ordered(&health, &[1, 2], now).0, order, "{what}");
+    }
+    let health = suspected();
+    health.answered(upstream(1), &a, NOERROR, now + SECOND);
+    health.probe_failed(upstream(1), now, now + SECOND, true);
+    assert_eq!(ordered(&health, &[1, 2], now).0, [1, 2], "it answered a client meanwhile");
+}
+
+#[test]
+fn dead_upstreams_are_probed_until_they_answer() {
+    let (health, mut now) = (Health::default(), Instant::now());
+    kill(&health, 1, now);
+    for round in 0..5 {
+        let early = now + PROBE_EVERY - Duration::from_millis(1);
+        assert_eq!(ordered(&health, &[1, 2], early), (vec![2, 1], 1, vec![]), "round {round}");
+        now += PROBE_EVERY;
+        assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![1]), "round {round}");
+        assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![]), "one probe at a time");
+        // What this machine lacks does not bring it back.
+        health.probe_failed(upstream(1), now, now, round % 2 == 0);
+    }
+    health.answered(upstream(1), &question(b"\x01a\0"), NOERROR, now);
+    assert_eq!(ordered(&health, &[1, 2], now), (vec![1, 2], 2, vec![]), "its first answer puts it back");
+}
+
+#[test]
+fn silence_over_tcp_is_remembered_for_a_while() {
+    let (health, now) = (Health::default(), Instant::now());
+    assert!(!health.was_silent_over_tcp(upstream(1), now));
+    health.over_tcp(upstream(1), now, true);
+    health.answered(upstream(1), &question(b"\x01a\0"), NOERROR, now);
+    assert!(health.was_silent_over_tcp(upstream(1), now + TCP_PAUSE - SECOND), "that was over UDP");
+    assert!(!health.was_silent_over_tcp(upstream(1), now + TCP_PAUSE));
+    health.over_tcp(upstream(1), now, false);
+    assert!(!health.was_silent_over_tcp(upstream(1), now));
 }
 
 #[test]
 fn forgets_whom_nobody_asked_for_longest() {
-    let (health, start) = (health(), Instant::now());
-    let numbered = |n: usize| (SocketAddr::from(([192, 0, 2, 1], u16::try_from(n).unwrap())), UDP);
+    let (health, start) = (Health::default(), Instant::now());
+    let numbered = |n: usize| SocketAddr::from(([192, 0, 2, 1], u16::try_from(n).unwrap()));
     for n in 0..MAX_REMEMBERED {
-        let now = start + Duration::from_millis(n as u64);
-        health.failed(numbered(n), now, now, Symptom::Refusal);
+        health.over_tcp(numbered(n), start + Duration::from_millis(n as u64), true);
     }
-    health.order(&[numbered(0).0], UDP, start + SECOND);
-    health.answered(numbered(1000), start + 2 * SECOND);
+    health.order(&[numbered(0)], start + SECOND);
+    health.answered(numbered(1000), &question(b"\x01a\0"), NOERROR, start + 2 * SECOND);
     assert_eq!(health.lock().len(), MAX_REMEMBERED);
-    assert!(health.is_suspect(numbered(0)), "asked since");
-    assert!(!health.is_suspect(numbered(1)), "forgotten");
+    assert!(health.was_silent_over_tcp(numbered(0), start), "asked since");
+    assert!(!health.was_silent_over_tcp(numbered(1), start), "forgotten");
 }

@@ -1,0 +1,239 @@
+//! One question to the upstreams of a route, in their order.
+//!
+//! The next upstream's turn comes when one fails (network error, garbage, SERVFAIL, REFUSED), or when it has been silent
+//! for its part of the budget. Those that were asked are listened to further: the first reply counts, whoever it is from.
+//! Where all fail, the reply of the most preferred one that said anything is the answer.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::exchange::{Exchange, Failure};
+use super::inflight::Key;
+use super::message::{REFUSED, SERVFAIL};
+use super::{ForwardError, Reply, Shared};
+
+/// However many upstreams there are, none has less time before the next is asked.
+const LEAST_PATIENCE: Duration = Duration::from_millis(300);
+
+/// One upstream that was asked.
+#[derive(Clone)]
+struct Turn {
+    /// Its place in the order of preference.
+    index: usize,
+    upstream: SocketAddr,
+    asked: Instant,
+    /// When it has been silent for too long.
+    impatient: Instant,
+}
+
+type Asking = Pin<Box<dyn Future<Output = (Turn, Result<Reply, Failure>)> + Send>>;
+
+/// The state of one question.
+pub(super) struct Turns {
+    shared: Arc<Shared>,
+    key: Arc<Key>,
+    deadline: Instant,
+    /// The upstreams still to be asked, those believed alive first.
+    plan: VecDeque<SocketAddr>,
+    /// How many of them are believed alive.
+    alive: usize,
+    /// Are there more than may be listened to at once?
+    crowded: bool,
+    /// Ask them once more if all of them fail at once?
+    second_round: bool,
+    next_turn: Instant,
+    asking: FuturesUnordered<Asking>,
+    pending: Vec<Turn>,
+    asked: usize,
+    /// SERVFAIL or REFUSED of the most preferred upstream that said so.
+    refusal: Option<(usize, Reply)>,
+    failures: Vec<(SocketAddr, Failure)>,
+}
+
+impl Turns {
+    pub(super) fn new(shared: Arc<Shared>, key: Arc<Key>, deadline: Instant) -> Self {
+        let now = Instant::now();
+        let order = shared.health.order(&key.upstreams, now);
+        for (upstream, question) in order.probes {
+            probe(&shared, upstream, question.unwrap_or_else(|| Arc::clone(&key)));
+        }
+        Self {
+            crowded: order.upstreams.len() > shared.limits.max_open,
+            shared,
+            key,
+            deadline,
+            plan: order.upstreams.into(),
+            alive: order.alive,
+            second_round: true,
+            next_turn: now,
+            asking: FuturesUnordered::new(),
+            pending: Vec::new(),
+            asked: 0,
+            refusal: None,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Asks until there is an answer or nobody is left to wait for.
+    pub(super) async fn run(mut self) -> Result<Reply, ForwardError> {
+        self.start_next();
+        loop {
+            tokio::select! {
+                biased;
+                Some((turn, result)) = self.asking.next() => {
+                    if let Some(reply) = self.settle(&turn, result) {
+                        self.blame_the_silent();
+                        return Ok(reply);
+                    }
+                }
+                () = sleep_until(self.deadline), if self.refusal.is_some() => break,
+                () = sleep_until(self.next_turn), if self.may_start() => self.start_next(),
+                else => break,
+            }
+        }
+        self.blame_the_silent();
+        self.refusal.map(|(_, reply)| reply).ok_or_else(|| ForwardError::AllFailed(self.failures.into()))
+    }
+
+    fn may_start(&self) -> bool {
+        !self.plan.is_empty()
+            && self.pending.len() < self.shared.limits.max_open
+            && self.next_turn < self.deadline
+    }
+
+    fn start_next(&mut self) {
+        let now = Instant::now();
+        let patience = self.patience(now);
+        let Some(upstream) = self.plan.pop_front() else { return };
+        self.alive = self.alive.saturating_sub(1);
+        self.next_turn = now + patience;
+        let turn = Turn { index: self.asked, upstream, asked: now, impatient: self.next_turn };
+        self.asked += 1;
+        let until = if self.crowded { self.room_by(now, patience) } else { self.deadline };
+        self.pending.push(turn.clone());
+        let (shared, key) = (Arc::clone(&self.shared), Arc::clone(&self.key));
+        self.asking.push(Box::pin(async move {
+            let result = ask(&shared, &key, &turn, until).await;
+            (turn, result)
+        }));
+    }
+
+    /// When one asked now is not listened to any longer, so that those that come after it find room.
+    fn room_by(&self, now: Instant, patience: Duration) -> Instant {
+        let turns = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
+        self.deadline.min(now + patience.saturating_mul(turns))
+    }
+
+    /// How long the next upstream may be silent: an equal part of the time that is left, within bounds. Those believed
+    /// dead need none of it.
+    fn patience(&self, now: Instant) -> Duration {
+        let sharers = if self.alive > 0 { self.alive } else { self.plan.len() };
+        let part = (self.deadline - now) / u32::try_from(sharers.max(1)).unwrap_or(u32::MAX);
+        part.max(LEAST_PATIENCE).min(self.shared.limits.patience)
+    }
+
+    /// Takes note of a turn that has ended; gives the answer, if that is one.
+    // Differs from kube-dns: it takes SERVFAIL and REFUSED for the answer; dnsmasq and glibc go on as we do.
+    fn settle(&mut self, turn: &Turn, result: Result<Reply, Failure>) -> Option<Reply> {
+        let now = Instant::now();
+        self.pending.retain(|pending| pending.index != turn.index);
+        // The successor of one that was silent for too long has been asked already.
+        if turn.impatient > now {
+            self.next_turn = now;
+        }
+        match result {
+            Ok(reply) if !matches!(reply.rcode, SERVFAIL | REFUSED) => return Some(reply),
+            Ok(reply) => self.refused(turn.index, reply, now),
+            Err(failure) => {
+                self.failures.push((turn.upstream, failure));
+                self.plan_second_round(failure);
+            }
+        }
+        None
+    }
+
+    /// Keeps what the most preferred upstream said, and does not wait for the others as long as for an answer.
+    fn refused(&mut self, index: usize, reply: Reply, now: Instant) {
+        if self.refusal.is_none() {
+            self.deadline = self.deadline.min(now + self.shared.limits.patience);
+        }
+        if self.refusal.as_ref().is_none_or(|(held, _)| index < *held) {
+            self.refusal = Some((index, reply));
+        }
+    }
+
+    /// Upstreams that all failed at once may be restarting: after a pause they are asked once more.
+    fn plan_second_round(&mut self, last: Failure) {
+        let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
+        if all_failed && self.second_round && last != Failure::Timeout {
+            self.second_round = false;
+            self.plan.extend(self.failures.iter().map(|(upstream, _)| *upstream));
+            self.next_turn = Instant::now() + self.shared.limits.retry_pause;
+        }
+    }
+
+    /// Takes note of those that are still silent although they had their time.
+    fn blame_the_silent(&self) {
+        let now = Instant::now();
+        for turn in self.pending.iter().filter(|turn| turn.impatient <= now) {
+            failed(&self.shared, &self.key, turn, Failure::Timeout);
+        }
+    }
+}
+
+/// Asks one upstream for so long and takes note of how it went.
+async fn ask(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, until: Instant) -> Result<Reply, Failure> {
+    let result = exchange(shared, key, turn.upstream, until).await;
+    match &result {
+        Ok(reply) => shared.health.answered(turn.upstream, key, reply.rcode, Instant::now()),
+        Err(failure) => failed(shared, key, turn, *failure),
+    }
+    result
+}
+
+async fn exchange(
+    shared: &Shared,
+    key: &Key,
+    upstream: SocketAddr,
+    deadline: Instant,
+) -> Result<Reply, Failure> {
+    let metrics = shared.metrics.upstream(upstream);
+    let (limits, health) = (&shared.limits, &shared.health);
+    let exchange = Exchange { query: &key.query, upstream, deadline, limits, health, metrics: &metrics };
+    timeout_at(deadline, exchange.run()).await.unwrap_or(Err(Failure::Timeout))
+}
+
+fn failed(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, failure: Failure) {
+    shared.metrics.upstream(turn.upstream).failure(failure);
+    let now = Instant::now();
+    if failure != Failure::Timeout || now < turn.impatient {
+        return;
+    }
+    if let Some(question) = shared.health.silent(turn.upstream, key, turn.asked, now) {
+        probe(shared, turn.upstream, question);
+    }
+}
+
+/// Finds out whether an upstream is dead, beside the questions of clients, by asking it for what it answered before.
+fn probe(shared: &Arc<Shared>, upstream: SocketAddr, question: Arc<Key>) {
+    let (owned, asked) = (Arc::clone(shared), Instant::now());
+    shared.tasks.spawn(async move {
+        let shared = owned;
+        let exchange = exchange(&shared, &question, upstream, asked + shared.limits.budget);
+        match shared.stop.run_until_cancelled(exchange).await {
+            Some(Ok(reply)) => shared.health.answered(upstream, &question, reply.rcode, Instant::now()),
+            Some(Err(failure)) => {
+                shared.metrics.upstream(upstream).failure(failure);
+                shared.health.probe_failed(upstream, asked, Instant::now(), failure.means_dead());
+            }
+            None => {}
+        }
+    });
+}

@@ -1,0 +1,94 @@
+//! Forwarding as clients of the whole server see it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use futures::future::join_all;
+use testkit::client::ask_tcp;
+use testkit::message::Message;
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Transport, Upstream};
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+
+use crate::fixed::{Fixed, start};
+use crate::support::{PATIENCE, says};
+
+/// dnsmasq has twenty processes for TCP, and over UDP room for a thousand questions.
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
+    let large = |asked: &Asked| {
+        let many = (0..200).map(|n| format!("{} 60 IN A 198.51.100.{n}", asked.name()));
+        many.fold(Reply::to(&asked.packet), |reply, record| reply.answer(&record))
+    };
+    let upstream = Upstream::start(move |asked: &Asked| match (asked.name().as_str(), asked.transport) {
+        ("large.outside.test.", Transport::Udp) => Reply::to(&asked.packet).truncated().into(),
+        ("large.outside.test.", Transport::Tcp) => large(asked).into(),
+        _ => says(1)(asked),
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    for (name, answers, transports) in [
+        ("www.outside.test.", 1, &[Transport::Udp][..]),
+        ("large.outside.test.", 200, &[Transport::Udp, Transport::Tcp]),
+    ] {
+        upstream.forget();
+        let answer = ask_tcp(server.address, &Query::new(name, "A")).await;
+        assert_eq!((answer.answer.len(), answer.has("tc")), (answers, false), "{name}");
+        let seen: Vec<_> = upstream.asked().iter().map(|asked| asked.transport).collect();
+        assert_eq!(seen, transports, "{name}");
+    }
+    server.stop().await;
+}
+
+/// A client at an address of its own.
+async fn client(host: u8, server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).await.expect("a loopback address");
+    socket.connect(server).await.expect("a route on loopback");
+    socket
+}
+
+async fn send(socket: &UdpSocket, name: &str) {
+    socket.send(&Query::new(name, "A").wire()).await.expect("room to send");
+}
+
+/// Clients that ask for silent names as fast as they can, and one that asks for a name now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_clients_leave_room_for_light_ones() {
+    for heavy in [1, 3, 20] {
+        let upstream = Upstream::start(|asked: &Asked| {
+            if asked.name().starts_with("silent") { Reaction::silence() } else { says(1)(asked) }
+        })
+        .await;
+        let server = start(Fixed::new(&[upstream.addr()]));
+        let to = server.address;
+        let flood = join_all((0..heavy).map(async |host| {
+            let socket = client(host + 2, to).await;
+            for n in 0.. {
+                send(&socket, &format!("silent-{host}-{n}.outside.test.")).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }));
+        let victim = async {
+            let socket = client(1, to).await;
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            let mut answers = Vec::new();
+            for n in 0..40 {
+                send(&socket, &format!("light-{n}.outside.test.")).await;
+                let mut answer = [0; 512];
+                let length =
+                    timeout(PATIENCE, socket.recv(&mut answer)).await.expect("an answer").expect("one");
+                answers.push(Message::parse(&answer[..length]).expect("an answer").rcode_name());
+            }
+            answers
+        };
+        let answers = tokio::select! {
+            answers = victim => answers,
+            _ = flood => unreachable!("floods do not end"),
+        };
+        let failed = answers.iter().filter(|rcode| *rcode != "NOERROR").count();
+        assert_eq!(failed, 0, "of {} with {heavy} heavy clients", answers.len());
+        server.stop().await;
+    }
+}
