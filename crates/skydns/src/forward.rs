@@ -11,7 +11,7 @@
 //! * Whatever a reachable upstream says is the answer: NXDOMAIN, FORMERR, NOTIMP do not lead to the next one. After
 //!   SERVFAIL the same upstream is asked once more.
 //! * The next upstream's turn comes when one cannot be reached, is silent, or sends what is no DNS message.
-//! * The client's flags RD, AD, CD and its OPT record with all options are forwarded.
+//! * The client's flags RD, AD, CD and its OPT record are forwarded; of the options those that are not of one hop.
 //!
 //! Beyond the reference, for speed and safety:
 //! * An upstream is silent after [`Limits::patience`], or an equal part of the budget, not after two seconds. It is
@@ -45,6 +45,7 @@ mod limits;
 mod loops;
 pub mod message;
 mod metrics;
+mod options;
 mod query;
 mod turns;
 
@@ -153,7 +154,7 @@ impl Forwarder {
     /// wait for the same question get their reply all the same.
     pub async fn exchange(
         &self,
-        query: Query,
+        mut query: Query,
         upstreams: Arc<[SocketAddr]>,
         client: IpAddr,
     ) -> Result<Arc<Reply>, ForwardError> {
@@ -164,6 +165,9 @@ impl Forwarder {
         }
         if upstreams.is_empty() {
             return Err(ForwardError::NoUpstreams);
+        }
+        if let Some(edns) = &mut query.edns {
+            edns.options = options::passing(&edns.options).into();
         }
         let key = Arc::new(Key { query, upstreams });
         let waiter = match shared.in_flight.join(&key, client) {

@@ -39,7 +39,7 @@ pub struct EdnsRequest {
     pub udp_size: u16,
     /// The DO bit.
     pub do_bit: bool,
-    /// The options in wire format; none are handed on if they are longer than 4096 octets.
+    /// The options in wire format. Those of one hop are not forwarded, and none are if they are longer than 4096 octets.
     pub options: Box<[u8]>,
 }
 

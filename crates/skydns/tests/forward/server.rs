@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use futures::future::join_all;
-use testkit::client::ask_tcp;
-use testkit::message::Message;
+use testkit::client::{ask, ask_tcp};
+use testkit::message::{Edns, Message};
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Transport, Upstream};
@@ -13,7 +13,63 @@ use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 use crate::fixed::{Fixed, start};
-use crate::support::{PATIENCE, says};
+use crate::support::{PATIENCE, address, says};
+
+/// EDNS options by their codes (IANA).
+const NSID: u16 = 3;
+const CLIENT_SUBNET: u16 = 8;
+const COOKIE: u16 = 10;
+const KEEPALIVE: u16 = 11;
+const PADDING: u16 = 12;
+const EXTENDED_ERROR: u16 = 15;
+const PRIVATE: u16 = 65_001;
+
+fn opt(options: &[(u16, &[u8])]) -> Edns {
+    let options = options.iter().map(|(code, value)| (*code, value.to_vec())).collect();
+    Edns { udp: 1232, options, ..Edns::default() }
+}
+
+fn codes(edns: Option<Edns>) -> Vec<u16> {
+    edns.expect("an OPT record").options.into_iter().map(|(code, _)| code).collect()
+}
+
+/// Resolvers with cookies (c-ares 1.33 and later) drop answers without a server cookie from the moment they have seen
+/// one. So an upstream's cookie must not come back in our name.
+#[tokio::test(flavor = "multi_thread")]
+async fn options_of_one_hop_end_here() {
+    let upstream = Upstream::start(|asked: &Asked| {
+        let options: &[(u16, &[u8])] = &[
+            (NSID, b"upstream"),
+            (COOKIE, &[7; 16]),
+            (KEEPALIVE, &[0, 100]),
+            (CLIENT_SUBNET, &[0, 1, 24, 0, 10, 0, 0]),
+            (PADDING, &[0; 32]),
+            (EXTENDED_ERROR, &[0, 3]),
+            (PRIVATE, b"x"),
+        ];
+        address(asked, 1).additional("extra.test. 60 IN A 192.0.2.9").opt(opt(options)).into()
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    let asked: &[(u16, &[u8])] = &[
+        (COOKIE, &[1; 8]),
+        (NSID, &[]),
+        (CLIENT_SUBNET, &[0, 1, 24, 0, 10, 0, 0]),
+        (KEEPALIVE, &[]),
+        (PADDING, &[0; 8]),
+        (PRIVATE, b"y"),
+    ];
+    let query = Query::new("www.outside.test.", "A").opt(opt(asked));
+    for answer in [ask(server.address, &query).await, ask_tcp(server.address, &query).await] {
+        assert_eq!(codes(answer.edns), [CLIENT_SUBNET, EXTENDED_ERROR, PRIVATE]);
+        assert_eq!((answer.answer.len(), answer.additional.len(), answer.trailing), (1, 1, 0));
+    }
+    for asked in upstream.asked() {
+        let query = Message::parse(&asked.packet).expect("a query");
+        assert_eq!(codes(query.edns), [CLIENT_SUBNET, PRIVATE], "over {:?}", asked.transport);
+    }
+    server.stop().await;
+}
 
 /// dnsmasq has twenty processes for TCP, and over UDP room for a thousand questions.
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::forward::message::{Header, Heading, Message, NOERROR, NXDOMAIN, Question};
-use crate::forward::{Query, Reply};
+use crate::forward::{Query, Reply, options};
 
 /// What octets from an upstream are.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ fn with_question(query: &Query, upstream: SocketAddr, bytes: &[u8], heading: &He
     let header = heading.header;
     match Message::parse(bytes) {
         Ok(message) => {
-            let whole = bytes.get(..message.end()).unwrap_or(bytes).to_vec();
-            Verdict::Reply(reply(header, header.counts[1], whole, upstream))
+            let message = options::strip(&message, bytes);
+            Verdict::Reply(reply(header, header.counts[1], message, upstream))
         }
         // Some servers cut in the middle of a record. What counts is that the rest is to be had over TCP.
         Err(_) if header.is_truncated() => {

@@ -1,0 +1,115 @@
+//! EDNS options that belong to one hop.
+//!
+//! An OPT record is between two neighbours (RFC 6891, section 6.1.1), and so are these options by their own RFCs. What is
+//! not known to be of one hop passes, as in the reference: client subnets (RFC 7871, which forwarders may hand on), extended
+//! errors (RFC 8914), algorithms understood (RFC 6975), and what clients and resolvers agreed upon among themselves.
+
+use std::ops::Range;
+
+use super::message::{Message, Section, TYPE_OPT};
+
+/// Where the number of additional records stands in a message.
+const ARCOUNT: Range<usize> = 10..12;
+
+/// Option codes (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
+// Differs from kube-dns: it forwards all options, and hands all of them back.
+const OF_ONE_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
+
+/// The options without those of one hop. What is malformed ends them.
+pub(super) fn passing(options: &[u8]) -> Vec<u8> {
+    let (mut rest, mut kept) = (options, Vec::new());
+    while let Some(([c0, c1, l0, l1], value)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*l0, *l1]));
+        let (Some(option), Some(next)) = (rest.get(..4 + length), value.get(length..)) else { break };
+        if !OF_ONE_HOP.contains(&u16::from_be_bytes([*c0, *c1])) {
+            kept.extend_from_slice(option);
+        }
+        rest = next;
+    }
+    kept
+}
+
+/// The octets of a message without the options of one hop. Additional records behind the OPT record they are taken from
+/// go too: names in them may be compressed against places that have moved.
+pub(super) fn strip(message: &Message<'_>, bytes: &[u8]) -> Vec<u8> {
+    let whole = bytes.get(..message.end()).unwrap_or(bytes);
+    let mut additional = message.section(Section::Additional).zip(1_u16..);
+    let Some((opt, count)) = additional.find(|(record, _)| record.rtype == TYPE_OPT) else {
+        return whole.to_vec();
+    };
+    let kept = passing(opt.data());
+    if kept.len() == opt.data().len() && !additional.any(|(record, _)| record.rtype == TYPE_OPT) {
+        return whole.to_vec();
+    }
+    let before = opt.data_range().start.saturating_sub(2);
+    let mut out = whole.get(..before).unwrap_or(whole).to_vec();
+    if let Some(place) = out.get_mut(ARCOUNT) {
+        place.copy_from_slice(&count.to_be_bytes());
+    }
+    out.extend_from_slice(&u16::try_from(kept.len()).unwrap_or_default().to_be_bytes());
+    out.extend_from_slice(&kept);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::message::{self, Edns};
+    use testkit::query::Query;
+    use testkit::reply::Reply;
+
+    fn option(code: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(value.len()).unwrap();
+        [&code.to_be_bytes(), &length.to_be_bytes(), value].concat()
+    }
+
+    #[test]
+    fn options_of_one_hop_and_what_is_malformed_do_not_pass() {
+        let (subnet, cookie, empty) = (option(8, &[0, 1, 24, 0]), option(10, &[1; 8]), option(65_001, &[]));
+        let cases: [(&str, Vec<u8>, Vec<u8>); 7] = [
+            ("none", vec![], vec![]),
+            ("a client subnet", subnet.clone(), subnet.clone()),
+            ("a cookie", cookie.clone(), vec![]),
+            (
+                "a cookie between others",
+                [&subnet[..], &cookie, &empty].concat(),
+                [&subnet[..], &empty].concat(),
+            ),
+            ("a header cut off", [&subnet[..], &[0, 10, 0]].concat(), subnet.clone()),
+            ("a value cut off", [&subnet[..], &cookie[..9]].concat(), subnet.clone()),
+            ("all that there are", OF_ONE_HOP.map(|code| option(code, b"x")).concat(), vec![]),
+        ];
+        for (what, options, expected) in cases {
+            assert_eq!(passing(&options), expected, "{what}");
+        }
+    }
+
+    fn with(options: &[(u16, &[u8])]) -> Edns {
+        let options = options.iter().map(|(code, value)| (*code, value.to_vec())).collect();
+        Edns { udp: 1232, options, ..Edns::default() }
+    }
+
+    #[test]
+    fn replies_stay_messages() {
+        let reply = || {
+            let reply =
+                Reply::to(&Query::new("x.test.", "A").id(7).wire()).answer("x.test. 60 IN A 192.0.2.1");
+            reply.additional("y.test. 60 IN A 192.0.2.2")
+        };
+        let plain = reply().opt(with(&[(15, &[0, 3])])).wire();
+        let cookie = reply().opt(with(&[(10, &[7; 16]), (15, &[0, 3])])).wire();
+        // Two OPT records, the second with a cookie, and a record behind the first.
+        let second = with(&[(10, &[7; 16])]);
+        let opt = reply().opt(second).wire().split_off(reply().wire().len());
+        let behind = reply().wire().split_off(reply().wire().len() - 22);
+        let mut twice = [&plain[..], &behind, &opt].concat();
+        twice[11] = 4;
+        for (what, octets) in [("no option of a hop", &plain), ("a cookie", &cookie), ("two", &twice)] {
+            let stripped = strip(&Message::parse(octets).unwrap(), octets);
+            let read = message::Message::parse(&stripped).unwrap();
+            assert_eq!((read.answer.len(), read.additional.len(), read.trailing), (1, 1, 0), "{what}");
+            assert_eq!(read.edns, Some(with(&[(15, &[0, 3])])), "{what}");
+            assert!(stripped == plain, "{what}");
+        }
+    }
+}
