@@ -14,6 +14,8 @@
 mod bench;
 #[path = "conformance_in_process/cluster.rs"]
 mod cluster;
+#[path = "conformance_in_process/objects.rs"]
+mod objects;
 
 use tests::conformance::difference::{Differences, Mode};
 use tests::conformance::memory::Memory;
