@@ -33,8 +33,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_in_flight: 2048,
-            max_in_flight_per_route: 1536,
+            max_in_flight: 1024,
+            max_in_flight_per_route: 768,
             max_joined: 8192,
             max_open: 3,
             budget: Duration::from_millis(1800),
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn sockets_stay_within_half_the_descriptors() {
         for (descriptors, in_flight, per_route) in
-            [(1 << 20, 2048, 1536), (13_000, 2048, 1536), (1024, 170, 128), (256, 42, 32), (0, 1, 1)]
+            [(1 << 20, 1024, 768), (7000, 1024, 768), (1024, 170, 128), (256, 42, 32), (0, 1, 1)]
         {
             let limits = Limits::default().within_descriptors(descriptors);
             assert_eq!((limits.max_in_flight, limits.max_in_flight_per_route), (in_flight, per_route));
