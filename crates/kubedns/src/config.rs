@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{ConfigMetrics, Metrics, unix_seconds};
-use crate::options::{ConfigFrom, Options};
+use crate::options::{ConfigFrom, Options, Topology};
 use crate::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 
@@ -31,7 +31,8 @@ pub struct Settings {
     pub federations: BTreeMap<String, String>,
     /// Servers for outside names, the preferred first.
     pub upstreams: Vec<SocketAddr>,
-    /// Domains with servers of their own. Servers given by name are left out: only dnsmasq's nanny looks those up.
+    /// Domains with servers of their own. Servers given by name are left out: only dnsmasq's nanny looks those up. With
+    /// dnsmasq behind kubedns it stands for all of them.
     pub stub_domains: Vec<(String, Vec<SocketAddr>)>,
 }
 
@@ -41,6 +42,7 @@ pub struct Configuration {
     state: watch::Receiver<State>,
     from_api: Option<ConfigMapFeed>,
     upstreams: Upstreams,
+    topology: Topology,
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
     metrics: Arc<Metrics>,
@@ -58,12 +60,14 @@ impl Configuration {
         let follower = source.open();
         let state = follower.subscribe();
         let upstreams = Upstreams::open(options);
-        let settings = settings(&state.borrow(), &upstreams);
-        tell_of_names(&state.borrow().config);
+        let topology = options.topology;
+        let settings = settings(&state.borrow(), &upstreams, topology);
+        tell_of_names(&state.borrow().config, topology);
         note(&metrics.config, &state.borrow());
         let settings = watch::Sender::new(Arc::new(settings));
         let settled = watch::Sender::new(from_api.is_none());
-        Self { follower, state, from_api, upstreams, settings, settled, metrics: Arc::clone(metrics) }
+        let metrics = Arc::clone(metrics);
+        Self { follower, state, from_api, upstreams, topology, settings, settled, metrics }
     }
 
     /// The settings now, and whenever they change.
@@ -84,7 +88,16 @@ impl Configuration {
 
     /// Follows the configuration and resolv.conf until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { follower, mut state, from_api, mut upstreams, settings: publish, settled, metrics } = self;
+        let Self {
+            follower,
+            mut state,
+            from_api,
+            mut upstreams,
+            topology,
+            settings: publish,
+            settled,
+            metrics,
+        } = self;
         let mut resolv_conf = PathWatch::new(&upstreams.resolv_conf, upstreams.period);
         let mut permission = from_api.as_ref().map(ConfigMapFeed::state);
         let mut refused = false;
@@ -97,9 +110,9 @@ impl Configuration {
                     () = resolv_conf.changed() => upstreams.read(),
                     () = refusal(&mut permission), if !refused => refused = true,
                 }
-                let new = settings(&state.borrow_and_update(), &upstreams);
+                let new = settings(&state.borrow_and_update(), &upstreams, topology);
                 if new.version != publish.borrow().version {
-                    tell_of_names(&state.borrow().config);
+                    tell_of_names(&state.borrow().config, topology);
                 }
                 note(&metrics.config, &state.borrow());
                 publish.send_if_modified(|old| {
@@ -159,17 +172,25 @@ fn source(
     }
 }
 
-fn settings(state: &State, upstreams: &Upstreams) -> Settings {
+fn settings(state: &State, upstreams: &Upstreams, topology: Topology) -> Settings {
     let config = &state.config;
+    let configured = match topology {
+        Topology::DropIn => config.upstream_nameservers.as_slice(),
+        // dnsmasq has the same configuration, and asks them.
+        Topology::Direct => &[],
+    };
+    let upstreams = upstreams.choose(configured);
+    let servers = |servers: &[StubServer]| match topology {
+        Topology::DropIn => servers.iter().filter_map(address).collect(),
+        Topology::Direct if servers.is_empty() => Vec::new(),
+        Topology::Direct => upstreams.clone(),
+    };
+    let stub_domains = config.stub_domains.iter();
     Settings {
         version: state.version,
         federations: config.federations.clone(),
-        upstreams: upstreams.choose(&config.upstream_nameservers),
-        stub_domains: config
-            .stub_domains
-            .iter()
-            .map(|(domain, servers)| (domain.clone(), servers.iter().filter_map(address).collect()))
-            .collect(),
+        stub_domains: stub_domains.map(|(domain, named)| (domain.clone(), servers(named))).collect(),
+        upstreams,
     }
 }
 
@@ -181,8 +202,11 @@ fn address(server: &StubServer) -> Option<SocketAddr> {
 }
 
 /// Says which stub domains have servers that are not used here. Only the nanny looks names up, for dnsmasq.
-fn tell_of_names(config: &Config) {
+fn tell_of_names(config: &Config, topology: Topology) {
     const SHOWN: usize = 16;
+    if topology == Topology::Direct {
+        return;
+    }
     let has_names = |servers: &[StubServer]| servers.iter().any(|server| address(server).is_none());
     let domains: Vec<&str> = config
         .stub_domains

@@ -2,10 +2,14 @@
 //!
 //! The precedence is that of kube-dns. A URL alone is used without credentials; a kubeconfig file is used with its
 //! current context, the URL in its place if one is given as well; with neither, the pod's service account is used.
-//! Tokens in files (a service account's, a kubeconfig's `tokenFile`) are read again as they rotate; what is read only
-//! once (certificates, an exec plugin's credentials) is read again by [`Connection::renew`].
+//! Tokens in files (a service account's, a kubeconfig's `tokenFile`) and client certificates in files are read again as
+//! they rotate, and an exec plugin is run again before what it gave expires. What is read only once (the kubeconfig
+//! itself, with certificates in it) is read again by [`Connection::renew`].
 
+mod certificate;
 mod client;
+mod credentials;
+mod exec;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +23,8 @@ use warp::http::Uri;
 
 /// How often credentials may be read anew.
 const RENEWAL: Duration = Duration::from_secs(30);
+/// Where a pod has its service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Why there is no client for the API server.
 #[derive(Debug, Error)]
@@ -69,7 +75,7 @@ impl Access {
         match (&self.kubeconfig, &self.master_url) {
             (Some(path), url) => from_kubeconfig(path, url.as_deref()).await,
             (None, Some(url)) => Ok(Config::new(parse_url(url)?)),
-            (None, None) => from_service_account(),
+            (None, None) => from_service_account(Path::new(SERVICE_ACCOUNT), |name| std::env::var(name).ok()),
         }
     }
 }
@@ -183,8 +189,8 @@ fn variable(text: &str) -> (Option<&str>, &str) {
 async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
     let config = access.config().await?;
     let url = config.cluster_url.to_string();
-    // An exec plugin is run here, and waited for.
-    let built = tokio::task::spawn_blocking(move || client::build(&config)).await;
+    // Files are read here.
+    let built = tokio::task::spawn_blocking(move || client::build(config)).await;
     let failed = |reason| ConnectError::Client { url: url.clone(), reason };
     let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(chain(&error)))?;
     Ok((url, client))
@@ -224,13 +230,36 @@ fn names_proxy(file: &Kubeconfig) -> bool {
         .any(|url| !url.is_empty())
 }
 
-fn from_service_account() -> Result<Config, ConnectError> {
-    let missing = |name: &&str| std::env::var_os(name).is_none_or(|value| value.is_empty());
-    if ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].iter().any(missing) {
+/// As client-go does it: the file `namespace` is not needed, and without `ca.crt` the system's certificates are trusted.
+fn from_service_account(
+    directory: &Path,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Config, ConnectError> {
+    let given = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let (Some(host), Some(port)) = (given("KUBERNETES_SERVICE_HOST"), given("KUBERNETES_SERVICE_PORT"))
+    else {
         let reason = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set".to_owned();
         return Err(ConnectError::InCluster { reason });
+    };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let mut config = Config::new(parse_url(&format!("https://{host}:{port}"))?);
+    let token = directory.join("token");
+    if let Err(error) = std::fs::metadata(&token) {
+        return Err(ConnectError::InCluster { reason: format!("{}: {error}", token.display()) });
     }
-    Config::incluster_env().map_err(|error| ConnectError::InCluster { reason: chain(&error) })
+    config.auth_info.token_file = Some(token.display().to_string());
+    let authority = directory.join("ca.crt");
+    match certificate::authorities(&authority) {
+        Ok(()) => config.root_cert_file = Some(authority),
+        Err(error) => {
+            let error = chain(&error);
+            tracing::error!(
+                error,
+                "cannot use the service account's ca.crt, the system's certificates are trusted instead"
+            );
+        }
+    }
+    Ok(config)
 }
 
 fn parse_url(url: &str) -> Result<Uri, ConnectError> {

@@ -36,12 +36,13 @@ mod verdict;
 
 use std::sync::Arc;
 
-use dnsconfig::{DNS_PORT, State};
+use dnsconfig::State;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::config::Settings;
 use crate::metrics::Metrics;
 use crate::objects::{EndpointsSource, Kind};
+use crate::options::Topology;
 use crate::status::{Progress, Status};
 
 pub use command::command;
@@ -83,17 +84,16 @@ pub enum Unexplained {
 
 impl Explainer {
     /// An explainer of the records that `status` is about, and the questions that the index task has to answer for it.
-    /// Who serves DNS at the port of DNS is asked by the pods itself, without dnsmasq in front.
     pub fn new(
         status: Status,
         metrics: Arc<Metrics>,
         config: watch::Receiver<State>,
         settings: watch::Receiver<Arc<Settings>>,
-        dns_port: u16,
+        topology: Topology,
     ) -> (Self, mpsc::Receiver<IndexQuestion>) {
         let (index, questions) = objects::channel();
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        let in_front = dns_port == DNS_PORT;
+        let in_front = topology == Topology::Direct;
         (Self { status, metrics, config, settings, index, slots, in_front }, questions)
     }
 

@@ -69,6 +69,9 @@ pub struct Options {
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
+    /// where dnsmasq stands: drop-in (it asks kubedns) or direct (kubedns asks it, as its only nameserver)
+    #[arg(long, value_name = "string", value_enum, default_value_t)]
+    pub topology: Topology,
     /// how long to go on answering after SIGTERM, no longer ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
@@ -88,6 +91,16 @@ impl daemon::Options for Options {
     fn lameduck(&self) -> Duration {
         self.lameduck.into()
     }
+}
+
+/// Where dnsmasq stands, seen from kubedns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Topology {
+    /// In front: clients ask it, and it asks kubedns. The shape of kube-dns.
+    #[default]
+    DropIn,
+    /// Behind: clients ask kubedns, which asks it for names outside. Stub domains and upstream servers are its business.
+    Direct,
 }
 
 /// Flags that exclude each other.

@@ -72,7 +72,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (state, settings) = (configuration.state(), configuration.subscribe());
     let (explainer, questions) =
-        Explainer::new(status.clone(), Arc::clone(&metrics), state, settings, options.dns_port);
+        Explainer::new(status.clone(), Arc::clone(&metrics), state, settings, options.topology);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
     let zone = ZoneFrame { domain, strict: options.strict_dns, listening: vec![dns.local_addr()] };
     let (sink, events) = mpsc::channel(QUEUE);

@@ -74,12 +74,14 @@ impl Wiring<'_> {
         self.ports.dns == self.ports.kubedns
     }
 
-    /// Where kubedns gets its upstreams from: the `ConfigMap` and the machine, or the dnsmasq behind it.
+    /// Where kubedns gets its stub domains and upstreams from: the `ConfigMap` and the machine, or the dnsmasq behind it.
     fn kubedns_upstreams(&self) -> Vec<String> {
-        if self.is_direct() {
-            return vec![format!("--nameservers=127.0.0.1:{}", self.ports.dnsmasq)];
-        }
         let mut args = vec![format!("--config-dir={}", self.config_dir.display())];
+        if self.is_direct() {
+            args.push("--topology=direct".to_owned());
+            args.push(format!("--nameservers=127.0.0.1:{}", self.ports.dnsmasq));
+            return args;
+        }
         if !self.nameservers.is_empty() {
             let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
             args.push(format!("--nameservers={}", addresses.join(",")));
@@ -284,8 +286,9 @@ mod tests {
         let mut wiring = wiring(&programs, &upstream);
         wiring.ports = wiring.ports.direct();
         let [kubedns, dnsmasq, sidecar] = wiring.containers();
-        assert_eq!(kubedns.args[1..4], ["--dns-port=5300", "--nameservers=127.0.0.1:5301", "--v=2"]);
-        assert!(!kubedns.args.iter().any(|arg| arg.starts_with("--config-dir")));
+        assert_eq!(kubedns.args[1], "--dns-port=5300");
+        assert!(kubedns.args[2].starts_with("--config-dir="), "it has to know the stub domains");
+        assert_eq!(kubedns.args[3..6], ["--topology=direct", "--nameservers=127.0.0.1:5301", "--v=2"]);
         assert!(dnsmasq.args.contains(&"--port=5301".to_owned()));
         assert!(dnsmasq.args.contains(&"-kubednsServer=127.0.0.1:5300".to_owned()));
         let servers: Vec<&String> = dnsmasq.args.iter().filter(|arg| arg.starts_with("--server=")).collect();

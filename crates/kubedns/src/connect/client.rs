@@ -3,14 +3,27 @@
 //! kube's ready-made stack logs every failed request as an error, and does not notice peers that vanished; our
 //! watchers tell failures themselves, once, and idle connections are probed by TCP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
-use kube::{Client, Config, Error};
-use tower::{BoxError, ServiceBuilder};
+use kube::{Client, Config};
+use percent_encoding::percent_decode_str;
+use rustls::ClientConfig;
+use thiserror::Error;
+use tower::filter::AsyncFilterLayer;
+use tower::{BoxError, Service, ServiceBuilder};
+use warp::http::header::{HeaderValue, USER_AGENT};
+use warp::http::{Request, Uri};
+
+use super::credentials::{Credentials, CredentialsError};
 
 /// How long a TCP connection may take to be set up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,13 +35,51 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const MAX_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_mins(1);
 
+/// Why there is no client.
+#[derive(Debug, Error)]
+pub(super) enum BuildError {
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(
+        "a proxy-url of scheme {0:?} is not supported; accepted: http://HOST:PORT and socks5://HOST:PORT"
+    )]
+    Proxy(String),
+    #[error("tls-server-name {0:?} is neither a host name nor an address")]
+    ServerName(String),
+}
+
 /// A client that speaks HTTP/1.1: each watch has a connection of its own, which can be judged by itself.
 ///
-/// Reads certificates and runs an exec plugin, so it may block. Must be called in a tokio runtime.
-pub(super) fn build(config: &Config) -> Result<Client, Error> {
-    if let Some(proxy) = &config.proxy_url {
-        return Err(Error::ProxyProtocolUnsupported { proxy_url: Box::new(proxy.clone()) });
+/// Reads certificates and tokens, so it may block. Must be called in a tokio runtime.
+pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
+    let credentials = Credentials::take(&mut config.auth_info)?;
+    config.headers.extend(HeaderValue::try_from(user_agent()).map(|value| (USER_AGENT, value)));
+    let mut tls = config.rustls_client_config()?;
+    if let Some(certificate) = credentials.certificate() {
+        tls.client_auth_cert_resolver = certificate;
     }
+    let Some(proxy) = config.proxy_url.take() else { return over(tcp(), tls, &config, credentials) };
+    match proxy.scheme_str() {
+        Some("http") => over(tunnel(proxy), tls, &config, credentials),
+        Some("socks5") => over(SocksV5::new(proxy, tcp()), tls, &config, credentials),
+        other => Err(BuildError::Proxy(other.unwrap_or_default().to_owned())),
+    }
+}
+
+/// What an audit log shows: what kube-dns says of itself, and which one it is.
+fn user_agent() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let (version, project) = (daemon::version::VERSION, daemon::version::PROJECT);
+    format!("kube-dns/{version} ({}/{architecture}) {project}/{version}", std::env::consts::OS)
+}
+
+fn tcp() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -36,14 +87,54 @@ pub(super) fn build(config: &Config) -> Result<Client, Error> {
     connector.set_keepalive(Some(KEEPALIVE));
     connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-    let connector = config.rustls_https_connector_with_connector(connector)?;
+    connector
+}
+
+/// Connections through an HTTP proxy (CONNECT), with the name and password in its URL.
+fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
+    let user = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
+    let basic = user.and_then(|(user, _)| {
+        let user: Vec<u8> = percent_decode_str(user).collect();
+        HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()
+    });
+    let tunnel = Tunnel::new(proxy, tcp());
+    match basic {
+        Some(basic) => tunnel.with_auth(basic),
+        None => tunnel,
+    }
+}
+
+/// The client on connections that `connector` makes.
+fn over<C>(
+    connector: C,
+    tls: ClientConfig,
+    config: &Config,
+    credentials: Credentials,
+) -> Result<Client, BuildError>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: std::error::Error + Send + Sync + 'static,
+{
+    let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let server_name = name.clone().try_into().map_err(|_| BuildError::ServerName(name.clone()))?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(server_name));
+    }
     let http = legacy::Client::builder(TokioExecutor::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(MAX_IDLE)
-        .build::<_, Body>(connector);
+        .build::<_, Body>(https.enable_http1().wrap_connector(connector));
+    let credentials = Arc::new(credentials);
+    let authorize = move |request: Request<Body>| {
+        let credentials = Arc::clone(&credentials);
+        async move { credentials.authorize(request).await }
+    };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
+        .layer(AsyncFilterLayer::new(authorize))
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);

@@ -1,3 +1,5 @@
+mod requests;
+
 use super::*;
 
 #[test]
@@ -93,4 +95,60 @@ async fn what_cannot_be_used_is_named_in_one_line() {
     let access = Access { kubeconfig: None, master_url: Some("http://a b/".to_owned()) };
     let error = Connection::new(access).await.unwrap_err().to_string();
     assert_eq!(error, "\"http://a b/\" is not the URL of an API server");
+}
+
+#[test]
+fn a_service_account_needs_no_namespace_and_no_authority() {
+    let (directory, host) = (tempfile::tempdir().unwrap(), std::cell::Cell::new("10.96.0.1"));
+    let variable = |name: &str| match name {
+        "KUBERNETES_SERVICE_HOST" => Some(host.get().to_owned()),
+        "KUBERNETES_SERVICE_PORT" => Some("443".to_owned()),
+        _ => None,
+    };
+    let config = || from_service_account(directory.path(), variable);
+    let error = config().unwrap_err().to_string();
+    assert!(error.contains("there is no service account") && error.contains("/token"), "{error}");
+    std::fs::write(directory.path().join("token"), "secret").unwrap();
+    let bare = config().unwrap();
+    assert_eq!(
+        (bare.cluster_url.to_string().as_str(), bare.root_cert_file),
+        ("https://10.96.0.1:443/", None)
+    );
+    std::fs::copy(certificate("ca.pem"), directory.path().join("ca.crt")).unwrap();
+    host.set("fd00::1");
+    let whole = config().unwrap();
+    assert_eq!(whole.cluster_url.to_string(), "https://[fd00::1]:443/");
+    assert_eq!(whole.root_cert_file, Some(directory.path().join("ca.crt")));
+    let missing = from_service_account(directory.path(), |_| None).unwrap_err().to_string();
+    assert!(missing.contains("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"), "{missing}");
+}
+
+fn certificate(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+}
+
+#[tokio::test]
+async fn a_client_certificate_of_version_1_is_presented() {
+    for (certificate_file, key_file, expected) in [
+        ("client-v1.pem", "client-v1.key", None),
+        ("client-v1.pem", "client-v1.pem", Some("not PEM with a PRIVATE KEY")),
+        ("client.key", "client.key", Some("not PEM with a CERTIFICATE")),
+        ("client.pem", "server.key", Some("the client key is not that of the client certificate")),
+    ] {
+        let (certificate_file, key_file) = (certificate(certificate_file), certificate(key_file));
+        let file = kubeconfig(&format!(
+            "current-context: c\nclusters: [{{name: c, cluster: {{server: 'https://192.0.2.1:6443'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             users: [{{name: u, user: {{client-certificate: '{}', client-key: '{}'}}}}]\n",
+            certificate_file.display(),
+            key_file.display()
+        ));
+        let access = Access { kubeconfig: Some(file.path().to_owned()), master_url: None };
+        let failed = Connection::new(access).await.map(drop).map_err(|error| error.to_string()).err();
+        match (failed, expected) {
+            (None, None) => {}
+            (Some(error), Some(expected)) => assert!(error.contains(expected), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -86,7 +86,12 @@ impl Failure {
         match self {
             Self::Unauthorized(_) => true,
             // These come from deep within TLS and the credential plugins, as text.
-            Self::Unreachable(text) => ["certificate", "auth error"].iter().any(|sign| text.contains(sign)),
+            Self::Unreachable(text) => {
+                let text = text.to_ascii_lowercase();
+                ["certificate", "unknownca", "accessdenied", "auth error"]
+                    .iter()
+                    .any(|sign| text.contains(sign))
+            }
             _ => false,
         }
     }

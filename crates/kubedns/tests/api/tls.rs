@@ -109,6 +109,25 @@ async fn a_client_certificate_opens_the_way() {
     assert!(matches!(watched.map(|received| received.event), Some(Change::Apply(_))));
 }
 
+/// What the files hold first is of another authority, as a certificate that has expired would be.
+#[tokio::test]
+async fn a_renewed_client_certificate_opens_the_way() {
+    let cluster = Cluster::start();
+    let gate = Gate::open(cluster.address).await;
+    let directory = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
+    std::fs::copy(file("client-v1.pem"), &certificate).unwrap();
+    std::fs::copy(file("client-v1.key"), &key).unwrap();
+    let user = format!("client-certificate: '{}', client-key: '{}'", certificate.display(), key.display());
+    let config = kubeconfig(gate.address, &user);
+    let (mut changes, _task, restarts) = start(config.path()).await;
+    testkit::eventually(PATIENCE, || async { restarts("unreachable") + restarts("broken") > 3 }).await;
+    std::fs::copy(file("client.key"), &key).unwrap();
+    std::fs::copy(file("client.pem"), &certificate).unwrap();
+    let listed = async { while changes.recv().await.expect("it goes on").event != Change::RelistDone {} };
+    tokio::time::timeout(PATIENCE, listed).await.expect("a list in time");
+}
+
 #[tokio::test]
 async fn without_a_certificate_it_goes_on_trying() {
     let cluster = Cluster::start();

@@ -1,0 +1,142 @@
+//! The client certificate, chosen anew for each handshake: its files are read again, so that a renewed one counts.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, SignatureScheme};
+use thiserror::Error;
+
+/// How old what was read may be. client-go reads its files once a second at most, too.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Why a certificate and key cannot be used.
+#[derive(Debug, Error)]
+pub(super) enum IdentityError {
+    #[error("cannot read {}", .path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("not PEM with a CERTIFICATE")]
+    Certificate,
+    #[error("not PEM with a PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY")]
+    Key,
+    #[error("the client key is of a kind that cannot be used: {0}")]
+    Kind(rustls::Error),
+    #[error("the client key is not that of the client certificate")]
+    Mismatch,
+    #[error("a client certificate without its key, or the other way round")]
+    Half,
+}
+
+/// PEM, or where it is.
+#[derive(Debug)]
+pub(super) enum Pem {
+    Data(Vec<u8>),
+    File(PathBuf),
+}
+
+impl Pem {
+    fn read(&self) -> Result<Vec<u8>, IdentityError> {
+        match self {
+            Self::Data(data) => Ok(data.clone()),
+            Self::File(path) => {
+                std::fs::read(path).map_err(|source| IdentityError::Read { path: path.clone(), source })
+            }
+        }
+    }
+}
+
+/// A client certificate with its key.
+#[derive(Debug)]
+pub(super) struct ClientCertificate {
+    /// Certificate and key; nothing where a plugin gives them.
+    from: Option<(Pem, Pem)>,
+    current: Mutex<(Option<Arc<CertifiedKey>>, Instant)>,
+}
+
+impl ClientCertificate {
+    /// One that is set later, if ever.
+    pub(super) fn none() -> Self {
+        Self { from: None, current: Mutex::new((None, Instant::now())) }
+    }
+
+    /// Reads it for a first time.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be used.
+    pub(super) fn read(certificate: Pem, key: Pem) -> Result<Self, IdentityError> {
+        let first = certified(&certificate.read()?, &key.read()?)?;
+        Ok(Self {
+            from: Some((certificate, key)),
+            current: Mutex::new((Some(Arc::new(first)), Instant::now())),
+        })
+    }
+
+    /// Uses these from now on.
+    pub(super) fn set(&self, certificate: &[u8], key: &[u8]) -> Result<(), IdentityError> {
+        let certified = certified(certificate, key)?;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
+            (Some(Arc::new(certified)), Instant::now());
+        Ok(())
+    }
+
+    /// The certificate as of now. What cannot be read leaves the former in use.
+    fn current(&self) -> Option<Arc<CertifiedKey>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((certificate @ Pem::File(_), key)) = &self.from
+            && current.1.elapsed() > FRESH
+        {
+            let read = certificate.read().and_then(|certificate| certified(&certificate, &key.read()?));
+            match read {
+                Ok(certified) => current.0 = Some(Arc::new(certified)),
+                Err(error) => {
+                    let error = super::chain(&error);
+                    tracing::warn!(error, "cannot read the client certificate again");
+                }
+            }
+            current.1 = Instant::now();
+        }
+        current.0.clone()
+    }
+}
+
+impl ResolvesClientCert for ClientCertificate {
+    fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.current()
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// Checks that a file holds certificates.
+pub(super) fn authorities(path: &Path) -> Result<(), IdentityError> {
+    let pem = Pem::File(path.to_owned()).read()?;
+    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    if found.is_ok_and(|found| !found.is_empty()) { Ok(()) } else { Err(IdentityError::Certificate) }
+}
+
+fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityError> {
+    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|_| IdentityError::Certificate)?;
+    if chain.is_empty() {
+        return Err(IdentityError::Certificate);
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| IdentityError::Key)?;
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(IdentityError::Kind)?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(IdentityError::Mismatch),
+        // rustls reads X.509 version 3 alone. What a certificate of version 1 is worth is for the API server to say.
+        _ => Ok(certified),
+    }
+}

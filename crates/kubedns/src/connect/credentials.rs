@@ -1,0 +1,161 @@
+//! Who we are to the API server: what a kubeconfig's user has that changes with time.
+//!
+//! Tokens in files, plugins and client certificates are our own; a token or password in the kubeconfig itself, and
+//! impersonation, are left to kube.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use kube::client::Body;
+use kube::config::AuthInfo;
+use secrecy::ExposeSecret as _;
+use thiserror::Error;
+use tower::BoxError;
+use warp::http::Request;
+use warp::http::header::{AUTHORIZATION, HeaderValue};
+
+use super::certificate::{ClientCertificate, IdentityError, Pem};
+use super::exec::Plugin;
+
+/// How old a token from a file may be. A kubelet writes a new one minutes before the old one expires.
+const FRESH: Duration = Duration::from_secs(50);
+
+/// Why there are no credentials.
+#[derive(Debug, Error)]
+pub(super) enum CredentialsError {
+    #[error(
+        "auth-provider {0:?} is not supported; accepted: token, tokenFile, client certificate, username and password, exec"
+    )]
+    AuthProvider(String),
+    #[error("cannot read the token file {}: {reason}", .path.display())]
+    TokenFile { path: PathBuf, reason: String },
+    #[error("client-certificate-data and client-key-data have to be base64")]
+    Base64,
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// Credentials of one user.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    token: Token,
+    certificate: Option<Arc<ClientCertificate>>,
+}
+
+#[derive(Debug)]
+enum Token {
+    None,
+    File(TokenFile),
+    Plugin(Box<Plugin>),
+}
+
+impl Credentials {
+    /// Takes out of `user` what kube would read once, or wait for without limit.
+    ///
+    /// # Errors
+    ///
+    /// When something in it cannot be used.
+    pub(super) fn take(user: &mut AuthInfo) -> Result<Self, CredentialsError> {
+        if let Some(provider) = &user.auth_provider {
+            // As in kube-dns, which has none of client-go's providers linked.
+            return Err(CredentialsError::AuthProvider(provider.name.clone()));
+        }
+        let mut certificate = identity(user)?.map(Arc::new);
+        // As in client-go a file comes before a token in the kubeconfig, and both before a plugin.
+        let token = match (user.token_file.take(), user.exec.take()) {
+            (Some(path), _) => {
+                let file = TokenFile { path: path.into(), current: Mutex::default() };
+                match file.token() {
+                    Err(error) if user.token.is_none() => return Err(error),
+                    _ => Token::File(file),
+                }
+            }
+            (None, Some(plugin)) if user.token.is_none() => {
+                let given = certificate.get_or_insert_with(|| Arc::new(ClientCertificate::none()));
+                Token::Plugin(Box::new(Plugin::new(plugin, Arc::clone(given))))
+            }
+            (None, _) => Token::None,
+        };
+        Ok(Self { token, certificate })
+    }
+
+    /// The client certificate, if there is one or may be one.
+    pub(super) fn certificate(&self) -> Option<Arc<ClientCertificate>> {
+        self.certificate.clone()
+    }
+
+    /// Adds the token to a request.
+    pub(super) async fn authorize(&self, mut request: Request<Body>) -> Result<Request<Body>, BoxError> {
+        let token = match &self.token {
+            Token::None => None,
+            Token::File(file) => match file.token() {
+                Ok(token) => Some(token),
+                // The token in the kubeconfig stands in for a file that cannot be read.
+                Err(_) if request.headers().contains_key(AUTHORIZATION) => None,
+                Err(error) => return Err(error.into()),
+            },
+            Token::Plugin(plugin) => plugin.token().await?,
+        };
+        if let Some(token) = token {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+}
+
+fn identity(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, CredentialsError> {
+    let data = |text: &str| {
+        let text: String = text.split_ascii_whitespace().collect();
+        BASE64_STANDARD.decode(text).map(Pem::Data).map_err(|_| CredentialsError::Base64)
+    };
+    let file = |path: String| Pem::File(path.into());
+    let (certificate_data, key_data) = (user.client_certificate_data.take(), user.client_key_data.take());
+    let certificate = certificate_data.filter(|text| !text.is_empty()).map(|text| data(&text)).transpose()?;
+    let key = key_data.filter(|text| !text.expose_secret().is_empty());
+    let key = key.map(|text| data(text.expose_secret())).transpose()?;
+    let certificate = certificate.or(user.client_certificate.take().map(file));
+    let key = key.or(user.client_key.take().map(file));
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(ClientCertificate::read(certificate, key)?)),
+        _ => Err(IdentityError::Half.into()),
+    }
+}
+
+/// A token in a file, read again as it rotates.
+#[derive(Debug)]
+struct TokenFile {
+    path: PathBuf,
+    current: Mutex<Option<(String, Instant)>>,
+}
+
+impl TokenFile {
+    /// The token, without white space around it. What cannot be read leaves the former in use.
+    fn token(&self) -> Result<String, CredentialsError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((token, read)) = &*current
+            && read.elapsed() < FRESH
+        {
+            return Ok(token.clone());
+        }
+        let unreadable = |reason: String| CredentialsError::TokenFile { path: self.path.clone(), reason };
+        let read = match std::fs::read_to_string(&self.path) {
+            Ok(text) if text.trim().is_empty() => Err(unreadable("it is empty".to_owned())),
+            Ok(text) => Ok(text.trim().to_owned()),
+            Err(error) => Err(unreadable(error.to_string())),
+        };
+        match (read, &*current) {
+            (Err(_), Some((token, _))) => Ok(token.clone()),
+            (Err(error), None) => Err(error),
+            (Ok(token), _) => {
+                *current = Some((token.clone(), Instant::now()));
+                Ok(token)
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Credentials from a plugin: the `exec` section of a kubeconfig.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use kube::config::{ExecConfig, ExecInteractiveMode};
+use serde::Deserialize;
+use serde_json::json;
+use thiserror::Error;
+use tokio::process::Command;
+use tokio::sync::Mutex;
+
+use super::certificate::{ClientCertificate, IdentityError};
+
+/// How long a plugin may take. It is less than what a request waits for its response.
+// Differs from kube-dns: client-go waits for ever, and all requests with it.
+const LIMIT: Duration = Duration::from_secs(20);
+/// A plugin that failed is left alone for this long.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Credentials are renewed so long before they expire.
+const LEEWAY: Duration = Duration::from_mins(1);
+
+/// Why a plugin gives no credentials.
+#[derive(Debug, Clone, Error)]
+pub(super) enum PluginError {
+    #[error("the exec plugin has no command")]
+    NoCommand,
+    #[error("the exec plugin {0:?} wants a terminal (interactiveMode: Always); accepted: Never, IfAvailable")]
+    Interactive(String),
+    #[error("cannot run the exec plugin {command:?}: {reason}")]
+    Start { command: String, reason: String },
+    #[error("the exec plugin {command:?} did not answer within {LIMIT:?} and was ended")]
+    Hangs { command: String },
+    #[error("the exec plugin {command:?} failed with {status}: {said}")]
+    Failed { command: String, status: String, said: String },
+    #[error(
+        "the exec plugin {command:?} printed no ExecCredential with a token or a certificate and its key: {reason}"
+    )]
+    Output { command: String, reason: String },
+}
+
+/// A plugin and what it gave last.
+#[derive(Debug)]
+pub(super) struct Plugin {
+    config: ExecConfig,
+    certificate: Arc<ClientCertificate>,
+    given: Mutex<Given>,
+}
+
+#[derive(Debug)]
+enum Given {
+    Nothing,
+    Token { token: Option<String>, expires: Option<DateTime<Utc>> },
+    Failure { error: PluginError, at: Instant },
+}
+
+impl Given {
+    fn holds(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Token { expires, .. } => expires.is_none_or(|expires| Utc::now() + LEEWAY < expires),
+            Self::Failure { at, .. } => at.elapsed() < PAUSE,
+        }
+    }
+
+    fn token(&self) -> Result<Option<String>, PluginError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Token { token, .. } => Ok(token.clone()),
+            Self::Failure { error, .. } => Err(error.clone()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ExecCredential {
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    /// As RFC 3339 has it.
+    expiration_timestamp: Option<String>,
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+}
+
+impl Status {
+    /// When the credentials expire. A time that cannot be read has passed: the plugin is asked again each time.
+    fn expires(&self) -> Option<DateTime<Utc>> {
+        let text = self.expiration_timestamp.as_deref()?;
+        Some(DateTime::parse_from_rfc3339(text).map_or(DateTime::UNIX_EPOCH, |time| time.to_utc()))
+    }
+}
+
+impl Plugin {
+    /// A plugin that was not run yet. Certificates that it gives go to `certificate`.
+    pub(super) fn new(config: ExecConfig, certificate: Arc<ClientCertificate>) -> Self {
+        Self { config, certificate, given: Mutex::new(Given::Nothing) }
+    }
+
+    /// The token, if it gives tokens. Runs the plugin where there are no credentials, or they are about to expire.
+    pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
+        let mut given = self.given.lock().await;
+        if !given.holds() {
+            *given = match self.run().await {
+                Ok(status) => Given::Token { expires: status.expires(), token: status.token },
+                Err(error) => Given::Failure { error, at: Instant::now() },
+            };
+        }
+        given.token()
+    }
+
+    async fn run(&self) -> Result<Status, PluginError> {
+        let command = self.config.command.clone().ok_or(PluginError::NoCommand)?;
+        if self.config.interactive_mode == Some(ExecInteractiveMode::Always) {
+            return Err(PluginError::Interactive(command));
+        }
+        // Dropped at the limit, it is killed.
+        let output = match tokio::time::timeout(LIMIT, self.command(&command).output()).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => return Err(PluginError::Start { command, reason: error.to_string() }),
+            Err(_) => return Err(PluginError::Hangs { command }),
+        };
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = super::first_line(said.trim_start());
+            return Err(PluginError::Failed { command, status: output.status.to_string(), said });
+        }
+        let status = serde_json::from_slice::<ExecCredential>(&output.stdout);
+        let wrong = |reason: String| PluginError::Output { command: command.clone(), reason };
+        let status = status.map_err(|error| wrong(error.to_string()))?.status;
+        match (&status.client_certificate_data, &status.client_key_data, &status.token) {
+            (Some(certificate), Some(key), _) => self
+                .certificate
+                .set(certificate.as_bytes(), key.as_bytes())
+                .map_err(|error: IdentityError| wrong(error.to_string()))?,
+            (None, None, Some(_)) => {}
+            _ => return Err(wrong("something of these is missing".to_owned())),
+        }
+        Ok(status)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let pairs = |variable: &HashMap<String, String>| {
+            Some((variable.get("name")?.clone(), variable.get("value")?.clone()))
+        };
+        let mut spec = json!({ "interactive": false });
+        if let Some(cluster) = &self.config.cluster {
+            spec["cluster"] = json!(cluster);
+        }
+        let version = self.config.api_version.as_deref().unwrap_or("client.authentication.k8s.io/v1");
+        let info = json!({ "kind": "ExecCredential", "apiVersion": version, "spec": spec });
+        command
+            .args(self.config.args.iter().flatten())
+            .envs(self.config.env.iter().flatten().filter_map(pairs))
+            .env("KUBERNETES_EXEC_INFO", info.to_string())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+}

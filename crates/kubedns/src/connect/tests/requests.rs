@@ -1,0 +1,159 @@
+//! What reaches the API server, and what a proxy in front of it gets.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use kube::client::Body;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use warp::http::Request;
+
+use super::{Access, Connection, kubeconfig};
+
+/// Reads the head of a request, in lower case but for values, and answers with 200 and no body.
+async fn head(stream: &mut TcpStream, answer: &str) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\n") {
+        text.push(stream.read_u8().await.expect("the rest of a head"));
+    }
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+fn config(server: &str, cluster: &str, user: &str) -> tempfile::NamedTempFile {
+    kubeconfig(&format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: '{server}'{cluster}}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         users: [{{name: u, user: {{{user}}}}}]\n"
+    ))
+}
+
+async fn connection(config: &Path) -> Connection {
+    let access = Access { kubeconfig: Some(config.to_owned()), master_url: None };
+    Connection::new(access).await.unwrap()
+}
+
+async fn ask(connection: &Connection) -> Result<(), String> {
+    let request = Request::get("/version").body(Body::empty()).unwrap();
+    connection.client().send(request).await.map(drop).map_err(|error| super::chain(&error))
+}
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// What is said of a user: the head of the first request.
+async fn said_with(user: &str) -> String {
+    let (listener, address) = listener().await;
+    let config = config(&format!("http://{address}"), "", user);
+    let connection = connection(config.path()).await;
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        head(&mut stream, OK).await
+    };
+    let (asked, head) = tokio::join!(ask(&connection), serve);
+    asked.unwrap();
+    head
+}
+
+#[tokio::test]
+async fn the_audit_log_knows_who_asks() {
+    let head = said_with("").await;
+    let version = daemon::version::VERSION;
+    let agent = head.lines().find_map(|line| line.strip_prefix("user-agent: ")).unwrap();
+    let (ours, rest) = agent.split_once(" (").unwrap();
+    let (system, project) = rest.split_once(") ").unwrap();
+    assert_eq!((ours, project), (&*format!("kube-dns/{version}"), &*format!("kube-dns-rs/{version}")));
+    assert!(system.starts_with("linux/") && !system.contains("x86_64"), "{system}");
+}
+
+#[tokio::test]
+async fn tokens_come_from_where_client_go_takes_them() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "from-file\n").unwrap();
+    let file = file.path().display();
+    let plugin = |line: &str| format!("exec: {{command: sh, args: ['-c', 'echo ''{line}''']}}");
+    for (what, user, token) in [
+        ("in the kubeconfig", "token: inline".to_owned(), "inline"),
+        ("a file with a line feed", format!("tokenFile: '{file}'"), "from-file"),
+        ("a file before the kubeconfig", format!("token: inline, tokenFile: '{file}'"), "from-file"),
+        ("a file that is not there", "token: inline, tokenFile: /nonexistent/token".to_owned(), "inline"),
+        ("a plugin", plugin(r#"{"status": {"token": "from-plugin"}}"#), "from-plugin"),
+    ] {
+        let head = said_with(&user).await;
+        let authorization = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+        assert_eq!(authorization, Some(&*format!("Bearer {token}")), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
+    for (script, expected) in [
+        ("exec sleep 1000", "the exec plugin \"sh\" did not answer within 20s and was ended"),
+        ("echo no such profile >&2; exit 3", "failed with exit status: 3: no such profile"),
+        ("echo {}", "printed no ExecCredential with a token or a certificate and its key"),
+    ] {
+        let config =
+            config("http://127.0.0.1:1", "", &format!("exec: {{command: sh, args: ['-c', '{script}']}}"));
+        let connection = connection(config.path()).await;
+        // Only the one that hangs is waited for in vain.
+        if script.contains("sleep") {
+            tokio::time::pause();
+        }
+        let error = ask(&connection).await.unwrap_err();
+        if script.contains("sleep") {
+            tokio::time::resume();
+        }
+        assert!(error.contains(expected), "{script}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_of_the_kubeconfig_is_used() {
+    let (listener, address) = listener().await;
+    let cluster = format!(", proxy-url: 'http://user:pass%20word@{address}'");
+    let config = config("http://192.0.2.1:6443", &cluster, "");
+    let connection = connection(config.path()).await;
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let connect = head(&mut stream, "HTTP/1.1 200 Connection established\r\n\r\n").await;
+        (connect, head(&mut stream, OK).await)
+    };
+    let (asked, (connect, request)) = tokio::join!(ask(&connection), serve);
+    asked.unwrap();
+    assert!(connect.starts_with("CONNECT 192.0.2.1:6443 HTTP/1.1\r\n"), "{connect}");
+    let connect = connect.to_lowercase();
+    assert!(connect.contains("proxy-authorization: basic dxnlcjpwyxnzihdvcmq=\r\n"), "{connect}");
+    assert!(request.starts_with("GET /version HTTP/1.1\r\n"), "{request}");
+}
+
+#[tokio::test]
+async fn what_is_not_supported_is_named_with_what_is() {
+    for (cluster, user, expected) in [
+        (
+            ", proxy-url: 'https://proxy.example:3128'",
+            "",
+            "a proxy-url of scheme \"https\" is not supported; accepted: http://HOST:PORT and socks5://HOST:PORT",
+        ),
+        (
+            "",
+            "auth-provider: {name: gcp, config: {cmd-path: /bin/true}}",
+            "auth-provider \"gcp\" is not supported; accepted: token, tokenFile, client certificate, username and \
+             password, exec",
+        ),
+        ("", "tokenFile: /nonexistent/token", "cannot read the token file /nonexistent/token: No such file"),
+        ("", "client-certificate: /nonexistent/tls.crt", "a client certificate without its key"),
+    ] {
+        let config = config("https://192.0.2.1:6443", cluster, user);
+        let access = Access { kubeconfig: Some(config.path().to_owned()), master_url: None };
+        let error = Connection::new(access).await.unwrap_err().to_string();
+        assert!(error.starts_with("cannot set up the connection to https://192.0.2.1:6443/: "), "{error}");
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
