@@ -22,6 +22,9 @@ use crate::options::{ConfigFrom, Options, Topology};
 use crate::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 
+/// How long a refusal of the `ConfigMap` must last to count. An API server that starts refuses everything for a moment.
+const PASSING: Duration = Duration::from_secs(5);
+
 /// What the configuration means for the DNS server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -136,16 +139,18 @@ impl Configuration {
     }
 }
 
-/// Ends when we may not read the `ConfigMap`; never where there is none to be read.
+/// Ends when we may not read the `ConfigMap`, and that has lasted; never where there is none to be read.
 async fn refusal(feed: &mut Option<watch::Receiver<FeedState>>) {
     let refused = |state: &FeedState| state.phase == Phase::Refused;
-    let seen = match feed {
-        Some(state) => state.wait_for(refused).await.is_ok(),
-        None => false,
-    };
-    if !seen {
-        std::future::pending::<()>().await;
+    if let Some(state) = feed {
+        while let Ok(since) = state.wait_for(refused).await.map(|state| state.since) {
+            let allowed = state.wait_for(|state| !refused(state));
+            if tokio::time::timeout_at(since + PASSING, allowed).await.is_err() {
+                return;
+            }
+        }
     }
+    std::future::pending::<()>().await;
 }
 
 fn source(

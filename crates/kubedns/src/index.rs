@@ -11,6 +11,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use skydns::Pointer;
 use smol_str::SmolStr;
+use tokio::sync::watch;
 
 use crate::few::Few;
 use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey, ServiceKind};
@@ -28,6 +29,9 @@ pub struct Index {
     nodes: BTreeMap<SmolStr, Node>,
     listed_nodes: BTreeMap<SmolStr, Node>,
     source: Option<EndpointsSource>,
+    in_force: watch::Sender<Option<EndpointsSource>>,
+    /// A Service that Endpoints lack while slices can no longer be read.
+    lacking: Option<ObjectKey>,
     services_listed: bool,
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
@@ -61,6 +65,8 @@ impl Index {
             nodes: BTreeMap::new(),
             listed_nodes: BTreeMap::new(),
             source: None,
+            in_force: watch::Sender::new(None),
+            lacking: None,
             services_listed: false,
             outdated: HashMap::default(),
             snapshot: (*published.get()).clone(),
@@ -95,6 +101,7 @@ impl Index {
             Event::EndpointSlice(change) => self.apply_slice(change),
             Event::Node(change) => self.apply_node(change),
             Event::EndpointsFrom(source) => self.use_source(source),
+            Event::EndpointsInsteadOfSlices => self.fall_back(),
         }
     }
 
@@ -273,14 +280,37 @@ impl Index {
         }
     }
 
+    /// The source of endpoints that is in force, now and later.
+    pub fn source(&self) -> watch::Receiver<Option<EndpointsSource>> {
+        self.in_force.subscribe()
+    }
+
+    /// Uses Endpoints in place of slices that can no longer be read. Old slices are better than Endpoints without what
+    /// the slices told: somebody else may write these, or they know a second IP family.
+    fn fall_back(&mut self) {
+        let Some(service) = self.store.slices_tell_more(records::show_endpoints) else {
+            return self.use_source(EndpointsSource::Endpoints);
+        };
+        if self.lacking.is_none() {
+            tracing::warn!(
+                %service,
+                "EndpointSlices can no longer be read, and Endpoints tell less than they did: keeping the last slices"
+            );
+        }
+        self.lacking = Some(service);
+    }
+
     fn use_source(&mut self, source: EndpointsSource) {
+        self.lacking = None;
         if self.source == Some(source) {
+            self.store.forget_other_than(source);
             return;
         }
         for key in self.store.keys() {
             self.outdate_endpoints(&key);
         }
         self.source = Some(source);
+        self.in_force.send_replace(self.source);
         self.store.forget_other_than(source);
         self.objects_changed = true;
         self.check_sync();

@@ -127,6 +127,11 @@ impl Metrics {
         self.api.restarts.with_label_values(&[kind.plural(), reason]).get()
     }
 
+    /// 1 while a watch of `kind` is open.
+    pub fn connected(&self, kind: Kind) -> i64 {
+        self.api.connected.with_label_values(&[kind.plural()]).get()
+    }
+
     /// Records were put in force that are due to events of which the oldest arrived `since_arrival` ago, and to
     /// changes that happened at `causes`.
     pub fn published(&self, since_arrival: Duration, causes: &[SystemTime]) {
@@ -205,13 +210,13 @@ impl ApiMetrics {
             )?,
             restarts: registry.int_counter_vec(
                 "kubedns_watch_restarts_total",
-                "Lists and watches that ended, by reason; timeout is the regular end",
+                "Lists and watches that ended, by reason; timeout is the regular end, also of a quiet watch",
                 &["kind", "reason"],
             )?,
             lists: registry.int_counter_vec("kubedns_lists_total", "Complete lists received", &["kind"])?,
             bookmarks: registry.int_counter_vec(
                 "kubedns_bookmarks_total",
-                "Bookmarks received, which show that a watch without events is alive",
+                "Bookmarks received, which move the version of a watch without events on",
                 &["kind"],
             )?,
             events: registry.int_counter_vec(

@@ -171,6 +171,16 @@ pub struct Endpoints {
     pub last_change: Option<SystemTime>,
 }
 
+impl Endpoints {
+    /// All addresses, ready or not.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.subsets
+            .iter()
+            .flat_map(|subset| subset.ready.iter().chain(&subset.not_ready))
+            .map(|address| address.ip)
+    }
+}
+
 /// Addresses that share a set of ports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subset {
@@ -218,6 +228,13 @@ pub struct EndpointSlice {
     pub ports: Arc<[EndpointPort]>,
     /// As for [`Endpoints::last_change`].
     pub last_change: Option<SystemTime>,
+}
+
+impl EndpointSlice {
+    /// All addresses, ready or not.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().copied())
+    }
 }
 
 /// What the addresses of an [`EndpointSlice`] are.
@@ -294,7 +311,10 @@ pub enum Event {
     /// About nodes; only while federations are configured.
     Node(Change<Node>),
     /// From here on the endpoints of this source count. It comes after the first `RelistDone` of that source; changes
-    /// of both may lie in between. Slices go on to be told while Endpoints count; Endpoints end when slices count, and
-    /// begin with a list when they are needed again. Before the first of these events, the endpoints are not known.
+    /// of both may lie in between. Slices go on to be told while Endpoints count, or are taken back by an empty list;
+    /// Endpoints end when slices count, and begin with a list when they are needed again. Before the first of these
+    /// events, the endpoints are not known.
     EndpointsFrom(EndpointsSource),
+    /// Slices count and can no longer be read. From here on Endpoints count, unless they tell less.
+    EndpointsInsteadOfSlices,
 }

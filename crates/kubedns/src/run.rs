@@ -26,12 +26,12 @@ use crate::explain::Explainer;
 use crate::index::Index;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::objects::{Event, Kind};
+use crate::objects::{EndpointsSource, Event, Kind};
 use crate::options::{Exposition, Options};
 use crate::snapshot::{Published, Snapshot};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
-use crate::watch::endpoints::EndpointsFeed;
+use crate::watch::endpoints::{Choice, EndpointsFeed};
 use crate::watch::nodes::NodesFeed;
 use crate::watch::{Collection, Feed, Pace, Received};
 
@@ -95,7 +95,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     sync.configure();
     sync.load(LOADING).await;
 
-    let mut tasks = Tasks::new(shutdown.stop.clone());
+    let (mut tasks, in_force) = (Tasks::new(shutdown.stop.clone()), sync.index.source());
     let stop = || shutdown.stop.clone();
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", sync.run(stop()));
@@ -105,7 +105,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         let route = registry.route(&exposition.path);
         tasks.lasting("serving metrics", server.run(route, stop()));
     }
-    watch_api_server(&mut tasks, &options, &connection, &metrics, sink, configuration.subscribe(), &shutdown);
+    let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
+    api_server.watch(&mut tasks, options.endpoints_source, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
@@ -123,38 +124,42 @@ fn serve_status(
     tasks.lasting("serving the status", server.run(routes, stop));
 }
 
-/// Starts the watchers. Each follows one collection and sends what happens to `sink`.
-fn watch_api_server(
-    tasks: &mut Tasks,
-    options: &Options,
-    connection: &Arc<Connection>,
-    metrics: &Arc<Metrics>,
+/// What the watchers need.
+struct ApiServer {
+    connection: Arc<Connection>,
+    metrics: Arc<Metrics>,
     sink: mpsc::Sender<Received<Event>>,
     settings: watch::Receiver<Arc<Settings>>,
-    shutdown: &Shutdown,
-) {
-    let pace = Pace::default();
-    let services = Feed::new(
-        Arc::clone(connection),
-        Collection::all(Kind::Service),
-        pace.clone(),
-        metrics.feed(Kind::Service),
-        sink.clone(),
-        Event::Service,
-    );
-    let endpoints = EndpointsFeed {
-        choice: options.endpoints_source,
-        connection: Arc::clone(connection),
-        pace: pace.clone(),
-        metrics: Arc::clone(metrics),
-        sink: sink.clone(),
-    };
-    let nodes =
-        NodesFeed { connection: Arc::clone(connection), pace, metrics: Arc::clone(metrics), sink, settings };
-    let stop = || shutdown.stop.clone();
-    tasks.lasting("watching services", services.run(stop()));
-    tasks.lasting("watching endpoints", endpoints.run(stop()));
-    tasks.lasting("watching nodes", nodes.run(stop()));
+    in_force: watch::Receiver<Option<EndpointsSource>>,
+}
+
+impl ApiServer {
+    /// Starts the watchers. Each follows one collection and sends what happens to `sink`.
+    fn watch(self, tasks: &mut Tasks, choice: Choice, shutdown: &Shutdown) {
+        let Self { connection, metrics, sink, settings, in_force } = self;
+        let pace = Pace::default();
+        let services = Feed::new(
+            Arc::clone(&connection),
+            Collection::all(Kind::Service),
+            pace.clone(),
+            metrics.feed(Kind::Service),
+            sink.clone(),
+            Event::Service,
+        );
+        let endpoints = EndpointsFeed {
+            choice,
+            connection: Arc::clone(&connection),
+            pace: pace.clone(),
+            metrics: Arc::clone(&metrics),
+            sink: sink.clone(),
+            in_force,
+        };
+        let nodes = NodesFeed { connection, pace, metrics, sink, settings };
+        let stop = || shutdown.stop.clone();
+        tasks.lasting("watching services", services.run(stop()));
+        tasks.lasting("watching endpoints", endpoints.run(stop()));
+        tasks.lasting("watching nodes", nodes.run(stop()));
+    }
 }
 
 fn forwarder(registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {

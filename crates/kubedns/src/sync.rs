@@ -199,12 +199,10 @@ impl Sync {
             if was_listed {
                 causes.extend(self.cause(&event));
             }
-            if let Event::EndpointsFrom(source) = event {
-                self.source = Some(source);
-            }
             self.fed |= !matches!(event, Event::Node(_));
             self.index.apply(event);
         }
+        self.note_source();
         if self.index.publish() {
             self.metrics.publications.inc();
             if let Some(oldest) = oldest {
@@ -216,6 +214,18 @@ impl Sync {
         }
         if !was_listed && self.index.has_listed() {
             self.in_sync(begun.elapsed());
+        }
+    }
+
+    /// Logs where the endpoints of Services come from when that has changed.
+    fn note_source(&mut self) {
+        let Some(source) = *self.index.source().borrow() else { return };
+        match self.source.replace(source) {
+            None => tracing::info!(?source, "endpoints source selected"),
+            Some(before) if before != source => {
+                tracing::warn!(?source, ?before, "endpoints source switched");
+            }
+            Some(_) => {}
         }
     }
 

@@ -1,16 +1,17 @@
 //! Watching the API server: each kind of objects is listed in pages and then watched, for ever.
 //!
-//! What holds whatever the API server does: a watch that breaks is resumed where it ended; only when that cannot be
-//! trusted (the version is too old, the history is another one, the server was away) everything is listed again, and
-//! nothing counts as gone before such a list is complete. Silence has a limit, since a dead connection is silent too.
-//! One malformed object is left out and never stops the others. Failures are retried for ever, with growing pauses.
+//! What holds whatever the API server does: a watch that breaks, however often, is resumed where it ended, and a list
+//! at its last page; only where the API server no longer knows our version, or its history is another one, everything is
+//! listed again, and nothing counts as gone before such a list is complete. A silent watch is opened anew, since a dead
+//! connection is silent too. One malformed object is left out and never stops the others. Failures are retried for
+//! ever, with growing pauses.
 //!
 //! [`Feed`] follows one collection; [`endpoints`] chooses between Endpoints and `EndpointSlice`s. What the objects mean
 //! is not known here.
 
-mod backoff;
 mod collection;
 mod complaints;
+mod ended;
 pub mod endpoints;
 mod exchange;
 mod failure;
@@ -21,13 +22,17 @@ mod malformed;
 pub mod nodes;
 mod pace;
 mod page;
+mod pauses;
+mod position;
+mod state;
 
 use std::time::Instant;
 
 pub use collection::Collection;
 pub use failure::Failure;
-pub use feed::{Closed, Feed, FeedState, Phase};
+pub use feed::{Closed, Feed};
 pub use pace::Pace;
+pub use state::{FeedState, Phase};
 
 /// An event and when it reached this process.
 #[derive(Debug)]

@@ -8,8 +8,10 @@ mod api {
     mod life;
     mod loops;
     mod mirror;
+    mod patience;
     mod process;
     mod real;
+    mod stub;
     mod tls;
     mod weather;
 }

@@ -1,5 +1,6 @@
 //! All objects at one moment, by the Service whose records they make.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use treecache::Map;
@@ -24,6 +25,34 @@ impl Owner {
     fn is_empty(&self) -> bool {
         self.service.is_none() && self.endpoints.is_none() && self.slices.is_empty()
     }
+
+    /// Slices have addresses, of a family at least, that Endpoints lack. Endpoints without any address lack none: the
+    /// pods are gone.
+    pub(super) fn slices_tell_more(&self) -> bool {
+        let told = Families::of(self.slices.iter().flat_map(EndpointSlice::addresses));
+        let Some(endpoints) = &self.endpoints else {
+            return told != Families::default();
+        };
+        let now = Families::of(endpoints.addresses());
+        let lacking = (told.v4 && !now.v4) || (told.v6 && !now.v6);
+        endpoints.over_capacity || (now != Families::default() && lacking)
+    }
+}
+
+/// The IP families of addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Families {
+    v4: bool,
+    v6: bool,
+}
+
+impl Families {
+    fn of(addresses: impl Iterator<Item = IpAddr>) -> Self {
+        addresses.fold(Self::default(), |Self { v4, v6 }, ip| Self {
+            v4: v4 || ip.is_ipv4(),
+            v6: v6 || ip.is_ipv6(),
+        })
+    }
 }
 
 impl Objects {
@@ -44,6 +73,11 @@ impl Objects {
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Owner> {
         self.owners.get(key).map(|owner| &**owner)
+    }
+
+    /// The key of something that is `wanted`.
+    pub(super) fn find(&self, wanted: impl Fn(&Owner) -> bool) -> Option<ObjectKey> {
+        self.owners.iter().find(|(_, owner)| wanted(owner)).map(|(key, _)| key.clone())
     }
 
     pub(super) fn keys(&self) -> Vec<ObjectKey> {

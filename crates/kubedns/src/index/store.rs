@@ -207,7 +207,7 @@ impl Store {
     }
 
     /// Drops the objects of the source that is not in use, unless it is still followed: the feed of slices goes on
-    /// while Endpoints are in use, and what it has told it does not tell again.
+    /// while Endpoints are in use, and takes back itself what it cannot keep up to date.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
             EndpointsSource::Endpoints if self.slices.followed => {}
@@ -229,12 +229,15 @@ impl Store {
         }
     }
 
+    /// A Service whose endpoints are `shown` and of which slices tell more than Endpoints.
+    pub(super) fn slices_tell_more(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
+        let of_service = |owner: &Owner| owner.service.as_deref().is_some_and(&shown);
+        self.objects.find(|owner| of_service(owner) && owner.slices_tell_more())
+    }
+
     pub(super) fn counts(&self) -> Counts {
-        let in_subset = |subset: &crate::objects::Subset| subset.ready.len() + subset.not_ready.len();
-        let in_endpoints =
-            self.endpoints().flat_map(|endpoints| endpoints.subsets.iter()).map(in_subset).sum::<usize>();
-        let in_slices =
-            self.slices().flat_map(|slice| slice.endpoints.iter()).map(|e| e.addresses.len()).sum::<usize>();
+        let in_endpoints = self.endpoints().flat_map(Endpoints::addresses).count();
+        let in_slices = self.slices().flat_map(EndpointSlice::addresses).count();
         Counts {
             services: self.services().count(),
             endpoints: self.endpoints().count(),

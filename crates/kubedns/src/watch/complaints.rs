@@ -4,18 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use crate::objects::Kind;
 
 /// How often an ongoing failure is mentioned again.
 const REMINDER: Duration = Duration::from_mins(5);
-
 /// What went wrong with one collection and has not ended.
 #[derive(Debug)]
 pub(super) struct Complaints {
     kind: Kind,
-    /// Being refused is no more than a remark.
-    optional: bool,
     ongoing: Option<Ongoing>,
 }
 
@@ -25,46 +22,48 @@ struct Ongoing {
     since: Instant,
     logged: Instant,
     failures: u32,
+    /// A refusal was logged as an error.
+    error: bool,
 }
 
 impl Ongoing {
     fn new(reason: &'static str, now: Instant) -> Self {
-        Self { reason, since: now, logged: now, failures: 0 }
+        Self { reason, since: now, logged: now, failures: 0, error: false }
     }
 }
 
 impl Complaints {
-    pub(super) fn new(kind: Kind, optional: bool) -> Self {
-        Self { kind, optional, ongoing: None }
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, ongoing: None }
     }
 
     /// An attempt failed; the next one follows after `pause`.
-    pub(super) fn failed(&mut self, failure: &Failure, pause: Duration) {
+    pub(super) fn failed(&mut self, failure: &Failure, pause: Duration, refusal: Refusal) {
         let now = Instant::now();
-        let remark = self.optional && matches!(failure, Failure::Refused(_));
+        let refused = matches!(failure, Failure::Refused(_));
+        let remark = refused && refusal.dispensable;
+        // What was read before will most likely be readable again.
+        let error = refused && !remark && (refusal.lasting || !refusal.known);
         let first = self.ongoing.is_none();
         let ongoing = self.ongoing.get_or_insert_with(|| Ongoing::new(failure.reason(), now));
         ongoing.failures = ongoing.failures.saturating_add(1);
+        let worse = error && !std::mem::replace(&mut ongoing.error, error);
         let overdue = !remark && ongoing.logged.elapsed() >= REMINDER;
-        let new = first || overdue || ongoing.reason != failure.reason();
+        let new = first || overdue || worse || ongoing.reason != failure.reason();
         if new {
             ongoing.reason = failure.reason();
             ongoing.logged = now;
         }
         let failures = ongoing.failures;
-        self.log(failure, pause, new, failures, remark);
-    }
-
-    fn log(&self, failure: &Failure, pause: Duration, new: bool, failures: u32, remark: bool) {
         let kind = self.kind;
         if !new {
             tracing::debug!(%kind, %failure, failures, ?pause, "still cannot follow the API server");
         } else if remark {
             tracing::info!(%kind, %failure, "not permitted to read this; going on without it, trying again now and then");
+        } else if error {
+            tracing::error!(%kind, %failure, failures, "not permitted to read this; trying again");
         } else if matches!(failure, Failure::Expired(_)) {
             tracing::info!(%kind, %failure, "too much has happened to resume; listing again");
-        } else if matches!(failure, Failure::Refused(_)) {
-            tracing::error!(%kind, %failure, failures, "not permitted to read this; trying again");
         } else {
             tracing::warn!(%kind, %failure, failures, "cannot follow the API server; what is known stays, trying again");
         }
@@ -76,10 +75,5 @@ impl Complaints {
         let lasted = ongoing.since.elapsed();
         tracing::info!(kind = %self.kind, failures = ongoing.failures, ?lasted, "following the API server again");
         Some(lasted)
-    }
-
-    /// How long nothing has been well.
-    pub(super) fn lasting(&self) -> Duration {
-        self.ongoing.as_ref().map(|ongoing| ongoing.since.elapsed()).unwrap_or_default()
     }
 }

@@ -3,26 +3,28 @@
 //!
 //! With [`Choice::Auto`] slices are used where the API server has them and lets us read them, which is found out by
 //! trying, again and again: a permission that comes or goes later is followed. The source in force changes only when
-//! the other one is complete.
+//! the other one is complete. Slices are left only when their refusal has lasted, as an API server that starts refuses
+//! everything for a moment, and only if Endpoints tell as much.
+
+mod choosing;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use choosing::Choosing;
+
 use super::collection::Collection;
-use super::feed::{Feed, FeedState, Phase};
+use super::feed::Feed;
 use super::pace::Pace;
+use super::state::{FeedState, Phase};
 use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::metrics::Metrics;
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, Event, FromApi};
-
-/// How long slices may keep us waiting at the start before Endpoints are asked for as well.
-const HEAD_START: Duration = Duration::from_secs(5);
 
 /// `--endpoints-source`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -49,6 +51,8 @@ pub struct EndpointsFeed {
     pub metrics: Arc<Metrics>,
     /// Where events go.
     pub sink: mpsc::Sender<Received<Event>>,
+    /// The source in force, as the taker of the events says.
+    pub in_force: watch::Receiver<Option<EndpointsSource>>,
 }
 
 /// A feed that was started.
@@ -63,6 +67,17 @@ impl Running {
         *self.state.borrow_and_update()
     }
 
+    /// Whether the watch is open. Then what it tells is kept.
+    fn follow(&mut self, spare: &watch::Sender<bool>) -> bool {
+        let follows = |state: FeedState| state.phase == Phase::Following;
+        if !follows(self.now()) {
+            return false;
+        }
+        spare.send_replace(false);
+        // It may have been refused and forgotten in between; from here on it cannot.
+        follows(self.now())
+    }
+
     async fn end(mut self) {
         self.stop.cancel();
         while self.task.join_next().await.is_some() {}
@@ -71,7 +86,7 @@ impl Running {
 
 impl EndpointsFeed {
     /// Follows until `stop`, or until nobody takes the events any more.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         let followed = match self.choice {
             Choice::Auto => self.choose(&stop).await,
             Choice::Endpoints => self.only(EndpointsSource::Endpoints, &stop).await,
@@ -82,68 +97,104 @@ impl EndpointsFeed {
         }
     }
 
-    async fn only(&self, source: EndpointsSource, stop: &CancellationToken) -> Result<(), Closed> {
-        let mut running = self.start(source, stop);
+    async fn only(&mut self, source: EndpointsSource, stop: &CancellationToken) -> Result<(), Closed> {
+        let spare = watch::Sender::new(false);
+        let mut running = self.start(source, &spare, stop);
         let listed = running.state.wait_for(|state| state.listed).await.is_ok();
         if listed {
-            self.announce(source).await?;
+            self.put_in_force(source).await?;
         }
         while running.task.join_next().await.is_some() {}
         Ok(())
     }
 
-    async fn choose(&self, stop: &CancellationToken) -> Result<(), Closed> {
-        let waiting_ends = Instant::now() + HEAD_START;
-        let mut slices = self.start(EndpointsSource::EndpointSlices, stop);
+    async fn choose(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
+        // The slices need not be kept.
+        let spare = watch::Sender::new(false);
+        let mut slices = self.start(EndpointsSource::EndpointSlices, &spare, stop);
         let mut endpoints: Option<Running> = None;
-        let mut in_force = None;
+        let stale_slices = *self.in_force.borrow() == Some(EndpointsSource::EndpointSlices);
+        let mut choosing = Choosing::begin(&self.pace, stale_slices);
         while !stop.is_cancelled() {
-            let phase = slices.now().phase;
-            let overdue = in_force.is_none() && Instant::now() >= waiting_ends;
-            if phase == Phase::Following {
-                if let Some(running) = endpoints.take() {
-                    running.end().await;
-                }
-                self.put_in_force(EndpointsSource::EndpointSlices, &mut in_force).await?;
-            } else if endpoints.is_none() && (phase == Phase::Refused || overdue) {
-                endpoints = Some(self.start(EndpointsSource::Endpoints, stop));
+            if choosing.wished && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints) {
+                choosing.take(EndpointsSource::Endpoints);
             }
-            if endpoints.as_mut().is_some_and(|running| running.now().listed) {
-                self.put_in_force(EndpointsSource::Endpoints, &mut in_force).await?;
+            if slices.follow(&spare) {
+                self.put_slices_in_force(endpoints.take(), &mut choosing).await?;
             }
-            let waiting = in_force.is_none() && endpoints.is_none();
+            spare.send_if_modified(|spare| {
+                let now = choosing.source == Some(EndpointsSource::Endpoints);
+                std::mem::replace(spare, now) != now
+            });
+            let due = choosing.endpoints_due(slices.now());
+            let is_due = due.is_some_and(|due| due <= Instant::now());
+            if is_due && endpoints.is_none() {
+                endpoints = Some(self.start(EndpointsSource::Endpoints, &spare, stop));
+            }
+            let listed = endpoints.as_mut().is_some_and(|running| running.now().listed);
+            if is_due && listed {
+                self.put_endpoints_in_force(&mut choosing).await?;
+                continue;
+            }
+            let later = due.filter(|_| !is_due);
             tokio::select! {
                 changed = slices.state.changed() => changed.map_err(|_| Closed)?,
                 changed = next_state(&mut endpoints) => changed?,
-                () = sleep_until(waiting_ends), if waiting => {}
+                changed = self.in_force.changed(), if choosing.wished => changed.map_err(|_| Closed)?,
+                () = sleep_until(later.unwrap_or_else(Instant::now)), if later.is_some() => {}
             }
         }
         Ok(())
     }
 
-    async fn put_in_force(
-        &self,
-        source: EndpointsSource,
-        in_force: &mut Option<EndpointsSource>,
+    /// Puts slices in force, and ends and forgets Endpoints.
+    async fn put_slices_in_force(
+        &mut self,
+        endpoints: Option<Running>,
+        choosing: &mut Choosing,
     ) -> Result<(), Closed> {
-        if *in_force != Some(source) {
-            self.announce(source).await?;
-            *in_force = Some(source);
+        let changes = endpoints.is_some() || choosing.source != Some(EndpointsSource::EndpointSlices);
+        if let Some(running) = endpoints {
+            running.end().await;
         }
+        if changes {
+            self.put_in_force(EndpointsSource::EndpointSlices).await?;
+        }
+        choosing.take(EndpointsSource::EndpointSlices);
         Ok(())
     }
 
-    async fn announce(&self, source: EndpointsSource) -> Result<(), Closed> {
-        tracing::info!(?source, "endpoints of services are taken from");
-        let received = Received { event: Event::EndpointsFrom(source), at: std::time::Instant::now() };
+    /// Puts Endpoints in force, at once if nothing is, or in place of slices if they tell as much.
+    async fn put_endpoints_in_force(&mut self, choosing: &mut Choosing) -> Result<(), Closed> {
+        if choosing.source == Some(EndpointsSource::EndpointSlices) {
+            choosing.wish();
+            return self.send(Event::EndpointsInsteadOfSlices).await;
+        }
+        self.put_in_force(EndpointsSource::Endpoints).await?;
+        choosing.take(EndpointsSource::Endpoints);
+        Ok(())
+    }
+
+    async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), Closed> {
+        self.send(Event::EndpointsFrom(source)).await?;
+        self.in_force.wait_for(|now| *now == Some(source)).await.map(drop).map_err(|_| Closed)
+    }
+
+    async fn send(&self, event: Event) -> Result<(), Closed> {
+        let received = Received { event, at: std::time::Instant::now() };
         self.sink.send(received).await.map_err(|_| Closed)
     }
 
-    fn start(&self, source: EndpointsSource, stop: &CancellationToken) -> Running {
+    fn start(
+        &self,
+        source: EndpointsSource,
+        spare: &watch::Sender<bool>,
+        stop: &CancellationToken,
+    ) -> Running {
         match source {
             EndpointsSource::Endpoints => spawn(self.feed::<Endpoints>(Event::Endpoints), stop),
             EndpointsSource::EndpointSlices => {
-                let feed = self.feed::<EndpointSlice>(Event::EndpointSlice);
+                let feed = self.feed::<EndpointSlice>(Event::EndpointSlice).forgetting(spare.subscribe());
                 spawn(if self.choice == Choice::Auto { feed.optional() } else { feed }, stop)
             }
         }

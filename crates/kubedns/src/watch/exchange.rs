@@ -7,6 +7,8 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::time::timeout;
+use warp::http::HeaderMap;
+use warp::http::header::RETRY_AFTER;
 
 use super::collection::Collection;
 use super::failure::Failure;
@@ -61,6 +63,7 @@ impl Exchange {
             .map_err(|_| Failure::Silent(self.patience))?
             .map_err(|error| unreachable(&error))?;
         let status = response.status();
+        let retry_after = retry_after(response.headers());
         let mut pieces = Pieces { body: response.into_body() };
         if status.is_success() {
             return Ok(pieces);
@@ -73,7 +76,7 @@ impl Exchange {
                 break;
             }
         }
-        Err(Failure::of_response(status.as_u16(), &text))
+        Err(Failure::of_response(status.as_u16(), retry_after, &text))
     }
 }
 
@@ -102,6 +105,12 @@ impl Pieces {
         };
         timeout(patience, received).await.unwrap_or(Err(Failure::Silent(patience)))
     }
+}
+
+/// `Retry-After` in seconds. API servers send no dates.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 fn unreachable(error: &kube::Error) -> Failure {

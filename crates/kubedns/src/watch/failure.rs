@@ -27,6 +27,8 @@ pub enum Failure {
         code: u16,
         /// What the API server says about it.
         message: String,
+        /// How long we are to wait before we ask again.
+        retry_after: Option<Duration>,
     },
     /// The response broke off.
     #[error("the response broke off: {0}")]
@@ -46,6 +48,17 @@ pub enum Failure {
     /// The API server does not know the history that we know.
     #[error("the API server has another history: {0}")]
     OtherHistory(String),
+}
+
+/// What it means that we may not read something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// It has lasted too long to be that of an API server that starts, which refuses everything for a moment.
+    pub(super) lasting: bool,
+    /// We can do without, and have nothing of it that must be kept up to date.
+    pub(super) dispensable: bool,
+    /// We have read it before.
+    pub(super) known: bool,
 }
 
 impl Failure {
@@ -96,29 +109,23 @@ impl Failure {
         }
     }
 
-    /// May a watch that ended like this be resumed at its last version? Not when the server was away: it may come
-    /// back with another history, whose versions mean other things.
-    pub(super) fn leaves_history_intact(&self) -> bool {
-        match self {
-            Self::Server { .. } | Self::Broken(_) | Self::Silent(_) | Self::Brief(_) | Self::Garbage(_) => {
-                true
-            }
-            Self::Unreachable(_)
-            | Self::Unauthorized(_)
-            | Self::Refused(_)
-            | Self::Expired(_)
-            | Self::TooLarge(_)
-            | Self::OtherHistory(_) => false,
-        }
+    /// Does the API server no longer know the versions that we know? Then everything has to be listed.
+    pub(super) fn ends_history(&self) -> bool {
+        matches!(self, Self::Expired(_) | Self::OtherHistory(_))
+    }
+
+    /// Is it about what came in a watch, and so perhaps the same whenever that is resumed?
+    pub(super) fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Server { .. } | Self::Garbage(_) | Self::TooLarge(_) | Self::Brief(_))
     }
 
     /// The failure that an error response means. `body` is as much of it as was read.
-    pub(super) fn of_response(code: u16, body: &[u8]) -> Self {
+    pub(super) fn of_response(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let message = serde_json::from_slice::<Status>(body)
             .ok()
             .and_then(|status| status.message)
             .unwrap_or_else(|| excerpt(body));
-        Self::of_code(code, message)
+        Self::of_code(code, message, retry_after)
     }
 
     /// The failure that the object of a watch event of type ERROR means.
@@ -129,18 +136,18 @@ impl Failure {
         let message = status.message.unwrap_or_default();
         match status.reason.as_deref() {
             Some("Expired" | "Gone") => Self::Expired(message),
-            _ => Self::of_code(status.code.unwrap_or_default(), message),
+            _ => Self::of_code(status.code.unwrap_or_default(), message, None),
         }
     }
 
-    fn of_code(code: u16, message: String) -> Self {
+    fn of_code(code: u16, message: String, retry_after: Option<Duration>) -> Self {
         match code {
             401 => Self::Unauthorized(message),
             403..=405 => Self::Refused(message),
             410 => Self::Expired(message),
             // A version from the future, as after a restore of the API server's database.
             _ if message.contains("Too large resource version") => Self::OtherHistory(message),
-            _ => Self::Server { code, message },
+            _ => Self::Server { code, message, retry_after },
         }
     }
 }
@@ -180,10 +187,10 @@ mod tests {
             (500, "server_error", "error 500: says why"),
         ];
         for (code, reason, text) in cases {
-            let failure = Failure::of_response(code, body);
+            let failure = Failure::of_response(code, None, body);
             assert_eq!((failure.reason(), failure.to_string().as_str()), (reason, text));
         }
-        let failure = Failure::of_response(502, b"<html>\nBad Gateway\n</html>");
+        let failure = Failure::of_response(502, None, b"<html>\nBad Gateway\n</html>");
         assert_eq!(failure.to_string(), "error 502: <html> Bad Gateway </html>");
     }
 

@@ -4,58 +4,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Received;
-use super::backoff::Backoff;
 use super::collection::Collection;
 use super::complaints::Complaints;
-use super::exchange::Exchange;
-use super::failure::Failure;
+use super::ended::Watched;
+use super::exchange::{Exchange, Pieces};
+use super::failure::{Failure, Refusal};
 use super::history::History;
 use super::lines::Lines;
 use super::malformed::Malformed;
 use super::pace::{Pace, jittered};
 use super::page::{Page, WatchEvent};
+use super::pauses::Pauses;
+use super::position::{Listing, Position, Watching};
+use super::state::{FeedState, Phase};
 use crate::connect::Connection;
 use crate::metrics::FeedMetrics;
 use crate::objects::{Change, FromApi, key_of, version_of};
 
-/// How many objects are asked for at a time.
-const PAGE: u32 = 500;
-/// How many pages a list may have.
-const MAX_PAGES: usize = 100_000;
-/// A watch that ends sooner than this without an event is a failure, lest it be opened again and again.
-const BRIEF: Duration = Duration::from_secs(1);
 /// A watch that lasted this long had begun well: what comes after it is a new failure.
 const LONG: Duration = Duration::from_secs(30);
-/// How often a watch may fail in a row and be resumed.
-const MAX_RESUMES: u32 = 5;
 
 /// Whoever took the events is gone: the end of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
-
-/// How a feed is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FeedState {
-    /// A list has been sent on in full since the start.
-    pub listed: bool,
-    /// What it is doing now.
-    pub phase: Phase,
-}
-
-/// What a feed is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// It is not watching: it has just begun, or the API server does not answer as it should.
-    Away,
-    /// The watch is open.
-    Following,
-    /// We may not read this.
-    Refused,
-}
 
 /// Why an attempt ended.
 enum Stop {
@@ -74,15 +49,17 @@ pub struct Feed<T, E> {
     exchange: Exchange,
     pace: Pace,
     optional: bool,
+    /// What was sent is to be forgotten if we may not read it any more.
+    spare: watch::Receiver<bool>,
+    /// Something was sent and not forgotten.
+    sent: bool,
     metrics: FeedMetrics,
     sink: mpsc::Sender<Received<E>>,
     wrap: fn(Change<T>) -> E,
     state: watch::Sender<FeedState>,
     complaints: Complaints,
     malformed: Malformed,
-    backoff: Backoff,
-    /// The API server has sent a bookmark: its silence means something.
-    bookmarks: bool,
+    pauses: Pauses,
 }
 
 impl<T: FromApi, E: Send + 'static> Feed<T, E> {
@@ -96,26 +73,35 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         wrap: fn(Change<T>) -> E,
     ) -> Self {
         let kind = collection.kind();
+        let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
         Self {
             exchange: Exchange { connection, collection, patience: pace.response },
             optional: false,
+            spare: watch::channel(false).1,
+            sent: false,
             sink,
             wrap,
-            state: watch::Sender::new(FeedState { listed: false, phase: Phase::Away }),
-            complaints: Complaints::new(kind, false),
+            state: watch::Sender::new(state),
+            complaints: Complaints::new(kind),
             malformed: Malformed::new(kind, metrics.malformed.clone()),
-            backoff: Backoff::new(pace.backoff.clone()),
-            bookmarks: false,
+            pauses: Pauses::new(pace.clone()),
             pace,
             metrics,
         }
     }
 
-    /// We can do without this collection: being refused is a remark in the log, and tried again only rarely.
+    /// We can do without this collection: while it is refused from the start, that is a remark in the log, and it is
+    /// tried again more and more rarely.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.optional = true;
-        self.complaints = Complaints::new(self.exchange.collection.kind(), true);
+        self
+    }
+
+    /// While `spare` and refused, an empty list takes the place of what was sent.
+    #[must_use]
+    pub fn forgetting(mut self, spare: watch::Receiver<bool>) -> Self {
+        self.spare = spare;
         self
     }
 
@@ -131,105 +117,109 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     }
 
     async fn follow(&mut self) -> Closed {
+        let mut position = Position::default();
         loop {
-            let followed = match self.list().await {
-                Ok(history) => self.watch_on(history).await,
-                Err(stop) => Err(stop),
+            let stepped = match &mut position {
+                Position::Listing(listing) => self.list(listing).await.map(Some),
+                Position::Watching(watching) => self.watch(watching).await.map(|()| None),
             };
-            match followed {
-                Ok(()) => {}
+            match stepped {
+                Ok(Some(history)) => position = Position::Watching(Watching::new(history)),
+                Ok(None) => {}
                 Err(Stop::Closed) => return Closed,
-                Err(Stop::Failed(failure)) => self.recover(&failure).await,
+                Err(Stop::Failed(failure)) => {
+                    if self.recover(&failure, &mut position).await.is_err() {
+                        return Closed;
+                    }
+                }
             }
         }
     }
 
-    /// Lists everything, page by page.
-    async fn list(&mut self) -> Result<History, Stop> {
-        let mut limit = PAGE;
-        let mut continued = None;
-        let mut history: Option<History> = None;
+    /// Lists everything from where `listing` is, page by page.
+    async fn list(&mut self, listing: &mut Listing) -> Result<History, Stop> {
         // One buffer for all pages: each takes about as much room as the last, and megabytes.
         let mut body = Vec::new();
-        for _ in 0..MAX_PAGES {
-            match self.exchange.page(limit, continued.clone(), &mut body).await {
-                Err(Failure::TooLarge(_)) if limit > 1 => {
-                    limit = (limit / 8).max(1);
-                    continue;
-                }
+        while !listing.is_endless() {
+            match self.exchange.page(listing.limit, listing.token.clone(), &mut body).await {
+                Err(Failure::TooLarge(_)) if listing.shrink() => continue,
                 other => other?,
             }
             let at = Instant::now();
-            let page = Page::read(&body)?;
-            if history.is_none() {
+            let mut page = Page::read(&body)?;
+            if listing.is_new() {
                 self.send(Change::RelistStarted, at).await?;
+                self.sent = true;
             }
-            history.get_or_insert_with(|| History::begin(&page)).advance(&page.version);
             for item in &page.items {
                 self.apply(item.get(), at, false).await?;
             }
-            continued = page.continued;
-            if continued.is_none() {
+            self.pauses.progress();
+            if let Some(history) = listing.advance(&mut page) {
                 self.send(Change::RelistDone, at).await?;
                 self.metrics.lists.inc();
                 self.state.send_modify(|state| state.listed = true);
-                return history.ok_or_else(|| Failure::Garbage("no page".to_owned()).into());
+                return Ok(history);
             }
         }
         Err(Failure::Garbage("a list without end".to_owned()).into())
     }
 
-    /// Watches from `history` on, as long as watches can be resumed. Ends with what makes a new list necessary.
-    async fn watch_on(&mut self, mut history: History) -> Result<(), Stop> {
-        let mut failures = 0;
-        loop {
-            let begun = Instant::now();
-            match self.watch(&mut history).await {
-                Ok(watched) => {
-                    self.metrics.restarted("timeout");
-                    self.backoff.reset();
-                    failures = 0;
-                    if watched != Watched::AsAgreed {
-                        self.same_history(&history).await?;
-                    }
+    /// One watch, from its request to its end.
+    async fn watch(&mut self, watching: &mut Watching) -> Result<(), Stop> {
+        if std::mem::replace(&mut watching.doubtful, true) {
+            self.same_history(&watching.history).await?;
+        }
+        let asked = jittered(&self.pace.watch);
+        let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
+        let pieces = self.exchange.watch(&watching.history.version, seconds).await?;
+        self.follows();
+        let begun = Instant::now();
+        let ended = self.take_events(watching, pieces, asked).await;
+        if begun.elapsed() > LONG {
+            self.pauses.settled();
+        }
+        match ended {
+            Ok(watched) => {
+                watching.doubtful = watched != Watched::AsAgreed;
+                self.metrics.restarted("timeout");
+                self.pauses.progress();
+                Ok(())
+            }
+            Err(stop) => {
+                if matches!(&stop, Stop::Failed(failure) if failure.is_unreadable()) {
+                    watching.unreadable += 1;
                 }
-                Err(Stop::Failed(failure)) if failure.leaves_history_intact() && failures < MAX_RESUMES => {
-                    failures += 1;
-                    if begun.elapsed() > LONG {
-                        self.backoff.reset();
-                        failures = 1;
-                    }
-                    self.recover(&failure).await;
-                    if self.complaints.lasting() > self.pace.outage {
-                        return Ok(());
-                    }
-                    self.same_history(&history).await?;
-                }
-                Err(stop) => return Err(stop),
+                Err(stop)
             }
         }
     }
 
-    /// One watch, from its request to its end.
-    async fn watch(&mut self, history: &mut History) -> Result<Watched, Stop> {
-        let asked = jittered(if self.bookmarks { &self.pace.watch } else { &self.pace.mute_watch });
-        let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
-        let pieces = self.exchange.watch(&history.version, seconds).await?;
-        self.follows();
+    /// Takes the events of a watch that was asked to last for `asked`.
+    async fn take_events(
+        &mut self,
+        watching: &mut Watching,
+        pieces: Pieces,
+        asked: Duration,
+    ) -> Result<Watched, Stop> {
         let begun = Instant::now();
-        let end = begun + Duration::from_secs(seconds.into()) + self.pace.grace;
+        let end = begun + asked + self.pace.grace;
         let mut lines = Lines::new(pieces);
         let mut mute = true;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let patience = if self.bookmarks { left.min(self.pace.silence) } else { left };
-            let Some(line) = lines.next(patience).await? else {
-                return Watched::judge(begun.elapsed(), asked, mute).map_err(Stop::Failed);
+            let line = match lines.next(left.min(self.pace.silence)).await {
+                Ok(Some(line)) => line,
+                Ok(None) => return Watched::judge(begun.elapsed(), asked, mute).map_err(Stop::Failed),
+                // There is nothing to tell, or nobody there. The next request shows which.
+                Err(Failure::Silent(_)) => return Ok(Watched::Mute),
+                Err(failure) => return Err(failure.into()),
             };
             mute = false;
             let at = Instant::now();
             let event = WatchEvent::read(&line)?;
-            self.take(&event, history, at).await?;
+            self.take(&event, &mut watching.history, at).await?;
+            watching.unreadable = 0;
         }
     }
 
@@ -248,7 +238,6 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
                 history.advance(&version_of(object));
             }
             "BOOKMARK" => {
-                self.bookmarks = true;
                 self.metrics.bookmarks.inc();
                 history.advance(&version_of(object));
             }
@@ -257,7 +246,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
             other => self.malformed.object(None, &format!("a watch event of type {other:?}")),
         }
         // A long stream of events is no outage, whatever came before it.
-        self.backoff.reset();
+        self.pauses.progress();
         Ok(())
     }
 
@@ -296,57 +285,72 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     }
 
     fn enter(&self, phase: Phase) {
-        self.state.send_if_modified(|state| std::mem::replace(&mut state.phase, phase) != phase);
+        self.state.send_if_modified(|state| {
+            let changed = state.phase != phase;
+            if changed {
+                (state.phase, state.since) = (phase, Instant::now());
+            }
+            changed
+        });
     }
 
     /// A watch is open.
     fn follows(&mut self) {
         self.enter(Phase::Following);
         self.metrics.connected.set(1);
+        self.pauses.opened();
         self.complaints.ended();
     }
 
     /// Counts and logs a failure and waits before the next attempt.
-    async fn recover(&mut self, failure: &Failure) {
+    async fn recover(&mut self, failure: &Failure, position: &mut Position) -> Result<(), Stop> {
         self.metrics.restarted(failure.reason());
         self.metrics.connected.set(0);
         let refused = matches!(failure, Failure::Refused(_));
         self.enter(if refused { Phase::Refused } else { Phase::Away });
-        let pause = match failure {
-            // Nothing is wrong, and a new list is wanted at once.
-            Failure::Expired(_) | Failure::OtherHistory(_) => {
-                self.backoff.pause().min(*self.pace.backoff.start())
-            }
-            Failure::Refused(_) if self.optional => jittered(&self.pace.refused),
-            _ => self.backoff.pause(),
-        };
-        self.complaints.failed(failure, pause);
-        sleep(pause).await;
+        let refusal = self.refusal();
+        let mut pause = self.pauses.next(failure, refusal);
+        if position.fail(failure) && !failure.ends_history() {
+            pause = pause.max(self.pauses.relist());
+        }
+        self.complaints.failed(failure, pause, refusal);
+        let end = Instant::now() + pause;
+        if refused && self.sent && self.becomes_spare(end).await {
+            self.forget().await?;
+            *position = Position::default();
+        }
+        sleep_until(end).await;
         if failure.concerns_credentials() {
             self.exchange.connection.renew().await;
         }
+        Ok(())
     }
-}
 
-/// How a watch ended whose response was complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Watched {
-    /// When it was to end, after events or bookmarks.
-    AsAgreed,
-    /// Before its time: the API server is being stopped, and may come back with another history.
-    Early,
-    /// Without a single event or bookmark: a watch from a version of another history looks like this.
-    Mute,
-}
-
-impl Watched {
-    fn judge(lasted: Duration, asked: Duration, mute: bool) -> Result<Self, Failure> {
-        match mute {
-            true if lasted < BRIEF => Err(Failure::Brief(lasted)),
-            true => Ok(Self::Mute),
-            // API servers cut the time in whole seconds.
-            false if lasted + Duration::from_secs(2) < asked => Ok(Self::Early),
-            false => Ok(Self::AsAgreed),
+    /// What a refusal means now.
+    fn refusal(&self) -> Refusal {
+        let state = *self.state.borrow();
+        Refusal {
+            lasting: state.phase == Phase::Refused && state.since.elapsed() >= self.pace.refusal,
+            dispensable: self.optional && (!state.listed || *self.spare.borrow()),
+            known: state.listed,
         }
+    }
+
+    /// Whether what was sent is spare, or becomes so until `end`.
+    async fn becomes_spare(&mut self, end: Instant) -> bool {
+        tokio::select! {
+            () = sleep_until(end) => false,
+            spare = self.spare.wait_for(|spare| *spare) => spare.is_ok(),
+        }
+    }
+
+    /// Takes back everything that was sent.
+    async fn forget(&mut self) -> Result<(), Stop> {
+        let now = Instant::now();
+        self.send(Change::RelistStarted, now).await?;
+        self.send(Change::RelistDone, now).await?;
+        self.sent = false;
+        self.state.send_modify(|state| state.listed = false);
+        Ok(())
     }
 }

@@ -3,7 +3,8 @@
 //! A resource version has a meaning only in the history that it came from. An API server whose database was wiped or
 //! restored counts anew; a watch from an old version would then wait for ever, or miss what happened before. There is
 //! no way to ask for the identity of a history, but two things give a false one away: a version that is lower than one
-//! we have seen, and the first object of the collection having been made again under the same name.
+//! we have seen, and the first object of the collection having been made again under the same name. A history that was
+//! restored and has outrun our version is not recognised: we would have to be cut off for as long as that takes.
 
 use crate::objects::{ObjectKey, identity_of};
 

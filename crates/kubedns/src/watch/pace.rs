@@ -7,11 +7,10 @@ use std::time::Duration;
 /// replicas of a cluster do not move in step.
 #[derive(Debug, Clone)]
 pub struct Pace {
-    /// How long a watch is asked to last when the API server sends bookmarks, which show that it is alive.
+    /// How long a watch is asked to last.
     pub watch: RangeInclusive<Duration>,
-    /// How long a watch is asked to last while no bookmark has been seen: its regular end is the only sign of life.
-    pub mute_watch: RangeInclusive<Duration>,
-    /// How long a watch with bookmarks may be silent. API servers send one a minute.
+    /// How long a watch may be silent before it is opened anew. API servers send a bookmark a minute, but only when
+    /// something has happened, be it elsewhere.
     pub silence: Duration,
     /// How much later than asked for a watch may end.
     pub grace: Duration,
@@ -19,10 +18,13 @@ pub struct Pace {
     pub response: Duration,
     /// The first and the longest pause between failing attempts.
     pub backoff: RangeInclusive<Duration>,
-    /// The pause after we were told that we may not read something we can do without.
-    pub refused: RangeInclusive<Duration>,
-    /// How long an outage may last for its watches to be resumed. API servers keep five minutes of history.
-    pub outage: Duration,
+    /// The longest pause while nobody answers, or a refusal may pass: an API server that is back is to be noticed
+    /// within seconds.
+    pub passing: Duration,
+    /// The longest pause while we may not read something that we have never had and can do without.
+    pub refused: Duration,
+    /// How long a refusal must last to count. An API server that starts refuses everything for a moment.
+    pub refusal: Duration,
 }
 
 impl Default for Pace {
@@ -30,13 +32,13 @@ impl Default for Pace {
         let seconds = |from, to| Duration::from_secs(from)..=Duration::from_secs(to);
         Self {
             watch: seconds(240, 290),
-            mute_watch: seconds(45, 60),
             silence: Duration::from_secs(100),
             grace: Duration::from_secs(10),
             response: Duration::from_secs(30),
             backoff: Duration::from_millis(250)..=Duration::from_secs(20),
-            refused: seconds(180, 300),
-            outage: Duration::from_mins(4),
+            passing: Duration::from_secs(4),
+            refused: Duration::from_mins(5),
+            refusal: Duration::from_mins(1),
         }
     }
 }

@@ -59,13 +59,13 @@ pub(crate) fn pace() -> Pace {
     let ms = Duration::from_millis;
     Pace {
         watch: ms(20_000)..=ms(30_000),
-        mute_watch: ms(20_000)..=ms(30_000),
         silence: ms(1500),
         grace: ms(1000),
         response: ms(1500),
         backoff: ms(5)..=ms(100),
-        refused: ms(20)..=ms(50),
-        outage: ms(20_000),
+        passing: ms(100),
+        refused: ms(50),
+        refusal: ms(200),
     }
 }
 

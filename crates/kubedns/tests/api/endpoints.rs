@@ -1,27 +1,31 @@
 //! Which source of endpoints counts, as permissions come and go.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apiserver::{Action, Resource, Rule, Verb};
+use kubedns::connect::Connection;
 use kubedns::index::Index;
-use kubedns::objects::{EndpointSlice, Endpoints, EndpointsSource, Event};
+use kubedns::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service};
 use kubedns::snapshot::{Published, Snapshot};
-use kubedns::watch::Received;
 use kubedns::watch::endpoints::{Choice, EndpointsFeed};
+use kubedns::watch::{Pace, Received};
 use skydns::{Name, Zone};
-use testkit::objects::{mk_endpoint_slice, mk_endpoints};
+use testkit::objects::{mk_endpoint_slice, mk_endpoints, mk_headless};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{Cluster, PATIENCE, metrics, pace};
 use super::mirror::Mirror;
+use super::stub::{End, Stub, failure, page, watching};
 
 /// A chosen source that is followed, and what it has told so far.
 struct Running {
     endpoints: Mirror<Endpoints>,
     slices: Mirror<EndpointSlice>,
-    source: Option<EndpointsSource>,
     /// What becomes of it.
     index: Index,
     events: mpsc::Receiver<Received<Event>>,
@@ -30,15 +34,19 @@ struct Running {
 
 impl Running {
     async fn start(cluster: &Cluster, choice: Choice) -> Self {
+        Self::with(cluster.connection().await, pace(), choice)
+    }
+
+    fn with(connection: Arc<Connection>, pace: Pace, choice: Choice) -> Self {
         let (sink, events) = mpsc::channel(64);
-        let connection = cluster.connection().await;
-        let feed = EndpointsFeed { choice, connection, pace: pace(), metrics: metrics(), sink };
+        let zone = Zone::new(&Name::parse("cluster.local").unwrap());
+        let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
+        let in_force = index.source();
+        let feed = EndpointsFeed { choice, connection, pace, metrics: metrics(), sink, in_force };
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));
         let (endpoints, slices) = (Mirror::new(), Mirror::new());
-        let zone = Zone::new(&Name::parse("cluster.local").unwrap());
-        let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
-        Self { endpoints, slices, source: None, index, events, _feed: tasks }
+        Self { endpoints, slices, index, events, _feed: tasks }
     }
 
     #[track_caller]
@@ -48,30 +56,51 @@ impl Running {
             let taking = async {
                 while !wanted(self) {
                     let event = self.events.recv().await.expect("it goes on").event;
-                    self.index.apply(event.clone());
-                    match event {
-                        Event::Endpoints(change) => self.endpoints.apply(change),
-                        Event::EndpointSlice(change) => self.slices.apply(change),
-                        Event::EndpointsFrom(source) => {
-                            let complete = match source {
-                                EndpointsSource::Endpoints => self.endpoints.lists > 0,
-                                EndpointsSource::EndpointSlices => self.slices.lists > 0,
-                            };
-                            assert!(complete, "{source:?} counts before it was listed");
-                            self.source = Some(source);
-                        }
-                        other => panic!("{other:?} is not about endpoints"),
-                    }
+                    self.take(event);
                 }
             };
             let taken = tokio::time::timeout(PATIENCE, taking).await;
-            let known = (self.source, self.endpoints.keys(), self.slices.keys());
+            let known = (self.in_force(), self.endpoints.keys(), self.slices.keys());
             assert!(taken.is_ok(), "{caller}: {known:?}");
         }
     }
 
+    fn take(&mut self, event: Event) {
+        let before = self.in_force();
+        self.index.apply(event.clone());
+        match event {
+            Event::Endpoints(change) => self.endpoints.apply(change),
+            Event::EndpointSlice(change) => self.slices.apply(change),
+            Event::EndpointsFrom(_) | Event::EndpointsInsteadOfSlices => {}
+            other => panic!("{other:?} is not about endpoints"),
+        }
+        let source = self.in_force().filter(|now| Some(*now) != before);
+        let complete = source.is_none_or(|source| match source {
+            EndpointsSource::Endpoints => self.endpoints.lists > 0,
+            EndpointsSource::EndpointSlices => self.slices.lists > 0,
+        });
+        assert!(complete, "{source:?} counts before it was listed");
+    }
+
+    /// Takes events for so long. Returns every source that was put in force, and when.
+    async fn pass(&mut self, time: Duration) -> Vec<(EndpointsSource, Duration)> {
+        let (begun, mut sources) = (Instant::now(), Vec::new());
+        while let Ok(received) = timeout_at(begun + time, self.events.recv()).await {
+            let before = self.in_force();
+            self.take(received.expect("it goes on").event);
+            if let Some(source) = self.in_force().filter(|now| Some(*now) != before) {
+                sources.push((source, begun.elapsed()));
+            }
+        }
+        sources
+    }
+
+    fn in_force(&self) -> Option<EndpointsSource> {
+        *self.index.source().borrow()
+    }
+
     async fn until_from(&mut self, source: EndpointsSource) {
-        self.until(|running| running.source == Some(source)).await;
+        self.until(|running| running.in_force() == Some(source)).await;
     }
 }
 
@@ -175,4 +204,151 @@ async fn a_choice_is_kept_to() {
     let mut running = Running::start(&cluster, Choice::EndpointSlices).await;
     cluster.faults.remove(role);
     running.until_from(EndpointsSource::EndpointSlices).await;
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_mins(1);
+
+const fn seconds(from: u64, to: u64) -> Range<Duration> {
+    Duration::from_secs(from)..Duration::from_secs(to)
+}
+
+/// When requests are refused, since the start of the API server.
+type Refusals = &'static [Range<Duration>];
+
+/// An API server with a slice and the Endpoints of `endpoints`, which refuses requests in these times.
+fn stub(slices: Refusals, endpoints: Refusals, known: &'static [&'static str]) -> Stub {
+    Stub::new(move |asked| {
+        let of_slices = asked.resource == "endpointslices";
+        let refusals = if of_slices { slices } else { endpoints };
+        if refusals.iter().any(|times| times.contains(&asked.at)) {
+            return Some(failure(403));
+        }
+        if asked.watches() {
+            // A refusal also ends what is open.
+            let next = refusals.iter().map(|times| times.start).find(|start| *start > asked.at);
+            let left = next.map_or(4 * MINUTE, |next| next.saturating_sub(asked.at)).min(4 * MINUTE);
+            let bookmark = super::stub::bookmark(9);
+            return Some(watching(vec![(left, bookmark)], End::Broken));
+        }
+        let object = if of_slices {
+            mk_endpoint_slice("apps", "db", "x1", &["10.0.0.1", "fd00::1"], &["sql:5432"])
+        } else {
+            mk_endpoints("apps", "db", known, &["sql:5432"])
+        };
+        let items = if !of_slices && known.is_empty() { Vec::new() } else { vec![object] };
+        Some(page(9, &items, None))
+    })
+}
+
+fn follow(stub: &Stub) -> Running {
+    let mut running = Running::with(Arc::clone(&stub.connection), Pace::default(), Choice::Auto);
+    let service = Service::from_api(&mk_headless("apps", "db", &["sql:5432"]).to_string()).unwrap();
+    running.index.apply(Event::Service(Change::Apply(service.object)));
+    running
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_starts_and_refuses_for_a_moment_costs_seconds() {
+    const CASES: [(Refusals, Refusals); 3] =
+        [(&[seconds(0, 2)], &[seconds(0, 2)]), (&[seconds(0, 2)], &[]), (&[seconds(0, 5)], &[seconds(0, 1)])];
+    for (slices, endpoints) in CASES {
+        let stub = stub(slices, endpoints, &["10.0.0.1", "fd00::1"]);
+        let sources = follow(&stub).pass(10 * MINUTE).await;
+        let (last, at) = *sources.last().expect("one is in force");
+        assert_eq!(last, EndpointsSource::EndpointSlices, "{slices:?}: {sources:?}");
+        assert!(at < 10 * SECOND, "{slices:?}: {sources:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_serve_at_once_where_slices_are_never_readable() {
+    const ALWAYS: [Range<Duration>; 1] = [Duration::ZERO..Duration::MAX];
+    let stub = stub(&ALWAYS, &[], &["10.0.0.1"]);
+    let mut running = follow(&stub);
+    let sources = running.pass(20 * MINUTE).await;
+    assert_eq!(sources.len(), 1, "{sources:?}");
+    assert_eq!(sources[0].0, EndpointsSource::Endpoints);
+    assert!(sources[0].1 < SECOND, "{sources:?}");
+    let asked = stub.asked(|asked| asked.resource == "endpointslices");
+    let in_the_first = |time| asked.iter().filter(|asked| asked.at < time).count();
+    assert!(in_the_first(5 * SECOND) >= 4, "{asked:?}");
+    assert!(asked.len() < 45, "they come rarely in the end: {asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_rarely() {
+    let stub = Stub::new(|asked| {
+        let slices = asked.resource == "endpointslices";
+        Some(match asked.watches() {
+            true if slices => failure(403),
+            true => watching(Vec::new(), End::Never),
+            false if slices => {
+                page(9, &[mk_endpoint_slice("apps", "db", "x1", &["10.0.0.1"], &["sql:5432"])], None)
+            }
+            false => page(9, &[mk_endpoints("apps", "db", &["10.0.0.1"], &["sql:5432"])], None),
+        })
+    });
+    let mut running = follow(&stub);
+    let sources = running.pass(20 * MINUTE).await;
+    assert_eq!(sources.len(), 1, "{sources:?}");
+    assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints));
+    assert_eq!(running.index.store().slices().count(), 0);
+    let lists = stub.asked(|asked| asked.resource == "endpointslices" && asked.begins_a_list()).len();
+    assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
+}
+
+/// What an API server that restarts does to slices in force: nobody there, then everything refused for a while.
+#[tokio::test(start_paused = true)]
+async fn slices_in_force_outlast_a_refusal_that_passes() {
+    const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];
+    let stub = stub(&TIMES, &[], &["10.0.0.1"]);
+    let mut running = follow(&stub);
+    let sources = running.pass(30 * MINUTE).await;
+    assert_eq!(sources.len(), 1, "{sources:?}");
+    assert_eq!(running.slices.lists, 1, "nothing was lost, so nothing was listed again");
+    for times in TIMES {
+        let after = stub.asked(|asked| asked.watches() && asked.at >= times.end);
+        let least = (times.end.saturating_sub(times.start)).max(10 * SECOND);
+        assert!(after[0].at < times.end + least, "{:?} after {times:?}", after[0].at);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_whose_refusal_lasts_give_way_to_endpoints_that_tell_as_much_and_leave_memory() {
+    const REFUSED: [Range<Duration>; 1] = [seconds(300, 3000)];
+    let stub = stub(&REFUSED, &[], &["10.0.0.1", "fd00::1"]);
+    let mut running = follow(&stub);
+    running.pass(5 * MINUTE).await;
+    assert_eq!(running.index.store().slices().count(), 1);
+    let sources = running.pass(20 * MINUTE).await;
+    assert_eq!(running.in_force(), Some(EndpointsSource::Endpoints), "{sources:?}");
+    assert_eq!(running.index.store().slices().count(), 0, "slices are not kept for nothing");
+    assert_eq!(running.index.store().endpoints().count(), 1);
+    let begun = stub.asked(|asked| asked.resource == "endpoints")[0].at;
+    assert!(begun >= REFUSED[0].start + MINUTE, "Endpoints were asked for after {begun:?}");
+    running.pass(40 * MINUTE).await;
+    assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices));
+    assert_eq!(running.index.store().slices().count(), 1);
+    assert_eq!(running.index.store().endpoints().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_never_give_way_to_endpoints_that_tell_less() {
+    const REFUSED: [Range<Duration>; 1] = [seconds(300, 3000)];
+    let lacking: [(&str, &'static [&'static str]); 2] =
+        [("there are none", &[]), ("they lack a family", &["10.0.0.1"])];
+    for (what, endpoints) in lacking {
+        let stub = stub(&REFUSED, &[], endpoints);
+        let mut running = follow(&stub);
+        running.pass(40 * MINUTE).await;
+        assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices), "{what}");
+        assert_eq!(running.index.store().slices().count(), 1, "{what}");
+        let asked = stub.asked(|asked| asked.resource == "endpointslices" && REFUSED[0].contains(&asked.at));
+        let pauses = asked.windows(2).map(|two| two[1].at.saturating_sub(two[0].at));
+        assert!(pauses.max() < Some(21 * SECOND), "{what}: a source in force is asked for often");
+        running.pass(20 * MINUTE).await;
+        assert_eq!(running.in_force(), Some(EndpointsSource::EndpointSlices), "{what}");
+        assert_eq!(running.index.store().endpoints().count(), 0, "{what}");
+    }
 }

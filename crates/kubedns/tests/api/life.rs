@@ -262,6 +262,19 @@ async fn ready_means_configured_where_the_config_map_comes_late() {
     assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
 }
 
+/// As at an API server that starts. Ready still means configured.
+#[tokio::test]
+async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() {
+    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    let servers = format!("[\"{}\"]", upstream.addr());
+    cluster.set(mk_config_map("kube-system", "kube-dns", &[("upstreamNameservers", &servers)]));
+    let refused = Rule::new(Action::Refuse { code: 403 }).on([Resource::ConfigMaps]).times(3);
+    cluster.faults.add(refused);
+    let kubedns = Kubedns::start(&cluster, &["--config-map=kube-dns"]).await;
+    kubedns.until_ready().await;
+    assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.1");
+}
+
 #[tokio::test]
 async fn a_config_map_that_is_not_there_or_not_allowed_is_not_waited_for() {
     for allowed in [true, false] {

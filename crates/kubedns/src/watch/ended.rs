@@ -1,0 +1,32 @@
+//! What the end of a watch means.
+
+use std::time::Duration;
+
+use super::failure::Failure;
+
+/// A watch that ends sooner than this is a failure, lest it be opened again and again.
+const BRIEF: Duration = Duration::from_secs(1);
+
+/// How a watch ended whose response was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// When it was to end, after events or bookmarks.
+    AsAgreed,
+    /// Before its time: the API server is being stopped, and may come back with another history.
+    Early,
+    /// In silence: a watch from a version of another history looks like this.
+    Mute,
+}
+
+impl Watched {
+    /// What it means that a watch has `lasted` so long, which was `asked` for another time, and was `mute` or not.
+    pub(super) fn judge(lasted: Duration, asked: Duration, mute: bool) -> Result<Self, Failure> {
+        match mute {
+            _ if lasted < BRIEF => Err(Failure::Brief(lasted)),
+            true => Ok(Self::Mute),
+            // API servers cut the time in whole seconds.
+            false if lasted + Duration::from_secs(2) < asked => Ok(Self::Early),
+            false => Ok(Self::AsAgreed),
+        }
+    }
+}

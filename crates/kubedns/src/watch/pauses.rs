@@ -1,0 +1,169 @@
+//! Pauses between failing attempts: they grow, each kind of failure by itself.
+
+use std::time::Duration;
+
+use super::failure::{Failure, Refusal};
+use super::pace::{Pace, jittered};
+
+/// The longest pause that the API server may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
+
+/// The pauses of one feed.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    pace: Pace,
+    /// While nobody answers.
+    unreachable: Backoff,
+    /// While the answer is that we may not read this.
+    refused: Backoff,
+    /// While anything else goes wrong.
+    failing: Backoff,
+    /// Between lists that become worthless at once.
+    relist: Backoff,
+}
+
+impl Pauses {
+    pub(super) fn new(pace: Pace) -> Self {
+        let first = *pace.backoff.start();
+        Self {
+            unreachable: Backoff::new(first),
+            refused: Backoff::new(first),
+            failing: Backoff::new(first),
+            relist: Backoff::after_none(first),
+            pace,
+        }
+    }
+
+    /// The pause after `failure`, which may be a refusal of this kind.
+    pub(super) fn next(&mut self, failure: &Failure, refusal: Refusal) -> Duration {
+        let longest = *self.pace.backoff.end();
+        match failure {
+            Failure::Expired(_) | Failure::OtherHistory(_) => self.relist(),
+            Failure::Unreachable(_) => self.unreachable.pause(self.pace.passing),
+            Failure::Refused(_) => self.refused.pause(match refusal {
+                Refusal { lasting: false, .. } => self.pace.passing,
+                Refusal { dispensable: true, .. } => self.pace.refused,
+                Refusal { .. } => longest,
+            }),
+            Failure::Server { retry_after: Some(wanted), .. } => {
+                let spread = jittered(&(Duration::ZERO..=*self.pace.backoff.start()));
+                self.failing.pause(longest).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
+            }
+            _ => self.failing.pause(longest),
+        }
+    }
+
+    /// The pause before a list that is begun again for another reason than those.
+    pub(super) fn relist(&mut self) -> Duration {
+        self.relist.pause(*self.pace.backoff.end())
+    }
+
+    /// Something was received that was asked for.
+    pub(super) fn progress(&mut self) {
+        self.unreachable.reset();
+        self.failing.reset();
+    }
+
+    /// A watch was opened. That what may not be watched may be listed, is no progress.
+    pub(super) fn opened(&mut self) {
+        self.refused.reset();
+    }
+
+    /// A watch has lasted: the list before it was not in vain.
+    pub(super) fn settled(&mut self) {
+        self.relist.reset();
+    }
+}
+
+/// Pauses that double; each is a random part between half and all of its length.
+#[derive(Debug)]
+struct Backoff {
+    /// The length after a reset.
+    first: Duration,
+    /// The shortest length above none.
+    least: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    fn new(first: Duration) -> Self {
+        Self { first, least: first, next: first }
+    }
+
+    /// The first pause is none, the second has this length.
+    fn after_none(second: Duration) -> Self {
+        Self { first: Duration::ZERO, least: second, next: Duration::ZERO }
+    }
+
+    fn pause(&mut self, longest: Duration) -> Duration {
+        let length = self.next.min(longest);
+        self.next = (length * 2).max(self.least);
+        jittered(&(length / 2..=length))
+    }
+
+    fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn pauses() -> Pauses {
+        Pauses::new(Pace {
+            backoff: MS(100)..=MS(500),
+            passing: MS(300),
+            refused: MS(900),
+            ..Pace::default()
+        })
+    }
+
+    const PASSING: Refusal = Refusal { lasting: false, dispensable: true, known: false };
+    const LASTING: Refusal = Refusal { lasting: true, dispensable: false, known: true };
+    const DISPENSABLE: Refusal = Refusal { lasting: true, dispensable: true, known: false };
+
+    #[track_caller]
+    fn check(pauses: &mut Pauses, failure: &Failure, refusal: Refusal, lengths: &[u64]) {
+        for length in lengths {
+            let pause = pauses.next(failure, refusal);
+            assert!(pause >= MS(length / 2) && pause <= MS(*length), "{failure}: {pause:?} of {length}");
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest_of_their_kind_and_start_anew_after_progress() {
+        let text = String::new;
+        let cases: [(Failure, Refusal, [u64; 5]); 7] = [
+            (Failure::Broken(text()), PASSING, [100, 200, 400, 500, 500]),
+            (Failure::Unreachable(text()), PASSING, [100, 200, 300, 300, 300]),
+            (Failure::Refused(text()), PASSING, [100, 200, 300, 300, 300]),
+            (Failure::Refused(text()), LASTING, [100, 200, 400, 500, 500]),
+            (Failure::Refused(text()), DISPENSABLE, [100, 200, 400, 800, 900]),
+            (Failure::Expired(text()), PASSING, [0, 100, 200, 400, 500]),
+            (Failure::OtherHistory(text()), PASSING, [0, 100, 200, 400, 500]),
+        ];
+        for (failure, refusal, lengths) in cases {
+            let mut pauses = pauses();
+            check(&mut pauses, &failure, refusal, &lengths);
+            if failure.ends_history() {
+                pauses.progress();
+                check(&mut pauses, &failure, refusal, &lengths[4..]);
+            }
+            pauses.progress();
+            pauses.opened();
+            pauses.settled();
+            check(&mut pauses, &failure, refusal, &lengths[..1]);
+        }
+    }
+
+    #[test]
+    fn an_outage_does_not_lengthen_the_pauses_after_it() {
+        let mut pauses = pauses();
+        check(&mut pauses, &Failure::Unreachable(String::new()), PASSING, &[100, 200, 300]);
+        check(&mut pauses, &Failure::Refused(String::new()), PASSING, &[100, 200]);
+        check(&mut pauses, &Failure::Broken(String::new()), PASSING, &[100]);
+    }
+}

@@ -1,0 +1,183 @@
+//! An API server that is a function from requests to responses. It needs no socket, so tests can pause the clock.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use http_body_util::StreamBody;
+use kube::Client;
+use kubedns::connect::Connection;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::service_fn;
+use warp::hyper::body::Frame;
+use warp::hyper::{Request, Response};
+
+/// A request as the API server sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// When it came, since the start of the API server.
+    pub(crate) at: Duration,
+    /// The last part of the path: the plural of the kind.
+    pub(crate) resource: String,
+    parameters: HashMap<String, String>,
+}
+
+impl Asked {
+    fn parameter(&self, name: &str) -> &str {
+        self.parameters.get(name).map_or("", String::as_str)
+    }
+
+    /// A watch, not a list.
+    pub(crate) fn watches(&self) -> bool {
+        !self.parameter("watch").is_empty()
+    }
+
+    /// The token of a page that continues a list.
+    pub(crate) fn token(&self) -> &str {
+        self.parameter("continue")
+    }
+
+    /// The version that a watch begins after.
+    pub(crate) fn version(&self) -> &str {
+        self.parameter("resourceVersion")
+    }
+
+    /// The first page of a list, which is more than a look at one object.
+    pub(crate) fn begins_a_list(&self) -> bool {
+        !self.watches() && self.token().is_empty() && self.parameter("limit") != "1"
+    }
+}
+
+/// A response, or none.
+pub(crate) type Answer = io::Result<Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>>;
+
+/// The running API server.
+pub(crate) struct Stub {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    /// The way to it.
+    pub(crate) connection: Arc<Connection>,
+}
+
+impl Stub {
+    /// An API server that answers like this. To be called in the runtime of the test.
+    pub(crate) fn new(answer: impl FnMut(&Asked) -> Option<Answer> + Send + 'static) -> Self {
+        let (asked, begun) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+        let (log, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
+        let client = Client::new(
+            service_fn(move |request: Request<kube::client::Body>| {
+                let asked = read(&request, begun.elapsed());
+                log.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
+                let answered = answer.lock().unwrap_or_else(PoisonError::into_inner)(&asked);
+                async {
+                    match answered {
+                        Some(answer) => answer,
+                        None => std::future::pending().await,
+                    }
+                }
+            }),
+            "default",
+        );
+        Self { asked, connection: Arc::new(Connection::through(client)) }
+    }
+
+    /// The requests so far that are `wanted`.
+    pub(crate) fn asked(&self, wanted: impl Fn(&Asked) -> bool) -> Vec<Asked> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().filter(|asked| wanted(asked)).cloned().collect()
+    }
+
+    /// How often a list was begun.
+    pub(crate) fn lists(&self) -> usize {
+        self.asked(Asked::begins_a_list).len()
+    }
+}
+
+fn read(request: &Request<kube::client::Body>, at: Duration) -> Asked {
+    let uri = request.uri();
+    let resource = uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+    let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    Asked { at, resource, parameters: pairs.into_owned().collect() }
+}
+
+/// How a response ends after what it says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End {
+    /// It is complete.
+    Complete,
+    /// The connection breaks.
+    Broken,
+    /// Nothing more comes, ever.
+    Never,
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "an answer may also be none at all")]
+fn respond(status: u16, headers: &[(&str, &str)], pieces: Vec<(Duration, String)>, end: End) -> Answer {
+    let pieces = stream::iter(pieces).then(|(pause, piece)| async move {
+        tokio::time::sleep(pause).await;
+        Ok(Frame::data(Bytes::from(piece)))
+    });
+    let end = match end {
+        End::Complete => stream::empty().boxed(),
+        End::Broken => stream::iter([Err(io::ErrorKind::ConnectionReset.into())]).boxed(),
+        End::Never => stream::pending().boxed(),
+    };
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    Ok(response.body(StreamBody::new(pieces.chain(end).boxed())).expect("headers of the test"))
+}
+
+/// A page of a list, with the token of the next one.
+pub(crate) fn page(version: u32, items: &[Value], next: Option<&str>) -> Answer {
+    let metadata = json!({ "resourceVersion": version.to_string(), "continue": next.unwrap_or_default() });
+    let list = json!({ "kind": "SomeList", "metadata": metadata, "items": items });
+    respond(200, &[], vec![(Duration::ZERO, list.to_string())], End::Complete)
+}
+
+/// An error response.
+pub(crate) fn failure(code: u16) -> Answer {
+    let status = json!({ "kind": "Status", "code": code, "message": format!("code {code}") });
+    respond(code, &[], vec![(Duration::ZERO, status.to_string())], End::Complete)
+}
+
+/// An error response that says when to come again.
+pub(crate) fn failure_until(code: u16, retry_after: &str) -> Answer {
+    respond(code, &[("Retry-After", retry_after)], Vec::new(), End::Complete)
+}
+
+/// A connection that breaks before a response.
+pub(crate) fn no_response() -> Answer {
+    Err(io::ErrorKind::ConnectionRefused.into())
+}
+
+/// A watch with these events, each after a pause.
+pub(crate) fn watching(events: Vec<(Duration, Value)>, end: End) -> Answer {
+    let line = |(pause, event): (Duration, Value)| (pause, format!("{event}\n"));
+    respond(200, &[], events.into_iter().map(line).collect(), end)
+}
+
+/// A watch event about an object.
+pub(crate) fn event(r#type: &str, object: &Value) -> Value {
+    json!({ "type": r#type, "object": object })
+}
+
+/// The watch event that says that the version is too old.
+pub(crate) fn expired() -> Value {
+    event("ERROR", &json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" }))
+}
+
+/// A bookmark.
+pub(crate) fn bookmark(version: u32) -> Value {
+    event("BOOKMARK", &json!({ "metadata": { "resourceVersion": version.to_string() } }))
+}
+
+/// The same object with a resource version.
+pub(crate) fn versioned(mut object: Value, version: u32) -> Value {
+    object["metadata"]["resourceVersion"] = version.to_string().into();
+    object
+}
