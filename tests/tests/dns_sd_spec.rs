@@ -312,7 +312,7 @@ async fn strictly_names_exist_as_the_rfcs_ask() {
                 ("svc", "A", "NXDOMAIN"),
                 ("my-ns.svc", "TXT", "NXDOMAIN"),
                 ("_tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
-                ("_https._tcp.four.my-ns.svc", "A", "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100"),
+                ("_https._tcp.four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
                 ("ns.dns", "A", "NXDOMAIN"),
                 ("ns.dns", "AAAA", "NXDOMAIN"),
                 ("none.my-ns.svc", "NS", "NOERROR"),

@@ -4,6 +4,8 @@
 //! the longer way through [`chase`], which may ask the engine's caller for names outside.
 
 mod chase;
+mod lookup;
+mod sample;
 mod srv;
 
 use std::net::IpAddr;
@@ -11,12 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use crate::backend::{Entry, Lookup, View};
+use crate::backend::{Lookup, View};
 use crate::message::{Full, Message, Owner, Section};
 use crate::name::labels;
 use crate::outside::{Outside, OutsideQuestion};
 use crate::query::{Query, class, rtype};
 use crate::record::TTL;
+use lookup::{Families, Found};
 
 /// TTL of SOA records that accompany a negative answer, and of what came from outside, in seconds.
 const MIN_TTL: u32 = 60;
@@ -44,8 +47,6 @@ pub(crate) enum Records {
 
 /// The labels of a path, from the zone downwards.
 type Path<'n> = SmallVec<[&'n str; 8]>;
-/// Entries of one question.
-type Entries<'v> = SmallVec<[Entry<'v>; 4]>;
 
 pub(crate) struct Answer<'q, 'b, V> {
     view: &'q V,
@@ -55,13 +56,6 @@ pub(crate) struct Answer<'q, 'b, V> {
     /// Questions that have to be answered from outside first.
     pub(crate) needs: Vec<OutsideQuestion>,
     truncated: bool,
-}
-
-/// Entries and how many there were before a fair choice of those that can fit.
-struct Found<'v> {
-    lookup: Lookup,
-    total: usize,
-    entries: Entries<'v>,
 }
 
 impl<'q, 'b, V: View> Answer<'q, 'b, V> {
@@ -91,8 +85,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             return records;
         }
         let found = match self.query.qtype {
-            rtype::A => self.addresses(path, Families { v4: true, v6: false }),
-            rtype::AAAA => self.addresses(path, Families { v4: false, v6: true }),
+            rtype::A => self.addresses(path, Families::V4),
+            rtype::AAAA => self.addresses(path, Families::V6),
             rtype::SRV => self.services(path),
             rtype::CNAME => self.alias(path),
             rtype::NS if !self.view.zone().strict => Records::Empty,
@@ -114,8 +108,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             }
             (["dns-version"], _) => Some(Records::Empty),
             (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
-                let families =
-                    Families { v4: self.query.qtype == rtype::A, v6: self.query.qtype == rtype::AAAA };
+                let families = if self.query.qtype == rtype::A { Families::V4 } else { Families::V6 };
                 Some(match self.addresses(&DNS_SERVICE, families) {
                     Records::Missing => Records::Empty,
                     other => other,
@@ -151,8 +144,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             })
         });
         let mark = self.message.mark();
-        let found = self.collect(&DNS_SERVICE, |_| true);
-        for address in found.entries.iter().flat_map(|entry| entry.record.addresses()) {
+        for address in self.look_up(&DNS_SERVICE, Families::BOTH).addresses.into_shuffled().0 {
             if self.message.address(Section::Additional, Owner::At(target), address, TTL).is_err() {
                 self.message.rewind(mark);
                 break;
@@ -167,57 +159,21 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         Records::Written
     }
 
-    /// Collects the entries of a name. Where there are more than could ever fit, each has the same chance.
-    fn collect(&self, path: &[&str], keep: impl Fn(&Entry<'q>) -> bool) -> Found<'q> {
-        // The smallest record is an address of 16 octets: owner pointer, fixed part, four octets.
-        let room = self.query.limit() / 16 + 1;
-        let mut found = Found { lookup: Lookup::Missing, total: 0, entries: SmallVec::new() };
-        found.lookup = self.view.records(path, false, &mut |entry| {
-            if !keep(&entry) {
-                return;
-            }
-            found.total += 1;
-            if found.entries.len() < room {
-                found.entries.push(entry);
-            } else if let Some(place) = found.entries.get_mut(fastrand::usize(..found.total)) {
-                *place = entry;
-            }
-        });
-        found
-    }
-
     /// Writes the addresses that a name leads to.
     fn addresses(&mut self, path: &[&str], families: Families) -> Records {
-        let strict = self.view.zone().strict;
-        let found = self.collect(path, |entry| {
-            // Strictly, only an ExternalName is an alias; an SRV name has no addresses of its own.
-            let alias = match entry.record.host {
-                crate::Host::Name(_) => true,
-                crate::Host::Base | crate::Host::Member => !strict,
-                _ => false,
-            };
-            alias || entry.record.addresses().any(|address| families.include(address))
-        });
-        match found.lookup {
+        let Found { lookup, ttl, addresses, aliases } = self.look_up(path, families);
+        match lookup {
             Lookup::Missing => return Records::Missing,
             // kube-dns shows this failure to SRV questions only.
             Lookup::Unknown => return Records::Empty,
             Lookup::Exists => {}
         }
-        let mut addresses: SmallVec<[IpAddr; 8]> = found
-            .entries
-            .iter()
-            .flat_map(|entry| entry.record.addresses())
-            .filter(|ip| families.include(*ip))
-            .collect();
-        let aliases = found.entries.iter().any(|entry| entry.record.is_alias());
-        let chased = if aliases { self.aliases(&found.entries, families) } else { Records::Empty };
+        let (addresses, cut) = addresses.into_shuffled();
+        let chased = self.aliases(aliases, families);
         if chased == Records::Failed && addresses.is_empty() {
             return Records::Failed;
         }
-        shuffle(&mut addresses);
-        dedup(&mut addresses);
-        let ttl = found.entries.iter().map(|entry| entry.record.ttl).min().unwrap_or(TTL);
+        self.truncated |= cut;
         for address in &addresses {
             if self.message.address(Section::Answer, Owner::Question, *address, ttl).is_err() {
                 self.truncated = true;
@@ -296,22 +252,6 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 /// Where the DNS Service stands in the tree: its cluster IPs are the zone's name server.
 const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
 
-/// The address families that are asked for.
-#[derive(Debug, Clone, Copy)]
-struct Families {
-    v4: bool,
-    v6: bool,
-}
-
-impl Families {
-    fn include(self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(_) => self.v4,
-            IpAddr::V6(_) => self.v6,
-        }
-    }
-}
-
 /// Labels in wire format as a path from the zone downwards; `None` for what no tree holds.
 fn path(relative: &[u8]) -> Option<Path<'_>> {
     let mut path = Path::new();
@@ -323,37 +263,6 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
     }
     path.reverse();
     Some(path)
-}
-
-/// Spreads the load: the order of the records of an answer is up to us, and clients take the first.
-fn shuffle<T>(items: &mut [T]) {
-    if items.len() > 1 {
-        fastrand::shuffle(items);
-    }
-}
-
-/// Removes repeated items and keeps the order. Few are compared with each other, many through a set.
-fn dedup<T: Eq + std::hash::Hash + Clone, const N: usize>(items: &mut SmallVec<[T; N]>)
-where
-    [T; N]: smallvec::Array<Item = T>,
-{
-    const FEW: usize = 16;
-    if items.len() <= 1 {
-        return;
-    }
-    if items.len() <= FEW {
-        let mut kept = 0;
-        for at in 0..items.len() {
-            if !items[..kept].contains(&items[at]) {
-                items.swap(kept, at);
-                kept += 1;
-            }
-        }
-        items.truncate(kept);
-    } else {
-        let mut seen = std::collections::HashSet::with_capacity(items.len());
-        items.retain(|item| seen.insert(item.clone()));
-    }
 }
 
 /// The records that we make ourselves.

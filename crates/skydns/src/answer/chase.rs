@@ -1,16 +1,19 @@
-//! Following aliases (ExternalName, SRV names asked for addresses, federation) to the addresses behind them.
+//! Following aliases (ExternalName, federation) to the addresses behind them.
 
 mod noted;
 
 use std::collections::HashMap;
 
-use super::{Answer, Entries, Families, Records, path, shuffle};
-use crate::backend::{Entry, View};
+use smallvec::SmallVec;
+
+use super::lookup::{Alias, Families, Found};
+use super::sample::Sample;
+use super::{Answer, Records, path};
+use crate::backend::View;
 use crate::message::{Full, Mark, Owner, Section};
 use crate::name::Name;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::query::rtype;
-use crate::record::{Host, TTL};
 use noted::Noted;
 
 /// The longest chain of aliases that is followed.
@@ -39,16 +42,6 @@ impl Reached {
             (Self::Failed, Self::Failed) => Self::Failed,
         }
     }
-}
-
-/// An alias to be followed.
-#[derive(Debug, Clone)]
-struct Alias {
-    target: Name,
-    ttl: u32,
-    /// An ExternalName: it is shown even where it leads to nothing. Other names are aliases only for the address
-    /// questions of clients that take SRV names for hosts.
-    external: bool,
 }
 
 /// Whether an alias is written as one.
@@ -112,10 +105,14 @@ impl Walk<'_> {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes what the aliases among `entries` lead to. They all stand under the name of the question.
-    pub(super) fn aliases(&mut self, entries: &Entries<'_>, families: Families) -> Records {
+    /// Writes what the aliases of the question's name lead to.
+    pub(super) fn aliases(&mut self, aliases: Sample<Alias, 1>, families: Families) -> Records {
+        let (aliases, cut) = aliases.into_shuffled();
+        if aliases.is_empty() {
+            return Records::Empty;
+        }
+        self.truncated |= cut;
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
-        let aliases = entries.iter().filter_map(|entry| self.alias_of(entry)).collect();
         match self.follow_all(&mut walk, None, aliases) {
             Ok(Reached::Addresses) => Records::Written,
             Ok(Reached::Nothing) if self.message.count(Section::Answer) > 0 => Records::Written,
@@ -130,31 +127,12 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Writes the addresses of an alias's target to the additional section, as far as they can be found.
     pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), Full> {
-        let mut walk = Walk::new(Section::Additional, Families { v4: true, v6: true }, None);
+        let mut walk = Walk::new(Section::Additional, Families::BOTH, None);
         let step = self.step(&walk);
         if self.visit(&mut walk, target)? == Reached::Failed {
             self.take_back(&mut walk, &step);
         }
         Ok(())
-    }
-
-    /// What an entry is an alias for.
-    fn alias_of(&self, entry: &Entry<'_>) -> Option<Alias> {
-        let domain = self.view.zone().domain.wire();
-        let record = &entry.record;
-        let wire = match &record.host {
-            Host::Name(name) => {
-                let external = matches!(entry.record, std::borrow::Cow::Borrowed(_));
-                return Some(Alias { target: name.clone(), ttl: record.ttl, external });
-            }
-            Host::Base => [&record.base[..], domain].concat(),
-            Host::Member => {
-                let len = u8::try_from(entry.label.len()).ok()?;
-                [&[len], entry.label.as_bytes(), &record.base, domain].concat()
-            }
-            _ => return None,
-        };
-        Some(Alias { target: Name::from_wire(&wire)?, ttl: record.ttl, external: false })
     }
 
     /// Follows all aliases of one name; `owner` is that name, or `None` for the question's.
@@ -164,9 +142,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         &mut self,
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
-        mut aliases: Vec<Alias>,
+        aliases: SmallVec<[Alias; 1]>,
     ) -> Result<Reached, Full> {
-        shuffle(&mut aliases);
         let mut reached = Reached::Failed;
         let mut bare = None;
         for alias in aliases {
@@ -248,23 +225,20 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes what a name of the zone leads to.
     fn inside(&mut self, walk: &mut Walk<'q>, name: &Name, relative: &[u8]) -> Result<Reached, Full> {
         let Some(path) = path(relative) else { return Ok(Reached::Nothing) };
-        let found = self.collect(&path, |_| true);
-        let families = walk.families;
-        let mut addresses: Vec<_> = found
-            .entries
-            .iter()
-            .flat_map(|entry| entry.record.addresses())
-            .filter(|address| families.include(*address))
-            .collect();
-        shuffle(&mut addresses);
+        let Found { ttl, addresses, aliases, .. } = self.look_up(&path, walk.families);
+        let ((addresses, cut), (aliases, aliases_cut)) = (addresses.into_shuffled(), aliases.into_shuffled());
+        if (cut || aliases_cut) && walk.section == Section::Additional {
+            // A part of the addresses would look like all of them.
+            return Err(Full);
+        }
+        self.truncated |= cut || aliases_cut;
         for address in &addresses {
             let (rtype, octets): (_, &[u8]) = match address {
                 std::net::IpAddr::V4(ip) => (rtype::A, &ip.octets()),
                 std::net::IpAddr::V6(ip) => (rtype::AAAA, &ip.octets()),
             };
-            self.record_at(walk, Some(name), (rtype, TTL), |m| m.bytes(octets))?;
+            self.record_at(walk, Some(name), (rtype, ttl), |m| m.bytes(octets))?;
         }
-        let aliases: Vec<Alias> = found.entries.iter().filter_map(|entry| self.alias_of(entry)).collect();
         let reached =
             if aliases.is_empty() { Reached::Nothing } else { self.follow_all(walk, Some(name), aliases)? };
         Ok(if addresses.is_empty() { reached } else { Reached::Addresses })

@@ -4,21 +4,19 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::{Answer, Records, dedup, path, shuffle};
+use super::lookup::Families;
+use super::sample::Sample;
+use super::{Answer, Records, path};
 use crate::backend::{Entry, Lookup, View, Zone};
 use crate::message::{Full, Owner, Section};
 use crate::name::Name;
 use crate::query::rtype;
 use crate::record::Host;
 
-/// One SRV record to be.
+/// One SRV record to be: entries with the same target, port and priority make the same one.
 #[derive(Debug, Clone)]
-struct Service<'v> {
-    entry: Entry<'v>,
-    weight: u16,
-}
+struct Service<'v>(Entry<'v>);
 
-/// Two entries make the same record when target and port agree; the weight of the first is kept.
 impl PartialEq for Service<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
@@ -35,7 +33,7 @@ impl std::hash::Hash for Service<'_> {
 
 impl Service<'_> {
     fn key(&self) -> (Target<'_>, u16, u16) {
-        (Target::of(&self.entry), self.entry.record.port, self.entry.record.priority)
+        (Target::of(&self.0), self.0.record.port, self.0.record.priority)
     }
 }
 
@@ -75,21 +73,27 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes the SRV records of a name.
     pub(super) fn services(&mut self, path: &[&str]) -> Records {
         let zone = self.view.zone();
-        let found = self.collect(path, |entry| stands_in_tree(entry) && Target::of(entry).is_possible(zone));
-        match found.lookup {
+        let mut services = Sample::<_, 4>::new(self.room());
+        let mut shares = Shares::default();
+        let lookup = self.view.records(path, false, &mut |entry| {
+            if stands_in_tree(&entry) && Target::of(&entry).is_possible(zone) {
+                shares.add(&entry);
+                services.add(Service(entry));
+            }
+        });
+        match lookup {
             Lookup::Missing => return Records::Missing,
             Lookup::Unknown => return Records::Unknown,
             Lookup::Exists => {}
         }
-        let mut services = weighted(found.entries, found.total);
-        shuffle(&mut services);
-        dedup(&mut services);
+        let (services, cut) = services.into_shuffled();
         if services.is_empty() {
             return Records::Empty;
         }
+        self.truncated |= cut;
         let mut targets: SmallVec<[u16; 4]> = SmallVec::new();
         for service in &services {
-            let Ok(target) = self.service(service) else {
+            let Ok(target) = self.service(service, shares.weight_of(&service.0)) else {
                 self.truncated = true;
                 return Records::Written;
             };
@@ -104,17 +108,17 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     /// Writes one SRV record and says at which offset its target stands.
-    fn service(&mut self, service: &Service<'q>) -> Result<u16, Full> {
+    fn service(&mut self, Service(entry): &Service<'q>, weight: u16) -> Result<u16, Full> {
         let view = self.view;
-        let record = &service.entry.record;
+        let record = &entry.record;
         let domain = view.zone().domain.wire();
         let mut at = 0;
         self.message.record(Section::Answer, Owner::Question, rtype::SRV, record.ttl, |m| {
             m.u16(record.priority);
-            m.u16(service.weight);
+            m.u16(weight);
             m.u16(record.port);
             at = m.position();
-            match Target::of(&service.entry) {
+            match Target::of(entry) {
                 Target::Name(name) => m.uncompressed(&[name.wire()]),
                 Target::Base(base) => m.uncompressed(&[base, domain]),
                 Target::Member(label, base) => {
@@ -129,8 +133,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), Full> {
         let mut seen: SmallVec<[Target<'_>; 8]> = SmallVec::new();
-        for (service, &offset) in services.iter().zip(targets) {
-            let target = Target::of(&service.entry);
+        for (Service(entry), &offset) in services.iter().zip(targets) {
+            let target = Target::of(entry);
             // A target with several ports is answered once; only few can have been written, so a scan will do.
             if seen.contains(&target) {
                 continue;
@@ -139,11 +143,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
             match target {
                 Target::Name(name) => self.additional_of_name(name)?,
                 Target::Base(base) => self.additional_of_node(None, base, offset)?,
-                Target::Member(label, base) if service.entry.record.is_alias() => {
+                Target::Member(label, base) if entry.record.is_alias() => {
                     self.additional_of_node(Some(label), base, offset)?;
                 }
                 Target::Member(label, base) => {
-                    for address in service.entry.record.addresses() {
+                    for address in entry.record.addresses() {
                         self.target_address(offset, Some(label), base, address)?;
                     }
                 }
@@ -161,8 +165,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     ) -> Result<(), Full> {
         let Some(mut path) = path(base) else { return Ok(()) };
         path.extend(label);
-        let found = self.collect(&path, |entry| !entry.record.is_alias());
-        for address in found.entries.iter().flat_map(|entry| entry.record.addresses()) {
+        for address in self.look_up(&path, Families::BOTH).addresses.into_shuffled().0 {
             self.target_address(offset, label, base, address)?;
         }
         Ok(())
@@ -189,33 +192,32 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 }
 
-/// Gives every entry its share of 100 among those of its priority.
-fn weighted(entries: super::Entries<'_>, total: usize) -> SmallVec<[Service<'_>; 4]> {
-    let weight = |entry: &Entry<'_>| match entry.record.weight {
+/// What the weights of an answer add up to, by priority. Repeated entries count each time.
+#[derive(Default)]
+struct Shares(SmallVec<[(u16, u64); 2]>);
+
+impl Shares {
+    fn add(&mut self, entry: &Entry<'_>) {
+        let priority = entry.record.priority;
+        match self.0.iter_mut().find(|(known, _)| *known == priority) {
+            Some((_, sum)) => *sum += raw_weight(entry),
+            None => self.0.push((priority, raw_weight(entry))),
+        }
+    }
+
+    /// The share of 100 that an entry has among those of its priority.
+    fn weight_of(&self, entry: &Entry<'_>) -> u16 {
+        let sum =
+            self.0.iter().find(|(priority, _)| *priority == entry.record.priority).map_or(1, |(_, sum)| *sum);
+        u16::try_from(100 * raw_weight(entry) / sum.max(1)).unwrap_or(u16::MAX)
+    }
+}
+
+fn raw_weight(entry: &Entry<'_>) -> u64 {
+    match entry.record.weight {
         0 => 100,
         weight => u64::from(weight),
-    };
-    let collected = entries.len().max(1) as u64;
-    let shares: SmallVec<[(u16, u64); 4]> = entries.iter().fold(SmallVec::new(), |mut shares, entry| {
-        match shares.iter_mut().find(|(priority, _)| *priority == entry.record.priority) {
-            Some((_, sum)) => *sum += weight(entry),
-            None => shares.push((entry.record.priority, weight(entry))),
-        }
-        shares
-    });
-    entries
-        .into_iter()
-        .map(|entry| {
-            let sum = shares
-                .iter()
-                .find(|(priority, _)| *priority == entry.record.priority)
-                .map_or(1, |(_, sum)| *sum);
-            // Where only a choice of the entries was kept, the others count as well.
-            let sum = sum * total as u64 / collected;
-            let weight = u16::try_from(100 * weight(&entry) / sum.max(1)).unwrap_or(u16::MAX);
-            Service { entry, weight }
-        })
-        .collect()
+    }
 }
 
 /// Pod names exist, but offer no service: their addresses belong to no node of the tree.

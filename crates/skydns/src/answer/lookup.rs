@@ -1,0 +1,95 @@
+//! Finding out what a name of the zone leads to: addresses of the families asked for, and aliases.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use super::sample::Sample;
+use super::{Answer, path};
+use crate::backend::{Entry, Lookup, View};
+use crate::name::Name;
+use crate::query::Transport;
+use crate::record::{Host, TTL};
+
+/// The address families that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Families {
+    pub(super) v4: bool,
+    pub(super) v6: bool,
+}
+
+impl Families {
+    pub(super) const V4: Self = Self { v4: true, v6: false };
+    pub(super) const V6: Self = Self { v4: false, v6: true };
+    pub(super) const BOTH: Self = Self { v4: true, v6: true };
+
+    fn include(self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(_) => self.v4,
+            IpAddr::V6(_) => self.v6,
+        }
+    }
+}
+
+/// An alias to be followed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Alias {
+    pub(super) target: Name,
+    pub(super) ttl: u32,
+    /// An ExternalName: it is shown even where it leads to nothing. A federated name is not.
+    pub(super) external: bool,
+}
+
+/// What a name leads to.
+pub(super) struct Found {
+    pub(super) lookup: Lookup,
+    /// The lowest TTL of the addresses, in seconds.
+    pub(super) ttl: u32,
+    pub(super) addresses: Sample<IpAddr, 8>,
+    pub(super) aliases: Sample<Alias, 1>,
+}
+
+impl Found {
+    fn add_addresses(&mut self, entry: &Entry<'_>, families: Families) {
+        for address in entry.record.addresses().filter(|address| families.include(*address)) {
+            self.ttl = self.ttl.min(entry.record.ttl);
+            self.addresses.add(address);
+        }
+    }
+}
+
+impl<'q, V: View> Answer<'q, '_, V> {
+    /// The most items of one kind that an answer could hold, and one more: the smallest record is an address of 16 octets
+    /// (owner pointer, fixed part, four octets).
+    pub(super) fn room(&self) -> usize {
+        self.query.limit() / 16 + 1
+    }
+
+    /// Looks up what a name leads to.
+    pub(super) fn look_up(&self, path: &[&str], families: Families) -> Found {
+        let (addresses, aliases) = (Sample::new(self.room()), Sample::new(self.room()));
+        let mut found = Found { lookup: Lookup::Missing, ttl: TTL, addresses, aliases };
+        found.lookup = self.view.records(path, false, &mut |entry| match &entry.record.host {
+            Host::Name(target) => {
+                let external = matches!(entry.record, Cow::Borrowed(_));
+                found.aliases.add(Alias { target: target.clone(), ttl: entry.record.ttl, external });
+            }
+            Host::Base | Host::Member => self.add_addresses_of_target(&mut found, &entry, families),
+            Host::V4(_) | Host::V6(_) | Host::Several(_) => found.add_addresses(&entry, families),
+        });
+        found
+    }
+
+    /// Adds the addresses of the target of an SRV record; strictly, an SRV name has none.
+    // Differs from kube-dns: it answers a CNAME for the target. A cache in front takes that for the alias of the SRV name,
+    // and answers its SRV questions with the records of the plain name, which have port 0.
+    fn add_addresses_of_target(&self, found: &mut Found, entry: &Entry<'q>, families: Families) {
+        // More than this cannot be told over UDP: the client has to ask again.
+        let enough = found.addresses.is_cut() && self.query.transport == Transport::Udp;
+        if enough || self.view.zone().strict {
+            return;
+        }
+        let Some(mut path) = path(&entry.record.base) else { return };
+        path.extend((entry.record.host == Host::Member).then_some(entry.label));
+        self.view.records(&path, false, &mut |target| found.add_addresses(&target, families));
+    }
+}

@@ -1,0 +1,134 @@
+//! Choosing among more items than an answer has room for: each distinct one has the same chance.
+
+use std::hash::{BuildHasher, Hash};
+
+use foldhash::quality::RandomState;
+use smallvec::SmallVec;
+
+/// Distinct items, `room` of them at the most. The first `N` take no allocation.
+///
+/// Where there are more, those with the lowest hashes stay, under a seed of this sample's own. So repeated items count
+/// once, however many of them there are, and nothing is kept of those left out.
+pub(super) struct Sample<T, const N: usize> {
+    room: usize,
+    /// May hold repeated items until they take twice the room.
+    items: SmallVec<[T; N]>,
+    hasher: Option<RandomState>,
+    /// The highest hash that stays, once items were left out.
+    highest: Option<u64>,
+}
+
+impl<T: Hash + Eq, const N: usize> Sample<T, N> {
+    pub(super) fn new(room: usize) -> Self {
+        Self { room, items: SmallVec::new(), hasher: None, highest: None }
+    }
+
+    pub(super) fn add(&mut self, item: T) {
+        if let (Some(hasher), Some(highest)) = (&self.hasher, self.highest)
+            && hasher.hash_one(&item) > highest
+        {
+            return;
+        }
+        if self.items.len() >= 2 * self.room {
+            self.thin();
+        }
+        self.items.push(item);
+    }
+
+    /// Whether items were left out.
+    pub(super) fn is_cut(&self) -> bool {
+        self.highest.is_some()
+    }
+
+    /// Drops repeated items, and then those that there is no room for.
+    fn thin(&mut self) {
+        let hasher = self.hasher.get_or_insert_default();
+        self.items.sort_by_cached_key(|item| hasher.hash_one(item));
+        self.items.dedup();
+        if self.items.len() > self.room {
+            self.items.truncate(self.room);
+            self.highest = self.items.last().map(|item| hasher.hash_one(item));
+        }
+    }
+
+    /// The distinct items in random order, and whether others had to be left out. The order spreads the load: clients take
+    /// the first.
+    pub(super) fn into_shuffled(mut self) -> (SmallVec<[T; N]>, bool) {
+        if self.items.len() > self.room {
+            self.thin();
+        }
+        if self.items.len() > 1 {
+            fastrand::shuffle(&mut self.items);
+            drop_repeated(&mut self.items);
+        }
+        let cut = self.is_cut();
+        (self.items, cut)
+    }
+}
+
+/// Drops repeated items and keeps the order. Few are compared with each other, many through a set.
+fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
+    const FEW: usize = 16;
+    if items.len() <= FEW {
+        let mut kept = 0;
+        for at in 0..items.len() {
+            if !items[..kept].contains(&items[at]) {
+                items.swap(kept, at);
+                kept += 1;
+            }
+        }
+        items.truncate(kept);
+    } else {
+        let hasher = RandomState::default();
+        items.sort_by_cached_key(|item| hasher.hash_one(item));
+        items.dedup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::Sample;
+
+    fn chosen(room: usize, items: &[u16]) -> (Vec<u16>, bool) {
+        let mut sample: Sample<u16, 4> = Sample::new(room);
+        for item in items {
+            sample.add(*item);
+        }
+        let (chosen, cut) = sample.into_shuffled();
+        (chosen.into_vec(), cut)
+    }
+
+    proptest! {
+        #[test]
+        fn all_distinct_items_stay_where_there_is_room(
+            room in 1..20_usize,
+            items in prop::collection::vec(0..40_u16, 0..300),
+        ) {
+            let distinct: BTreeSet<u16> = items.iter().copied().collect();
+            let (chosen, cut) = chosen(room, &items);
+            let kept: BTreeSet<u16> = chosen.iter().copied().collect();
+            prop_assert_eq!(chosen.len(), kept.len(), "each once");
+            prop_assert!(kept.is_subset(&distinct));
+            prop_assert_eq!(kept.len(), distinct.len().min(room));
+            prop_assert_eq!(cut, distinct.len() > room);
+        }
+    }
+
+    #[test]
+    fn every_item_has_the_same_chance() {
+        // The first one is added a thousand times as often as any other.
+        let items: Vec<u16> = std::iter::repeat_n(0, 1000).chain(0..100).collect();
+        let mut times = [0_u32; 100];
+        for _ in 0..2000 {
+            for item in chosen(10, &items).0 {
+                times[usize::from(item)] += 1;
+            }
+        }
+        // 200 each, with a deviation of 13.
+        assert!(times.iter().all(|times| (100..300).contains(times)), "{times:?}");
+    }
+}

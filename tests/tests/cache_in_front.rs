@@ -1,0 +1,165 @@
+//! A cache in front of kubedns, as the pod has one, never answers otherwise than kubedns itself, whatever it was asked
+//! before. dnsmasq keeps every alias it sees and answers all types of a name by way of it, so one answer can change those to
+//! other questions.
+//!
+//! Nothing is cleared between two questions: each pair has a Service of its own, in a namespace of its own.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
+#[path = "cache_in_front/behind.rs"]
+mod behind;
+#[path = "in_process/engine.rs"]
+mod engine;
+#[path = "cache_in_front/kinds.rs"]
+mod kinds;
+
+use std::collections::BTreeMap;
+
+use behind::Behind;
+use kinds::{KINDS, Kind, Question};
+
+/// Pairs that are asked at a time. Answers live for 30 seconds: so many have to be asked sooner.
+const AT_A_TIME: usize = 300;
+/// Orders in which all questions about one Service are asked.
+const ORDERS: usize = 24;
+
+/// Whether negative answers are cached, too. In the pod they are not (`--no-negcache`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Negatives {
+    Dropped,
+    Cached,
+}
+
+impl Negatives {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Dropped => &["--no-negcache"],
+            Self::Cached => &[],
+        }
+    }
+}
+
+/// Differences that do no harm, each with its reason. All of them are inherited but the last.
+fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
+    let of_alias = kind.alias_names.contains(&question.name);
+    match question.rtype {
+        // An ExternalName asked for SRV answers a record of port 0 for its target, as in kube-dns. By way of the alias it is
+        // what the target answers: records of port 0 for itself, or the very ports of an SRV name.
+        "SRV" if of_alias => true,
+        // A wildcard, or a namespace, stands for any of its aliases, but asked for CNAME it has none. Only people ask so.
+        "CNAME" if of_alias && question.name != "ext" => true,
+        // kubedns refuses ANY; dnsmasq knows that there is no such name.
+        "ANY" => negatives == Negatives::Cached,
+        // The target does not exist. It takes NXDOMAIN to say so, and the alias to it is NOERROR: either may stay.
+        _ => negatives == Negatives::Cached && kind.leads_nowhere,
+    }
+}
+
+/// What differed: the question, what was asked before, and the two answers.
+struct Findings {
+    negatives: Negatives,
+    stories: BTreeMap<String, String>,
+}
+
+impl Findings {
+    fn new(negatives: Negatives) -> Self {
+        Self { negatives, stories: BTreeMap::new() }
+    }
+
+    fn compare(&mut self, kind: &Kind, before: &str, question: &Question, fresh: &str, cached: &str) {
+        if fresh != cached && !is_harmless(kind, question, self.negatives) {
+            let story = format!("after {before}:\n  kubedns {fresh}\n  dnsmasq {cached}");
+            self.stories.entry(format!("{}: {question}", kind.name)).or_insert(story);
+        }
+    }
+
+    fn assert_none(&self) {
+        let all: Vec<String> = self.stories.iter().map(|(what, story)| format!("{what} {story}")).collect();
+        assert!(all.is_empty(), "{} questions are answered otherwise:\n{}", all.len(), all.join("\n"));
+    }
+}
+
+/// Every pair of questions about a Service, in both orders.
+async fn pairs(negatives: Negatives) {
+    let mut findings = Findings::new(negatives);
+    for kind in KINDS {
+        let questions = kind.questions();
+        let pairs: Vec<(&Question, &Question)> =
+            questions.iter().flat_map(|first| questions.iter().map(move |second| (first, second))).collect();
+        let behind = Behind::start(kind, pairs.len(), negatives.flags()).await;
+        let numbered: Vec<_> = pairs.into_iter().enumerate().collect();
+        for some in numbered.chunks(AT_A_TIME) {
+            let firsts: Vec<_> = some.iter().map(|(n, (first, _))| first.query(*n)).collect();
+            let seconds: Vec<_> = some.iter().map(|(n, (_, second))| second.query(*n)).collect();
+            let fresh = behind.fresh(&seconds).await;
+            behind.cached(&firsts).await;
+            let cached = behind.cached(&seconds).await;
+            for (((_, (first, second)), fresh), cached) in some.iter().zip(fresh).zip(cached) {
+                findings.compare(kind, &first.to_string(), second, &fresh, &cached);
+            }
+        }
+    }
+    findings.assert_none();
+}
+
+/// All questions about a Service, in many orders: what takes more than one answer to go wrong.
+async fn orders(negatives: Negatives) {
+    let mut findings = Findings::new(negatives);
+    let mut random = fastrand::Rng::with_seed(7);
+    for kind in KINDS {
+        let questions = kind.questions();
+        let behind = Behind::start(kind, ORDERS, negatives.flags()).await;
+        let orders: Vec<Vec<&Question>> = (0..ORDERS)
+            .map(|_| {
+                let mut order: Vec<&Question> = questions.iter().collect();
+                random.shuffle(&mut order);
+                order
+            })
+            .collect();
+        for step in 0..questions.len() {
+            let asked: Vec<_> = orders.iter().enumerate().map(|(n, order)| order[step].query(n)).collect();
+            let (fresh, cached) = (behind.fresh(&asked).await, behind.cached(&asked).await);
+            for ((order, fresh), cached) in orders.iter().zip(fresh).zip(cached) {
+                let before: Vec<String> = order[..step].iter().map(ToString::to_string).collect();
+                findings.compare(kind, &before.join(", "), order[step], &fresh, &cached);
+            }
+        }
+    }
+    findings.assert_none();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_pair_of_questions_is_answered_as_without_a_cache() {
+    pairs(Negatives::Dropped).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_questions_in_any_order_are_answered_as_without_a_cache() {
+    orders(Negatives::Dropped).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_they_are_with_negative_answers_cached() {
+    orders(Negatives::Cached).await;
+}
+
+/// The sidecar of a stock pod asks for SRV of a plain name every five seconds: with an alias of the SRV name in the cache,
+/// its ports were 0 from then on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ports_of_srv_names_survive_their_addresses() {
+    for kind in KINDS.iter().filter(|kind| kind.has_ports) {
+        let behind = Behind::start(kind, 1, Negatives::Dropped.flags()).await;
+        let ask = |name, rtype| Question { name, rtype }.query(0);
+        let srv = [ask("_http._tcp.web", "SRV")];
+        let fresh = behind.fresh(&srv).await;
+        assert!(fresh.iter().all(|answer| answer.contains(" 80 ")), "{}: {fresh:?}", kind.name);
+        for before in [("_http._tcp.web", "A"), ("_http._tcp.web", "AAAA"), ("web", "SRV")] {
+            behind.cached(&[ask(before.0, before.1)]).await;
+        }
+        assert_eq!(behind.cached(&srv).await, fresh, "{}", kind.name);
+    }
+}

@@ -1,0 +1,123 @@
+//! An answer holds every address of the family asked for, or says by TC that it does not: behind aliases and SRV names,
+//! under wildcards, and where most of what a name leads to is of the other family or repeated.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
+#[path = "in_process/engine.rs"]
+mod engine;
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use engine::{ask, published};
+use serde_json::Value;
+use skydns::query::Transport;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
+use testkit::query::Query;
+
+/// Answers are a matter of chance where something is left out.
+const TIMES: usize = 20;
+
+fn v4(n: u32) -> String {
+    Ipv4Addr::from(0x0a40_0000 + n).to_string()
+}
+
+fn v6(n: u32) -> String {
+    Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(n)).to_string()
+}
+
+/// A headless Service in `apps` and its endpoints.
+fn headless(name: &str, addresses: &[String]) -> [Value; 2] {
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    [mk_headless("apps", name, &["http:80"]), mk_endpoints("apps", name, &addresses, &["http:80"])]
+}
+
+/// `fifty` has 50 dual-stack pods, `rare` one IPv4 address among 300 of IPv6, `few-N` share 16 pods, and in `names` are
+/// aliases: `fifty`, `rare`, `fifty-srv`, `rare-srv` and 100 of which one leads to an IPv4 address.
+fn cluster() -> Vec<Value> {
+    let fifty: Vec<String> = (1..=50).flat_map(|n| [v4(n), v6(n)]).collect();
+    let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();
+    let few: Vec<String> = (1..=16).map(v4).collect();
+    let mut objects = Vec::new();
+    objects.extend(headless("fifty", &fifty));
+    objects.extend(headless("rare", &rare));
+    objects.extend((0..20).flat_map(|n| headless(&format!("few-{n}"), &few)));
+    for name in ["fifty", "rare"] {
+        let plain = format!("{name}.apps.svc.cluster.local");
+        objects.push(mk_external_name("names", &format!("{name}-srv"), &format!("_http._tcp.{plain}")));
+        objects.push(mk_external_name(
+            "names",
+            &format!("{name}-twice"),
+            &format!("{name}.names.svc.cluster.local"),
+        ));
+        objects.push(mk_external_name("names", name, &plain));
+    }
+    for n in 0..100 {
+        let ip = if n == 50 { v4(98) } else { v6(1000 + n) };
+        objects.push(mk_cluster_ip("many", &format!("s{n}"), &[&ip], &["http:80"]));
+        let target = format!("s{n}.many.svc.cluster.local");
+        objects.push(mk_external_name("wild", &format!("e{n}"), &target));
+    }
+    objects
+}
+
+/// What is asked, and the addresses that the answer has to hold.
+fn questions() -> Vec<(&'static str, &'static str, BTreeSet<String>)> {
+    let fifty_v4: BTreeSet<String> = (1..=50).map(v4).collect();
+    let fifty_v6: BTreeSet<String> = (1..=50).map(v6).collect();
+    let rare_v6: BTreeSet<String> = (1..=300).map(v6).collect();
+    let few: BTreeSet<String> = (1..=16).map(v4).collect();
+    let one = |n: u32| BTreeSet::from([v4(n)]);
+    let mut questions = Vec::new();
+    for name in ["fifty.names", "fifty-srv.names", "fifty-twice.names", "_http._tcp.fifty.apps", "fifty.apps"]
+    {
+        questions.push((name, "A", fifty_v4.clone()));
+        questions.push((name, "AAAA", fifty_v6.clone()));
+    }
+    for name in ["rare.names", "rare-srv.names", "rare-twice.names", "_http._tcp.rare.apps", "*.rare.apps"] {
+        questions.push((name, "A", one(99)));
+        questions.push((name, "AAAA", rare_v6.clone()));
+    }
+    questions.push(("*.wild", "A", one(98)));
+    questions.push(("*.*.many", "A", one(98)));
+    questions.push(("_http._tcp.*.many", "A", one(98)));
+    questions.push(("_http._tcp.few-1.apps", "A", few.clone()));
+    let all: BTreeSet<String> = fifty_v4.union(&one(99)).cloned().collect();
+    questions.push(("*.*.apps", "A", all.clone()));
+    questions.push(("_http._tcp.*.apps", "A", all));
+    questions
+}
+
+#[test]
+fn all_of_the_family_asked_for_or_tc() {
+    let published = published(cluster(), false);
+    for (name, rtype, expected) in questions() {
+        let query = Query::new(&format!("{name}.svc.cluster.local."), rtype);
+        for (way, query, transport, holds) in [
+            ("UDP", query.wire(), Transport::Udp, 512 / 16),
+            ("UDP, 1232 octets", query.clone().edns(1232).wire(), Transport::Udp, 1232 / 16),
+            ("UDP, 4096 octets", query.clone().edns(4096).wire(), Transport::Udp, 4096 / 16),
+            ("TCP", query.wire(), Transport::Tcp, usize::MAX),
+        ] {
+            for _ in 0..TIMES {
+                let answer = ask(&published, &query, transport);
+                let found: BTreeSet<String> = answer.answer_data(rtype).into_iter().collect();
+                assert_eq!(answer.rcode_name(), "NOERROR", "{name} {rtype} over {way}");
+                assert!(found.is_subset(&expected), "{name} {rtype} over {way}: {found:?}");
+                let cut = answer.has("tc");
+                assert!(
+                    cut || found == expected,
+                    "{name} {rtype} over {way}: {} of {}",
+                    found.len(),
+                    expected.len()
+                );
+                assert!(!cut || transport == Transport::Udp, "{name} {rtype}: TC over {way}");
+                assert!(cut || expected.len() < holds, "{name} {rtype} over {way}: too many for one answer");
+            }
+        }
+    }
+}

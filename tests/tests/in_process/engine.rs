@@ -1,0 +1,57 @@
+//! The engine over the records of some objects: no process and no socket.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::sync::Arc;
+
+use kubedns::index::Index;
+use kubedns::objects::{Change, EndpointsSource, Event, FromApi};
+use kubedns::snapshot::{Published, Snapshot};
+use serde_json::Value;
+use skydns::engine::{Identity, Outcome, answer};
+use skydns::outside::Outside;
+use skydns::query::Transport;
+use skydns::{Name, Zone};
+use testkit::message::Message;
+
+/// The published records of Services and Endpoints, in `cluster.local`.
+pub(crate) fn published(objects: impl IntoIterator<Item = Value>, strict: bool) -> Arc<Published> {
+    published_with(objects, |zone| zone.strict = strict)
+}
+
+/// The same in a zone that `change` has changed.
+pub(crate) fn published_with(
+    objects: impl IntoIterator<Item = Value>,
+    change: impl FnOnce(&mut Zone),
+) -> Arc<Published> {
+    let mut zone = Zone::new(&Name::parse("cluster.local").expect("a domain"));
+    change(&mut zone);
+    let published = Arc::new(Published::new(Snapshot::new(zone)));
+    let mut index = Index::new(Arc::clone(&published));
+    for object in objects {
+        index.apply(match object["kind"].as_str() {
+            Some("Service") => Event::Service(applied(&object)),
+            Some("Endpoints") => Event::Endpoints(applied(&object)),
+            other => panic!("{other:?} makes no records"),
+        });
+    }
+    index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::Endpoints(Change::RelistDone));
+    index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+    index.publish();
+    published
+}
+
+fn applied<T: FromApi>(object: &Value) -> Change<T> {
+    Change::Apply(T::from_api(&object.to_string()).expect("an object").object)
+}
+
+/// The answer to a query. Upstreams are down.
+pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> Message {
+    let identity = Identity { version: "test".to_owned() };
+    let mut outside = Outside::none();
+    outside.close();
+    let mut out = Vec::new();
+    let outcome = answer(&published.get(), &identity, query, transport, &outside, &mut out);
+    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    Message::parse(&out).expect("a whole message")
+}
