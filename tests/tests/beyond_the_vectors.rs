@@ -280,3 +280,22 @@ async fn no_type_of_a_pod_name_ends_the_process() {
     }
     assert!(lab.process().exited().is_none());
 }
+
+#[tokio::test]
+async fn strictly_no_udp_answer_is_larger_than_1232_octets() {
+    let many = |asked: &Asked| {
+        let record = |n: u32| format!("{} 60 IN A 198.51.100.{n}", asked.name());
+        let reply = (1..=200).fold(Reply::to(&asked.packet), |reply, n| reply.answer(&record(n)));
+        Reaction::from(reply)
+    };
+    let mut lab = Lab::with_upstream(&["--strict-dns"], many).await;
+    crowd(&mut lab, 200).await;
+    for name in ["crowd.apps.svc.cluster.local.", "www.outside.test."] {
+        let question = Query::new(name, "A").edns(4096).wire();
+        let packet = client::udp(lab.dns(), &question, PATIENCE).await.expect("an answer");
+        let answer = Message::parse(&packet).expect("a whole message");
+        assert!(packet.len() <= 1232, "{name}: {} octets", packet.len());
+        assert!(answer.has("tc") && answer.answer.len() > 30, "{name}: {} records", answer.answer.len());
+        assert_eq!(lab.ask_tcp(name, "A").await.answer.len(), 200, "{name}");
+    }
+}

@@ -123,6 +123,10 @@ impl View for Snapshot {
         {
             return self.pod(label, visit);
         }
+        // The entries of a namespace are its ExternalName Services; strictly they are no records of its own name.
+        if self.zone.strict && matches!(path, ["svc", _]) {
+            return Lookup::Missing;
+        }
         if let Some(lookup) = self.federation(path, visit) {
             return lookup;
         }

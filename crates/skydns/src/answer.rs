@@ -81,14 +81,13 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     fn below_apex(&mut self, path: &[&str]) -> Records {
-        if let Some(records) = self.well_known(path) {
+        if let Some(records) = self.well_known(path).or_else(|| self.alias(path)) {
             return records;
         }
         let found = match self.query.qtype {
             rtype::A => self.addresses(path, Families::V4),
             rtype::AAAA => self.addresses(path, Families::V6),
             rtype::SRV => self.services(path),
-            rtype::CNAME => self.alias(path),
             rtype::NS if !self.view.zone().strict => Records::Empty,
             _ => self.nothing_of_the_type(path),
         };
@@ -192,18 +191,23 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the alias that a name is.
-    fn alias(&mut self, path: &[&str]) -> Records {
+    /// Writes the alias that a name is, if it is asked for. Strictly, it also is the answer to any type but addresses, which
+    /// it is followed to (RFC 1034, section 3.6.2).
+    fn alias(&mut self, path: &[&str]) -> Option<Records> {
+        match self.query.qtype {
+            rtype::CNAME => {}
+            rtype::A | rtype::AAAA => return None,
+            _ if self.view.zone().strict => {}
+            _ => return None,
+        }
         let mut target = None;
         self.view.records(path, true, &mut |entry| {
             if let crate::Host::Name(name) = &entry.record.host {
                 target = Some((name.clone(), entry.record.ttl));
             }
         });
-        match target {
-            Some((name, ttl)) => self.wrote(|m| m.cname(Owner::Question, name.wire(), ttl)),
-            None => self.nothing_of_the_type(path),
-        }
+        let (name, ttl) = target?;
+        Some(self.wrote(|m| m.cname(Owner::Question, name.wire(), ttl)))
     }
 
     /// Differs from kube-dns: an existing name never answers NXDOMAIN, whatever it is asked for.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::message::OUR_UDP_SIZE;
 use crate::name::{MAX_NAME, Name};
+use crate::query::MAX_UDP;
 use crate::record::ServiceRecord;
 
 /// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
@@ -160,6 +162,11 @@ impl Zone {
             .iter()
             .find(|(domain, _)| is_within(name, domain.wire()))
             .map_or((&self.upstreams, false), |(_, servers)| (servers, true))
+    }
+
+    /// The largest answer over UDP, in octets. Strictly, no answer is larger than what we offer ourselves.
+    pub(crate) fn max_udp(&self) -> usize {
+        if self.strict { OUR_UDP_SIZE.into() } else { MAX_UDP }
     }
 
     /// Whether labels of so many octets below the zone make a name (RFC 1035, section 3.1). Below a long domain there is

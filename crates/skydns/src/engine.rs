@@ -66,7 +66,7 @@ pub fn answer<V: View>(
     outside: &Outside,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    let query = match Query::parse(message, transport) {
+    let mut query = match Query::parse(message, transport) {
         Ok(query) => query,
         Err(Malformed::Ignore) => return Outcome::Ignore,
         Err(Malformed::Refuse { rcode, question_end, dnssec_ok }) => {
@@ -74,6 +74,7 @@ pub fn answer<V: View>(
             return Outcome::Reply(Reply { system: System::Auth, rcode, truncated: false });
         }
     };
+    query.max_udp = view.zone().max_udp();
     let start = out.len();
     let outcome = Engine { view, identity, query: &query, outside }.answer(out);
     if !matches!(outcome, Outcome::Reply(_)) {
@@ -93,21 +94,20 @@ impl<V: View> Engine<'_, V> {
     fn answer(&self, out: &mut Vec<u8>) -> Outcome {
         let zone = self.view.zone();
         let name = self.query.lower();
+        if self.query.lax && zone.strict {
+            return self.bare(rcode::FORMERR, flag::RD, out);
+        }
         if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
             return self.bare(rcode::BADVERS, flag::RD, out);
         }
         if self.query.qtype == rtype::ANY {
-            return self.bare(rcode::REFUSED, 0, out);
+            return self.refused(out);
         }
         if self.query.qclass != class::IN {
             return self.other_class(out);
         }
         if zone.owns(name) {
-            return if self.view.has_synced() {
-                self.authoritative(out)
-            } else {
-                self.bare(rcode::REFUSED, 0, out)
-            };
+            return if self.view.has_synced() { self.authoritative(out) } else { self.refused(out) };
         }
         if self.query.qtype == rtype::PTR
             && let Some(address) = reverse::address(name)
@@ -122,6 +122,11 @@ impl<V: View> Engine<'_, V> {
         let flags = self.query.flags() & (copied | flag::CD);
         Message::new(self.query, out).finish(flags, rcode);
         reply(System::Auth, rcode, false)
+    }
+
+    /// kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
+    fn refused(&self, out: &mut Vec<u8>) -> Outcome {
+        self.bare(rcode::REFUSED, if self.view.zone().strict { flag::RD } else { 0 }, out)
     }
 
     fn copied_flags(&self) -> u16 {
@@ -141,7 +146,7 @@ impl<V: View> Engine<'_, V> {
 
     fn other_class(&self, out: &mut Vec<u8>) -> Outcome {
         if !self.view.has_synced() {
-            return self.bare(rcode::REFUSED, 0, out);
+            return self.refused(out);
         }
         let texts = self.chaos_texts();
         if texts.is_empty() {
@@ -172,7 +177,7 @@ impl<V: View> Engine<'_, V> {
     fn reverse(&self, address: std::net::IpAddr, out: &mut Vec<u8>) -> Outcome {
         if !self.view.has_synced() {
             // It may be an address of the cluster: nobody else may answer for it.
-            return self.bare(rcode::REFUSED, 0, out);
+            return self.refused(out);
         }
         let mut records = Answer::new(self.view, self.query, self.outside, out);
         match records.pointers(address) {

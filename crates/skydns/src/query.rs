@@ -83,6 +83,11 @@ pub struct Query<'q> {
     pub edns: Option<Edns<'q>>,
     /// How it came in.
     pub transport: Transport,
+    /// A section is shorter than its count says, or an OPT record does not belong to the root. kube-dns answers such
+    /// queries; strictly they are malformed.
+    pub lax: bool,
+    /// The largest answer over UDP, whatever size the query offers.
+    pub max_udp: usize,
 }
 
 /// What is to be done with a message that is not a well-formed query.
@@ -126,12 +131,13 @@ impl<'q> Query<'q> {
         }
         let mut query = Self::parse_question(message, transport).ok_or(Malformed::refuse(rcode::FORMERR))?;
         let question_end = query.question_end();
-        let mut records = Records { message, at: question_end };
+        let mut records = Records { message, at: question_end, lax: false };
         query.edns = records.edns(count(6) + count(8), count(10)).map_err(|edns| Malformed::Refuse {
             rcode: rcode::FORMERR,
             question_end,
             dnssec_ok: edns.map(|edns| edns.dnssec_ok),
         })?;
+        query.lax = records.lax;
         Ok(query)
     }
 
@@ -144,7 +150,17 @@ impl<'q> Query<'q> {
             *to = from.to_ascii_lowercase();
         }
         let (qtype, qclass) = (u16::from_be_bytes([t0, t1]), u16::from_be_bytes([c0, c1]));
-        Some(Self { message, name, lower, qtype, qclass, edns: None, transport })
+        Some(Self {
+            message,
+            name,
+            lower,
+            qtype,
+            qclass,
+            edns: None,
+            transport,
+            lax: false,
+            max_udp: MAX_UDP,
+        })
     }
 
     /// Where the question section ends.
@@ -167,7 +183,7 @@ impl<'q> Query<'q> {
         match (self.transport, &self.edns) {
             (Transport::Tcp, _) => MAX_TCP,
             (Transport::Udp, None) => PLAIN_UDP,
-            (Transport::Udp, Some(edns)) => usize::from(edns.udp_size).clamp(PLAIN_UDP, MAX_UDP),
+            (Transport::Udp, Some(edns)) => usize::from(edns.udp_size).clamp(PLAIN_UDP, self.max_udp),
         }
     }
 }
@@ -180,6 +196,8 @@ pub(crate) fn flags_of(message: &[u8]) -> u16 {
 struct Records<'q> {
     message: &'q [u8],
     at: usize,
+    /// See [`Query::lax`].
+    lax: bool,
 }
 
 struct RawRecord<'q> {
@@ -199,9 +217,9 @@ impl<'q> Records<'q> {
         }
         let mut edns = None;
         for _ in 0..additional {
-            let Some(opt) = self.next_record().ok_or(edns)?.and_then(|record| record.edns()) else {
-                continue;
-            };
+            let Some(record) = self.next_record().ok_or(edns)? else { continue };
+            self.lax |= record.rtype == rtype::OPT && !record.root_owner;
+            let Some(opt) = record.edns() else { continue };
             // RFC 6891, section 6.1.1: more than one OPT is a FORMERR.
             if edns.is_some() || !options_are_well_formed(opt.options) {
                 return Err(edns.or(Some(opt)));
@@ -215,6 +233,7 @@ impl<'q> Records<'q> {
     #[allow(clippy::option_option, reason = "the three cases are distinct: a record, the end, an error")]
     fn next_record(&mut self) -> Option<Option<RawRecord<'q>>> {
         if self.at >= self.message.len() {
+            self.lax = true;
             return Some(None);
         }
         let start = self.at;

@@ -149,8 +149,12 @@ impl<B: Backend> Resolver<B> {
         client: IpAddr,
         out: &mut Vec<u8>,
     ) -> Option<Reply> {
-        let query = Query::parse(message, transport).ok()?;
-        let servers = Arc::clone(self.backend.view().zone().servers_for(query.lower()).0);
+        let mut query = Query::parse(message, transport).ok()?;
+        let servers = {
+            let view = self.backend.view();
+            query.max_udp = view.zone().max_udp();
+            Arc::clone(view.zone().servers_for(query.lower()).0)
+        };
         match self.forwarder.exchange(forwarded(&query), servers, client).await {
             Ok(upstream) => {
                 let truncated = fit(&upstream.message, &query, out);

@@ -15,7 +15,7 @@ const FLAGS: [&str; 8] = ["qr", "aa", "tc", "rd", "ra", "z", "ad", "cd"];
 pub enum Edit {
     /// A question with an OPT record is answered with one (RFC 6891 section 6.1.1), unless the answer is an upstream's.
     AnswerOpt,
-    /// NXDOMAIN about the cluster domain has AA and RA, SERVFAIL has RA.
+    /// NXDOMAIN about the cluster domain has AA and RA, SERVFAIL has RA, REFUSED copies RD.
     NegativeFlags,
 }
 
@@ -37,6 +37,9 @@ impl Edit {
                     edited.flags = with_flags(&response.flags, &["aa", "ra"]);
                 }
                 "SERVFAIL" => edited.flags = with_flags(&response.flags, &["ra"]),
+                "REFUSED" if case.query.flags.split(' ').any(|flag| flag == "rd") => {
+                    edited.flags = with_flags(&response.flags, &["rd"]);
+                }
                 _ => {}
             },
         }
