@@ -30,6 +30,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
         stub_domains: stub_domains.collect(),
         upstreams: config.upstream_nameservers.clone(),
         configured_upstreams: !config.upstream_nameservers.is_empty(),
+        failing: std::collections::BTreeSet::new(),
     };
     let lines: Vec<String> =
         servers_file::values(&routes).iter().map(|value| format!("server={value}")).collect();
