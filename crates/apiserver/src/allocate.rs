@@ -3,7 +3,15 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// The ranges of the cluster, the first one being of the default family.
+pub(crate) fn service_ranges() -> [IpNet; 2] {
+    [
+        Ipv4Net::new_assert([10, 96, 0, 0].into(), 16).into(),
+        Ipv6Net::new_assert([0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0].into(), 112).into(),
+    ]
+}
 
 /// Addresses in use, counted because raw objects may share them.
 #[derive(Debug, Default)]

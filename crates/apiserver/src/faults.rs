@@ -91,9 +91,9 @@ pub(crate) struct Request<'a> {
 }
 
 impl Faults {
-    pub(crate) fn new(store: Store, token: Option<String>) -> Self {
-        let state = Mutex::new(State { token, ..State::default() });
-        Self { shared: Arc::new(Shared { store, signals: watch::channel(Signals::default()).0, state }) }
+    pub(crate) fn new(store: Store) -> Self {
+        let signals = watch::channel(Signals::default()).0;
+        Self { shared: Arc::new(Shared { store, signals, state: Mutex::default() }) }
     }
 
     /// Ends all watches that are open now, as a server does that shuts down: the responses are complete.

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
+use crate::Resource;
+use crate::allocate::service_ranges;
 use crate::http::Query;
 use crate::list::ListQuery;
 use crate::object::Object;
@@ -11,48 +13,14 @@ use crate::registry::{ObjectRef, Registry};
 use crate::schema::Unknown;
 use crate::selector::Selection;
 use crate::store::Store;
-use crate::{Options, Resource};
 
 /// Field names and texts that mean something.
-const WORDS: [&str; 34] = [
-    "metadata",
-    "name",
-    "namespace",
-    "labels",
-    "spec",
-    "status",
-    "ports",
-    "port",
-    "protocol",
-    "clusterIP",
-    "clusterIPs",
-    "ipFamilies",
-    "ipFamilyPolicy",
-    "type",
-    "selector",
-    "subsets",
-    "addresses",
-    "ip",
-    "endpoints",
-    "addressType",
-    "data",
-    "None",
-    "IPv4",
-    "IPv6",
-    "TCP",
-    "NodePort",
-    "ExternalName",
-    "externalName",
-    "10.96.0.7",
-    "fd00:10:96::7",
-    "SingleStack",
-    "PreferDualStack",
-    "nodePort",
-    "$patch",
-];
+const WORDS: &str = "metadata name namespace labels spec status ports port protocol clusterIP clusterIPs ipFamilies \
+    ipFamilyPolicy type selector subsets addresses ip endpoints addressType data None IPv4 IPv6 TCP NodePort ExternalName \
+    externalName 10.96.0.7 fd00:10:96::7 SingleStack PreferDualStack nodePort $patch";
 
 fn word() -> impl Strategy<Value = String> {
-    prop_oneof![8 => proptest::sample::select(&WORDS[..]).prop_map(str::to_owned), 1 => ".{0,6}"]
+    prop_oneof![8 => proptest::sample::select(WORDS.split_whitespace().collect::<Vec<_>>()).prop_map(str::to_owned), 1 => ".{0,6}"]
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -76,7 +44,7 @@ fn resource() -> impl Strategy<Value = Resource> {
 }
 
 fn registry() -> Registry {
-    let registry = Registry::new(Store::default(), &Options::default().service_ranges);
+    let registry = Registry::new(Store::default(), &service_ranges());
     registry.bootstrap();
     registry
 }

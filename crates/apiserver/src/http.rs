@@ -29,6 +29,9 @@ use crate::faults::{Faults, Presence};
 use crate::registry::Registry;
 use crate::settings::Options;
 
+/// Largest request body in octets.
+const MAX_BODY: usize = 3 * 1024 * 1024;
+
 /// What every request handler needs.
 pub(crate) struct Api {
     pub(crate) registry: Registry,
@@ -75,7 +78,7 @@ async fn receive<B: Buf>(
     let Ok(permit) = Arc::clone(&api.slots).try_acquire_owned() else {
         return Answer::throttled(1).into_response(None);
     };
-    let body = match body::read(body, api.options.max_body).await {
+    let body = match body::read(body, MAX_BODY).await {
         Ok(body) => body,
         Err(status) => return Answer::status(&status).into_response(None),
     };

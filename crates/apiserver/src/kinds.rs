@@ -48,33 +48,31 @@ pub(crate) enum NameRule {
     Subdomain,
 }
 
+const BASE: Kind = Kind {
+    resource: Resource::ConfigMaps,
+    group: "",
+    name: "ConfigMap",
+    plural: "configmaps",
+    singular: "configmap",
+    short_name: Some("cm"),
+    namespaced: true,
+    name_rule: NameRule::Subdomain,
+    empty_tail: "",
+};
+
 /// All kinds, indexed by `Resource as usize`.
 static KINDS: [Kind; 6] = [
-    Kind {
-        resource: Resource::ConfigMaps,
-        group: "",
-        name: "ConfigMap",
-        plural: "configmaps",
-        singular: "configmap",
-        short_name: Some("cm"),
-        namespaced: true,
-        name_rule: NameRule::Subdomain,
-        empty_tail: "",
-    },
+    BASE,
     Kind {
         resource: Resource::Endpoints,
-        group: "",
         name: "Endpoints",
         plural: "endpoints",
         singular: "endpoints",
         short_name: Some("ep"),
-        namespaced: true,
-        name_rule: NameRule::Subdomain,
-        empty_tail: "",
+        ..BASE
     },
     Kind {
         resource: Resource::Namespaces,
-        group: "",
         name: "Namespace",
         plural: "namespaces",
         singular: "namespace",
@@ -82,28 +80,27 @@ static KINDS: [Kind; 6] = [
         namespaced: false,
         name_rule: NameRule::Label1123,
         empty_tail: r#","spec":{},"status":{}"#,
+        ..BASE
     },
     Kind {
         resource: Resource::Nodes,
-        group: "",
         name: "Node",
         plural: "nodes",
         singular: "node",
         short_name: Some("no"),
         namespaced: false,
-        name_rule: NameRule::Subdomain,
         empty_tail: r#","spec":{},"status":{}"#,
+        ..BASE
     },
     Kind {
         resource: Resource::Services,
-        group: "",
         name: "Service",
         plural: "services",
         singular: "service",
         short_name: Some("svc"),
-        namespaced: true,
         name_rule: NameRule::Label1035,
         empty_tail: r#","spec":{},"status":{"loadBalancer":{}}"#,
+        ..BASE
     },
     Kind {
         resource: Resource::EndpointSlices,
@@ -112,9 +109,8 @@ static KINDS: [Kind; 6] = [
         plural: "endpointslices",
         singular: "endpointslice",
         short_name: None,
-        namespaced: true,
-        name_rule: NameRule::Subdomain,
         empty_tail: r#","addressType":"","endpoints":null,"ports":null"#,
+        ..BASE
     },
 ];
 

@@ -21,7 +21,6 @@ pub(crate) struct ListQuery {
     limit: usize,
     continue_token: String,
     version: Option<u64>,
-    exact: bool,
 }
 
 /// One page of a list.
@@ -35,7 +34,6 @@ pub(crate) struct Page {
     pub(crate) range: Range<usize>,
 }
 
-const TOO_OLD_LIST: &str = "The resourceVersion for the provided list is too old.";
 const TOO_OLD_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. \
     You can start a new list without the continue parameter, or use the continue token in this response to retrieve the \
     remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
@@ -46,44 +44,20 @@ impl ListQuery {
     pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
         let version = query.version("resourceVersion")?;
         let continue_token = query.text("continue").to_owned();
-        let rule = query.text("resourceVersionMatch");
         let limit = query.number("limit")?.unwrap_or(0);
-        if !rule.is_empty() {
-            if !continue_token.is_empty() {
-                return Err(invalid_options(
-                    "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided",
-                ));
-            }
-            if version.is_none() {
-                return Err(invalid_options(
-                    "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-                ));
-            }
-        }
-        let exact = match rule {
-            // Without a rule, a limit asks for that very version.
-            "" => limit > 0 && version.is_some_and(|version| version > 0),
-            "NotOlderThan" => false,
-            "Exact" if version == Some(0) => {
-                return Err(invalid_options(
-                    "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-                ));
-            }
-            "Exact" => true,
-            other => {
-                return Err(invalid_options(&format!(
-                    "resourceVersionMatch: Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\", \"\""
-                )));
-            }
-        };
         if !continue_token.is_empty() && version.is_some_and(|version| version > 0) {
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
+        // Both ask for that very version.
+        let exact = limit > 0 && version.is_some_and(|version| version > 0);
+        if exact || !query.text("resourceVersionMatch").is_empty() {
+            return Err(invalid_options("resourceVersionMatch: Forbidden: not supported by this server"));
+        }
         // Version 0 is whatever is at hand, and that comes whole.
         let limit = if version == Some(0) { 0 } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        Ok(Self { limit, continue_token, version, exact })
+        Ok(Self { limit, continue_token, version })
     }
 }
 
@@ -132,9 +106,6 @@ fn first(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing
     match query.version {
         Some(version) if version > listing.version => {
             Err(Status::too_large_version(version, listing.version))
-        }
-        Some(version) if query.exact => {
-            store.list_at(resource, version).map_err(|_| Status::expired(TOO_OLD_LIST))
         }
         _ => Ok(listing),
     }

@@ -14,6 +14,7 @@ use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::allocate::service_ranges;
 use crate::faults::{Faults, Presence, Signals};
 use crate::http::{Api, routes};
 use crate::manifests::Manifests;
@@ -24,6 +25,8 @@ use crate::store::Store;
 
 /// Connections waiting to be accepted.
 const BACKLOG: u32 = 1024;
+/// Connections at a time; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 1024;
 /// How long a stopping server waits for responses under way.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long a connection may stay without a request.
@@ -67,9 +70,6 @@ pub enum ServeError {
         #[source]
         source: std::io::Error,
     },
-    /// The ranges of cluster IPs are not one or two of different families.
-    #[error("service ranges: one, or one IPv4 and one IPv6, but not {0}")]
-    Ranges(String),
 }
 
 impl ApiServer {
@@ -82,14 +82,13 @@ impl ApiServer {
 
     /// Like [`ApiServer::bind`], with a store that is there already: a server started again, or one of several.
     pub fn bind_with_store(address: SocketAddr, options: Options, store: Store) -> Result<Self, ServeError> {
-        check_ranges(&options)?;
         let listener = listen(address).map_err(|source| ServeError::Bind { address, source })?;
         let local_addr = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
-        let registry = Registry::new(store.clone(), &options.service_ranges);
+        let registry = Registry::new(store.clone(), &service_ranges());
         if options.bootstrap {
             registry.bootstrap();
         }
-        let faults = Faults::new(store, options.token.clone());
+        let faults = Faults::new(store);
         Ok(Self { listener, local_addr, registry, faults, options })
     }
 
@@ -115,7 +114,7 @@ impl ApiServer {
 
     /// Serves until `stop` is cancelled; watches end then, and other responses get a moment to finish.
     pub async fn run(self, stop: CancellationToken) {
-        let connections = semaphore(self.options.max_connections);
+        let connections = semaphore(MAX_CONNECTIONS);
         let slots = semaphore(self.options.max_requests);
         let api = Arc::new(Api {
             registry: self.registry,
@@ -202,17 +201,4 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.set_nodelay(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
-}
-
-fn check_ranges(options: &Options) -> Result<(), ServeError> {
-    let legal = match options.service_ranges.as_slice() {
-        [_] => true,
-        [one, other] => one.network().is_ipv4() != other.network().is_ipv4(),
-        _ => false,
-    };
-    if legal {
-        return Ok(());
-    }
-    let given: Vec<String> = options.service_ranges.iter().map(ToString::to_string).collect();
-    Err(ServeError::Ranges(format!("[{}]", given.join(", "))))
 }

@@ -136,18 +136,6 @@ impl Store {
         })
     }
 
-    /// Removes every object, without telling any watcher, and expires all versions.
-    pub fn clear(&self) {
-        self.write(|state| {
-            state.version += 1;
-            let (limit, version) = (state.history_limit, state.version);
-            for table in &mut state.tables {
-                table.replace(Vec::new(), limit, version);
-            }
-            state.ledger = Ledger::default();
-        });
-    }
-
     /// One object.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.lock().get(resource, &object::key(resource, namespace, name)).cloned()

@@ -26,6 +26,9 @@ use crate::table::Columns;
 /// The longest a client may ask a watch to last.
 const LONGEST: Duration = Duration::from_hours(24);
 
+/// How long a watch lasts that does not say `timeoutSeconds`; up to twice that, at random.
+const DEFAULT: Duration = Duration::from_mins(30);
+
 /// Parameters of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchQuery {
@@ -62,8 +65,8 @@ pub(crate) struct Watch {
 }
 
 impl WatchQuery {
-    /// Reads and checks the parameters; `default_timeout` to twice that is how long a watch lasts otherwise.
-    pub(crate) fn parse(query: &Query, default_timeout: Duration) -> Result<Self, Status> {
+    /// Reads and checks the parameters.
+    pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
         let version = query.version("resourceVersion")?;
         let bookmarks = query.flag("allowWatchBookmarks");
         if !query.text("resourceVersionMatch").is_empty() || !query.text("sendInitialEvents").is_empty() {
@@ -77,7 +80,7 @@ impl WatchQuery {
         };
         let timeout = match query.number("timeoutSeconds")? {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST),
-            _ => default_timeout.min(LONGEST).mul_f64(rand::rng().random_range(1.0..2.0)),
+            _ => DEFAULT.mul_f64(rand::rng().random_range(1.0..2.0)),
         };
         Ok(Self { start, bookmarks, timeout })
     }
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     fn parse(query: &str) -> Result<WatchQuery, u16> {
-        WatchQuery::parse(&Query::parse(query), Duration::from_mins(30)).map_err(|status| status.code())
+        WatchQuery::parse(&Query::parse(query)).map_err(|status| status.code())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use super::*;
 
 fn faults() -> Faults {
-    Faults::new(Store::default(), None)
+    Faults::new(Store::default())
 }
 
 fn request(verb: Verb, resource: Resource) -> Request<'static> {

@@ -62,7 +62,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-/// An object sent as JSON, YAML or protobuf.
+/// An object sent as JSON or protobuf.
 pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
     let unreadable =
         |error: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"));
@@ -70,12 +70,11 @@ pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> 
         "" | "application/json" => {
             serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))
         }
-        "application/yaml" => serde_norway::from_slice(body).map_err(|error| unreadable(error.to_string())),
         PROTOBUF => protobuf::object(body).map_err(|error| Status::bad_request(error.to_string())),
         _ => {
             let message = format!(
                 "the body of the request was in an unknown format - accepted media types include: application/json, \
-                 application/yaml, {PROTOBUF}"
+                 {PROTOBUF}"
             );
             Err(Status::failure(415, Some("UnsupportedMediaType"), message))
         }

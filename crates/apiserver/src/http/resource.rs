@@ -94,7 +94,7 @@ impl Call<'_> {
     fn watch(&self, permit: OwnedSemaphorePermit, silent: bool) -> Result<Answer, Status> {
         let format = format(&self.request.headers)?;
         let options = &self.api.options;
-        let query = WatchQuery::parse(&self.request.query, options.watch_timeout)?;
+        let query = WatchQuery::parse(&self.request.query)?;
         let watch = watch::Watch {
             store: self.api.registry.store.clone(),
             resource: self.path.resource,

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::Store;
 
 fn mirror() -> Mirror {
-    let registry = Registry::new(Store::default(), &crate::Options::default().service_ranges);
+    let registry = Registry::new(Store::default(), &crate::allocate::service_ranges());
     registry.bootstrap();
     registry.store.set(namespace()).unwrap();
     let mut mirror = Mirror { registry, seen: None };
@@ -98,7 +98,7 @@ fn slices_of_others_are_left_alone() {
 
 #[test]
 fn nothing_is_missed_when_the_history_is_short() {
-    let registry = Registry::new(Store::new(2), &crate::Options::default().service_ranges);
+    let registry = Registry::new(Store::new(2), &crate::allocate::service_ranges());
     let mut mirror = Mirror { registry, seen: None };
     mirror.catch_up();
     let store = mirror.registry.store.clone();

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn registry() -> Registry {
-    let registry = Registry::new(Store::default(), &crate::Options::default().service_ranges);
+    let registry = Registry::new(Store::default(), &crate::allocate::service_ranges());
     registry.bootstrap();
     registry
 }

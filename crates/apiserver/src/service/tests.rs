@@ -5,7 +5,7 @@ use crate::kinds::Resource;
 use crate::object::Object;
 
 fn dual() -> Vec<IpNet> {
-    crate::Options::default().service_ranges
+    crate::allocate::service_ranges().to_vec()
 }
 
 fn take(ledger: &mut Ledger, spec: &Value) {

@@ -2,7 +2,7 @@ use super::*;
 
 fn completed(resource: Resource, mut value: Value) -> Result<Value, Status> {
     value["metadata"] = json!({ "name": "x", "namespace": "n" });
-    let ranges = crate::Options::default().service_ranges;
+    let ranges = crate::allocate::service_ranges();
     complete(resource, value, None, Unknown::Drop, (&ranges, &mut Ledger::default()))
 }
 

@@ -81,7 +81,6 @@ async fn bad_requests_get_a_status() {
         ("POST", SERVICES, "application/json", "[]", 400),
         ("POST", SERVICES, "text/plain", "{}", 415),
         ("POST", SERVICES, "application/vnd.kubernetes.protobuf", "k8s", 400),
-        ("POST", SERVICES, "application/yaml", "metadata: {name: y}\nspec: {ports: [{port: 1}]}", 201),
         (
             "POST",
             SERVICES,
