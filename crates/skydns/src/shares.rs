@@ -2,9 +2,12 @@
 //!
 //! A client may take another place while it has fewer than are left. Alone it gets half of them; each of n clients that want
 //! all gets one in n + 1, and as many stay free for those that want few.
+//!
+//! Clients are counted by host: one IPv4 address, or one IPv6 network of 64 bits, since a host has as many addresses of
+//! its network as it likes.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A number of places, of which each client may take some.
@@ -18,15 +21,28 @@ pub(crate) struct Shares {
 #[derive(Debug, Default)]
 struct Table {
     taken: usize,
-    /// The places of each client that has any.
-    clients: HashMap<IpAddr, usize>,
+    /// The places of each host that has any.
+    hosts: HashMap<Host, usize>,
+}
+
+/// Whom a client is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Host(IpAddr);
+
+impl From<IpAddr> for Host {
+    fn from(client: IpAddr) -> Self {
+        Self(match client.to_canonical() {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+            v4 @ IpAddr::V4(_) => v4,
+        })
+    }
 }
 
 /// One place. Dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
-    client: IpAddr,
+    host: Host,
 }
 
 impl Shares {
@@ -37,15 +53,15 @@ impl Shares {
 
     /// A place for `client`, unless it has its share already or none is left.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
-        let client = client.to_canonical();
+        let host = Host::from(client);
         let mut table = self.lock();
-        let own = table.clients.get(&client).copied().unwrap_or(0);
+        let own = table.hosts.get(&host).copied().unwrap_or(0);
         if own >= self.each.min(self.total.saturating_sub(table.taken)) {
             return None;
         }
         table.taken += 1;
-        table.clients.insert(client, own + 1);
-        Some(Share { shares: Arc::clone(self), client })
+        table.hosts.insert(host, own + 1);
+        Some(Share { shares: Arc::clone(self), host })
     }
 
     /// Places that are taken.
@@ -60,9 +76,9 @@ impl Shares {
 }
 
 impl Share {
-    /// Whose place it is.
+    /// Whose place it is: the address that stands for the host.
     pub(crate) fn client(&self) -> IpAddr {
-        self.client
+        self.host.0
     }
 }
 
@@ -70,9 +86,9 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut table = self.shares.lock();
         table.taken -= 1;
-        match table.clients.get_mut(&self.client) {
+        match table.hosts.get_mut(&self.host) {
             Some(own) if *own > 1 => *own -= 1,
-            _ => drop(table.clients.remove(&self.client)),
+            _ => drop(table.hosts.remove(&self.host)),
         }
     }
 }
@@ -101,6 +117,20 @@ mod tests {
         assert!(shares.take(client(1)).is_some());
     }
 
+    #[test]
+    fn addresses_of_one_network_are_one_host() {
+        for (what, first, second, same) in [
+            ("IPv4 addresses", "10.0.0.1", "10.0.0.2", false),
+            ("IPv4, plain and mapped", "10.0.0.1", "::ffff:10.0.0.1", true),
+            ("IPv4, both mapped", "::ffff:10.0.0.1", "::ffff:10.0.0.2", false),
+            ("IPv6 of one network of 64 bits", "fd00::1", "fd00::ffff:0:0:2", true),
+            ("IPv6 of two", "fd00::1", "fd00:0:0:1::1", false),
+        ] {
+            let [first, second] = [first, second].map(|ip| Host::from(ip.parse::<IpAddr>().unwrap()));
+            assert_eq!(first == second, same, "{what}");
+        }
+    }
+
     /// However many clients want everything, those that want little get it.
     #[test]
     fn heavy_clients_leave_as_much_as_they_take() {
@@ -110,7 +140,7 @@ mod tests {
             for _ in 0..1000 {
                 held.extend((0..heavy).filter_map(|n| shares.take(client(n))));
             }
-            let most = shares.lock().clients.values().copied().max();
+            let most = shares.lock().hosts.values().copied().max();
             assert_eq!(most, Some(each), "{heavy} heavy clients");
             let free = 1000 - shares.taken();
             assert!(free.abs_diff(left) <= 1, "{heavy} heavy clients leave {free}");
@@ -123,6 +153,6 @@ mod tests {
         let shares = Shares::new(4, 2);
         drop((shares.take([10, 0, 0, 1].into()), shares.take([10, 0, 0, 1].into())));
         let table = shares.lock();
-        assert_eq!((table.taken, table.clients.len()), (0, 0));
+        assert_eq!((table.taken, table.hosts.len()), (0, 0));
     }
 }
