@@ -116,7 +116,13 @@ impl View for Snapshot {
         self.synced
     }
 
-    fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup {
         if let &["pod", namespace, label] = path
             && pod::may_be_pod(namespace)
             && pod::may_be_pod(label)
@@ -143,7 +149,7 @@ impl View for Snapshot {
                     .and_then(|node| node.entry_of(label))
                     .map(|(label, value)| each(label, value))
             }
-            _ => self.tree.visit(path, &mut each).then_some(()),
+            _ => self.tree.visit(path, steps, &mut each).then_some(()),
         };
         if found.is_some() { Lookup::Exists } else { Lookup::Missing }
     }

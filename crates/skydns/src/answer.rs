@@ -8,12 +8,13 @@ mod lookup;
 mod sample;
 mod srv;
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use crate::backend::{Lookup, View};
+use crate::backend::{Entry, Lookup, View};
 use crate::message::{Full, Message, Owner, Section};
 use crate::name::labels;
 use crate::outside::{Outside, OutsideQuestion};
@@ -27,6 +28,8 @@ const MIN_TTL: u32 = 60;
 const SOA_TTL: u32 = 3600;
 /// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
 const MAX_DEPTH: usize = 16;
+/// Steps that each name takes that is looked up, an alias on the way to an address for one.
+const LOOKUP: usize = 32;
 /// The version of the DNS-based service discovery specification that is served.
 const SPECIFICATION: &str = "1.1.0";
 
@@ -56,12 +59,36 @@ pub(crate) struct Answer<'q, 'b, V> {
     /// Questions that have to be answered from outside first.
     pub(crate) needs: Vec<OutsideQuestion>,
     truncated: bool,
+    /// What is left of the bound of the work.
+    steps: Cell<usize>,
 }
 
 impl<'q, 'b, V: View> Answer<'q, 'b, V> {
-    pub(crate) fn new(view: &'q V, query: &'q Query<'q>, outside: &'q Outside, out: &'b mut Vec<u8>) -> Self {
-        let message = Message::new(query, out);
-        Self { view, query, outside, message, needs: Vec::new(), truncated: false }
+    pub(crate) fn new(
+        view: &'q V,
+        query: &'q Query<'q>,
+        outside: &'q Outside,
+        steps: usize,
+        out: &'b mut Vec<u8>,
+    ) -> Self {
+        let (message, steps) = (Message::new(query, out), Cell::new(steps));
+        Self { view, query, outside, message, needs: Vec::new(), truncated: false, steps }
+    }
+
+    /// Whether the work was ended by its bound. Then what was written is not the answer.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.steps.get() == 0
+    }
+
+    /// Visits the entries of a name; see [`View::records`].
+    fn records(&self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'q>)) -> Lookup {
+        let before = self.steps.get().saturating_sub(LOOKUP);
+        self.steps.set(before);
+        let mut left = before;
+        let lookup = self.view.records(path, exact, &mut left, visit);
+        // What is visited may be looked up in turn, which takes its own steps.
+        self.steps.set(self.steps.get().saturating_sub(before - left));
+        lookup
     }
 
     pub(crate) fn truncated(&self) -> bool {
@@ -201,7 +228,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             _ => return None,
         }
         let mut target = None;
-        self.view.records(path, true, &mut |entry| {
+        self.records(path, true, &mut |entry| {
             if let crate::Host::Name(name) = &entry.record.host {
                 target = Some((name.clone(), entry.record.ttl));
             }
@@ -212,7 +239,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Differs from kube-dns: an existing name never answers NXDOMAIN, whatever it is asked for.
     fn nothing_of_the_type(&mut self, path: &[&str]) -> Records {
-        match self.view.records(path, false, &mut |_| {}) {
+        match self.records(path, false, &mut |_| {}) {
             Lookup::Missing => Records::Missing,
             Lookup::Exists | Lookup::Unknown => Records::Empty,
         }

@@ -29,7 +29,16 @@ pub trait View: Send + Sync {
     ///
     /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`). With
     /// `exact` the last label has to be an entry's own label and `*` is no wildcard (SkyDNS asks so for CNAME).
-    fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup;
+    ///
+    /// `steps` bounds the work. An entry takes one step, a name that a wildcard stands for some dozens. Once none is left
+    /// the visit ends, and what it led to is not all there is.
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup;
 
     /// True when something lies below `path`, or at it (RFC 8020: such a name exists, even without records).
     fn has_descendants(&self, path: &[&str]) -> bool;
@@ -66,8 +75,14 @@ impl<V: View> View for Arc<V> {
         (**self).has_synced()
     }
 
-    fn records<'v>(&'v self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
-        (**self).records(path, exact, visit)
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup {
+        (**self).records(path, exact, steps, visit)
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {

@@ -8,6 +8,7 @@ mod answer;
 pub mod backend;
 pub mod engine;
 pub mod forward;
+mod lane;
 mod message;
 pub mod metrics;
 pub mod name;

@@ -74,6 +74,7 @@ fn cause(reply: Reply) -> Option<usize> {
 #[derive(Debug, Default)]
 pub struct Shard {
     systems: [Counters; 4],
+    expensive: Expensive,
     /// More than one thread writes.
     many_writers: bool,
 }
@@ -88,7 +89,19 @@ struct Counters {
     size_sum: AtomicU64,
 }
 
+/// Expensive queries, see `crate::lane`.
+#[derive(Debug, Default)]
+struct Expensive {
+    answered: AtomicU64,
+    refused: AtomicU64,
+}
+
 impl Shard {
+    /// Counts an expensive query. Those that were `answered` had their turn in time.
+    pub(crate) fn expensive(&self, answered: bool) {
+        self.add(if answered { &self.expensive.answered } else { &self.expensive.refused }, 1);
+    }
+
     /// Adds to a counter. Where there is one writer, plain loads and stores do. Who sees the new value also sees what
     /// the same thread counted before.
     fn add(&self, counter: &AtomicU64, value: u64) {
@@ -147,6 +160,7 @@ impl Metrics {
             describe("request_duration_seconds", HELP_DURATIONS, &["system"]),
             describe("response_size_bytes", HELP_SIZES, &["system"]),
             describe_as(UNSENT.to_owned(), HELP_UNSENT, &[]),
+            describe_as(EXPENSIVE.to_owned(), HELP_EXPENSIVE, &["result"]),
         ];
         // A name that Prometheus does not allow leaves a metric undescribed, not the server unstarted.
         let descs = descs.into_iter().flatten().collect();
@@ -190,6 +204,8 @@ fn family(name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) -> M
 
 /// SkyDNS has no such metric, so it is not named after its parts.
 const UNSENT: &str = "kubedns_udp_unsent_total";
+/// Nor has it this one.
+const EXPENSIVE: &str = "kubedns_expensive_queries_total";
 
 const HELP_MISSES: &str = "Counter of DNS requests that result in a cache miss.";
 const HELP_ERRORS: &str = "Counter of DNS requests resulting in an error.";
@@ -198,6 +214,8 @@ const HELP_DURATIONS: &str = "Histogram of the time (in seconds) each request to
 const HELP_SIZES: &str = "Size of the returns response in bytes.";
 const HELP_UNSENT: &str =
     "Answers over UDP that could not be sent, as a rule because the send buffer was full.";
+const HELP_EXPENSIVE: &str =
+    "Queries that take too much work to be answered at once, such as wildcards that stand for many names.";
 
 fn labels(pairs: &[(&str, &str)]) -> Vec<LabelPair> {
     pairs
@@ -257,6 +275,14 @@ impl Collector for Metrics {
         let durations = seen().map(Sums::durations).collect();
         let sizes = seen().map(Sums::sizes).collect();
         let unsent = counter(&[], self.unsent.load(Relaxed));
+        let expensive = |result, count: &dyn Fn(&Expensive) -> &AtomicU64| {
+            let sum = shards.iter().map(|shard| count(&shard.expensive).load(Relaxed)).sum();
+            counter(&[("result", result)], sum)
+        };
+        let expensive = vec![
+            expensive("answered", &|counts| &counts.answered),
+            expensive("refused", &|counts| &counts.refused),
+        ];
         [
             self.family("cachemiss_count_total", HELP_MISSES, MetricType::COUNTER, vec![misses]),
             self.family("error_count_total", HELP_ERRORS, MetricType::COUNTER, errors),
@@ -264,6 +290,7 @@ impl Collector for Metrics {
             self.family("request_duration_seconds", HELP_DURATIONS, MetricType::HISTOGRAM, durations),
             self.family("response_size_bytes", HELP_SIZES, MetricType::HISTOGRAM, sizes),
             family(UNSENT.to_owned(), HELP_UNSENT, MetricType::COUNTER, vec![unsent]),
+            family(EXPENSIVE.to_owned(), HELP_EXPENSIVE, MetricType::COUNTER, expensive),
         ]
         .into_iter()
         .filter(|family| !family.get_metric().is_empty())

@@ -13,21 +13,27 @@ use tokio_util::sync::CancellationToken;
 use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::query::Transport;
-use crate::resolve::Resolver;
+use crate::resolve::{BUDGET, Resolver};
 use crate::shares::Shares;
 
 /// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Connections of one client at a time: half of them are left to others.
-const MAX_OF_CLIENT: usize = MAX_CONNECTIONS / 2;
+/// Connections of one host at a time. [`Shares`] lets it have fewer where others have many.
+const MAX_OF_HOST: usize = MAX_CONNECTIONS / 2;
 /// Queries of one connection that wait for upstreams at a time; more are not read until one is answered.
 const MAX_IN_FLIGHT: usize = 64;
+/// Expensive queries of one connection at a time; more are not read until one is answered.
+const MAX_EXPENSIVE: usize = 2;
+/// So long a connection answers queries before others have their turn.
+const TURN: Duration = Duration::from_micros(200);
 /// A connection without a query for so long is closed (RFC 7766, section 6.2.3: a few seconds).
 const IDLE: Duration = Duration::from_secs(10);
 /// The same while more than half of all connections are taken.
 const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
-/// A query that has begun, or an answer that is being taken, may last so long.
+/// A query may take so long from its first octet to its last, and an answer until the client has taken it.
 const STALLED: Duration = Duration::from_secs(4);
+/// Connections end so long after a stop at the latest, whether their clients take their answers or not.
+const ENDING: Duration = Duration::from_secs(4);
 /// The pause after `accept` failed, for want of file descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The longest query that is read, as over UDP: a question with any options is far shorter. With as many connections as
@@ -45,7 +51,7 @@ pub(crate) struct Server<B: Backend> {
 impl<B: Backend> Server<B> {
     /// Serves until the token is cancelled, then lets queries in flight be answered.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let shares = Shares::new(MAX_CONNECTIONS, MAX_OF_CLIENT);
+        let shares = Shares::new(MAX_CONNECTIONS, MAX_OF_HOST);
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -72,7 +78,14 @@ impl<B: Backend> Server<B> {
             }
         }
         drop(self.listener);
-        while connections.join_next().await.is_some() {}
+        let all = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(ENDING, all).await.is_err() {
+            tracing::debug!(
+                connections = connections.len(),
+                "TCP clients did not take their answers in time"
+            );
+            connections.shutdown().await;
+        }
     }
 }
 
@@ -95,49 +108,79 @@ struct Connection<B> {
     idle: Duration,
 }
 
+/// An answer that had to be waited for.
+struct Waited {
+    answer: Option<Vec<u8>>,
+    expensive: bool,
+}
+
+/// The queries of one connection that wait for their answers.
+#[derive(Default)]
+struct InFlight {
+    tasks: JoinSet<Waited>,
+    expensive: usize,
+}
+
+impl InFlight {
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Whether another query may be read.
+    fn has_room(&self) -> bool {
+        self.tasks.len() < MAX_IN_FLIGHT && self.expensive < MAX_EXPENSIVE
+    }
+
+    fn spawn(&mut self, expensive: bool, answer: impl Future<Output = Option<Vec<u8>>> + Send + 'static) {
+        self.expensive += usize::from(expensive);
+        self.tasks.spawn(async move { Waited { answer: answer.await, expensive } });
+    }
+
+    /// The next answer that is ready.
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        let waited = self.tasks.join_next().await?.ok()?;
+        self.expensive -= usize::from(waited.expensive);
+        waited.answer
+    }
+}
+
 impl<B: Backend> Connection<B> {
     async fn run(mut self, stop: CancellationToken) -> io::Result<()> {
         self.stream.set_nodelay(true)?;
-        let mut frames = Frames::default();
-        let mut in_flight: JoinSet<Option<Vec<u8>>> = JoinSet::new();
+        let mut frames = Frames::new();
+        let mut in_flight = InFlight::default();
         let mut open = true;
         while open || !in_flight.is_empty() {
-            let wait = if frames.is_empty() { self.idle } else { STALLED };
+            let deadline = frames.since + if frames.is_empty() { self.idle } else { STALLED };
+            // Waiting for our own answer is not idling.
+            let answering = frames.is_empty() && !in_flight.is_empty();
             tokio::select! {
-                Some(answer) = in_flight.join_next(), if !in_flight.is_empty() => {
-                    if let Ok(Some(answer)) = answer {
+                answer = in_flight.next(), if !in_flight.is_empty() => {
+                    if let Some(answer) = answer {
                         self.send(&framed(&answer)).await?;
                     }
+                    frames.rest();
                 }
-                read = tokio::time::timeout(wait, frames.read(&self.stream)),
-                    if open && in_flight.len() < MAX_IN_FLIGHT =>
-                {
-                    match read {
-                        Ok(read) => open = read? > 0,
-                        // Waiting for our own answer is not idling.
-                        Err(_) if frames.is_empty() && !in_flight.is_empty() => {}
-                        Err(_) => open = false,
-                    }
+                read = frames.read(&self.stream), if open && in_flight.has_room() => open = read? > 0,
+                () = tokio::time::sleep_until(deadline), if open && in_flight.has_room() && !answering => {
+                    open = false;
                 }
                 () = stop.cancelled(), if open => open = false,
             }
             self.answer(&mut frames, &mut in_flight).await?;
             if frames.announce_too_much() {
                 // Differs from kube-dns: it reads up to 64 KiB.
-                (open, frames) = (false, Frames::default());
+                (open, frames) = (false, Frames::new());
             }
         }
         Ok(())
     }
 
     /// Answers the complete queries among what was read.
-    async fn answer(
-        &mut self,
-        frames: &mut Frames,
-        in_flight: &mut JoinSet<Option<Vec<u8>>>,
-    ) -> io::Result<()> {
+    async fn answer(&mut self, frames: &mut Frames, in_flight: &mut InFlight) -> io::Result<()> {
         let mut answers = Vec::new();
-        while in_flight.len() < MAX_IN_FLIGHT
+        let mut turn = Instant::now();
+        while in_flight.has_room()
             && let Some(query) = frames.next_frame()
         {
             let started = Instant::now();
@@ -152,22 +195,36 @@ impl<B: Backend> Connection<B> {
                 Outcome::Ignore => answers.truncate(start),
                 outcome => {
                     answers.truncate(start);
-                    let resolver = Arc::clone(&self.resolver);
-                    let share = resolver.admit(self.client, &query);
-                    in_flight.spawn(async move {
-                        match share {
-                            Some(share) => resolver.resolve(&query, Transport::Tcp, outcome, share).await,
-                            None => resolver.refuse(&query, Transport::Tcp, outcome.system()),
-                        }
-                    });
+                    self.answer_later(query, outcome, in_flight);
                 }
             }
             if answers.len() > READ {
                 self.send(&answers).await?;
                 answers.clear();
             }
+            if turn.elapsed() > TURN {
+                tokio::task::yield_now().await;
+                turn = Instant::now();
+            }
         }
         self.send(&answers).await
+    }
+
+    /// Has a query answered that cannot be answered at once.
+    fn answer_later(&self, query: Vec<u8>, outcome: Outcome, in_flight: &mut InFlight) {
+        let resolver = Arc::clone(&self.resolver);
+        let expensive = outcome == Outcome::Expensive;
+        let share = resolver.admit(self.client, &query, &outcome);
+        in_flight.spawn(expensive, async move {
+            if let Some(share) = share {
+                return resolver.resolve(&query, Transport::Tcp, outcome, share).await;
+            }
+            if expensive {
+                // Refused at once, it would be asked again at once.
+                tokio::time::sleep(BUDGET).await;
+            }
+            resolver.refuse(&query, Transport::Tcp, outcome.system())
+        });
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -179,12 +236,24 @@ impl<B: Backend> Connection<B> {
 }
 
 /// Received octets, cut into length-prefixed messages (RFC 1035, section 4.2.2).
-#[derive(Default)]
 struct Frames {
     buffer: Vec<u8>,
+    /// When the message that the buffer begins with began to come, or when the connection became idle.
+    since: tokio::time::Instant,
 }
 
 impl Frames {
+    fn new() -> Self {
+        Self { buffer: Vec::new(), since: tokio::time::Instant::now() }
+    }
+
+    /// Begins to count the time of an idle connection anew.
+    fn rest(&mut self) {
+        if self.is_empty() {
+            self.since = tokio::time::Instant::now();
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
@@ -207,6 +276,7 @@ impl Frames {
     fn read_now(&mut self, stream: &TcpStream) -> io::Result<usize> {
         let mut chunk = [0; READ];
         let length = stream.try_read(&mut chunk)?;
+        self.rest();
         self.buffer.extend_from_slice(chunk.get(..length).unwrap_or_default());
         Ok(length)
     }
@@ -222,6 +292,8 @@ impl Frames {
         let len = usize::from(u16::from_be_bytes([high, low]));
         let message = rest.get(..len)?.to_vec();
         self.buffer.drain(..2 + len);
+        // What follows is the beginning of the next.
+        self.since = tokio::time::Instant::now();
         Some(message)
     }
 }
@@ -270,7 +342,7 @@ mod tests {
         let query = [1; 300];
         client.write_all(&framed(&query)).await.unwrap();
 
-        let mut frames = Frames::default();
+        let mut frames = Frames::new();
         assert_eq!(frames.read(&server).await.unwrap(), 302);
         assert!(frames.buffer.capacity() < READ, "{}", frames.buffer.capacity());
         assert_eq!(frames.next_frame().as_deref(), Some(&query[..]));

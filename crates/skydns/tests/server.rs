@@ -1,8 +1,12 @@
 //! The server over real sockets: transports, limits, and what odd clients get.
 #![allow(dead_code, clippy::expect_used, clippy::panic, reason = "helpers of tests, shared with others")]
 
+#[path = "server/expensive.rs"]
+mod expensive;
 #[path = "support/fixed.rs"]
 mod fixed;
+#[path = "server/tcp.rs"]
+mod tcp_connections;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -228,83 +232,6 @@ async fn a_port_in_use_is_noticed() {
         bind(SocketAddr::from(([127, 0, 0, 1], 0)), Fixed::new(&[]), Metrics::new("", "")).expect("bound");
     let second = bind(first.local_addr(), Fixed::new(&[]), Metrics::new("", ""));
     assert_eq!(second.err().map(|error| error.kind()), Some(std::io::ErrorKind::AddrInUse));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn pipelined_queries_are_answered_as_they_get_ready() {
-    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
-        Reaction::from(Reply::to(&asked.packet).answer("www.outside.test. 60 IN A 198.51.100.10"))
-            .after(Duration::from_millis(300))
-    })
-    .await;
-    let server = start(Fixed::new(&[upstream.addr()]));
-    let mut connection = TcpConnection::open(server.address).await.expect("connected");
-    let slow = Query::new("www.outside.test.", "A").id(1).wire();
-    let fast = Query::new("web.apps.svc.cluster.local.", "A").id(2).wire();
-    connection.send(&slow).await.expect("sent");
-    connection.send(&fast).await.expect("sent");
-    let first = connection.receive(PATIENCE).await.expect("an answer");
-    assert_eq!(first.get(..2), Some(&[0, 2][..]), "the fast one does not wait for the slow one");
-    // Closing our side for sending does not lose what is on its way.
-    connection.finish_sending().await.expect("closed");
-    let second = connection.receive(PATIENCE).await.expect("an answer");
-    assert_eq!(second.get(..2), Some(&[0, 1][..]));
-    assert_eq!(head(&show(&second)), ";; NOERROR, flags: qr rd ra\n;www.outside.test. IN A");
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_query_may_arrive_in_pieces() {
-    let server = start(Fixed::new(&[]));
-    let mut connection = TcpConnection::open(server.address).await.expect("connected");
-    let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
-    let length = u16::try_from(query.len()).expect("short").to_be_bytes();
-    for piece in [&length[..1], &length[1..], &query[..5], &query[5..]] {
-        connection.send_raw(piece).await.expect("sent");
-        tokio::task::yield_now().await;
-    }
-    let answer = connection.receive(PATIENCE).await.expect("an answer");
-    assert_eq!(answer.get(..2), Some(&[0, 7][..]));
-    server.stop().await;
-}
-
-/// Memory for 64 KiB on each of thousands of connections is more than a pod has.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_longer_than_any_query_ends_the_connection() {
-    let server = start(Fixed::new(&[]));
-    let mut connection = TcpConnection::open(server.address).await.expect("connected");
-    let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
-    connection.send(&query).await.expect("sent");
-    let longest = [query.as_slice(), &[0; 4096]].concat();
-    connection.send(longest.get(..4096).expect("more than that")).await.expect("sent");
-    for which in ["the first", "the longest"] {
-        let answer = connection.receive(PATIENCE).await.unwrap_or_else(|error| panic!("{which}: {error}"));
-        assert_eq!(answer.get(..2), Some(&[0, 7][..]), "{which}");
-    }
-    connection.send_raw(&4097_u16.to_be_bytes()).await.expect("sent");
-    let closed = connection.receive(PATIENCE).await;
-    assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn many_connections_do_not_keep_others_out() {
-    let server = start(Fixed::new(&[]));
-    let mut idle = Vec::new();
-    for _ in 0..300 {
-        let mut connection = TcpConnection::open(server.address).await.expect("connected");
-        // Half of a length prefix: a client that stalls.
-        connection.send_raw(&[0]).await.expect("sent");
-        idle.push(connection);
-    }
-    let answer = client::ask_tcp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
-    assert_eq!(answer.answer_data("A"), ["10.96.0.9"]);
-    // Stalled ones are closed by the server, one and all.
-    for mut connection in idle {
-        let closed = connection.receive(PATIENCE).await;
-        assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
-    }
-    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

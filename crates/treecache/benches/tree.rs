@@ -34,21 +34,23 @@ fn look_up(criterion: &mut Criterion) {
         bencher.iter(|| {
             let [namespace, service] = next();
             let mut found = 0;
-            tree.visit(&["svc", namespace, service], &mut |_, value| found += value);
+            tree.visit(&["svc", namespace, service], &mut { usize::MAX }, &mut |_, value| found += value);
             black_box(found)
         });
     });
     criterion.bench_function("tree/missing", |bencher| {
         bencher.iter(|| {
             let [namespace, _] = next();
-            black_box(tree.visit(&["svc", namespace, "nobody"], &mut |_, _| {}))
+            black_box(tree.visit(&["svc", namespace, "nobody"], &mut { usize::MAX }, &mut |_, _| {}))
         });
     });
     criterion.bench_function("tree/wildcard_of_100", |bencher| {
         bencher.iter(|| {
             let [namespace, _] = next();
             let mut found = 0;
-            tree.visit(&["svc", namespace, "*", "3766346139356635"], &mut |_, value| found += value);
+            tree.visit(&["svc", namespace, "*", "3766346139356635"], &mut { usize::MAX }, &mut |_, value| {
+                found += value;
+            });
             black_box(found)
         });
     });

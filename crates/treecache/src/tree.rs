@@ -7,6 +7,9 @@ use crate::Map;
 /// The wildcard label of [`Node::visit`].
 pub const ANY: &str = "*";
 
+/// Steps that a child takes which a wildcard leads to: it lies somewhere in memory, unlike entries, which lie together.
+const CHILD: usize = 32;
+
 /// One node: its children by label, and its own entries by label.
 ///
 /// A child and an entry may carry the same label; they are independent of each other.
@@ -90,15 +93,27 @@ impl<V: Clone> Node<V> {
     /// All labels but the last choose children; the last one chooses the entry of that label if there is one,
     /// else all entries of the child of that label. [`ANY`] in the place of a label stands for every child whose
     /// label does not begin with `_`; at the end of the path it stands for the node's own entries.
-    pub fn visit<'a>(&'a self, path: &[&str], visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
-        let Some((&label, rest)) = path.split_first() else { return self.visit_entries(visit) };
+    ///
+    /// `steps` bounds the walk. Each entry takes one, each child behind a wildcard as much as some dozens of entries.
+    /// Once none is left the walk ends, wherever it is.
+    pub fn visit<'a>(
+        &'a self,
+        path: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(&'a SmolStr, &'a V),
+    ) -> bool {
+        let Some((&label, rest)) = path.split_first() else { return self.visit_entries(steps, visit) };
         match (label, rest.is_empty()) {
-            (ANY, true) => self.visit_entries(visit),
+            (ANY, true) => self.visit_entries(steps, visit),
             (ANY, false) => {
                 let mut found = false;
                 for (label, child) in &self.children {
+                    if *steps == 0 {
+                        break;
+                    }
+                    *steps = steps.saturating_sub(CHILD);
                     if !label.starts_with('_') {
-                        found |= child.visit(rest, visit);
+                        found |= child.visit(rest, steps, visit);
                     }
                 }
                 found
@@ -108,14 +123,18 @@ impl<V: Clone> Node<V> {
                     visit(label, value);
                     true
                 }
-                None => self.child(label).is_some_and(|child| child.visit_entries(visit)),
+                None => self.child(label).is_some_and(|child| child.visit_entries(steps, visit)),
             },
-            (_, false) => self.child(label).is_some_and(|child| child.visit(rest, visit)),
+            (_, false) => self.child(label).is_some_and(|child| child.visit(rest, steps, visit)),
         }
     }
 
-    fn visit_entries<'a>(&'a self, visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
+    fn visit_entries<'a>(&'a self, steps: &mut usize, visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
         for (label, value) in &self.entries {
+            if *steps == 0 {
+                break;
+            }
+            *steps -= 1;
             visit(label, value);
         }
         !self.entries.is_empty()
@@ -190,8 +209,13 @@ impl<V: Clone> TreeCache<V> {
     }
 
     /// See [`Node::visit`].
-    pub fn visit<'a>(&'a self, path: &[&str], visit: &mut dyn FnMut(&'a SmolStr, &'a V)) -> bool {
-        self.root.visit(path, visit)
+    pub fn visit<'a>(
+        &'a self,
+        path: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(&'a SmolStr, &'a V),
+    ) -> bool {
+        self.root.visit(path, steps, visit)
     }
 }
 

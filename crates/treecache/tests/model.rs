@@ -93,11 +93,33 @@ proptest! {
             for b in ["a", "c", "_b", ANY] {
                 for pattern in [vec![a], vec![a, b], vec![b, a, b], vec![a, "a", b]] {
                     let mut found = Vec::new();
-                    let any = tree.visit(&pattern, &mut |_, value| found.push(*value));
+                    let any = tree.visit(&pattern, &mut { usize::MAX }, &mut |_, value| found.push(*value));
                     found.sort_unstable();
                     prop_assert_eq!(any, !found.is_empty());
                     prop_assert_eq!(found, expected(&model, &pattern), "pattern {:?}", pattern);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_ends_after_its_steps(
+        entries in proptest::collection::btree_set((path(), label()), 0..60),
+        bound in 0_usize..500,
+    ) {
+        let mut tree = TreeCache::default();
+        for (path, label) in entries {
+            tree.set_entry(&strs(&path), label.into(), 1_usize);
+        }
+        for pattern in [vec![ANY], vec!["a", ANY], vec![ANY, ANY], vec![ANY, "b", ANY], vec![ANY, ANY, "c"]] {
+            let (mut left, mut found, mut all) = (bound, 0, 0);
+            tree.visit(&pattern, &mut left, &mut |_, value| found += value);
+            let mut unbounded = usize::MAX;
+            tree.visit(&pattern, &mut unbounded, &mut |_, value| all += value);
+            prop_assert!(found <= bound, "{} with {}", found, bound);
+            if left > 0 {
+                prop_assert_eq!(found, all, "it went to the end");
+                prop_assert_eq!(bound - left, usize::MAX - unbounded, "it took as many steps as it needs");
             }
         }
     }

@@ -54,7 +54,7 @@ impl Asked {
                         asked.asks.push(question);
                     }
                 }
-                Outcome::Forward(_) | Outcome::Ignore => return asked,
+                Outcome::Forward(_) | Outcome::Ignore | Outcome::Expensive => return asked,
             }
         }
         asked

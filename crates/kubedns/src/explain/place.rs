@@ -122,7 +122,9 @@ fn below_svc(path: &[&str]) -> Place {
 fn pod(snapshot: &Snapshot, path: &[&str], label: &str) -> Option<std::net::IpAddr> {
     let mut address = None;
     if label != ANY {
-        snapshot.records(path, false, &mut |entry| address = entry.record.addresses().next());
+        snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
+            address = entry.record.addresses().next()
+        });
     }
     address
 }
@@ -151,7 +153,7 @@ pub(super) fn sources(snapshot: &Snapshot, labels: &Labels, place: &Place) -> (V
         }
         _ => {
             if let Some(path) = path(labels, &snapshot.zone) {
-                snapshot.records(&path, false, &mut |entry| {
+                snapshot.records(&path, false, &mut { usize::MAX }, &mut |entry| {
                     keys.extend(key_of(&entry.record.base, Some(entry.label)));
                 });
             }

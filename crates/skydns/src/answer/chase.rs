@@ -259,7 +259,10 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     Reached::Addresses
                 }
                 Some(OutsideAnswer::Failed) => Reached::Failed,
-                Some(OutsideAnswer::Records(records)) => self.outside_records(walk, records)?,
+                Some(OutsideAnswer::Records(records)) => {
+                    self.steps.set(self.steps.get().saturating_sub(records.len()));
+                    self.outside_records(walk, records)?
+                }
             };
             reached = reached.or(answer);
         }

@@ -68,7 +68,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     pub(super) fn look_up(&self, path: &[&str], families: Families) -> Found {
         let (addresses, aliases) = (Sample::new(self.room()), Sample::new(self.room()));
         let mut found = Found { lookup: Lookup::Missing, ttl: TTL, addresses, aliases };
-        found.lookup = self.view.records(path, false, &mut |entry| match &entry.record.host {
+        found.lookup = self.records(path, false, &mut |entry| match &entry.record.host {
             Host::Name(target) => {
                 let external = matches!(entry.record, Cow::Borrowed(_));
                 found.aliases.add(Alias { target: target.clone(), ttl: entry.record.ttl, external });
@@ -85,11 +85,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
     fn add_addresses_of_target(&self, found: &mut Found, entry: &Entry<'q>, families: Families) {
         // More than this cannot be told over UDP: the client has to ask again.
         let enough = found.addresses.is_cut() && self.query.transport == Transport::Udp;
-        if enough || self.view.zone().strict {
+        if enough || self.view.zone().strict || self.exhausted() {
             return;
         }
         let Some(mut path) = path(&entry.record.base) else { return };
         path.extend((entry.record.host == Host::Member).then_some(entry.label));
-        self.view.records(&path, false, &mut |target| found.add_addresses(&target, families));
+        self.records(&path, false, &mut |target| found.add_addresses(&target, families));
     }
 }

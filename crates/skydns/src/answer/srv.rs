@@ -75,7 +75,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let zone = self.view.zone();
         let mut services = Sample::<_, 4>::new(self.room());
         let mut shares = Shares::default();
-        let lookup = self.view.records(path, false, &mut |entry| {
+        let lookup = self.records(path, false, &mut |entry| {
             if stands_in_tree(&entry) && Target::of(&entry).is_possible(zone) {
                 shares.add(&entry);
                 services.add(Service(entry));

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use skydns::engine::Identity;
 use skydns::forward::{ForwardMetrics, Forwarder, Limits};
@@ -20,7 +21,12 @@ pub(crate) struct Fixed {
     records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord)>>,
     synced: bool,
     lookups: AtomicUsize,
+    /// A name that takes long to look up, and how often that was done.
+    laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
 }
+
+/// What a laborious name takes.
+const LABOUR: (usize, Duration) = (100_000, Duration::from_millis(20));
 
 impl Fixed {
     /// `web.apps.svc` has one address, `big.apps.svc` 5,000, and `out.apps.svc` is an alias for `www.outside.test`.
@@ -36,7 +42,7 @@ impl Fixed {
             (vec!["svc", "apps", "big"], (0..5000).map(many).collect()),
             (vec!["svc", "apps", "out"], vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
         ]);
-        Self { zone, records, synced: true, lookups: AtomicUsize::new(0) }
+        Self { zone, records, synced: true, lookups: AtomicUsize::new(0), laborious: None }
     }
 
     /// The same with aliases of a name in the place of what was there.
@@ -59,6 +65,19 @@ impl Fixed {
         let record = ServiceRecord::for_addresses(&[Ipv4Addr::new(10, 0, 0, 1).into()], base.into());
         self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
         self
+    }
+
+    /// The same with as many addresses at another name as `big.apps.svc` has.
+    pub(crate) fn with_big_answer_at(mut self, path: &[&'static str]) -> Self {
+        let big = self.records.get(&vec!["svc", "apps", "big"]).cloned();
+        self.records.extend(big.map(|records| (path.to_vec(), records)));
+        self
+    }
+
+    /// The same with a name that takes long to look up; `done` counts how often that was done.
+    pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
+        let view = self.with_address(path, "l", "apps.svc");
+        Self { laborious: Some((path, Arc::clone(done))), ..view }
     }
 
     /// How often records were looked up.
@@ -91,12 +110,27 @@ impl View for Fixed {
         self.synced
     }
 
-    fn records<'v>(&'v self, path: &[&str], _exact: bool, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        _exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else {
             return Lookup::Missing;
         };
+        if let Some((_, done)) = self.laborious.as_ref().filter(|(name, _)| *name == path) {
+            *steps = steps.saturating_sub(LABOUR.0);
+            if *steps == 0 {
+                return Lookup::Exists;
+            }
+            std::thread::sleep(LABOUR.1);
+            done.fetch_add(1, Ordering::SeqCst);
+        }
         for (label, record) in records {
+            *steps = steps.saturating_sub(1);
             visit(Entry { label, record: Cow::Borrowed(record) });
         }
         Lookup::Exists

@@ -1,0 +1,131 @@
+//! The lane of expensive queries: answered one at a time beside all others, hosts in turn, with a part of one core.
+//!
+//! A wildcard that stands for thousands of names, or aliases that lead through many, take milliseconds. The threads that
+//! answer at once stop working on such a query after a bounded number of steps and leave it to this lane, so that no
+//! client can keep them from others.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::shares::{Host, Share, Shares};
+
+/// Queries that may wait at a time. Each holds its message and a task: some 2 KiB.
+const MAX_WAITING: usize = 2048;
+/// Queries of one host that may wait at a time.
+const MAX_OF_HOST: usize = 256;
+/// The pause after a query, as a multiple of the time it took. With 3 the lane takes a quarter of one core at most.
+const PAUSE: u32 = 3;
+
+/// Where expensive queries wait for their turn.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    places: Arc<Shares>,
+    /// Whose turn it is.
+    turn: Arc<Semaphore>,
+    /// The turns within each host that waits: one of its queries at a time waits with those of other hosts.
+    hosts: Mutex<HashMap<Host, Weak<Semaphore>>>,
+}
+
+impl Lane {
+    pub(crate) fn new() -> Self {
+        let (places, turn) = (Shares::new(MAX_WAITING, MAX_OF_HOST), Arc::new(Semaphore::new(1)));
+        Self { places, turn, hosts: Mutex::default() }
+    }
+
+    /// A place among those who wait; `None` when the host of `client` has its share.
+    pub(crate) fn admit(&self, client: IpAddr) -> Option<Share> {
+        self.places.take(client)
+    }
+
+    /// Queries that wait, or are worked on.
+    pub(crate) fn waiting(&self) -> usize {
+        self.places.taken()
+    }
+
+    /// Waits for a turn and does `work` on a thread of its own. `None` when that cannot be done.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        client: IpAddr,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let _turn_of_host = self.turn_of(client.into()).await?;
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
+        let (result, done) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            // Who asked may have given up.
+            let _ = result.send(work());
+            std::thread::sleep(began.elapsed() * PAUSE);
+            drop(turn);
+        });
+        done.await.ok()
+    }
+
+    async fn turn_of(&self, host: Host) -> Option<OwnedSemaphorePermit> {
+        let turns = {
+            let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = hosts.get(&host).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                hosts.retain(|_, turns| turns.strong_count() > 0);
+                let turns = Arc::new(Semaphore::new(1));
+                hosts.insert(host, Arc::downgrade(&turns));
+                turns
+            })
+        };
+        turns.acquire_owned().await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    fn host(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    #[tokio::test]
+    async fn hosts_take_turns() {
+        let lane = Lane::new();
+        let done = Arc::new(AtomicUsize::new(0));
+        let count = || {
+            let done = Arc::clone(&done);
+            move || done.fetch_add(1, Ordering::SeqCst)
+        };
+        let greedy = join_all((0..50).map(|_| lane.run(host(1), count())));
+        let other = lane.run(host(2), count());
+        let (_, place) = tokio::join!(greedy, other);
+        assert!(place.is_some_and(|place| place < 3), "{place:?} of 51");
+        assert_eq!(done.load(Ordering::SeqCst), 51);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_hosts_that_do_not_wait() {
+        let lane = Lane::new();
+        for last in 0..100 {
+            assert_eq!(lane.run(host(last), move || last).await, Some(last));
+        }
+        assert_eq!(lane.hosts.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_query_that_is_given_up_holds_nobody_up() {
+        let lane = Lane::new();
+        let turn = Arc::clone(&lane.turn).acquire_owned().await.unwrap();
+        tokio::select! {
+            biased;
+            _ = lane.run(host(1), || ()) => unreachable!("it is another's turn"),
+            () = std::future::ready(()) => {}
+        }
+        drop(turn);
+        assert_eq!(lane.run(host(1), || 1).await, Some(1));
+    }
+}

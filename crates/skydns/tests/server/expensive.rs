@@ -1,0 +1,140 @@
+//! Expensive queries: they wait for their turn, and nobody waits for them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use prometheus::core::Collector as _;
+use testkit::client::{self, TcpConnection};
+use testkit::dig::show_sorted;
+use testkit::eventually;
+use testkit::query::Query;
+use tokio::net::UdpSocket;
+
+use super::fixed::{Fixed, Running, start};
+use super::{PATIENCE, udp};
+
+/// Where the flood comes from.
+const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Expensive queries of a flood: seconds of work.
+const FLOOD: u16 = 200;
+/// Of these may be done before everybody else has been answered.
+const FEW: usize = 40;
+
+/// A server with an expensive name, and how often that was worked out.
+fn server() -> (Running, Arc<AtomicUsize>) {
+    let done = Arc::default();
+    (start(Fixed::new(&[]).laborious(&["svc", "apps", "all"], &done)), done)
+}
+
+fn expensive(id: u16) -> Vec<u8> {
+    Query::new("all.apps.svc.cluster.local.", "A").id(id).wire()
+}
+
+/// Everybody else is answered while the flood waits.
+async fn others_are_answered(server: SocketAddr, done: &AtomicUsize) {
+    let cheap = Query::new("web.apps.svc.cluster.local.", "A");
+    for _ in 0..5 {
+        let text = udp(server, &cheap).await;
+        assert!(text.contains("10.96.0.9"), "{text}");
+        assert_eq!(client::ask_tcp(server, &cheap).await.answer_data("A"), ["10.96.0.9"]);
+    }
+    let done = done.load(Ordering::SeqCst);
+    assert!(done < FEW, "{done} of the flood were worked out first");
+}
+
+/// The connections of a flood, each with its part of it sent.
+async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnection> {
+    let mut flood = Vec::new();
+    for _ in 0..connections {
+        let mut connection = TcpConnection::open_from(FLOODER, server).await.expect("connected");
+        for number in 0..FLOOD / connections {
+            connection.send(&expensive(number)).await.expect("sent");
+        }
+        flood.push(connection);
+    }
+    flood
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_over_tcp_keeps_nobody_waiting() {
+    for connections in [4, 100] {
+        let (server, done) = server();
+        let mut flood = flood_over_tcp(server.address, connections).await;
+        others_are_answered(server.address, &done).await;
+        let first = flood.first_mut().expect("one").receive(PATIENCE).await.expect("an answer");
+        assert!(show_sorted(&first).contains("10.0.0.1"), "it has its turn: {}", show_sorted(&first));
+        drop(flood);
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_over_udp_keeps_nobody_waiting() {
+    let (server, done) = server();
+    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
+    for number in 0..FLOOD {
+        flood.send_to(&expensive(number), server.address).await.expect("sent");
+    }
+    others_are_answered(server.address, &done).await;
+    let mut buffer = [0; 512];
+    let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer)).await.expect("in time");
+    let text = show_sorted(&buffer[..length.expect("received")]);
+    assert!(text.contains("10.0.0.1"), "it has its turn: {text}");
+    server.stop().await;
+}
+
+/// Every one gets an answer: where there are too many, SERVFAIL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_is_answered_to_the_last() {
+    let (server, _) = server();
+    let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
+    // More than one host may have waiting, and few enough for the receive buffer of a client.
+    let sent = 280;
+    for number in 0..sent {
+        flood.send_to(&expensive(number), server.address).await.expect("sent");
+    }
+    let (mut good, mut refused, mut buffer) = (0, 0, [0; 512]);
+    while good + refused < sent {
+        let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer)).await.expect("in time");
+        let text = show_sorted(&buffer[..length.expect("received")]);
+        if text.starts_with(";; NOERROR") {
+            good += 1;
+        } else {
+            assert!(text.starts_with(";; SERVFAIL"), "{text}");
+            refused += 1;
+        }
+    }
+    assert!(good > 0 && refused > 0, "{good} and {refused}");
+    eventually(PATIENCE, || async {
+        let counted = [counted(&server, "answered"), counted(&server, "refused")];
+        if counted == [good, refused] { Ok(()) } else { Err(counted) }
+    })
+    .await;
+    server.stop().await;
+}
+
+/// A flood from one host leaves turns to others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expensive_query_of_another_host_has_its_turn() {
+    let (server, done) = server();
+    let flood = flood_over_tcp(server.address, 50).await;
+    let before =
+        eventually(PATIENCE, || async { Some(done.load(Ordering::SeqCst)).filter(|done| *done > 0) }).await;
+    let answer = client::tcp(server.address, &expensive(7), PATIENCE).await.expect("an answer");
+    assert!(show_sorted(&answer).contains("10.0.0.1"), "{}", show_sorted(&answer));
+    let meanwhile = done.load(Ordering::SeqCst) - before;
+    assert!(meanwhile < 10, "{meanwhile} of the flood came first");
+    drop(flood);
+    tokio::time::timeout(Duration::from_secs(20), server.stop()).await.expect("it ends");
+}
+
+fn counted(server: &Running, result: &str) -> u16 {
+    let families = server.metrics.collect();
+    let family = families.iter().find(|family| family.name() == "kubedns_expensive_queries_total");
+    let metric = family
+        .and_then(|family| family.get_metric().iter().find(|metric| metric.get_label()[0].value() == result));
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+    metric.map_or(0, |metric| metric.get_counter().get_value() as u16)
+}

@@ -1,0 +1,153 @@
+//! TCP connections: pipelining, pieces, and clients that are slow, greedy or silent.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use testkit::client::{self, TcpConnection};
+use testkit::dig::show;
+use testkit::eventually;
+use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Reaction, Upstream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+
+use super::fixed::{Fixed, start};
+use super::{PATIENCE, head, requests};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelined_queries_are_answered_as_they_get_ready() {
+    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
+        Reaction::from(Reply::to(&asked.packet).answer("www.outside.test. 60 IN A 198.51.100.10"))
+            .after(Duration::from_millis(300))
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]));
+    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let slow = Query::new("www.outside.test.", "A").id(1).wire();
+    let fast = Query::new("web.apps.svc.cluster.local.", "A").id(2).wire();
+    connection.send(&slow).await.expect("sent");
+    connection.send(&fast).await.expect("sent");
+    let first = connection.receive(PATIENCE).await.expect("an answer");
+    assert_eq!(first.get(..2), Some(&[0, 2][..]), "the fast one does not wait for the slow one");
+    // Closing our side for sending does not lose what is on its way.
+    connection.finish_sending().await.expect("closed");
+    let second = connection.receive(PATIENCE).await.expect("an answer");
+    assert_eq!(second.get(..2), Some(&[0, 1][..]));
+    assert_eq!(head(&show(&second)), ";; NOERROR, flags: qr rd ra\n;www.outside.test. IN A");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_may_arrive_in_pieces() {
+    let server = start(Fixed::new(&[]));
+    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
+    let length = u16::try_from(query.len()).expect("short").to_be_bytes();
+    for piece in [&length[..1], &length[1..], &query[..5], &query[5..]] {
+        connection.send_raw(piece).await.expect("sent");
+        tokio::task::yield_now().await;
+    }
+    let answer = connection.receive(PATIENCE).await.expect("an answer");
+    assert_eq!(answer.get(..2), Some(&[0, 7][..]));
+    server.stop().await;
+}
+
+/// Memory for 64 KiB on each of thousands of connections is more than a pod has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_longer_than_any_query_ends_the_connection() {
+    let server = start(Fixed::new(&[]));
+    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let query = Query::new("web.apps.svc.cluster.local.", "A").id(7).wire();
+    connection.send(&query).await.expect("sent");
+    let longest = [query.as_slice(), &[0; 4096]].concat();
+    connection.send(longest.get(..4096).expect("more than that")).await.expect("sent");
+    for which in ["the first", "the longest"] {
+        let answer = connection.receive(PATIENCE).await.unwrap_or_else(|error| panic!("{which}: {error}"));
+        assert_eq!(answer.get(..2), Some(&[0, 7][..]), "{which}");
+    }
+    connection.send_raw(&4097_u16.to_be_bytes()).await.expect("sent");
+    let closed = connection.receive(PATIENCE).await;
+    assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_connections_do_not_keep_others_out() {
+    let server = start(Fixed::new(&[]));
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        let mut connection = TcpConnection::open(server.address).await.expect("connected");
+        // Half of a length prefix: a client that stalls.
+        connection.send_raw(&[0]).await.expect("sent");
+        idle.push(connection);
+    }
+    let answer = client::ask_tcp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+    assert_eq!(answer.answer_data("A"), ["10.96.0.9"]);
+    // Stalled ones are closed by the server, one and all.
+    for mut connection in idle {
+        let closed = connection.receive(PATIENCE).await;
+        assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+    }
+    server.stop().await;
+}
+
+/// A question has a deadline, however often something of it arrives.
+#[tokio::test(start_paused = true)]
+async fn a_query_that_trickles_in_ends_the_connection() {
+    let server = start(Fixed::new(&[]));
+    let query = Query::new("web.apps.svc.cluster.local.", "A").wire();
+    let length = u16::try_from(query.len()).expect("short").to_be_bytes();
+    let mut connection = TcpConnection::open(server.address).await.expect("connected");
+    let mut sent = 0;
+    for octet in [&length[..], &query[..10]].concat() {
+        if connection.send_raw(&[octet]).await.is_err() {
+            break;
+        }
+        sent += 1;
+        match connection.receive(Duration::from_millis(3500)).await {
+            Err(client::AskError::Timeout(_)) => {}
+            closed => {
+                assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
+                break;
+            }
+        }
+    }
+    assert!(sent < 6, "it was let send {sent} octets in 3.5 s each");
+}
+
+/// A client that takes its answers so slowly that each of them still arrives in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
+    /// So little waits in the kernel that the server has to wait for the client.
+    const KERNEL: u32 = 32 * 1024;
+    const SEGMENT: u32 = 536;
+    // The shorter the query, the more of them are read at once.
+    let server = start(Fixed::new(&[]).with_big_answer_at(&["b"]));
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(KERNEL).expect("set");
+    setsockopt(&socket, sockopt::TcpMaxSeg, &SEGMENT).expect("set");
+    let mut client = socket.connect(server.address).await.expect("connected");
+    let query = Query::new("b.cluster.local.", "A").wire();
+    let framed = [&u16::try_from(query.len()).expect("short").to_be_bytes()[..], &query].concat();
+    client.write_all(&framed.repeat(60)).await.expect("sent");
+    let slow = async {
+        // An answer of 64 KiB each second.
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        let mut buffer = [0; 655];
+        while client.read_exact(&mut buffer).await.is_ok() {
+            ticks.tick().await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let stopped = async {
+        eventually(PATIENCE, || async { requests(&server.metrics, "auth") > Some(1.0) }).await;
+        let told = Instant::now();
+        server.stop().await;
+        told.elapsed()
+    };
+    tokio::select! {
+        () = slow => {}
+        took = stopped => assert!(took < Duration::from_millis(5500), "it took {took:?}"),
+    }
+}
