@@ -6,36 +6,20 @@
 //! names of stub servers ─> resolve ───┘                              └── starts, watches, restarts, stops ──┘
 //! ```
 //!
-//! An edit costs dnsmasq nothing but its cache: it reads its servers again from a file (see [`launch`]). A bad edit
-//! changes nothing. What happens is told to [`report`], which shows it as a status document and as metrics.
+//! * [`config`]: what is asked for, and the routes that it means.
+//! * [`dnsmasq`]: the process, from its arguments to its end, and the ways to bring it new routes.
+//! * [`report`]: what happens, as a status document and as metrics.
+//! * [`state_dir`]: where the servers file and the status file live.
+//!
+//! An edit costs dnsmasq nothing but its cache: it reads its servers again from a file (see [`dnsmasq::launch`]). A bad
+//! edit changes nothing.
 
-pub mod arguments;
-pub mod ask;
-pub mod deaths;
-pub mod delivery;
-pub mod exec;
-pub mod exit_status;
+pub mod config;
+pub mod dnsmasq;
 pub mod flags;
-pub mod health;
-pub mod keeper;
-pub mod launch;
-pub mod log_lines;
-pub mod loops;
-pub mod nowhere;
-pub mod process;
-pub mod quiet;
 pub mod report;
-pub mod resolv_conf;
-pub mod resolve;
 pub mod router;
-pub mod routes;
 mod run;
-pub mod servers_file;
 pub mod state_dir;
-pub mod status;
-pub mod supervisor;
-pub mod trial;
-pub mod user;
-pub mod version;
 
 pub use run::run;

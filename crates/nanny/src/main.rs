@@ -8,8 +8,10 @@ use daemon::flags::Style;
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(word) if word == nanny::exec::WORD => return nanny::exec::become_program(arguments),
-        Some(word) if word == nanny::keeper::WORD => return nanny::keeper::keep(arguments),
+        Some(word) if word == nanny::dnsmasq::exec::WORD => {
+            return nanny::dnsmasq::exec::become_program(arguments);
+        }
+        Some(word) if word == nanny::dnsmasq::keeper::WORD => return nanny::dnsmasq::keeper::keep(arguments),
         _ => {}
     }
     let program = Program { name: "dnsmasq-nanny", style: Style::Go, worker_threads: 1 };

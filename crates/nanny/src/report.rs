@@ -1,5 +1,7 @@
 //! What happens, told once: kept as [`Status`], counted as metrics, written to the status file, shown over HTTP.
 
+pub mod status;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,11 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use warp::Filter;
 
-use crate::quiet::Sent;
-use crate::routes::{Omission, Routes};
+use self::status::Status;
+use crate::config::routes::{Omission, Routes};
 use crate::state_dir::StateDir;
-use crate::status::{self, Status};
-use crate::version::Dnsmasq;
 
 /// The name of the status file in the state directory.
 pub const STATUS_FILE: &str = "status.json";
@@ -160,22 +160,27 @@ impl Report {
     }
 
     /// Which dnsmasq is used, and how edits reach it.
-    pub fn uses(&self, dnsmasq: &Dnsmasq, edits_by: &'static str) -> Result<(), MetricError> {
-        let missing = dnsmasq.missing_fixes();
+    pub fn uses(
+        &self,
+        version: &str,
+        package: Option<&str>,
+        missing_fixes: Vec<&'static str>,
+        edits_by: &'static str,
+    ) -> Result<(), MetricError> {
         let info = self.metrics.int_gauge_vec(
             "nanny_dnsmasq_info",
             "The version of dnsmasq; always 1.",
             &["version", "package"],
         )?;
-        info.with_label_values(&[&dnsmasq.version, dnsmasq.package.as_deref().unwrap_or_default()]).set(1);
+        info.with_label_values(&[version, package.unwrap_or_default()]).set(1);
         let lacking = self.metrics.int_gauge(
             "nanny_dnsmasq_missing_fixes",
             "Security fixes that came with later releases of dnsmasq.",
         )?;
-        lacking.set(count(missing.len()));
+        lacking.set(count(missing_fixes.len()));
         let mut status = self.edit();
-        status.dnsmasq.version.clone_from(&dnsmasq.version);
-        status.dnsmasq.missing_fixes = missing;
+        version.clone_into(&mut status.dnsmasq.version);
+        status.dnsmasq.missing_fixes = missing_fixes;
         status.configuration.edits_by = edits_by;
         Ok(())
     }
@@ -225,11 +230,9 @@ impl Report {
         status.configuration.last_reload_at = Some(status::time(SystemTime::now()));
     }
 
-    /// A reload took servers away.
-    pub fn taken_away(&self, sent: Sent) {
-        if sent == Sent::Anyway {
-            self.counters.hasty_reloads.inc();
-        }
+    /// A reload took servers away while queries may have been waiting for them.
+    pub fn hasty_reload(&self) {
+        self.counters.hasty_reloads.inc();
     }
 
     /// The configuration, or what became of an edit.

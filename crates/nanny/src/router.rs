@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::arguments::Arguments;
-use crate::loops::Listening;
+use crate::config::arguments::Arguments;
+use crate::config::loops::Listening;
+use crate::config::resolve::Resolutions;
+use crate::config::routes::{Ingredients, Omission, Routes};
 use crate::report::Report;
-use crate::resolve::Resolutions;
-use crate::routes::{Ingredients, Omission, Routes};
 
 /// What the routes are made of.
 #[derive(Debug)]

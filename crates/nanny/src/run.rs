@@ -16,20 +16,20 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::arguments::Arguments;
-use crate::delivery::Delivery;
+use crate::config::arguments::Arguments;
+use crate::config::resolv_conf;
+use crate::config::resolve::{Resolver, Sources};
+use crate::config::routes::Routes;
+use crate::dnsmasq::delivery::Delivery;
+use crate::dnsmasq::launch::{Mode, Plan};
+use crate::dnsmasq::servfail_server::ServfailServer;
+use crate::dnsmasq::supervisor::Supervisor;
+use crate::dnsmasq::user::Identity;
+use crate::dnsmasq::version::Dnsmasq;
 use crate::flags::Flags;
-use crate::launch::{Mode, Plan};
-use crate::nowhere::Nowhere;
 use crate::report::Report;
-use crate::resolv_conf;
-use crate::resolve::{Resolver, Sources};
 use crate::router::{Inputs, Router};
-use crate::routes::Routes;
 use crate::state_dir::{StateDir, StateDirError};
-use crate::supervisor::Supervisor;
-use crate::user::Identity;
-use crate::version::Dnsmasq;
 
 /// The name of the servers file in the state directory.
 const SERVERS_FILE: &str = "servers.conf";
@@ -65,7 +65,8 @@ impl Nanny {
         let directory = state_directory(&flags.state_dir)?;
         let plan = plan(&arguments, directory.as_deref(), &dnsmasq);
         let report = Report::new()?;
-        report.uses(&dnsmasq, edits_by(&plan, flags.restart_dnsmasq))?;
+        let edits_by = edits_by(&plan, flags.restart_dnsmasq);
+        report.uses(&dnsmasq.version, dnsmasq.package.as_deref(), dnsmasq.missing_fixes(), edits_by)?;
 
         let beside = CancellationToken::new();
         let mut tasks = Tasks::new(beside.clone());
@@ -209,13 +210,13 @@ async fn routing(
 
     let (wanted, wants) = watch::channel(BTreeSet::new());
     let resolver = Resolver::new(sources, wants, system);
-    let nowhere = Nowhere::bind().await.context("cannot listen on a loopback port")?;
-    report.nowhere(nowhere.local_addr());
+    let servfail = ServfailServer::bind().await.context("cannot listen on a loopback port")?;
+    report.nowhere(servfail.local_addr());
     let inputs = Inputs { config: states, resolv_conf: upstream_servers, names: resolver.subscribe() };
-    let router = Router::new(inputs, arguments.clone(), nowhere.local_addr(), wanted, report.clone());
+    let router = Router::new(inputs, arguments.clone(), servfail.local_addr(), wanted, report.clone());
     let outcome = (router.subscribe(), router.has_unresolved_names());
     tasks.lasting("resolve names", resolver.run(stop.clone()));
-    tasks.lasting("fail unroutable queries", nowhere.run(stop.clone()));
+    tasks.lasting("fail unroutable queries", servfail.run(stop.clone()));
     tasks.lasting("route", router.run(stop.clone()));
     Ok(outcome)
 }

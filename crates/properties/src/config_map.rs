@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 
 use dnsconfig::resolv_conf::ResolvConf;
 use dnsconfig::{Config, Nameserver, RawData, StubServer};
-use nanny::arguments::Arguments;
-use nanny::loops::Listening;
-use nanny::resolve::Resolutions;
-use nanny::routes::{Ingredients, Routes};
-use nanny::servers_file;
+use nanny::config::arguments::Arguments;
+use nanny::config::loops::Listening;
+use nanny::config::resolve::Resolutions;
+use nanny::config::routes::{Ingredients, Routes};
+use nanny::dnsmasq::servers_file;
 
 /// dnsmasq without DNS: no server is taken for dnsmasq itself, whatever addresses this machine has.
 static LISTENING: LazyLock<Listening> =

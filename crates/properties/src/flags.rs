@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use clap::Parser;
 use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse_all, quote};
-use nanny::arguments::Arguments;
+use nanny::config::arguments::Arguments;
 
 /// Whatever stands on a command line: it is read or refused, `_` means the same as `-` in the name of a flag, and
 /// values mean the same when they are printed and read again.

@@ -1,8 +1,8 @@
 //! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
 
 use dnsconfig::{Config, ConfigError, Nameserver, RawData, StubServer};
-use nanny::routes::Routes;
-use nanny::servers_file;
+use nanny::config::routes::Routes;
+use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
 use tests::docs::markdown::{Block, Page, code};
 

@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use dnsconfig::{Nameserver, State};
 use serde::Serialize;
 
-use crate::routes::{Omission, Routes};
+use crate::config::routes::{Omission, Routes};
 
 /// The whole document. Absent values are null, so that every field is always there.
 #[derive(Debug, Clone, Default, Serialize)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::exit_status;
-use crate::version::without_number;
+use crate::dnsmasq::exit_status;
+use crate::dnsmasq::version::without_number;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

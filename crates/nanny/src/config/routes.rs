@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dnsconfig::{Config, Nameserver, StubServer};
 
-use crate::loops::Listening;
-use crate::resolve::Resolutions;
+use crate::config::loops::Listening;
+use crate::config::resolve::Resolutions;
 
 /// The servers of each stub domain and of all other names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

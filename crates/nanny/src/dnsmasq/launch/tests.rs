@@ -6,9 +6,9 @@ use dnsconfig::Nameserver;
 use serde::Deserialize;
 
 use super::*;
-use crate::loops::Listening;
-use crate::resolve::Resolutions;
-use crate::routes::{Ingredients, Routes};
+use crate::config::loops::Listening;
+use crate::config::resolve::Resolutions;
+use crate::config::routes::{Ingredients, Routes};
 
 const FILE: &str = "/state/servers.conf";
 const NOWHERE: &str = "127.0.0.1:9999";
@@ -199,7 +199,7 @@ fn mended(case: &str, effect: &mut Effect) {
 #[test]
 fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
     let mut cases: Vec<Case> =
-        serde_json::from_str(include_str!("../../tests/data/kube-dns-argv.json")).unwrap();
+        serde_json::from_str(include_str!("../../../tests/data/kube-dns-argv.json")).unwrap();
     let names = names();
     assert!(cases.len() > 20);
     for case in &mut cases {

@@ -10,7 +10,7 @@ use hickory_proto::op::{DnsResponse, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 
 use super::hosts;
-use crate::ask;
+use crate::dnsmasq::ask;
 
 /// Addresses taken of one name.
 const MAX_ADDRESSES: usize = 16;

@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use crate::ask::ask;
+use crate::dnsmasq::ask::ask;
 
 /// From one probe to the next while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);

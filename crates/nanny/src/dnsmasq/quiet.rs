@@ -240,6 +240,6 @@ mod tests {
         quiet.observe();
         assert_eq!(quiet.hang_up(Duration::from_millis(20)), Ok(Sent::Anyway));
         let status = child.wait().unwrap();
-        assert_eq!(crate::exit_status::describe(status), "killed by SIGHUP");
+        assert_eq!(crate::dnsmasq::exit_status::describe(status), "killed by SIGHUP");
     }
 }

@@ -14,10 +14,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::arguments::Arguments;
-use crate::routes::Routes;
-use crate::servers_file;
-use crate::user::Identity;
+use crate::config::arguments::Arguments;
+use crate::config::routes::Routes;
+use crate::dnsmasq::servers_file;
+use crate::dnsmasq::user::Identity;
 
 /// How an edit reaches dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]

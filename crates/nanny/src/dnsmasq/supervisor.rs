@@ -2,41 +2,36 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::Nameserver;
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream};
+use futures::stream;
 use nix::sys::signal::Signal;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::deaths::{Deaths, Verdict};
-use crate::delivery::{Delivery, Obstacle};
-use crate::exit_status;
-use crate::health::{Finding, Health};
-use crate::launch::{Mode, Plan};
-use crate::log_lines::Event;
-use crate::process::Process;
-use crate::quiet::{Quiet, Sent};
+use crate::config::routes::Routes;
+use crate::dnsmasq::deaths::{Deaths, Verdict};
+use crate::dnsmasq::delivery::{Delivery, Obstacle};
+use crate::dnsmasq::exit_status;
+use crate::dnsmasq::health::{Finding, Health};
+use crate::dnsmasq::instance::{Ended, Instance, Outcome, Trial, tried};
+use crate::dnsmasq::launch::{Mode, Plan};
+use crate::dnsmasq::log_lines::Event;
+use crate::dnsmasq::process::Process;
+use crate::dnsmasq::quiet::{Quiet, Sent};
+use crate::dnsmasq::servers_file;
+use crate::dnsmasq::trial;
 use crate::report::{Report, Restart};
-use crate::routes::Routes;
-use crate::servers_file;
 use crate::state_dir::StateDir;
-use crate::trial::{self, TrialError};
 
 /// How long dnsmasq may take to end on SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);
 /// A dnsmasq that neither says nor shows that it is up is believed to be after this long.
 const SURELY_UP: Duration = Duration::from_secs(3);
-/// How long a reload that takes servers away waits for a moment in which no query is lost by it. An edit is to be in
-/// force within a second.
-const QUIET: Duration = Duration::from_millis(400);
 /// How often it is looked at what dnsmasq is like when idle.
 const OBSERVATION: Duration = Duration::from_secs(1);
 /// Bytes of the user's own servers file that are taken over at most.
@@ -96,51 +91,13 @@ pub struct Supervisor {
     pub report: Report,
 }
 
-/// How one life of dnsmasq ended.
-#[derive(Debug)]
-enum Ended {
-    Stopped,
-    Died { how: String, last_words: String, was_up: bool },
-    Hung,
-    Replaced,
-}
-
-/// One life of dnsmasq.
-struct Life {
-    process: Process,
-    events: mpsc::Receiver<Event>,
-    /// What the probes find; nothing ever where none are possible.
-    findings: BoxStream<'static, Finding>,
-    quiet: Quiet,
-    up: bool,
-    /// It has its servers from our file, and so does not need a restart for others.
-    reads_file: bool,
-    /// New arguments that are being tried.
-    trial: Option<Trial>,
-}
-
-impl Life {
-    /// Sends SIGHUP in a moment in which no query waits, or without one if none comes. None if that did not work.
-    async fn hang_up_quietly(&mut self) -> Option<Sent> {
-        let mut quiet = self.quiet.clone();
-        let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
-        let (sent, quiet) =
-            sent.inspect_err(|error| error!(%error, "looking for a quiet moment failed")).ok()?;
-        self.quiet = quiet;
-        sent.ok()
-    }
-}
-
-/// Tries the arguments for some routes, and hands these back.
-type Trial = BoxFuture<'static, (Result<(), TrialError>, Routes)>;
-
 impl Supervisor {
     /// Runs until cancelled, or until dnsmasq cannot be kept up. dnsmasq is gone when this returns.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), SuperviseError> {
         let mut deaths = Deaths::default();
         let mut again = None;
         loop {
-            let ended = self.live(again, &stop).await?;
+            let ended = self.run_once(again, &stop).await?;
             let (how, last_words) = match ended {
                 Ended::Stopped => return Ok(()),
                 Ended::Replaced => {
@@ -172,7 +129,7 @@ impl Supervisor {
     }
 
     /// One life of dnsmasq, from the start to the end.
-    async fn live(
+    async fn run_once(
         &mut self,
         again: Option<Restart>,
         stop: &CancellationToken,
@@ -187,13 +144,13 @@ impl Supervisor {
             None => stream::pending().boxed(),
         };
         let quiet = Quiet::new(process.pid(), self.port);
-        let mut life = Life { process, events, findings, quiet, up: false, reads_file, trial: None };
-        let outcome = self.attend(&mut life, stop).await;
-        self.bury(life, outcome).await
+        let mut instance = Instance { process, events, findings, quiet, up: false, reads_file, trial: None };
+        let outcome = self.supervise(&mut instance, stop).await;
+        self.reap(instance, outcome).await
     }
 
-    /// Attends to a running dnsmasq until something ends its life.
-    async fn attend(&mut self, life: &mut Life, stop: &CancellationToken) -> Outcome {
+    /// Attends to a running dnsmasq until something ends it.
+    async fn supervise(&mut self, instance: &mut Instance, stop: &CancellationToken) -> Outcome {
         let surely_up = sleep(SURELY_UP);
         tokio::pin!(surely_up);
         let mut statistics = every(self.log_interval);
@@ -203,36 +160,36 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Outcome::Stop,
-                status = life.process.wait() => return Outcome::Ended(status),
-                Some(event) = life.events.recv() => self.heard(life, &event),
-                routes = self.delivery.due(), if life.up && life.trial.is_none() => self.bring(life, routes).await,
-                (outcome, routes) = tried(&mut life.trial) => {
-                    life.trial = None;
+                status = instance.process.wait() => return Outcome::Ended(status),
+                Some(event) = instance.events.recv() => self.on_event(instance, &event),
+                routes = self.delivery.due(), if instance.up && instance.trial.is_none() => self.deliver(instance, routes).await,
+                (outcome, routes) = tried(&mut instance.trial) => {
+                    instance.trial = None;
                     let Err(error) = outcome else {
                         self.delivery.done(routes);
                         return Outcome::Replace;
                     };
                     self.delivery.failed(&Obstacle::Refused(error));
                 }
-                Some(finding) = life.findings.next() => match finding {
-                    Finding::Answers => self.is_up(life),
+                Some(finding) = instance.findings.next() => match finding {
+                    Finding::Answers => self.is_up(instance),
                     Finding::Silent => self.report.silent(),
                     Finding::Hangs => return Outcome::Hangs,
                 },
-                () = tick(&mut statistics), if life.up => {
-                    if let Err(error) = life.process.signal(Signal::SIGUSR1).await {
+                () = tick(&mut statistics), if instance.up => {
+                    if let Err(error) = instance.process.signal(Signal::SIGUSR1).await {
                         warn!(%error, "dnsmasq cannot be asked for its statistics");
                     }
                 }
-                () = tick(&mut observation), if life.up => life.quiet.observe(),
-                () = &mut surely_up, if !life.up => self.is_up(life),
+                () = tick(&mut observation), if instance.up => instance.quiet.observe(),
+                () = &mut surely_up, if !instance.up => self.is_up(instance),
             }
         }
     }
 
-    /// Ends the process and says how the life ended.
-    async fn bury(&self, mut life: Life, outcome: Outcome) -> Result<Ended, SuperviseError> {
-        let was_up = life.up;
+    /// Ends the process and says how that was.
+    async fn reap(&self, mut instance: Instance, outcome: Outcome) -> Result<Ended, SuperviseError> {
+        let was_up = instance.up;
         let stop = async |process: Process| {
             process.stop(STOPPING).await.map(exit_status::describe).map_err(SuperviseError::Stop)
         };
@@ -240,16 +197,16 @@ impl Supervisor {
             Outcome::Ended(status) => {
                 let how =
                     status.map_or_else(|error| format!("an unknown status ({error})"), exit_status::describe);
-                let last_words = life.process.last_words().await;
+                let last_words = instance.process.last_words().await;
                 (how.clone(), Ended::Died { how, last_words, was_up })
             }
             Outcome::Hangs => {
                 // Whether that worked shows when it is stopped.
-                let _ = life.process.signal(Signal::SIGKILL).await;
-                (stop(life.process).await?, Ended::Hung)
+                let _ = instance.process.signal(Signal::SIGKILL).await;
+                (stop(instance.process).await?, Ended::Hung)
             }
-            Outcome::Stop => (stop(life.process).await?, Ended::Stopped),
-            Outcome::Replace => (stop(life.process).await?, Ended::Replaced),
+            Outcome::Stop => (stop(instance.process).await?, Ended::Stopped),
+            Outcome::Replace => (stop(instance.process).await?, Ended::Replaced),
         };
         self.report.ended(&how);
         if !matches!(ended, Ended::Died { .. }) {
@@ -258,9 +215,9 @@ impl Supervisor {
         Ok(ended)
     }
 
-    fn heard(&self, life: &mut Life, event: &Event) {
+    fn on_event(&self, instance: &mut Instance, event: &Event) {
         match event {
-            Event::Started => self.is_up(life),
+            Event::Started => self.is_up(instance),
             Event::Loop(server) => self.report.found_loop(*server),
             Event::OwnAddress(ip) => warn!(%ip, "dnsmasq leaves a server out: the address is its own"),
             Event::TooManyQueries => self.report.too_many_queries(),
@@ -268,20 +225,20 @@ impl Supervisor {
     }
 
     /// dnsmasq handles signals now. (Before that, SIGHUP would be lost or deadly.)
-    fn is_up(&self, life: &mut Life) {
-        if !std::mem::replace(&mut life.up, true) {
-            life.quiet.observe();
+    fn is_up(&self, instance: &mut Instance) {
+        if !std::mem::replace(&mut instance.up, true) {
+            instance.quiet.observe();
             self.report.up();
         }
     }
 
     /// Brings new routes to dnsmasq, or begins to.
-    async fn bring(&mut self, life: &mut Life, routes: Routes) {
-        let brought = if life.reads_file {
-            self.replace_servers(life, &routes).await
+    async fn deliver(&mut self, instance: &mut Instance, routes: Routes) {
+        let brought = if instance.reads_file {
+            self.replace_servers(instance, &routes).await
         } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
             // A domain that fails altogether is not what anybody meant by leaving dnsmasq alone.
-            life.trial = Some(self.trial(routes));
+            instance.trial = Some(self.trial(routes));
             return;
         } else {
             Err(Obstacle::NoRestart)
@@ -293,18 +250,20 @@ impl Supervisor {
     }
 
     /// Has dnsmasq go from the routes in force to others.
-    async fn replace_servers(&self, life: &mut Life, routes: &Routes) -> Result<(), Obstacle> {
+    async fn replace_servers(&self, instance: &mut Instance, routes: &Routes) -> Result<(), Obstacle> {
         self.write_servers(routes)?;
         // Without forgetting queries that wait for a server that goes.
         let takes_away = routes.lack_some_of(self.delivery.in_force());
-        let sent = if takes_away { life.hang_up_quietly().await } else { None };
+        let sent = if takes_away { instance.hang_up_quietly().await } else { None };
         if sent.is_none() {
-            life.process.signal(Signal::SIGHUP).await.map_err(Obstacle::Signal)?;
+            instance.process.signal(Signal::SIGHUP).await.map_err(Obstacle::Signal)?;
         }
         if takes_away {
             let sent = sent.unwrap_or(Sent::Anyway);
             debug!(?sent, "servers are taken away");
-            self.report.taken_away(sent);
+            if sent == Sent::Anyway {
+                self.report.hasty_reload();
+            }
         }
         self.report.reloaded();
         info!(
@@ -380,21 +339,6 @@ impl Supervisor {
             warn!(file = %path.display(), "the file given with --servers-file cannot be read, or is too large");
             String::new()
         })
-    }
-}
-
-/// What ends a life.
-enum Outcome {
-    Ended(std::io::Result<ExitStatus>),
-    Stop,
-    Hangs,
-    Replace,
-}
-
-async fn tried(trial: &mut Option<Trial>) -> (Result<(), TrialError>, Routes) {
-    match trial {
-        Some(trial) => trial.await,
-        None => std::future::pending().await,
     }
 }
 

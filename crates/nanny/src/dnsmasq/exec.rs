@@ -5,7 +5,7 @@
 //! signal and then executes dnsmasq. Doing this between fork and exec of one process would need unsafe code.
 //!
 //! The kernel forgets the signal when a process changes its user or group. That is why dnsmasq runs as the nanny's own
-//! user unless told otherwise (see [`crate::launch`]), and what [`crate::keeper`] is for.
+//! user unless told otherwise (see [`crate::dnsmasq::launch`]), and what [`crate::dnsmasq::keeper`] is for.
 
 use std::ffi::OsString;
 use std::io::Write as _;

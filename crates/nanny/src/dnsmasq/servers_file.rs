@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use dnsconfig::Nameserver;
 
-use crate::routes::Routes;
+use crate::config::routes::Routes;
 
 /// The text of the file: `extra` lines (those of the user's own servers file) first, then one line a server.
 ///

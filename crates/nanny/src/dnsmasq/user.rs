@@ -2,7 +2,7 @@
 //!
 //! Started by root, dnsmasq changes to `nobody` (and a group of its choice). In a pod that seldom works or helps: the
 //! stock manifest leaves root without the capability to change its user, without another we could signal dnsmasq only by
-//! way of [`crate::keeper`], and after any change of user or group the kernel no longer kills dnsmasq when we die. So, as in kube-dns'
+//! way of [`crate::dnsmasq::keeper`], and after any change of user or group the kernel no longer kills dnsmasq when we die. So, as in kube-dns'
 //! own image, dnsmasq stays what the nanny is, unless its arguments say otherwise. To have it run as somebody else than
 //! root, run the nanny as somebody else.
 

@@ -1,7 +1,7 @@
 //! What becomes of configurations.
 
 use super::*;
-use crate::arguments::Arguments;
+use crate::config::arguments::Arguments;
 
 /// Computes with `stubDomains`, `upstreamNameservers` and the servers of resolv.conf; one line a route or omission.
 fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Resolutions) -> String {
@@ -17,7 +17,7 @@ fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Re
         listening: &Listening::of(&arguments),
         nowhere: "127.0.0.1:9999".parse().unwrap(),
     });
-    let mut lines = crate::servers_file::values(&routes);
+    let mut lines = crate::dnsmasq::servers_file::values(&routes);
     lines.extend(omissions.iter().map(|omission| match omission {
         Omission::Loop { domain, server } => {
             format!("loop {server} for {}", domain.as_deref().unwrap_or("all"))

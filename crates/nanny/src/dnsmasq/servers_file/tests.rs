@@ -77,12 +77,12 @@ proptest! {
             ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap()),
         ];
         if let Ok(config) = dnsconfig::parse(&data.into()) {
-            let arguments = crate::arguments::Arguments::default();
-            let (routes, _) = Routes::compute(&crate::routes::Ingredients {
+            let arguments = crate::config::arguments::Arguments::default();
+            let (routes, _) = Routes::compute(&crate::config::routes::Ingredients {
                 config: &config,
                 resolv_conf: &[],
-                names: &crate::resolve::Resolutions::default(),
-                listening: &crate::loops::Listening::of(&arguments),
+                names: &crate::config::resolve::Resolutions::default(),
+                listening: &crate::config::loops::Listening::of(&arguments),
                 nowhere: "127.0.0.1:9999".parse().unwrap(),
             });
             for line in render(&routes, "").lines().skip(1) {

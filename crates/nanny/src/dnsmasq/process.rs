@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::exec;
-use crate::keeper::Keeper;
-use crate::log_lines::{Event, LogLine, Weight};
+use crate::dnsmasq::exec;
+use crate::dnsmasq::keeper::Keeper;
+use crate::dnsmasq::log_lines::{Event, LogLine, Weight};
 
 /// The longest line taken from dnsmasq, in octets; longer ones are cut into several.
 const LONGEST_LINE: usize = 4096;

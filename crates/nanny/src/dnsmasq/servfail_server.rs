@@ -33,13 +33,13 @@ const PORTS: usize = 32;
 
 /// The server, on a loopback port of its own.
 #[derive(Debug)]
-pub struct Nowhere {
+pub struct ServfailServer {
     datagrams: UdpSocket,
     connections: TcpListener,
     address: Nameserver,
 }
 
-impl Nowhere {
+impl ServfailServer {
     /// Takes a port.
     pub async fn bind() -> io::Result<Self> {
         Self::bind_one_of(repeat_n(0, PORTS)).await
@@ -163,10 +163,10 @@ mod tests {
 
     /// The server while the set lives, and where it listens.
     async fn start() -> (JoinSet<()>, SocketAddr) {
-        let nowhere = Nowhere::bind().await.unwrap();
-        let address = nowhere.local_addr().socket_addr();
+        let server = ServfailServer::bind().await.unwrap();
+        let address = server.local_addr().socket_addr();
         let mut tasks = JoinSet::new();
-        tasks.spawn(nowhere.run(CancellationToken::new()));
+        tasks.spawn(server.run(CancellationToken::new()));
         (tasks, address)
     }
 
@@ -227,9 +227,9 @@ mod tests {
     async fn a_port_that_is_taken_for_one_transport_is_passed_over() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = taken.local_addr().unwrap().port();
-        let nowhere = Nowhere::bind_one_of(once(port).chain(repeat_n(0, PORTS))).await.unwrap();
-        assert_ne!(nowhere.local_addr().port, port);
-        let error = Nowhere::bind_one_of(once(port)).await.unwrap_err();
+        let server = ServfailServer::bind_one_of(once(port).chain(repeat_n(0, PORTS))).await.unwrap();
+        assert_ne!(server.local_addr().port, port);
+        let error = ServfailServer::bind_one_of(once(port)).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info};
 
+use crate::config::routes::Routes;
+use crate::dnsmasq::trial::TrialError;
 use crate::report::{Pending, Report};
-use crate::routes::Routes;
-use crate::trial::TrialError;
 
 /// The pause before what failed is tried again.
 const AGAIN: Duration = Duration::from_secs(3);

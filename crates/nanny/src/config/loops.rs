@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use dnsconfig::Nameserver;
 
-use crate::arguments::Arguments;
+use crate::config::arguments::Arguments;
 
 /// The addresses at which dnsmasq answers.
 #[derive(Debug, Clone, PartialEq, Eq)]

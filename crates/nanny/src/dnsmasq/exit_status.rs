@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 
 use nix::sys::signal::Signal;
 
-use crate::exec::CANNOT_EXECUTE;
+use crate::dnsmasq::exec::CANNOT_EXECUTE;
 
 /// One phrase: the status and its meaning as dnsmasq(8) gives it.
 pub fn describe(status: ExitStatus) -> String {

@@ -1,0 +1,74 @@
+//! One dnsmasq process, with what watches it and what is being tried for it.
+
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::sync::mpsc;
+use tracing::error;
+
+use crate::config::routes::Routes;
+use crate::dnsmasq::health::Finding;
+use crate::dnsmasq::log_lines::Event;
+use crate::dnsmasq::process::Process;
+use crate::dnsmasq::quiet::{Quiet, Sent};
+use crate::dnsmasq::trial::TrialError;
+
+/// How long a reload that takes servers away waits for a moment in which no query is lost by it. An edit is to be in
+/// force within a second.
+const QUIET: Duration = Duration::from_millis(400);
+
+/// The way an instance ended, for the supervisor.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Stopped,
+    Died { how: String, last_words: String, was_up: bool },
+    Hung,
+    Replaced,
+}
+
+/// One dnsmasq process and what belongs to it.
+pub(super) struct Instance {
+    pub(super) process: Process,
+    pub(super) events: mpsc::Receiver<Event>,
+    /// What the probes find; nothing ever where none are possible.
+    pub(super) findings: BoxStream<'static, Finding>,
+    pub(super) quiet: Quiet,
+    pub(super) up: bool,
+    /// It has its servers from our file, and so does not need a restart for others.
+    pub(super) reads_file: bool,
+    /// New arguments that are being tried.
+    pub(super) trial: Option<Trial>,
+}
+
+impl Instance {
+    /// Sends SIGHUP in a moment in which no query waits, or without one if none comes. None if that did not work.
+    pub(super) async fn hang_up_quietly(&mut self) -> Option<Sent> {
+        let mut quiet = self.quiet.clone();
+        let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
+        let (sent, quiet) =
+            sent.inspect_err(|error| error!(%error, "looking for a quiet moment failed")).ok()?;
+        self.quiet = quiet;
+        sent.ok()
+    }
+}
+
+/// Tries the arguments for some routes, and hands these back.
+pub(super) type Trial = BoxFuture<'static, (Result<(), TrialError>, Routes)>;
+
+/// What ends an instance.
+pub(super) enum Outcome {
+    Ended(std::io::Result<ExitStatus>),
+    Stop,
+    Hangs,
+    Replace,
+}
+
+/// Waits for the end of a trial; for ever without one.
+pub(super) async fn tried(trial: &mut Option<Trial>) -> (Result<(), TrialError>, Routes) {
+    match trial {
+        Some(trial) => trial.await,
+        None => std::future::pending().await,
+    }
+}
