@@ -5,6 +5,7 @@
 //! never read. Replies look like those of Go's `net/http`, whose headers people's probes and dashboards have seen.
 
 mod connections;
+mod get;
 mod reply;
 
 use std::io;
@@ -19,6 +20,7 @@ use warp::Filter;
 
 use crate::everywhere::everywhere;
 
+pub use self::get::{GetError, Page, get};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
 
 /// Why a server does not start.

@@ -3,6 +3,7 @@
 //! A binary's `main.rs` is a page on top of [`main`]: it names the program and hands over a `run` function. Nothing
 //! here knows DNS or Kubernetes.
 
+pub mod error_chain;
 pub mod everywhere;
 pub mod flags;
 pub mod http;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::server::{Nameserver, StubServer};
+use crate::server::{Nameserver, ServerAddr};
 
 /// A valid kube-dns configuration. [`Config::default`] is what holds without a `ConfigMap`.
 ///
@@ -15,7 +15,7 @@ pub struct Config {
     pub federations: BTreeMap<String, String>,
     /// Stub domain -> the servers that answer for it (`stubDomains`). A list may be empty: then the domain is not
     /// routed anywhere special.
-    pub stub_domains: BTreeMap<String, Vec<StubServer>>,
+    pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
     /// Servers in place of those in the node's resolv.conf (`upstreamNameservers`); empty: resolv.conf is used.
     pub upstream_nameservers: Vec<Nameserver>,
 }

@@ -20,5 +20,5 @@ mod source;
 pub use config::{Config, Version};
 pub use error::{ConfigError, Reason};
 pub use parse::{Key, RawData, parse};
-pub use server::{AddressError, DNS_PORT, Nameserver, StubServer};
+pub use server::{AddressError, DNS_PORT, FlagAddrError, Nameserver, ServerAddr};
 pub use source::{ApiFeed, Follower, Rejection, Source, State};

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::error::{ConfigError, Reason};
 use crate::federation;
 use crate::name;
-use crate::server::{Nameserver, StubServer};
+use crate::server::{Nameserver, ServerAddr};
 
 /// The data of a `ConfigMap`: key -> value as it was read.
 pub type RawData = BTreeMap<String, Vec<u8>>;
@@ -103,7 +103,7 @@ fn federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     federation::parse(text).map_err(|error| Key::Federations.error(text, Reason::Federation(error)))
 }
 
-fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<StubServer>>, ConfigError> {
+fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {
     let key = Key::StubDomains;
     // Go reads `null` as the empty map or list, and so do we.
     let raw: Option<BTreeMap<String, Option<Vec<Option<String>>>>> = json(key, text)?;
@@ -122,7 +122,7 @@ fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<StubServer>>, ConfigE
     Ok(domains)
 }
 
-fn stub_server(text: &str, server: String) -> Result<StubServer, ConfigError> {
+fn stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
     server.parse().map_err(|_| Key::StubDomains.error(text, Reason::StubServer(server)))
 }
 

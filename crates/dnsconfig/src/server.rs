@@ -1,5 +1,7 @@
 //! Where queries are sent: an address with a port, or a name that has yet to be resolved.
 
+mod flag;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
@@ -7,6 +9,8 @@ use std::str::FromStr;
 use nix::net::if_::{if_indextoname, if_nametoindex};
 
 use crate::name;
+
+pub use self::flag::FlagAddrError;
 
 /// The port of a DNS server unless another is given.
 pub const DNS_PORT: u16 = 53;
@@ -63,6 +67,13 @@ impl From<IpAddr> for Nameserver {
     }
 }
 
+impl From<SocketAddr> for Nameserver {
+    fn from(address: SocketAddr) -> Self {
+        let scope = if let SocketAddr::V6(address) = address { address.scope_id() } else { 0 };
+        Self { ip: address.ip(), port: address.port(), scope }
+    }
+}
+
 impl fmt::Display for Nameserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.socket_addr().fmt(f)
@@ -106,9 +117,10 @@ pub enum AddressError {
     Port(String),
 }
 
-/// A server of a stub domain: an address, or a name that stands for one or several.
+/// A server: an address, or a name that stands for one or several. Parsing it reads what a stub domain of the `ConfigMap`
+/// may have; [`ServerAddr::from_flag`] reads flags.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StubServer {
+pub enum ServerAddr {
     /// `IP`, `IP:port` or `[IPv6]:port`.
     Address(Nameserver),
     /// A DNS name, with `:port` if another than 53 is meant.
@@ -121,7 +133,13 @@ pub enum StubServer {
     },
 }
 
-impl fmt::Display for StubServer {
+impl From<SocketAddr> for ServerAddr {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(address.into())
+    }
+}
+
+impl fmt::Display for ServerAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => address.fmt(f),
@@ -130,7 +148,7 @@ impl fmt::Display for StubServer {
     }
 }
 
-impl FromStr for StubServer {
+impl FromStr for ServerAddr {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
@@ -196,9 +214,9 @@ mod tests {
     }
 
     fn stub(text: &str) -> String {
-        match text.parse::<StubServer>() {
-            Ok(StubServer::Address(a)) => format!("address {a}"),
-            Ok(name @ StubServer::Name { .. }) => format!("name {name}"),
+        match text.parse::<ServerAddr>() {
+            Ok(ServerAddr::Address(a)) => format!("address {a}"),
+            Ok(name @ ServerAddr::Name { .. }) => format!("name {name}"),
             Err(error) => error.to_string(),
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::path_watch::PathWatch;
-use dnsconfig::{Config, Follower, Nameserver, Source, State, StubServer, Version, nameservers, resolv_conf};
+use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Version, nameservers, resolv_conf};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -185,7 +185,7 @@ fn settings(state: &State, upstreams: &Upstreams, topology: Topology) -> Setting
         Topology::Direct => &[],
     };
     let upstreams = upstreams.choose(configured);
-    let servers = |servers: &[StubServer]| match topology {
+    let servers = |servers: &[ServerAddr]| match topology {
         Topology::DropIn => servers.iter().filter_map(address).collect(),
         Topology::Direct if servers.is_empty() => Vec::new(),
         Topology::Direct => upstreams.clone(),
@@ -199,10 +199,10 @@ fn settings(state: &State, upstreams: &Upstreams, topology: Topology) -> Setting
     }
 }
 
-fn address(server: &StubServer) -> Option<SocketAddr> {
+fn address(server: &ServerAddr) -> Option<SocketAddr> {
     match server {
-        StubServer::Address(address) => Some(address.socket_addr()),
-        StubServer::Name { .. } => None,
+        ServerAddr::Address(address) => Some(address.socket_addr()),
+        ServerAddr::Name { .. } => None,
     }
 }
 
@@ -212,7 +212,7 @@ fn tell_of_names(config: &Config, topology: Topology) {
     if topology == Topology::Direct {
         return;
     }
-    let has_names = |servers: &[StubServer]| servers.iter().any(|server| address(server).is_none());
+    let has_names = |servers: &[ServerAddr]| servers.iter().any(|server| address(server).is_none());
     let domains: Vec<&str> = config
         .stub_domains
         .iter()

@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use daemon::error_chain::brief;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use thiserror::Error;
@@ -192,7 +193,7 @@ async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
     // Files are read here.
     let built = tokio::task::spawn_blocking(move || client::build(config)).await;
     let failed = |reason| ConnectError::Client { url: url.clone(), reason };
-    let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(chain(&error)))?;
+    let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(brief(&error)))?;
     Ok((url, client))
 }
 
@@ -201,7 +202,7 @@ async fn from_kubeconfig(path: &Path, url: Option<&str>) -> Result<Config, Conne
         path: path.to_owned(),
         reason: match error {
             KubeconfigError::ReadConfig(error, _) => error.to_string(),
-            other => chain(other),
+            other => brief(other),
         },
     };
     let mut file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
@@ -252,7 +253,7 @@ fn from_service_account(
     match certificate::authorities(&authority) {
         Ok(()) => config.root_cert_file = Some(authority),
         Err(error) => {
-            let error = chain(&error);
+            let error = brief(&error);
             tracing::error!(
                 error,
                 "cannot use the service account's ca.crt, the system's certificates are trusted instead"
@@ -264,21 +265,6 @@ fn from_service_account(
 
 fn parse_url(url: &str) -> Result<Uri, ConnectError> {
     url.parse().map_err(|_| ConnectError::Url { url: url.to_owned() })
-}
-
-/// An error and its causes in one line. Causes that an error repeats in its own text are said once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = first_line(&error.to_string());
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = first_line(&error.to_string());
-        if !line.contains(&text) {
-            line.push_str(": ");
-            line.push_str(&text);
-        }
-        cause = error.source();
-    }
-    line
 }
 
 fn first_line(text: &str) -> String {

@@ -183,7 +183,7 @@ impl Sync {
                 self.metrics.stale.set(1);
             }
             Err(error) => {
-                let error = crate::connect::chain(&error);
+                let error = daemon::error_chain::brief(&error);
                 tracing::error!(%directory, error, "the snapshot file is not used");
             }
         }

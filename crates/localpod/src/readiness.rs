@@ -1,14 +1,13 @@
 //! Waits until everything answers, and says meanwhile what is still awaited.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use hickory_proto::op::{Message, Query, ResponseCode};
+use daemon::http::get;
+use dnsclient::{Transport, ask};
+use dnsconfig::ServerAddr;
+use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
-use tokio::time::{interval, timeout};
+use tokio::time::interval;
 
 use crate::console::Console;
 use crate::ports::Ports;
@@ -21,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PROGRESS: Duration = Duration::from_secs(3);
 /// The longest time without a word.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
-/// More than any status line.
-const STATUS_LINE: u64 = 64;
+/// More than any page of a probe.
+const LARGEST_PAGE: usize = 64 << 10;
 
 /// One thing that must answer.
 enum Check {
@@ -54,8 +53,7 @@ pub(crate) async fn wait(ports: Ports, domain: &str, console: &Console) {
         ticks.tick().await;
         let mut still = Vec::new();
         for (name, check) in awaited {
-            let answered = timeout(PATIENCE, check.ask(domain)).await;
-            if !matches!(answered, Ok(Ok(true))) {
+            if !check.ask(domain).await {
                 still.push((name, check));
             }
         }
@@ -70,7 +68,7 @@ pub(crate) async fn wait(ports: Ports, domain: &str, console: &Console) {
 }
 
 impl Check {
-    async fn ask(&self, domain: &str) -> io::Result<bool> {
+    async fn ask(&self, domain: &str) -> bool {
         match *self {
             Self::Http { port, path } => http_ok(port, path).await,
             Self::Dns { port } => dns_ok(port, domain).await,
@@ -78,36 +76,30 @@ impl Check {
     }
 }
 
-/// Whether `GET path` gives status 200. Only the status line is read.
-async fn http_ok(port: u16, path: &str) -> io::Result<bool> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut start = Vec::new();
-    stream.take(STATUS_LINE).read_to_end(&mut start).await?;
-    Ok(String::from_utf8_lossy(&start).split(' ').nth(1) == Some("200"))
+/// Whether `GET path` gives status 200.
+async fn http_ok(port: u16, path: &str) -> bool {
+    let page = get(&format!("127.0.0.1:{port}"), path, PATIENCE, LARGEST_PAGE).await;
+    page.is_ok_and(|page| page.status == 200)
 }
 
 /// Whether the name that every cluster has is answered.
-async fn dns_ok(port: u16, domain: &str) -> io::Result<bool> {
-    let name = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")).map_err(io::Error::other)?;
-    let mut question = Message::query();
-    question.metadata.recursion_desired = true;
-    question.add_query(Query::query(name, RecordType::A));
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
-    socket.send(&question.to_vec().map_err(io::Error::other)?).await?;
-    let mut buffer = vec![0; 512];
-    let length = socket.recv(&mut buffer).await?;
-    let answer = buffer.get(..length).map(Message::from_vec);
-    let Some(Ok(answer)) = answer else { return Ok(false) };
-    Ok(answer.metadata.id == question.metadata.id && answer.metadata.response_code == ResponseCode::NoError)
+async fn dns_ok(port: u16, domain: &str) -> bool {
+    let Ok(name) = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")) else {
+        return false;
+    };
+    let (server, question) = (ServerAddr::new("127.0.0.1", port), Query::query(name, RecordType::A));
+    let answer = ask(&server, Transport::Udp, &question, PATIENCE).await;
+    answer.is_ok_and(|answer| answer.message.metadata.response_code == ResponseCode::NoError)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::Ipv4Addr;
+
+    use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
+
+    use super::*;
 
     async fn asked(response: &'static str) -> bool {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -116,7 +108,7 @@ mod tests {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(response.as_bytes()).await.unwrap();
         };
-        tokio::join!(http_ok(port, "/x"), serve).0.unwrap_or(false)
+        tokio::join!(http_ok(port, "/x"), serve).0
     }
 
     #[tokio::test]

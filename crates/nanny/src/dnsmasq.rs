@@ -1,6 +1,5 @@
 //! One dnsmasq at a time: how it is started, how it gets its servers, how it is kept up and ended.
 
-pub mod ask;
 pub mod deaths;
 pub mod delivery;
 pub mod exec;

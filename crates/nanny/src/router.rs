@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Nameserver, State, StubServer};
+use dnsconfig::{Config, Nameserver, ServerAddr, State};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -137,8 +137,8 @@ impl Router {
 fn names(config: &Config) -> BTreeSet<String> {
     let servers = config.stub_domains.values().flatten();
     let names = servers.filter_map(|server| match server {
-        StubServer::Name { name, .. } => Some(name.clone()),
-        StubServer::Address(_) => None,
+        ServerAddr::Name { name, .. } => Some(name.clone()),
+        ServerAddr::Address(_) => None,
     });
     names.collect()
 }

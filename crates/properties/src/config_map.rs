@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Nameserver, RawData, StubServer};
+use dnsconfig::{Config, Nameserver, RawData, ServerAddr};
 use nanny::config::arguments::Arguments;
 use nanny::config::loops::Listening;
 use nanny::config::resolve::Resolutions;
@@ -41,7 +41,7 @@ pub fn config_map(input: &[u8]) {
 
 /// A configuration that is written down and read again is the same.
 fn written_again(config: &Config) {
-    let servers = |servers: &Vec<StubServer>| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let servers = |servers: &Vec<ServerAddr>| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
     let stub_domains: BTreeMap<_, _> =
         config.stub_domains.iter().map(|(domain, list)| (domain, servers(list))).collect();
     let upstreams: Vec<String> = config.upstream_nameservers.iter().map(ToString::to_string).collect();
@@ -81,8 +81,8 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
 fn resolutions(config: &Config) -> Resolutions {
     let servers = config.stub_domains.values().flatten();
     let mut names = servers.filter_map(|server| match server {
-        StubServer::Name { name, .. } => Some(name.as_str()),
-        StubServer::Address(_) => None,
+        ServerAddr::Name { name, .. } => Some(name.as_str()),
+        ServerAddr::Address(_) => None,
     });
     let several = vec![IpAddr::from([192, 0, 2, 50]), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x50])];
     Resolutions::from([
@@ -103,8 +103,8 @@ fn expected(
         let before = lines.len();
         for server in servers {
             match server {
-                StubServer::Address(server) => drop(lines.insert((Some(domain.clone()), *server))),
-                StubServer::Name { name, port } => lines.extend(
+                ServerAddr::Address(server) => drop(lines.insert((Some(domain.clone()), *server))),
+                ServerAddr::Name { name, port } => lines.extend(
                     names
                         .addresses(name)
                         .iter()

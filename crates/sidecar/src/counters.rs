@@ -6,16 +6,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use daemon::error_chain::Chain;
 use daemon::metrics::{MetricError, Metrics};
+use dnsclient::{ExchangeError, TIMEOUT, Transport, ask, chaos};
+use dnsconfig::ServerAddr;
 use prometheus::{IntCounter, IntGauge};
 use thiserror::Error;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::endpoint::Endpoint;
-use crate::exchange::{ExchangeError, TIMEOUT, ask};
-use crate::probe::{chaos, first_text, metric_name};
-use crate::spec::Transport;
+use crate::metric_name::metric_name;
+use crate::monotonic::Monotonic;
 
 /// dnsmasq is not asked more often than this.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -58,25 +59,6 @@ pub enum ReadError {
     },
 }
 
-/// A counter that starts again at zero now and then, turned into one that does not.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Monotonic {
-    last: u64,
-}
-
-impl Monotonic {
-    /// The last reading.
-    pub fn last(self) -> u64 {
-        self.last
-    }
-
-    /// How much was counted since the last reading. After a restart that is everything counted so far.
-    pub fn increase(&mut self, reading: u64) -> u64 {
-        let last = std::mem::replace(&mut self.last, reading);
-        reading.checked_sub(last).unwrap_or(reading)
-    }
-}
-
 /// What is known about dnsmasq's counters.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -91,7 +73,7 @@ pub struct Known {
 /// Reads dnsmasq's counters and exports them.
 #[derive(Debug)]
 pub struct Counters {
-    server: Endpoint,
+    server: ServerAddr,
     interval: Duration,
     metrics: CounterMetrics,
     last: Mutex<[Monotonic; 4]>,
@@ -105,7 +87,7 @@ impl Counters {
     ///
     /// [`MetricError`] when the namespace does not make valid names.
     pub fn new(
-        server: Endpoint,
+        server: ServerAddr,
         interval: Duration,
         namespace: &str,
         metrics: &Metrics,
@@ -121,7 +103,7 @@ impl Counters {
     }
 
     /// Which dnsmasq is asked.
-    pub fn server(&self) -> &Endpoint {
+    pub fn server(&self) -> &ServerAddr {
         &self.server
     }
 
@@ -157,7 +139,7 @@ impl Counters {
                     tracing::warn!(server = %self.server, error, "cannot read dnsmasq's counters");
                     known.complained = true;
                 }
-                known.error = Some(chain(&error));
+                known.error = Some(Chain(&error).to_string());
             }
         }
     }
@@ -173,10 +155,10 @@ impl Counters {
     }
 
     async fn number(&self, name: &'static str) -> Result<u64, ReadError> {
-        let answer = ask(&self.server, Transport::Udp, &chaos(name), TIMEOUT)
+        let answer = ask(&self.server, Transport::Udp, &chaos::question(name), TIMEOUT)
             .await
             .map_err(|source| ReadError::Exchange { name, source })?;
-        let text = first_text(&answer);
+        let text = chaos::texts(&answer).next();
         text.as_deref().and_then(|text| text.parse().ok()).ok_or(ReadError::NoNumber { name, text })
     }
 
@@ -201,18 +183,6 @@ impl Counters {
         }
         *known = Known { reading: Some((reading, SystemTime::now())), error: None, complained: false };
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// What is exported about dnsmasq.

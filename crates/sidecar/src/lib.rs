@@ -1,11 +1,11 @@
 //! Probes kubedns and dnsmasq and exports health and metrics: the sidecar binary.
 //!
 //! * [`spec`]: what `--probe` asks for; pure.
-//! * [`exchange`]: one DNS question over UDP or TCP, bounded in time, its answer checked.
 //! * [`probe`]: asks again and again, and judges what came back.
 //! * [`counters`]: dnsmasq's own counters, kept from falling when dnsmasq restarts.
 //! * [`upstreams`]: the servers dnsmasq forwards to, probed because dnsmasq does not tell how they do.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
+//! * [`peers`]: what kubedns and the nanny tell about themselves.
 //! * [`status`], [`page`]: what an operator sees at a glance.
 //!
 //! # Health that does not punish
@@ -27,20 +27,21 @@
 
 mod app;
 pub mod counters;
-mod endpoint;
-pub mod exchange;
-mod exposition;
-mod fetch;
 mod health;
+mod metric_name;
+mod monotonic;
 mod options;
 pub mod page;
+pub mod parts;
+pub mod peers;
 pub mod probe;
 pub mod routes;
 pub mod spec;
 pub mod status;
+mod time;
 pub mod upstreams;
 
-pub use app::{App, StartError, run};
-pub use endpoint::{Endpoint, EndpointError};
+pub use app::{App, run};
 pub use health::{Health, State};
 pub use options::{Mode, Options};
+pub use parts::{Parts, StartError};

@@ -2,8 +2,8 @@
 
 use daemon::flags::int;
 use daemon::klog::LogFlags;
+use dnsconfig::ServerAddr;
 
-use crate::endpoint::Endpoint;
 use crate::spec::Spec;
 
 /// The reference's text, and what is new.
@@ -42,8 +42,8 @@ pub struct Options {
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub health: Mode,
     /// address of kubedns; probes of it tell the health of kubedns
-    #[arg(long, value_name = "string", default_value = "127.0.0.1:10053")]
-    pub kubedns_addr: Endpoint,
+    #[arg(long, value_name = "string", default_value = "127.0.0.1:10053", value_parser = ServerAddr::from_flag)]
+    pub kubedns_addr: ServerAddr,
     /// URL of the metrics of kubedns for the status page; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10055/metrics")]
     pub kubedns_metrics: String,
@@ -69,8 +69,8 @@ pub struct Options {
 
 impl Options {
     /// Where dnsmasq listens.
-    pub fn dnsmasq(&self) -> Endpoint {
-        Endpoint::new(&self.dnsmasq_addr, self.dnsmasq_port)
+    pub fn dnsmasq(&self) -> ServerAddr {
+        ServerAddr::new(&self.dnsmasq_addr, self.dnsmasq_port)
     }
 }
 

@@ -4,15 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics};
-use hickory_proto::op::{Query, ResponseCode};
-use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
+use dnsclient::{Answer, ExchangeError, TIMEOUT, ask, chaos, rcode_name};
+use dnsconfig::ServerAddr;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::endpoint::Endpoint;
-use crate::exchange::{Answer, ExchangeError, TIMEOUT, ask};
 use crate::health::{Failure, Health, State, Verdict};
+use crate::metric_name::metric_name;
 use crate::options::Mode;
 use crate::spec::Spec;
 
@@ -35,7 +34,7 @@ pub enum Part {
 impl Part {
     /// What `spec` probes. Its label says so if it is one of those that every manifest uses, so that other ports than
     /// the usual ones need no other flag; otherwise the address does.
-    pub fn of(spec: &Spec, dnsmasq: &Endpoint, kubedns: &Endpoint) -> Self {
+    pub fn of(spec: &Spec, dnsmasq: &ServerAddr, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,
             "dnsmasq" => Self::Dnsmasq,
@@ -137,9 +136,9 @@ impl Probe {
 
     /// dnsmasq did not get the probed name answered: does it answer what it knows alone?
     async fn dnsmasq_itself(&self, failure: Failure) -> Verdict {
-        let question = chaos("cachesize.bind.");
+        let question = chaos::question("cachesize.bind.");
         match ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await {
-            Ok(answer) if first_text(&answer).is_some() => Verdict::itself(answer.latency, failure),
+            Ok(answer) if chaos::texts(&answer).next().is_some() => Verdict::itself(answer.latency, failure),
             _ => Verdict::failed(failure),
         }
     }
@@ -169,39 +168,11 @@ enum Judgement {
     AskDnsmasqItself(Failure),
 }
 
-/// As in dig.
-pub(crate) fn rcode_name(code: ResponseCode) -> String {
-    match code {
-        ResponseCode::NoError => "NOERROR".to_owned(),
-        ResponseCode::FormErr => "FORMERR".to_owned(),
-        ResponseCode::ServFail => "SERVFAIL".to_owned(),
-        ResponseCode::NXDomain => "NXDOMAIN".to_owned(),
-        ResponseCode::NotImp => "NOTIMP".to_owned(),
-        ResponseCode::Refused => "REFUSED".to_owned(),
-        other => format!("RCODE{}", u16::from(other)),
-    }
-}
-
 /// How long the first question of a probe waits.
 fn stagger(interval: Duration, index: usize, count: usize) -> Duration {
     let parts = u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX);
     let index = u32::try_from(index.saturating_add(1)).unwrap_or(u32::MAX);
     (interval.min(STAGGER) / parts).saturating_mul(index)
-}
-
-/// A question about the server itself.
-pub(crate) fn chaos(name: &'static str) -> Query {
-    let mut question = Query::query(Name::from_ascii(name).unwrap_or_default(), RecordType::TXT);
-    question.set_query_class(DNSClass::CH);
-    question
-}
-
-/// The first text of an answer.
-pub(crate) fn first_text(answer: &Answer) -> Option<String> {
-    answer.message.answers.iter().find_map(|record| match &record.data {
-        RData::TXT(txt) => txt.txt_data.first().map(|text| String::from_utf8_lossy(text).into_owned()),
-        _ => None,
-    })
 }
 
 /// What a probe exports.
@@ -246,11 +217,6 @@ impl ProbeMetrics {
             State::Waiting => {}
         }
     }
-}
-
-/// A metric's name under a namespace, which may be empty.
-pub(crate) fn metric_name(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}_{name}") }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use warp::http::StatusCode;
 use warp::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use warp::reply::Response;
 
-use crate::app::Parts;
+use crate::parts::Parts;
 use crate::{page, status};
 
 /// All routes.

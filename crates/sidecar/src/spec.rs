@@ -3,39 +3,20 @@
 //! The grammar and the error texts are the reference's. Beyond it, the type may end in `/tcp`, as in `A/tcp`: the probe
 //! then asks over TCP.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use daemon::flags::{ValueError, atoi};
+use dnsclient::Transport;
+use dnsconfig::{FlagAddrError, ServerAddr};
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use thiserror::Error;
-
-use crate::endpoint::{Endpoint, EndpointError};
 
 /// Seconds between probes when none are given.
 const SECONDS: Duration = Duration::from_secs(5);
 /// The longest label; it becomes part of metric names and paths.
 const LONGEST_LABEL: usize = 128;
-
-/// How a question travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// One datagram each way.
-    Udp,
-    /// A connection of its own.
-    Tcp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        })
-    }
-}
 
 /// One probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +24,7 @@ pub struct Spec {
     /// What it is called in paths and metric names.
     pub label: String,
     /// Who is asked.
-    pub server: Endpoint,
+    pub server: ServerAddr,
     /// What is asked.
     pub question: Query,
     /// Over what.
@@ -75,7 +56,7 @@ pub enum SpecError {
     Type(String),
     /// Not a server.
     #[error(transparent)]
-    Server(#[from] EndpointError),
+    Server(#[from] FlagAddrError),
     /// Not a domain name.
     #[error("invalid DNS name {0:?}")]
     Name(String),
@@ -95,7 +76,13 @@ impl FromStr for Spec {
         let (kind, transport) =
             rest.get(1).map_or(Ok((RecordType::ANY, Transport::Udp)), |text| kind(text))?;
         let question = Query::query(fully_qualified(name)?, kind);
-        Ok(Self { label: label.to_owned(), server: server.parse()?, question, transport, interval })
+        Ok(Self {
+            label: label.to_owned(),
+            server: ServerAddr::from_flag(server)?,
+            question,
+            transport,
+            interval,
+        })
     }
 }
 

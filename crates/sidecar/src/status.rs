@@ -1,29 +1,19 @@
 //! Everything an operator wants to see at a glance, as one JSON document: `/status`.
 //!
-//! The sidecar knows its probes and dnsmasq's counters. What kubedns and the nanny know is read from them when somebody
-//! looks, at most once a second, bounded in size and time; what cannot be had is shown as unknown.
+//! The sidecar knows its probes and dnsmasq's counters; what kubedns and the nanny know, it asks them ([`crate::peers`]).
 
-mod kubedns;
-mod nanny;
-
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde::Serialize;
-use tokio::sync::Mutex;
 
-use crate::app::Parts;
 use crate::counters::Reading;
-use crate::fetch::fetch;
 use crate::health::State;
-use crate::options::{Mode, Options};
+use crate::options::Mode;
+use crate::parts::Parts;
+use crate::peers::{Fetched, Kubedns, Nanny};
 use crate::probe::{Part, Probe};
+use crate::time::{millis, milliseconds};
 use crate::upstreams::UpstreamStatus;
-
-pub use self::kubedns::{Kubedns, Upstream};
-pub use self::nanny::{Configuration, Nanny, Process, Refusal, Routes};
-
-/// How long what others told is shown before they are asked again.
-const FRESH: Duration = Duration::from_secs(1);
 
 /// The document behind `/status` and the page.
 #[derive(Clone, Debug, Serialize)]
@@ -42,21 +32,9 @@ pub struct Status {
     /// dnsmasq's counters.
     pub dnsmasq: DnsmasqStatus,
     /// What kubedns tells about itself.
-    pub kubedns: Told<Kubedns>,
+    pub kubedns: Fetched<Kubedns>,
     /// What the nanny tells about dnsmasq and the configuration.
-    pub nanny: Told<Nanny>,
-}
-
-/// What another part tells, or why it does not.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Told<T> {
-    /// Where it is read; empty when nowhere.
-    pub source: String,
-    /// What it says.
-    pub known: Option<T>,
-    /// Why that is not known.
-    pub error: Option<String>,
+    pub nanny: Fetched<Nanny>,
 }
 
 /// One probe.
@@ -121,61 +99,9 @@ pub struct DnsmasqStatus {
     pub upstreams: Vec<UpstreamStatus>,
 }
 
-/// Where the other parts tell about themselves, and what they told last.
-#[derive(Debug)]
-pub struct Sources {
-    kubedns: String,
-    nanny: String,
-    last: Mutex<Option<Others>>,
-}
-
-/// What the others told, and when.
-type Others = (Instant, Told<Kubedns>, Told<Nanny>);
-
-impl Sources {
-    /// The sources the flags name.
-    pub fn new(options: &Options) -> Self {
-        Self {
-            kubedns: options.kubedns_metrics.clone(),
-            nanny: options.nanny_status.clone(),
-            last: Mutex::default(),
-        }
-    }
-
-    /// What the others tell. Whoever comes while somebody is asking waits for that answer.
-    async fn told(&self) -> (Told<Kubedns>, Told<Nanny>) {
-        let mut last = self.last.lock().await;
-        if let Some((at, kubedns, nanny)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return (kubedns.clone(), nanny.clone());
-        }
-        let (kubedns, nanny) =
-            tokio::join!(told(&self.kubedns, |text| Ok(Kubedns::read(text))), told(&self.nanny, Nanny::read));
-        *last = Some((Instant::now(), kubedns.clone(), nanny.clone()));
-        (kubedns, nanny)
-    }
-}
-
-/// Reads what another part tells.
-pub(crate) async fn told<T>(source: &str, read: impl Fn(&str) -> Result<T, String>) -> Told<T> {
-    let source = source.to_owned();
-    if source.is_empty() {
-        return Told { source, known: None, error: None };
-    }
-    let known = match fetch(&source).await {
-        Ok(text) => read(&text),
-        Err(error) => Err(error.to_string()),
-    };
-    match known {
-        Ok(known) => Told { source, known: Some(known), error: None },
-        Err(error) => Told { source, known: None, error: Some(error) },
-    }
-}
-
 /// Puts the document together.
 pub async fn status(parts: &Parts) -> Status {
-    let (kubedns, nanny) = parts.sources.told().await;
+    let (kubedns, nanny) = tokio::join!(parts.peers.kubedns(), parts.peers.nanny());
     Status {
         version: daemon::version::VERSION,
         time: millis(SystemTime::now()),
@@ -244,15 +170,4 @@ impl DnsmasqStatus {
 fn ratio(hits: u64, misses: u64) -> Option<f64> {
     let all = hits.saturating_add(misses);
     (all > 0).then(|| hits as f64 / all as f64)
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// For people and for JavaScript.
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

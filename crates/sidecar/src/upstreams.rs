@@ -13,6 +13,7 @@ mod condition;
 mod listed;
 mod metrics;
 mod purpose;
+mod upstream;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,21 +21,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::{MetricError, Metrics};
+use dnsclient::Transport;
+use dnsclient::{Answer, ExchangeError, ask};
+use dnsconfig::ServerAddr;
 use hickory_proto::op::Query;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use self::condition::Upstream;
 use self::listed::{Listed, list};
 use self::metrics::UpstreamMetrics;
 use self::purpose::Purpose;
-use crate::endpoint::Endpoint;
-use crate::exchange::{Answer, ExchangeError, ask};
-use crate::spec::Transport;
-use crate::status::{Nanny, told};
+use self::upstream::Upstream;
+use crate::peers::{Nanny, Peers};
 
-pub use self::condition::{Condition, UpstreamStatus};
+pub use self::condition::Condition;
+pub use self::upstream::UpstreamStatus;
 
 /// Servers probed at most; dnsmasq may have any number.
 const MAX: usize = 64;
@@ -48,10 +50,10 @@ const FIRST: Duration = Duration::from_secs(2);
 /// Probes the servers of one dnsmasq.
 #[derive(Debug)]
 pub struct Upstreams {
-    dnsmasq: Endpoint,
+    dnsmasq: ServerAddr,
     /// Probed in another way, or not meant.
-    others: Vec<Endpoint>,
-    nanny_status: String,
+    others: Vec<ServerAddr>,
+    peers: Arc<Peers>,
     interval: Duration,
     metrics: UpstreamMetrics,
     known: Mutex<BTreeMap<SocketAddr, Upstream>>,
@@ -64,16 +66,15 @@ impl Upstreams {
     ///
     /// [`MetricError`] when the namespace does not make valid names.
     pub fn new(
-        dnsmasq: Endpoint,
-        others: Vec<Endpoint>,
-        nanny_status: &str,
+        dnsmasq: ServerAddr,
+        others: Vec<ServerAddr>,
+        peers: Arc<Peers>,
         interval: Duration,
         namespace: &str,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let metrics = UpstreamMetrics::new(namespace, metrics)?;
-        let nanny_status = nanny_status.to_owned();
-        Ok(Self { dnsmasq, others, nanny_status, interval, metrics, known: Mutex::default() })
+        Ok(Self { dnsmasq, others, peers, interval, metrics, known: Mutex::default() })
     }
 
     /// What is known now, by address.
@@ -104,7 +105,7 @@ impl Upstreams {
     async fn round(self: Arc<Self>) {
         match list(&self.dnsmasq).await {
             Ok(listed) => {
-                let nanny = told(&self.nanny_status, Nanny::read).await.known.unwrap_or_default();
+                let nanny = self.peers.nanny().await.known.unwrap_or_default();
                 self.follow(&listed, &nanny);
             }
             Err(error) => tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not tell its servers"),
@@ -113,7 +114,7 @@ impl Upstreams {
         for (address, question) in self.questions() {
             let this = Arc::clone(&self);
             probes.spawn(async move {
-                let asked = ask(&Endpoint::Address(address), Transport::Udp, &question, PATIENCE).await;
+                let asked = ask(&ServerAddr::from(address), Transport::Udp, &question, PATIENCE).await;
                 this.record(address, asked);
             });
         }
@@ -130,7 +131,7 @@ impl Upstreams {
         let excluded = |address: SocketAddr| {
             let nowhere =
                 nanny.routes.nowhere.as_ref().is_some_and(|nowhere| *nowhere == address.to_string());
-            nowhere || self.others.contains(&Endpoint::Address(address))
+            nowhere || self.others.contains(&ServerAddr::from(address))
         };
         let wanted: BTreeMap<SocketAddr, u64> = listed
             .iter()

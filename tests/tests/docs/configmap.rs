@@ -1,6 +1,6 @@
 //! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
 
-use dnsconfig::{Config, ConfigError, Nameserver, RawData, StubServer};
+use dnsconfig::{Config, ConfigError, Nameserver, RawData, ServerAddr};
 use nanny::config::routes::Routes;
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
@@ -19,9 +19,9 @@ fn parse(yaml: &str) -> Result<Config, ConfigError> {
 
 /// The lines for dnsmasq, names left out.
 fn lines_for_dnsmasq(config: &Config) -> String {
-    let address = |server: &StubServer| match server {
-        StubServer::Address(address) => Some(*address),
-        StubServer::Name { .. } => None,
+    let address = |server: &ServerAddr| match server {
+        ServerAddr::Address(address) => Some(*address),
+        ServerAddr::Name { .. } => None,
     };
     let stub_domains = config.stub_domains.iter();
     let stub_domains =
@@ -92,7 +92,7 @@ fn servers_are_written_as_the_table_says() {
         let value = code(value);
         let taken = |taken: bool| if taken { "yes" } else { "no" };
         assert_eq!(upstream, taken(value.parse::<Nameserver>().is_ok()), "upstreamNameservers: {value}");
-        assert_eq!(stub, taken(value.parse::<StubServer>().is_ok()), "stubDomains: {value}");
+        assert_eq!(stub, taken(value.parse::<ServerAddr>().is_ok()), "stubDomains: {value}");
     }
 }
 

@@ -8,6 +8,7 @@ use tracing::Level;
 use tracing::field::{Field, Visit};
 
 use super::Format;
+use crate::error_chain::Chain;
 use crate::flags::quote;
 
 /// The most bytes of one value that are written; the rest is cut off and told.
@@ -118,12 +119,7 @@ impl Visit for Fields {
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
         let mut text = Short::default();
-        let _ = write!(text, "{value}");
-        let mut source = value.source();
-        while let Some(cause) = source {
-            let _ = write!(text, ": {cause}");
-            source = cause.source();
-        }
+        let _ = write!(text, "{}", Chain(value));
         self.put(field, text.0.into());
     }
 

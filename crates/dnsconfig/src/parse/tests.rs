@@ -152,7 +152,7 @@ mod properties {
                     for server in servers {
                         let shown = server.to_string();
                         prop_assert!(shown.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.:[]".contains(&b)));
-                        let again: Result<StubServer, _> = shown.parse();
+                        let again: Result<ServerAddr, _> = shown.parse();
                         prop_assert_eq!(again.as_ref(), Ok(server));
                     }
                 }

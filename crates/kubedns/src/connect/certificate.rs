@@ -98,7 +98,7 @@ impl ClientCertificate {
             match read {
                 Ok(certified) => current.0 = Some(Arc::new(certified)),
                 Err(error) => {
-                    let error = super::chain(&error);
+                    let error = daemon::error_chain::brief(&error);
                     tracing::warn!(error, "cannot read the client certificate again");
                 }
             }

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use dnsconfig::{Config, StubServer};
+use dnsconfig::{Config, ServerAddr};
 use skydns::Name;
 
 use super::candidate::Candidate;
@@ -68,7 +68,7 @@ fn kubedns(domain: &Name) -> Dnsmasq {
     }
 }
 
-fn stub_domain(asks: DnsmasqAsks, domain: &Name, servers: &[StubServer]) -> Dnsmasq {
+fn stub_domain(asks: DnsmasqAsks, domain: &Name, servers: &[ServerAddr]) -> Dnsmasq {
     let servers = servers.iter().map(ToString::to_string).collect();
     Dnsmasq { asks, domain: Some(domain.to_string()), servers, keeps_seconds: None }
 }

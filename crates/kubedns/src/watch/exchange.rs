@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::error_chain::brief;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::time::timeout;
@@ -12,7 +13,7 @@ use warp::http::header::RETRY_AFTER;
 
 use super::collection::Collection;
 use super::failure::Failure;
-use crate::connect::{Connection, chain};
+use crate::connect::Connection;
 
 /// The most of an error response that is read.
 const MAX_ERROR: usize = 64 << 10;
@@ -93,7 +94,7 @@ impl Pieces {
             loop {
                 match self.body.frame().await {
                     None => return Ok(None),
-                    Some(Err(error)) => return Err(Failure::Broken(chain(&error))),
+                    Some(Err(error)) => return Err(Failure::Broken(brief(&error))),
                     Some(Ok(frame)) => {
                         // Anything else is trailers, which say nothing to us.
                         if let Ok(data) = frame.into_data() {
@@ -116,12 +117,12 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 fn unreachable(error: &kube::Error) -> Failure {
     Failure::Unreachable(match error {
         // kube wraps what the connection says, with nothing to add.
-        kube::Error::Service(cause) => chain(cause.as_ref()),
-        other => chain(other),
+        kube::Error::Service(cause) => brief(cause.as_ref()),
+        other => brief(other),
     })
 }
 
 /// A path that is none, from a flag.
 fn unaskable(error: &kube::core::request::Error) -> Failure {
-    Failure::Unreachable(format!("cannot ask: {}", chain(error)))
+    Failure::Unreachable(format!("cannot ask: {}", brief(error)))
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dnsconfig::{Config, Nameserver, StubServer};
+use dnsconfig::{Config, Nameserver, ServerAddr};
 
 use crate::config::loops::Listening;
 use crate::config::resolve::Resolutions;
@@ -108,14 +108,14 @@ impl Routes {
 fn stub_servers(
     from: &Ingredients<'_>,
     domain: &str,
-    servers: &[StubServer],
+    servers: &[ServerAddr],
     omissions: &mut BTreeSet<Omission>,
 ) -> Vec<Nameserver> {
     let mut usable = Vec::new();
     for server in servers {
         let addresses = match server {
-            StubServer::Address(address) => vec![*address],
-            StubServer::Name { name, port } => {
+            ServerAddr::Address(address) => vec![*address],
+            ServerAddr::Name { name, port } => {
                 let found = from.names.addresses(name);
                 if found.is_empty() {
                     omissions.insert(Omission::Unresolved { domain: domain.to_owned(), name: name.clone() });

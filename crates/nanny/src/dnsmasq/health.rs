@@ -14,16 +14,13 @@
 
 use std::time::Duration;
 
-use dnsconfig::Nameserver;
+use dnsclient::{ask_with_retry, chaos};
+use dnsconfig::{Nameserver, ServerAddr};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use hickory_proto::op::{Query, ResponseCode};
-use hickory_proto::rr::{DNSClass, Name, RecordType};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
-
-use crate::dnsmasq::ask::ask;
 
 /// From one probe to the next while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);
@@ -169,13 +166,9 @@ impl Silence {
 
 /// Whether dnsmasq itself answers: what it forwards to others has no cache size.
 async fn answers(server: Nameserver) -> bool {
-    let Ok(name) = Name::from_ascii("cachesize.bind.") else {
-        return false;
-    };
-    let mut query = Query::query(name, RecordType::TXT);
-    query.set_query_class(DNSClass::CH);
-    match ask(server.socket_addr(), query, PATIENCE).await {
-        Ok(answer) => answer.metadata.response_code == ResponseCode::NoError && !answer.answers.is_empty(),
+    let question = chaos::question("cachesize.bind.");
+    match ask_with_retry(&ServerAddr::Address(server), &question, PATIENCE).await {
+        Ok(answer) => chaos::texts(&answer).next().is_some(),
         Err(error) => {
             debug!(%error, "probe");
             false

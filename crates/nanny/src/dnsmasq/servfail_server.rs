@@ -1,4 +1,4 @@
-//! Where a stub domain goes while none of its servers has an address: a server that fails every query at once.
+//! A server that fails every query at once: the one of stub domains none of whose servers has an address.
 //!
 //! Sending its names to the upstream servers would leak them, and letting dnsmasq answer NXDOMAIN would be a lie that
 //! clients keep. SERVFAIL says what is the case, and nobody caches it for long.
@@ -12,14 +12,13 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use dnsconfig::Nameserver;
+use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Octets of a DNS header.
-const HEADER: usize = 12;
 /// The largest query looked at.
 const LARGEST: usize = 4096;
 /// Connections at a time; further ones wait. dnsmasq has at most twenty processes that answer over TCP.
@@ -121,33 +120,22 @@ async fn converse(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// SERVFAIL for a query with one question; nothing for anything else.
-fn refuse(query: &[u8]) -> Option<Vec<u8>> {
-    let end = question_end(query)?;
-    let mut reply = query.get(..end)?.to_vec();
-    let (flags, counts) = reply.get_mut(2..HEADER)?.split_at_mut(2);
-    let (&high, &low) = (flags.first()?, flags.get(1)?);
-    let one_question = counts.get(..2)? == [0, 1];
-    // A response, or another opcode than QUERY.
-    if high & 0b1111_1000 != 0 || !one_question {
+/// SERVFAIL for a query with one question, never longer than it; nothing for anything else.
+fn refuse(octets: &[u8]) -> Option<Vec<u8>> {
+    let query = Message::from_vec(octets).ok()?;
+    let asked = &query.metadata;
+    let is_query = asked.message_type == MessageType::Query && asked.op_code == OpCode::Query;
+    let [question] = query.queries.as_slice() else {
         return None;
-    }
-    // QR and the RD they asked for; RA, the CD they asked for, SERVFAIL.
-    flags.copy_from_slice(&[0x80 | (high & 1), 0x80 | (low & 0x10) | 2]);
-    counts.get_mut(2..)?.fill(0);
-    Some(reply)
-}
-
-/// Where the first question ends.
-fn question_end(query: &[u8]) -> Option<usize> {
-    let mut at = HEADER;
-    loop {
-        match usize::from(*query.get(at)?) {
-            0 => return Some(at + 1 + 4),
-            length @ 1..=63 => at += 1 + length,
-            _ => return None,
-        }
-    }
+    };
+    let mut reply = Message::new(asked.id, MessageType::Response, OpCode::Query);
+    reply.metadata.recursion_desired = asked.recursion_desired;
+    reply.metadata.recursion_available = true;
+    reply.metadata.checking_disabled = asked.checking_disabled;
+    reply.metadata.response_code = ResponseCode::ServFail;
+    reply.add_query(question.clone());
+    let reply = reply.to_vec().ok()?;
+    (is_query && reply.len() <= octets.len()).then_some(reply)
 }
 
 #[cfg(test)]

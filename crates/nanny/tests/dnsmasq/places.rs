@@ -96,7 +96,8 @@ async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
     fs::remove_file(&state).unwrap();
     rig.config(&[("upstreamNameservers", &only(&first))]);
     rig.until("back.outside.test.", "192.0.2.1").await;
-    rig.status_with("dnsmasq up", |status| status["dnsmasq"]["up"] == true).await;
+    let restarted = |status: &Value| status["dnsmasq"]["restarts"] == json!({"died": 1, "configuration": 2});
+    rig.status_with("dnsmasq up", |status| restarted(status) && status["dnsmasq"]["up"] == true).await;
     let dnsmasq = rig.dnsmasq();
     rig.config(&[("upstreamNameservers", &only(&second))]);
     rig.until("reloaded.outside.test.", "192.0.2.2").await;

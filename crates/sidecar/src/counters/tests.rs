@@ -22,7 +22,7 @@ async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
 }
 
 fn counters(server: &Upstream, metrics: &Metrics) -> Counters {
-    Counters::new(Endpoint::Address(server.addr()), Duration::from_secs(5), "kubedns", metrics).unwrap()
+    Counters::new(ServerAddr::from(server.addr()), Duration::from_secs(5), "kubedns", metrics).unwrap()
 }
 
 fn exported(metrics: &Metrics, name: &str) -> u64 {
@@ -107,7 +107,7 @@ async fn strange_answers_are_errors_and_change_nothing() {
 
 #[tokio::test]
 async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
-    let server = Endpoint::new("127.0.0.1", testkit::ports::free_port());
+    let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let metrics = Metrics::new("x").unwrap();
     let counters = Counters::new(server, Duration::ZERO, "kubedns", &metrics).unwrap();
     counters.once().await;

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::facts::unknown;
 use super::text::escape;
-use crate::status::{Nanny, Status};
+use crate::peers::Nanny;
+use crate::status::Status;
 
 /// The section of the page.
 pub(super) fn section(out: &mut String, status: &Status) {

@@ -1,7 +1,8 @@
 //! What the cards of the three parts say, line by line.
 
 use super::text::{ago, number};
-use crate::status::{Kubedns, Nanny, Status};
+use crate::peers::{Kubedns, Nanny};
+use crate::status::Status;
 use crate::upstreams::Condition;
 
 /// A line of a card.

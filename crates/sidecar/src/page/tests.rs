@@ -1,7 +1,8 @@
 //! The page in good and bad times, as a browser without JavaScript shows it.
 
 use crate::counters::Reading;
-use crate::status::{DnsmasqStatus, Kubedns, Nanny, Point, ProbeStatus, Status, Told, Upstream};
+use crate::peers::{Fetched, Kubedns, Nanny, Upstream};
+use crate::status::{DnsmasqStatus, Point, ProbeStatus, Status};
 
 use crate::upstreams::{Condition, UpstreamStatus};
 
@@ -72,8 +73,8 @@ fn good() -> Status {
     }
 }
 
-fn told<T>(known: T) -> Told<T> {
-    Told { source: "http://127.0.0.1/".to_owned(), known: Some(known), error: None }
+fn told<T>(known: T) -> Fetched<T> {
+    Fetched { source: "http://127.0.0.1/".to_owned(), known: Some(known), error: None }
 }
 
 /// The words on the page, without its markup, style and script.
@@ -135,12 +136,12 @@ fn a_bad_day() {
         },
         probe("other", State::Waiting, "waiting for first probe"),
     ];
-    status.kubedns = Told {
+    status.kubedns = Fetched {
         source: "http://127.0.0.1:10055/metrics".to_owned(),
         known: None,
         error: Some("refused".to_owned()),
     };
-    status.nanny = Told { source: String::new(), known: None, error: None };
+    status.nanny = Fetched { source: String::new(), known: None, error: None };
     status.dnsmasq.error = Some("hits.bind.: i/o timeout".to_owned());
     status.dnsmasq.hit_ratio = None;
     let page = page(&status);
@@ -274,7 +275,7 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     status.probes.push(bad);
     status.dnsmasq.error = Some(evil.to_owned());
     status.dnsmasq.upstreams.push(upstream(evil, &[evil], evil));
-    status.kubedns = Told { source: evil.to_owned(), known: None, error: Some(evil.to_owned()) };
+    status.kubedns = Fetched { source: evil.to_owned(), known: None, error: Some(evil.to_owned()) };
     let all = format!(
         "{{\"dnsmasq\":{{\"version\":{0},\"lastEnd\":{0},\"restarts\":{{\"x\":1}},\"missingFixes\":[{0}]}},\
         \"configuration\":{{\"version\":{0},\"loadedAt\":{0},\"error\":{{\"text\":{0},\"at\":{0}}},\"stubDomains\":{{{0}:[{0}]}}}},\

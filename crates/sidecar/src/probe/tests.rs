@@ -112,7 +112,7 @@ async fn a_server_that_recovers_is_healthy_again() {
 
 #[test]
 fn the_label_or_the_address_says_what_is_probed() {
-    let [dnsmasq, kubedns] = ["127.0.0.1:53", "127.0.0.1:10053"].map(|at| at.parse::<Endpoint>().unwrap());
+    let [dnsmasq, kubedns] = ["127.0.0.1:53", "127.0.0.1:10053"].map(|at| ServerAddr::from_flag(at).unwrap());
     for (spec, part) in [
         ("kubedns,127.0.0.1:10053,x,5,A", Part::Kubedns),
         ("kubedns,127.0.0.1:1053,x,5,A", Part::Kubedns),

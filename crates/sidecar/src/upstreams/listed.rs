@@ -3,13 +3,8 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use dnsconfig::Nameserver;
-use hickory_proto::rr::RData;
-
-use crate::endpoint::Endpoint;
-use crate::exchange::{Answer, TIMEOUT, ask};
-use crate::probe::chaos;
-use crate::spec::Transport;
+use dnsclient::{Answer, TIMEOUT, ask_with_retry, chaos};
+use dnsconfig::{Nameserver, ServerAddr};
 
 /// One server of dnsmasq's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,26 +16,18 @@ pub(super) struct Listed {
 }
 
 /// Asks dnsmasq for its servers, over TCP when there are too many for a datagram. The error says why they are unknown.
-pub(super) async fn list(dnsmasq: &Endpoint) -> Result<Vec<Listed>, String> {
-    let question = chaos("servers.bind.");
-    let ask = |transport| ask(dnsmasq, transport, &question, TIMEOUT);
-    let mut answer = ask(Transport::Udp).await.map_err(|error| error.to_string())?;
-    if answer.message.metadata.truncation {
-        answer = ask(Transport::Tcp).await.map_err(|error| error.to_string())?;
-    }
+pub(super) async fn list(dnsmasq: &ServerAddr) -> Result<Vec<Listed>, String> {
+    let question = chaos::question("servers.bind.");
+    let answer = ask_with_retry(dnsmasq, &question, TIMEOUT).await.map_err(|error| error.to_string())?;
     listed(&answer).ok_or_else(|| format!("answered {}", answer.message.metadata.response_code))
 }
 
 /// The servers of an answer, each once; `None` when it is no list. A text that names no server is passed over.
 fn listed(answer: &Answer) -> Option<Vec<Listed>> {
-    let texts = answer.message.answers.iter().filter_map(|record| match &record.data {
-        RData::TXT(txt) => Some(&txt.txt_data),
-        _ => None,
-    });
     let mut seen = HashSet::new();
-    let mut texts = texts.flatten().peekable();
+    let mut texts = chaos::texts(answer).peekable();
     texts.peek()?;
-    let servers = texts.filter_map(|text| parse(&String::from_utf8_lossy(text)));
+    let servers = texts.filter_map(|text| parse(&text));
     Some(servers.filter(|server| seen.insert(server.address)).collect())
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use daemon::metrics::{MetricError, Metrics};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::purpose::{Cause, Trouble};
-use crate::probe::metric_name;
+use super::condition::{Cause, Trouble};
+use crate::metric_name::metric_name;
 
 /// Seconds.
 const BUCKETS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];

@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use dnsclient::{Answer, ExchangeError, rcode_name};
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 
-use super::condition::Condition;
-use crate::exchange::{Answer, ExchangeError};
-use crate::probe::rcode_name;
-use crate::status::Nanny;
+use super::condition::{Cause, Trouble};
+use crate::peers::Nanny;
 
 /// What an upstream is asked, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,40 +18,6 @@ pub(super) struct Purpose {
     pub(super) question: Query,
     /// Whether it has to know the answer. The root need not be in reach of a server that answers its own names.
     must_know: bool,
-}
-
-/// Why a probe of an upstream failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
-    pub(super) cause: Cause,
-    pub(super) text: String,
-}
-
-/// The cause in metric labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    Timeout,
-    Unreachable,
-    Servfail,
-    Refused,
-}
-
-impl Cause {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Unreachable => "unreachable",
-            Self::Servfail => "servfail",
-            Self::Refused => "refused",
-        }
-    }
-
-    pub(super) fn condition(self) -> Condition {
-        match self {
-            Self::Timeout | Self::Unreachable => Condition::Silent,
-            Self::Servfail | Self::Refused => Condition::Fails,
-        }
-    }
 }
 
 impl Purpose {

@@ -17,7 +17,7 @@ struct Lab {
 }
 
 impl Lab {
-    async fn start(texts: &[String], nanny: &str, others: Vec<Endpoint>) -> Self {
+    async fn start(texts: &[String], nanny: &str, others: Vec<ServerAddr>) -> Self {
         let texts = Arc::new(Mutex::new(texts.to_vec()));
         let told = Arc::clone(&texts);
         let dnsmasq = Server::start(move |asked: &Asked| {
@@ -30,9 +30,9 @@ impl Lab {
         let status = directory.path().join("status.json");
         std::fs::write(&status, nanny).unwrap();
         let metrics = Metrics::new("x").unwrap();
-        let (dnsmasq_at, every) = (Endpoint::Address(dnsmasq.addr()), Duration::from_secs(10));
-        let upstreams =
-            Upstreams::new(dnsmasq_at, others, status.to_str().unwrap(), every, "kubedns", &metrics).unwrap();
+        let (dnsmasq_at, every) = (ServerAddr::from(dnsmasq.addr()), Duration::from_secs(10));
+        let peers = Arc::new(Peers::at("", status.to_str().unwrap()));
+        let upstreams = Upstreams::new(dnsmasq_at, others, peers, every, "kubedns", &metrics).unwrap();
         Self { _dnsmasq: dnsmasq, upstreams: Arc::new(upstreams), metrics, texts, _directory: directory }
     }
 
@@ -244,7 +244,7 @@ async fn what_is_probed_anyway_or_is_no_server_is_passed_over() {
         text(real.addr(), 9),
     ];
     let nanny = serde_json::json!({ "routes": { "nowhere": nowhere.addr().to_string() } }).to_string();
-    let lab = Lab::start(&texts, &nanny, vec![Endpoint::Address(kubedns.addr())]).await;
+    let lab = Lab::start(&texts, &nanny, vec![ServerAddr::from(kubedns.addr())]).await;
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 1"]);
     assert_eq!((kubedns.count(), nowhere.count(), real.count()), (0, 0, 1));
@@ -270,9 +270,11 @@ async fn so_many_servers_are_probed_and_no_more() {
 #[tokio::test]
 async fn an_interval_of_zero_asks_nobody() {
     let server = answering("NOERROR").await;
-    let dnsmasq = Endpoint::Address(server.addr());
+    let dnsmasq = ServerAddr::from(server.addr());
     let metrics = Metrics::new("x").unwrap();
-    let upstreams = Upstreams::new(dnsmasq, Vec::new(), "", Duration::ZERO, "kubedns", &metrics).unwrap();
+    let upstreams =
+        Upstreams::new(dnsmasq, Vec::new(), Arc::new(Peers::at("", "")), Duration::ZERO, "kubedns", &metrics)
+            .unwrap();
     let stop = CancellationToken::new();
     stop.cancel();
     Arc::new(upstreams).run(stop).await;

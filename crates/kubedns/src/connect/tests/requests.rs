@@ -38,7 +38,7 @@ async fn connection(config: &Path) -> Connection {
 
 async fn ask(connection: &Connection) -> Result<(), String> {
     let request = Request::get("/version").body(Body::empty()).unwrap();
-    connection.client().send(request).await.map(drop).map_err(|error| super::chain(&error))
+    connection.client().send(request).await.map(drop).map_err(|error| daemon::error_chain::brief(&error))
 }
 
 async fn listener() -> (TcpListener, SocketAddr) {

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dnsconfig::Nameserver;
+use dnsclient::{TIMEOUT, ask_with_retry};
 use dnsconfig::resolv_conf::ResolvConf;
-use hickory_proto::op::{DnsResponse, Query, ResponseCode};
+use dnsconfig::{Nameserver, ServerAddr};
+use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 
 use super::hosts;
-use crate::dnsmasq::ask;
 
 /// Addresses taken of one name.
 const MAX_ADDRESSES: usize = 16;
@@ -120,14 +120,14 @@ async fn ask_one(
     record_type: RecordType,
 ) -> Result<(Vec<IpAddr>, Duration), String> {
     let query = Query::query(name.clone(), record_type);
-    let answer =
-        ask::ask(server.socket_addr(), query, ask::PATIENCE).await.map_err(|error| error.to_string())?;
-    read(&answer).map_err(|code| format!("{server} answered {code}"))
+    let server = ServerAddr::Address(server);
+    let answer = ask_with_retry(&server, &query, TIMEOUT).await.map_err(|error| error.to_string())?;
+    read(&answer.message).map_err(|code| format!("{server} answered {code}"))
 }
 
 /// The addresses in an answer (behind aliases too) and the shortest TTL on the way to them. NXDOMAIN and an empty
 /// answer give none.
-fn read(answer: &DnsResponse) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
+fn read(answer: &Message) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
     match answer.metadata.response_code {
         ResponseCode::NoError => {}
         ResponseCode::NXDomain => return Ok((Vec::new(), Duration::MAX)),

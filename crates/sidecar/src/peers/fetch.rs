@@ -3,14 +3,14 @@
 use std::io;
 use std::time::Duration;
 
+use daemon::http::{GetError, get};
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// How long reading may take.
 const TIME: Duration = Duration::from_secs(1);
 /// How much is read at most.
-const SIZE: u64 = 2 * 1024 * 1024;
+const SIZE: usize = 2 * 1024 * 1024;
 
 /// Why there is nothing to show.
 #[derive(Debug, Error)]
@@ -27,9 +27,12 @@ pub(crate) enum FetchError {
     /// It was too much.
     #[error("more than {SIZE} bytes")]
     Large,
-    /// Something else than HTTP, or not 200.
+    /// Not status 200.
     #[error("answered {0:?}")]
     Status(String),
+    /// No page.
+    #[error(transparent)]
+    Http(#[from] GetError),
 }
 
 /// Reads a file, or what an `http://` URL answers.
@@ -45,41 +48,24 @@ pub(crate) async fn fetch(source: &str) -> Result<String, FetchError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A GET of HTTP/1.0: one answer, not chunked, then the end of the connection.
+/// A GET of what is behind `http://`.
 async fn http(rest: &str) -> Result<Vec<u8>, FetchError> {
     let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
     };
-    if authority.contains('@')
-        || !path.is_ascii()
-        || path.contains(|c: char| c.is_ascii_control() || c == ' ')
-    {
+    if authority.contains('@') {
         return Err(FetchError::Url(rest.to_owned()));
     }
     let address = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
-    let mut stream = TcpStream::connect(&address).await?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let reply = bounded(stream).await?;
-    let status = || {
-        let line = reply.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        FetchError::Status(
-            String::from_utf8_lossy(line.get(..80.min(line.len())).unwrap_or_default()).into_owned(),
-        )
-    };
-    let head = reply.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(status)?;
-    let ok = reply.starts_with(b"HTTP/1.") && reply.get(8..12) == Some(b" 200");
-    if !ok {
-        return Err(status());
-    }
-    Ok(reply.get(head + 4..).unwrap_or_default().to_vec())
+    let page = get(&address, path, TIME, SIZE).await?;
+    if page.status == 200 { Ok(page.body) } else { Err(FetchError::Status(page.status_line)) }
 }
 
 async fn bounded(from: impl AsyncRead + Unpin) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
-    from.take(SIZE + 1).read_to_end(&mut bytes).await?;
-    if bytes.len() as u64 > SIZE { Err(FetchError::Large) } else { Ok(bytes) }
+    from.take(SIZE as u64 + 1).read_to_end(&mut bytes).await?;
+    if bytes.len() > SIZE { Err(FetchError::Large) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use dnsconfig::ServerAddr;
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 
-use crate::endpoint::Endpoint;
-use crate::spec::Transport;
+use crate::Transport;
 
 /// How long an exchange may take, everything included.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -109,7 +109,7 @@ impl fmt::Display for Ignored {
 ///
 /// [`ExchangeError`] when no answer arrives within `timeout`.
 pub async fn ask(
-    server: &Endpoint,
+    server: &ServerAddr,
     transport: Transport,
     question: &Query,
     timeout: Duration,
@@ -125,6 +125,23 @@ pub async fn ask(
         Transport::Udp => over_udp(address, &query, deadline).await,
         Transport::Tcp => over_tcp(address, &query, deadline).await,
     }
+}
+
+/// Asks over UDP, and again over TCP when the answer did not fit. Each of them may take `timeout`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub async fn ask_with_retry(
+    server: &ServerAddr,
+    question: &Query,
+    timeout: Duration,
+) -> Result<Answer, ExchangeError> {
+    let answer = ask(server, Transport::Udp, question, timeout).await?;
+    if !answer.message.metadata.truncation {
+        return Ok(answer);
+    }
+    ask(server, Transport::Tcp, question, timeout).await
 }
 
 /// A question on its way.

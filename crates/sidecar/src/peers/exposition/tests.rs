@@ -16,7 +16,7 @@ fn lines() {
 
 #[test]
 fn the_captured_exposition_is_understood() {
-    let text = include_str!("../../tests/data/sidecar-metrics.txt");
+    let text = include_str!("../../../tests/data/sidecar-metrics.txt");
     let lines = text.lines().filter(|line| !line.starts_with('#')).count();
     assert_eq!(series(text).count(), lines);
 }

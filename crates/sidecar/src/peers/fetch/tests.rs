@@ -1,5 +1,6 @@
 //! Other parts of the pod that answer, and those that do not.
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 

@@ -17,8 +17,8 @@ fn what_is_a_server() {
         ("", "127.0.0.1:53"),
     ];
     for (text, shown) in cases {
-        let endpoint: Endpoint = text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"));
-        assert_eq!(endpoint.to_string(), shown, "{text:?}");
+        let server = ServerAddr::from_flag(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+        assert_eq!(server.to_string(), shown, "{text:?}");
     }
 }
 
@@ -35,20 +35,20 @@ fn what_is_none() {
         "[::1]:",
         "http://a",
     ] {
-        let error = text.parse::<Endpoint>().unwrap_err();
-        assert_eq!(error, EndpointError(text.to_owned()));
+        let error = ServerAddr::from_flag(text).unwrap_err();
+        assert_eq!(error, FlagAddrError(text.to_owned()));
     }
 }
 
 #[test]
 fn the_same_server_is_the_same_however_it_was_written() {
-    assert_eq!("127.0.0.1:53".parse(), Ok(Endpoint::new("127.0.0.1", 53)));
-    assert_eq!("[::1]:53".parse(), Ok(Endpoint::new("::1", 53)));
-    assert_eq!("LOCALHOST".parse(), Ok(Endpoint::new("localhost", 53)));
+    assert_eq!(ServerAddr::from_flag("127.0.0.1:53"), Ok(ServerAddr::new("127.0.0.1", 53)));
+    assert_eq!(ServerAddr::from_flag("[::1]:53"), Ok(ServerAddr::new("::1", 53)));
+    assert_eq!(ServerAddr::from_flag("LOCALHOST"), Ok(ServerAddr::new("localhost", 53)));
 }
 
 #[tokio::test]
 async fn names_are_looked_up() {
-    let address = Endpoint::new("localhost", 5353).resolve().await.unwrap();
+    let address = ServerAddr::new("localhost", 5353).resolve().await.unwrap();
     assert!(address.ip().is_loopback() && address.port() == 5353);
 }

@@ -27,7 +27,7 @@ async fn ask_one(
     react: impl Fn(&Packet) -> Reaction + Send + Sync + 'static,
 ) -> (Upstream, Result<Answer, ExchangeError>) {
     let upstream = Upstream::start(react).await;
-    let result = ask(&Endpoint::Address(upstream.addr()), transport, &question(), timeout).await;
+    let result = ask(&ServerAddr::from(upstream.addr()), transport, &question(), timeout).await;
     (upstream, result)
 }
 
@@ -49,7 +49,7 @@ async fn the_question_is_the_references() {
 #[tokio::test]
 async fn ids_and_ports_differ() {
     let upstream = Upstream::start(|asked: &Packet| Reaction::send(good(asked))).await;
-    let server = Endpoint::Address(upstream.addr());
+    let server = ServerAddr::from(upstream.addr());
     for _ in 0..20 {
         ask(&server, Transport::Udp, &question(), PATIENT).await.unwrap();
     }
@@ -148,7 +148,7 @@ async fn silence_is_a_timeout_in_gos_words() {
 
 #[tokio::test]
 async fn a_port_without_a_server() {
-    let server = Endpoint::new("127.0.0.1", testkit::ports::free_port());
+    let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let error = ask(&server, Transport::Udp, &question(), PATIENT).await.unwrap_err().to_string();
     let end = format!("->{server}: read: connection refused");
     assert!(error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end), "{error}");
@@ -182,7 +182,7 @@ async fn a_drip_of_octets_does_not_extend_the_time() {
 
 #[tokio::test]
 async fn a_name_that_nobody_knows() {
-    let server = Endpoint::new("no-such-host.invalid", 53);
+    let server = ServerAddr::new("no-such-host.invalid", 53);
     let error = ask(&server, Transport::Udp, &question(), PATIENT).await.unwrap_err().to_string();
     assert!(error.starts_with("dial udp: lookup no-such-host.invalid:53: "), "{error}");
 }
@@ -192,7 +192,7 @@ async fn an_answer_of_somebody_else_does_not_count() {
     // The probed server is silent; another socket answers in its place.
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let liar = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = Endpoint::Address(server.local_addr().unwrap());
+    let address = ServerAddr::from(server.local_addr().unwrap());
     let lying = async {
         let mut buffer = [0; 512];
         let (length, from) = server.recv_from(&mut buffer).await.unwrap();
@@ -207,4 +207,19 @@ async fn an_answer_of_somebody_else_does_not_count() {
         }
         () = lying => {}
     }
+}
+
+#[tokio::test]
+async fn a_truncated_answer_is_asked_for_again_over_tcp() {
+    let upstream = Upstream::start(|asked: &Packet| {
+        let reply = Reply::to(&asked.packet);
+        match asked.transport {
+            testkit::upstream::Transport::Udp => Reaction::from(reply.truncated()),
+            testkit::upstream::Transport::Tcp => reply.answer("www.outside.test. 60 IN A 192.0.2.1").into(),
+        }
+    })
+    .await;
+    let answer = ask_with_retry(&upstream.addr().into(), &question(), PATIENT).await.unwrap();
+    assert_eq!(answer.message.answers.len(), 1);
+    assert_eq!(upstream.count(), 2);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::exposition::{Series, series};
+use super::exposition::{Series, series};
 
 /// How many upstreams are shown.
 const SHOWN: usize = 10;

@@ -1,0 +1,81 @@
+//! One GET of a page on this machine or nearby, bounded in size and time.
+
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// How much of a status line an error repeats, in characters.
+const SHOWN: usize = 80;
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The status line, without control characters.
+    pub status_line: String,
+    /// The status code.
+    pub status: u16,
+    /// Everything behind the head.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no page.
+#[derive(Debug, Error)]
+pub enum GetError {
+    /// The target would break the request.
+    #[error("not a path: {0:?}")]
+    Target(String),
+    /// The connection failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It took too long.
+    #[error("no answer within {0:?}")]
+    Slow(Duration),
+    /// It was too much.
+    #[error("more than {0} bytes")]
+    Large(usize),
+    /// Something else than HTTP. Its first line.
+    #[error("answered {0:?}")]
+    Foreign(String),
+}
+
+/// Gets `target` (a path, with its query) from `authority` (`host:port`). Takes no longer than `time`, and no more than
+/// `size` octets. Any status is a page.
+///
+/// # Errors
+///
+/// [`GetError`].
+pub async fn get(authority: &str, target: &str, time: Duration, size: usize) -> Result<Page, GetError> {
+    let breaks = |c: char| c.is_ascii_control() || c == ' ' || !c.is_ascii();
+    if target.contains(breaks) {
+        return Err(GetError::Target(target.to_owned()));
+    }
+    let reading = async {
+        let mut stream = TcpStream::connect(authority).await?;
+        // HTTP/1.0: one answer, not in chunks, then the end of the connection.
+        let request = format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut reply = Vec::new();
+        stream.take(size as u64 + 1).read_to_end(&mut reply).await?;
+        if reply.len() > size { Err(GetError::Large(size)) } else { Ok(reply) }
+    };
+    let reply = tokio::time::timeout(time, reading).await.map_err(|_| GetError::Slow(time))??;
+    page(&reply)
+}
+
+fn page(reply: &[u8]) -> Result<Page, GetError> {
+    let line = reply.split(|octet| matches!(octet, b'\r' | b'\n')).next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let status_line: String = line.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let status = status_line
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1))
+        .and_then(|status| status.parse().ok());
+    let end = reply.windows(4).position(|window| window == b"\r\n\r\n");
+    match (status, end.and_then(|end| reply.get(end + 4..))) {
+        (Some(status), Some(body)) => Ok(Page { status_line, status, body: body.to_vec() }),
+        _ => Err(GetError::Foreign(status_line)),
+    }
+}

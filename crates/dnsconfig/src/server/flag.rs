@@ -1,0 +1,70 @@
+//! Servers as people write them in flags: more is accepted than in the `ConfigMap`, as Go's resolver accepts it.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use thiserror::Error;
+
+use super::{DNS_PORT, Nameserver, ServerAddr};
+use crate::name::MAX_NAME;
+
+/// A flag that names no server.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0:?} is not a server: expected IP, IP:port, [IPv6]:port or name:port")]
+pub struct FlagAddrError(pub String);
+
+impl ServerAddr {
+    /// A host (an IP address or a name) and a port.
+    pub fn new(host: &str, port: u16) -> Self {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        match bare.parse::<IpAddr>() {
+            Ok(ip) => Self::Address(Nameserver::new(ip, port)),
+            // What Go makes of no host.
+            Err(_) if host.is_empty() => Self::Address(Nameserver::new(Ipv4Addr::LOCALHOST.into(), port)),
+            Err(_) => Self::Name { name: host.to_ascii_lowercase(), port },
+        }
+    }
+
+    /// Reads a flag: `IP`, `IP:port`, `[IPv6]:port`, `name` or `name:port`.
+    pub fn from_flag(text: &str) -> Result<Self, FlagAddrError> {
+        let wrong = || FlagAddrError(text.to_owned());
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(address.into());
+        }
+        let (host, port) = if text.parse::<IpAddr>().is_ok() || !text.contains(':') || text.ends_with(']') {
+            (text, DNS_PORT)
+        } else {
+            let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+            (host, port.parse().ok().filter(|_| !host.contains(':')).ok_or_else(wrong)?)
+        };
+        let server = Self::new(host, port);
+        if server.is_plausible() { Ok(server) } else { Err(wrong()) }
+    }
+
+    /// Whether some resolver could know it.
+    fn is_plausible(&self) -> bool {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        match self {
+            Self::Address(_) => true,
+            Self::Name { name, .. } => name.len() <= MAX_NAME && name.bytes().all(allowed),
+        }
+    }
+
+    /// The address behind it; the first one of a name.
+    ///
+    /// # Errors
+    ///
+    /// When the system's resolver does not know the name.
+    pub async fn resolve(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Address(address) => Ok(address.socket_addr()),
+            Self::Name { name, port } => tokio::net::lookup_host((name.as_str(), *port))
+                .await?
+                .next()
+                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such host")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! What the tasks and the routes share.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::http::BindError;
+use daemon::metrics::{MetricError, Metrics};
+use dnsconfig::ServerAddr;
+use thiserror::Error;
+
+use crate::counters::Counters;
+use crate::options::Options;
+use crate::peers::Peers;
+use crate::probe::{Part, Probe};
+use crate::upstreams::Upstreams;
+
+/// What the tasks and the routes share.
+#[derive(Debug)]
+pub struct Parts {
+    /// What it was told.
+    pub options: Options,
+    /// When it started.
+    pub started: std::time::Instant,
+    /// The probes, in the order of the flags.
+    pub probes: Vec<Arc<Probe>>,
+    /// dnsmasq's counters.
+    pub counters: Arc<Counters>,
+    /// The servers dnsmasq forwards to.
+    pub upstreams: Arc<Upstreams>,
+    /// Everything exported.
+    pub metrics: Metrics,
+    /// The other parts of the pod.
+    pub peers: Arc<Peers>,
+}
+
+/// Why a sidecar does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Two probes of one label.
+    #[error("--probe: the label {0} is used twice")]
+    Label(String),
+    /// A metrics path that is none.
+    #[error("--prometheus-path: {0:?} does not begin with a slash")]
+    Path(String),
+    /// A metric's name is invalid or taken.
+    #[error(transparent)]
+    Metric(#[from] MetricError),
+    /// The port is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+}
+
+impl Parts {
+    /// Builds everything but the listener.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`].
+    pub fn new(options: Options) -> Result<Self, StartError> {
+        if !options.prometheus_path.starts_with('/') {
+            return Err(StartError::Path(options.prometheus_path));
+        }
+        let metrics = Metrics::new("sidecar")?;
+        let namespace = options.prometheus_namespace.as_str();
+        let dnsmasq = options.dnsmasq();
+        let mut labels = BTreeSet::new();
+        let mut probes = Vec::with_capacity(options.probe.len());
+        for spec in &options.probe {
+            if !labels.insert(spec.label.as_str()) {
+                return Err(StartError::Label(spec.label.clone()));
+            }
+            let part = Part::of(spec, &dnsmasq, &options.kubedns_addr);
+            probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));
+        }
+        let peers = Arc::new(Peers::new(&options));
+        let every = Duration::from_millis(options.dnsmasq_poll_interval_ms);
+        let counters = Arc::new(Counters::new(dnsmasq.clone(), every, namespace, &metrics)?);
+        let upstreams = Arc::new(Upstreams::new(
+            dnsmasq,
+            probed_already(&options),
+            Arc::clone(&peers),
+            Duration::from_millis(options.upstream_probe_interval_ms),
+            namespace,
+            &metrics,
+        )?);
+        let started = std::time::Instant::now();
+        Ok(Self { options, started, probes, counters, upstreams, metrics, peers })
+    }
+}
+
+/// The servers whose state is known without another probe.
+fn probed_already(options: &Options) -> Vec<ServerAddr> {
+    let probed = options.probe.iter().map(|spec| spec.server.clone());
+    probed.chain([options.kubedns_addr.clone(), options.dnsmasq()]).collect()
+}
