@@ -1,6 +1,10 @@
 //! What a resolv.conf(5) file says: the upstream servers of a forwarder, and how names are completed.
 
+mod follower;
+
 use crate::server::{DNS_PORT, Nameserver};
+
+pub use self::follower::Follower;
 
 /// The largest file read, in octets; what is behind it is not looked at.
 pub const MAX_FILE: usize = 64 << 10;

@@ -5,6 +5,5 @@
 
 pub mod arguments;
 pub mod loops;
-pub mod resolv_conf;
 pub mod resolve;
 pub mod routes;

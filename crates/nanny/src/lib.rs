@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! ConfigMap directory ──> dnsconfig ─┐
-//! resolv.conf ──────────> resolv_conf ├─> router ──> routes ──> supervisor ──> servers file, SIGHUP ──> dnsmasq
-//! names of stub servers ─> resolve ───┘                              └── starts, watches, restarts, stops ──┘
+//! resolv.conf ──────────> dnsconfig ─┼─> router ──> routes ──> supervisor ──> servers file, SIGHUP ──> dnsmasq
+//! names of stub servers ─> resolve ──┘                             └── starts, watches, restarts, stops ──┘
 //! ```
 //!
 //! * [`config`]: what is asked for, and the routes that it means.

@@ -10,14 +10,13 @@ use daemon::http::Server;
 use daemon::klog::Format;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
-use dnsconfig::{Nameserver, Source};
+use dnsconfig::{Nameserver, Source, resolv_conf};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::arguments::Arguments;
-use crate::config::resolv_conf;
 use crate::config::resolve::{Resolver, Sources};
 use crate::config::routes::Routes;
 use crate::dnsmasq::delivery::Delivery;

@@ -8,8 +8,9 @@
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line, and
-//! reads the file again on SIGHUP. When that way is closed (see [`Mode::Restart`]) the servers are arguments, as with
-//! kube-dns, and an edit restarts dnsmasq.
+//! reads the file again on SIGHUP. It never reads resolv.conf itself, because configured servers could not take the place
+//! of those without a restart. When the way through the file is closed (see [`Mode::Restart`]) the servers are arguments,
+//! as with kube-dns, and an edit restarts dnsmasq.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

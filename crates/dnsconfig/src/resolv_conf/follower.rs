@@ -1,19 +1,17 @@
-//! The node's resolv.conf, followed.
-//!
-//! dnsmasq could read it itself; but then its servers could not be replaced by configured ones without a restart. So
-//! dnsmasq always runs with `--no-resolv`, and what it would have found there goes through the servers file.
+//! A resolv.conf that changes, followed.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use dnsconfig::path_watch::PathWatch;
-use dnsconfig::resolv_conf::{MAX_FILE, ResolvConf};
 use futures::future::select_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+use super::{MAX_FILE, ResolvConf};
+use crate::path_watch::PathWatch;
 
 /// Follows one or more files; of several, the one changed last counts, as with dnsmasq.
 #[derive(Debug)]
