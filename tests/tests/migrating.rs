@@ -23,10 +23,11 @@ use tokio_util::sync::CancellationToken;
 const REGISTRY: &str = "registry.example/dns";
 
 /// A `kubectl` for whom the workload of the cluster is in the file `object`; what would change it is done by the real one,
-/// which leaves the result in `after`. All else goes to the embedded API server, which knows no workloads, and has no schema
-/// of lists to validate with.
+/// which leaves the result in `after`. What waits for a kubelet is left out. All else goes to the embedded API server, which
+/// knows no workloads, and has no schema of lists to validate with. Every call is written down.
 const KUBECTL: &str = r#"#!/bin/sh
 set -e
+echo "$*" >> calls
 case "$*" in
 "-n kube-system get deploy kube-dns -o yaml") cat object ;;
 "replace -f kube-dns-before.yaml") cp kube-dns-before.yaml after ;;
@@ -35,6 +36,8 @@ case "$*" in
 "-n kube-system get rc kube-dns-v20 -o yaml") cat object ;;
 "patch --local "*) "$REAL" "$@" ;;
 "create -f -") cat > after ;;
+"-n kube-system get pod -l k8s-app=kube-dns -o name") echo pod/old-1; echo pod/old-2 ;;
+"-n kube-system rollout "*|"-n kube-system delete "*|"-n kube-system label pod/"*|"-n kube-system get endpointslices "*) ;;
 "replace "*) "$REAL" --server="$SERVER" "$@" --validate=false ;;
 *) "$REAL" --server="$SERVER" "$@" ;;
 esac
@@ -43,6 +46,10 @@ esac
 /// What the containers had for images: `{}` is the program.
 const IMAGES_OF_1_6: &str = "gcr.io/google_containers/k8s-dns-{}-amd64:1.14.1";
 const IMAGES_OF_1_9: &str = "k8s.gcr.io/k8s-dns-{}-amd64:1.14.10";
+const IMAGES_OF_1_36: &str = "registry.k8s.io/dns/k8s-dns-{}:1.26.7";
+
+/// For commands that need none.
+const NO_SERVER: &str = "http://no-server.invalid";
 
 #[test]
 fn from_1_4() {
@@ -87,6 +94,35 @@ fn from_1_36() {
     same(&run("From 1.6 and later", &workload(&documents(&stock).unwrap())), &ours("stock-1.36"));
 }
 
+/// The way that keeps the old pods serving changes the same, and deletes them only when they have left the Service.
+#[test]
+fn from_1_36_without_a_lost_query() {
+    if skip() {
+        return;
+    }
+    let section = "Without a lost query";
+    let script = [commands(section, "rollout pause"), commands(section, "k8s-app-")].join("\n");
+    let ours = ours("stock-1.36");
+    let (after, calls) = type_in(&script, &with_images(&ours, IMAGES_OF_1_36), NO_SERVER);
+    same(&after, &ours);
+
+    let images =
+        "kubedns={}/kubedns:0.1.0 dnsmasq={}/nanny:0.1.0 sidecar={}/sidecar:0.1.0".replace("{}", REGISTRY);
+    let expected = [
+        "get pod -l k8s-app=kube-dns -o name",
+        "rollout pause deploy/kube-dns",
+        &format!("set image deploy/kube-dns {images}"),
+        "delete rs -l k8s-app=kube-dns --cascade=orphan",
+        "label pod/old-1 pod/old-2 pod-template-hash-",
+        "rollout resume deploy/kube-dns",
+        "rollout status deploy/kube-dns",
+        "label pod/old-1 pod/old-2 k8s-app-",
+        "get endpointslices -l k8s-app=kube-dns",
+        "delete pod/old-1 pod/old-2",
+    ];
+    assert_eq!(calls, expected.map(|call| format!("-n kube-system {call}")));
+}
+
 /// What was kept can be put back, over whatever has become of it meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back() {
@@ -107,7 +143,7 @@ async fn going_back() {
     let back = commands("Going back", "replace -f kube-dns-before.yaml");
     let others_back = commands("Going back", "replace -f kube-dns-others-before.yaml");
     let script = [&keep, edit, &back, &others_back].join("\n");
-    let after = type_in(&script, &as_stored(deployment.clone()), &format!("http://{address}"));
+    let (after, _) = type_in(&script, &as_stored(deployment.clone()), &format!("http://{address}"));
     assert_eq!(difference::paths(&[after], &[deployment]), BTreeSet::new());
     let config = store.get(Resource::ConfigMaps, "kube-system", "kube-dns").unwrap();
     assert_eq!(config.value().pointer("/data/stubDomains"), Some(&json!("{}")));
@@ -135,11 +171,12 @@ fn same(after: &Value, ours: &Value) {
 
 /// Does what a section says to a workload: its first block of commands. Gives what comes out.
 fn run(section: &str, object: &Value) -> Value {
-    type_in(&commands(section, ""), object, "http://no-server.invalid")
+    type_in(&commands(section, ""), object, NO_SERVER).0
 }
 
-/// Types commands into a shell, in a directory that has `manifests` as a checkout has. Gives the workload that comes out.
-fn type_in(script: &str, object: &Value, server: &str) -> Value {
+/// Types commands into a shell, in a directory that has `manifests` as a checkout has, without waiting where they do. Gives
+/// the workload that comes out, and what kubectl was called with.
+fn type_in(script: &str, object: &Value, server: &str) -> (Value, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let below = |name: &str| directory.path().join(name);
     fs::write(below("object"), serde_norway::to_string(object).unwrap()).unwrap();
@@ -149,7 +186,7 @@ fn type_in(script: &str, object: &Value, server: &str) -> Value {
         .unwrap();
     let path = std::env::var("PATH").unwrap();
     let output = Command::new("sh")
-        .args(["-ec", script])
+        .args(["-ec", &format!("sleep() {{ :; }}\n{script}")])
         .current_dir(directory.path())
         .env("PATH", format!("{}:{path}", directory.path().display()))
         .env("REAL", real_kubectl(&path))
@@ -158,7 +195,9 @@ fn type_in(script: &str, object: &Value, server: &str) -> Value {
         .output()
         .unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-    tidy(workload(&documents(&fs::read_to_string(below("after")).unwrap()).unwrap()))
+    let after = documents(&fs::read_to_string(below("after")).unwrap()).unwrap();
+    let calls = fs::read_to_string(below("calls")).unwrap();
+    (tidy(workload(&after)), calls.lines().map(str::to_owned).collect())
 }
 
 fn real_kubectl(path: &str) -> String {

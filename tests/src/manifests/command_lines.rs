@@ -1,10 +1,10 @@
-//! Arguments against the programs that get them, and the ports and times that follow from them.
+//! Arguments against the programs that get them, and the ports that follow from them.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::pod::{Pod, flag};
+use super::pod::Pod;
 
 /// Accepted for the sake of old manifests, and kept out of `--help` as kube-dns keeps them.
 pub const ACCEPTED_SILENTLY: &[&str] = &["logtostderr"];
@@ -70,24 +70,6 @@ fn labels(pod: &Pod) -> BTreeSet<&str> {
     probes(pod).filter_map(|spec| spec.split(',').next()).collect()
 }
 
-/// Containers that would be killed while they still answer: `--lameduck` against the grace period, in seconds.
-pub fn grace_faults(pod: &Pod) -> Vec<String> {
-    let grace = pod.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
-    let mut faults = Vec::new();
-    for container in pod.containers.iter().filter(|container| container.program != "sidecar") {
-        let lameduck = flag(&container.args, "lameduck").unwrap_or("5s");
-        match lameduck.strip_suffix('s').and_then(|seconds| seconds.parse::<u64>().ok()) {
-            // Some time to end in is left.
-            Some(seconds) if seconds + 5 <= grace => {}
-            _ => {
-                let name = &container.name;
-                faults.push(format!("{name}: lameduck of {lameduck} in a grace period of {grace}s"));
-            }
-        }
-    }
-    faults
-}
-
 /// Ports of a Service that none of the pod's containers has.
 pub fn service_faults(service: &Value, pod: &Pod) -> Vec<String> {
     let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
@@ -133,7 +115,6 @@ mod tests {
     fn a_pod_that_fits_together_has_no_faults() {
         let pod = pod(&["--dns-port=10053"], &["-v=2", "--", "-k"], &[PROBE], &json!({}));
         assert_eq!(port_faults(&pod), Vec::<String>::new());
-        assert_eq!(grace_faults(&pod), Vec::<String>::new());
     }
 
     #[test]
@@ -149,11 +130,5 @@ mod tests {
     fn a_health_check_without_a_probe_is_found() {
         let pod = pod(&["--dns-port=10053"], &[], &[], &json!({}));
         assert_eq!(port_faults(&pod), ["livenessProbe of kubedns: the sidecar has no probe kubedns"]);
-    }
-
-    #[test]
-    fn a_grace_period_that_is_too_short_is_found() {
-        let pod = pod(&["--lameduck=20s"], &[], &[PROBE], &json!({"terminationGracePeriodSeconds": 20}));
-        assert_eq!(grace_faults(&pod), ["kubedns: lameduck of 20s in a grace period of 20s"]);
     }
 }

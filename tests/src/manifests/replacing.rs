@@ -1,0 +1,152 @@
+//! Replacing a pod: the times of its readiness probe and of its end, and what a restarted container finds.
+//!
+//! A node sends nothing new to a pod that is being deleted, as soon as it knows. But its connection tracking goes on
+//! sending to it what reuses a source port, until the pod's readiness probe has failed. So the probe has to fail, and
+//! the node to hear of it, while the pod still answers.
+
+use serde_json::{Value, json};
+
+use super::pod::{Container, Pod, flag};
+
+/// Default of `--lameduck`.
+const LAMEDUCK: &str = "5s";
+
+/// Seconds from a failed probe until the last node has heard of it.
+const PROPAGATION: u64 = 3;
+
+/// Seconds that whoever forwards to another process may still wait for its answer.
+const OUTLIVES: u64 = 3;
+
+/// Containers that would be killed while they still answer: `--lameduck` against the grace period, in seconds.
+pub fn grace_faults(pod: &Pod) -> Vec<String> {
+    let grace = pod.spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
+    let mut faults = Vec::new();
+    for container in pod.containers.iter().filter(|container| container.program != "sidecar") {
+        match lameduck(container) {
+            // Some time to end in is left.
+            Some(seconds) if seconds + 5 <= grace => {}
+            _ => {
+                let given = flag(&container.args, "lameduck").unwrap_or(LAMEDUCK);
+                faults.push(format!("{}: lameduck of {given} in a grace period of {grace}s", container.name));
+            }
+        }
+    }
+    faults
+}
+
+/// Everything in which a rollout of the pod would lose queries.
+pub fn rollout_faults(pod: &Pod) -> Vec<String> {
+    let (Some(kubedns), Some(nanny)) = (pod.container("kubedns"), pod.container("nanny")) else {
+        return vec!["no kubedns or no nanny".to_owned()];
+    };
+    let kubedns_in_front = flag(&kubedns.args, "dns-port") == Some("53");
+    let (front, behind) = if kubedns_in_front { (kubedns, nanny) } else { (nanny, kubedns) };
+    let [first, second] = [front, behind].map(|container| lameduck(container).unwrap_or_default());
+
+    let mut faults = Vec::new();
+    let probe = |field: &str, default: u64| {
+        let value = kubedns.spec.pointer(&format!("/readinessProbe/{field}"));
+        value.and_then(Value::as_u64).unwrap_or(default)
+    };
+    if probe("initialDelaySeconds", 0) > 0 {
+        faults.push("readinessProbe: a pod that is ready waits for its first probe".to_owned());
+    }
+    let unready = probe("periodSeconds", 10) * probe("failureThreshold", 3);
+    if unready + PROPAGATION > first {
+        let name = &front.name;
+        faults.push(format!("{name}: ends after {first}s, {unready}s after SIGTERM it may still be ready"));
+    }
+    if second < first + OUTLIVES {
+        let (front, behind) = (&front.name, &behind.name);
+        faults.push(format!("{behind}: ends after {second}s, and {front}, which asks it, after {first}s"));
+    }
+    faults
+}
+
+/// Why kubedns would come back without records while the API server is away.
+pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
+    let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
+    let Some(directory) = flag(&kubedns.args, "snapshot-dir") else {
+        return vec!["kubedns: no --snapshot-dir".to_owned()];
+    };
+    let of = |list: Option<&Value>, field: &str, value: &Value| {
+        let mut all = list.and_then(Value::as_array).into_iter().flatten();
+        all.find(|object| object.get(field) == Some(value)).cloned().unwrap_or_default()
+    };
+    let mount = of(kubedns.spec.get("volumeMounts"), "mountPath", &json!(directory));
+    let volume = of(pod.spec.get("volumes"), "name", mount.get("name").unwrap_or(&Value::Null));
+    // Memory would count against the container's limit.
+    if volume.get("emptyDir") == Some(&json!({})) {
+        return Vec::new();
+    }
+    vec![format!("kubedns: {directory} is not an emptyDir of the node's disk: {volume}")]
+}
+
+/// How long a container goes on answering after SIGTERM, in seconds.
+fn lameduck(container: &Container) -> Option<u64> {
+    flag(&container.args, "lameduck").unwrap_or(LAMEDUCK).strip_suffix('s')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: &str = r#"{"initialDelaySeconds": 0, "periodSeconds": 2, "failureThreshold": 1}"#;
+
+    fn pod(kubedns: &[&str], nanny: &[&str], readiness: &str, more: &Value) -> Pod {
+        let probe: Value = serde_json::from_str(readiness).unwrap();
+        let mounts = json!([{"name": "kept", "mountPath": "/kept"}]);
+        let mut spec = json!({"containers": [
+            {"name": "kubedns", "args": kubedns, "readinessProbe": probe, "volumeMounts": mounts},
+            {"name": "dnsmasq", "args": nanny},
+        ]});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let labels = json!({"k8s-app": "kube-dns"});
+        Pod::of(&json!({"spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}})).unwrap()
+    }
+
+    #[test]
+    fn a_grace_period_that_is_too_short_is_found() {
+        let pod = pod(&["--lameduck=20s"], &[], READY, &json!({"terminationGracePeriodSeconds": 20}));
+        assert_eq!(grace_faults(&pod), ["kubedns: lameduck of 20s in a grace period of 20s"]);
+    }
+
+    #[test]
+    fn who_is_asked_outlives_who_asks() {
+        let faults =
+            |kubedns: &[&str], nanny: &[&str]| rollout_faults(&pod(kubedns, nanny, READY, &json!({})));
+        let none: [&str; 0] = [];
+        assert_eq!(faults(&["--dns-port=53"], &["-lameduck=8s"]), none);
+        assert_eq!(faults(&["--dns-port=10053", "--lameduck=8s"], &[]), none);
+        let found = ["kubedns: ends after 7s, and dnsmasq, which asks it, after 5s"];
+        assert_eq!(faults(&["--lameduck=7s"], &[]), found);
+        let found = ["dnsmasq: ends after 5s, and kubedns, which asks it, after 8s"];
+        assert_eq!(faults(&["--dns-port=53", "--lameduck=8s"], &[]), found);
+    }
+
+    #[test]
+    fn a_readiness_probe_that_is_too_slow_is_found() {
+        let faults = |readiness: &str| {
+            rollout_faults(&pod(&["--lameduck=13s"], &["-lameduck=10s"], readiness, &json!({})))
+        };
+        assert_eq!(faults(r#"{"periodSeconds": 3, "failureThreshold": 2}"#), Vec::<String>::new());
+        let found = ["readinessProbe: a pod that is ready waits for its first probe"];
+        assert_eq!(faults(r#"{"initialDelaySeconds": 3, "periodSeconds": 2, "failureThreshold": 1}"#), found);
+        let found = ["dnsmasq: ends after 10s, 30s after SIGTERM it may still be ready"];
+        assert_eq!(faults("{}"), found);
+    }
+
+    #[test]
+    fn a_snapshot_is_kept_on_the_nodes_disk() {
+        let faults = |directory: &str, volume: &Value| {
+            let volumes = json!({"volumes": [volume]});
+            snapshot_faults(&pod(&[&format!("--snapshot-dir={directory}")], &[], "{}", &volumes)).len()
+        };
+        assert_eq!(faults("/kept", &json!({"name": "kept", "emptyDir": {}})), 0);
+        assert_eq!(faults("/kept", &json!({"name": "kept", "emptyDir": {"medium": "Memory"}})), 1);
+        assert_eq!(faults("/kept", &json!({"name": "other", "emptyDir": {}})), 1);
+        assert_eq!(faults("/other", &json!({"name": "kept", "emptyDir": {}})), 1);
+        let found = ["kubedns: no --snapshot-dir"];
+        assert_eq!(snapshot_faults(&pod(&[], &[], "{}", &json!({}))), found);
+    }
+}
