@@ -251,7 +251,11 @@ fn from_service_account(
     config.auth_info.token_file = Some(token.display().to_string());
     let authority = directory.join("ca.crt");
     match certificate::authorities(&authority) {
-        Ok(()) => config.root_cert_file = Some(authority),
+        Ok(found) => {
+            // Without these kube asks for the system's certificates first, of which an image has none.
+            config.root_cert = Some(found);
+            config.root_cert_file = Some(authority);
+        }
         Err(error) => {
             let error = brief(&error);
             tracing::error!(

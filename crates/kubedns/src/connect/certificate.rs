@@ -118,11 +118,12 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// Checks that a file holds certificates.
-pub(super) fn authorities(path: &Path) -> Result<(), IdentityError> {
+/// The certificates in a file, DER; at least one.
+pub(super) fn authorities(path: &Path) -> Result<Vec<Vec<u8>>, IdentityError> {
     let pem = Pem::File(path.to_owned()).read()?;
-    let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    if found.is_ok_and(|found| !found.is_empty()) { Ok(()) } else { Err(IdentityError::Certificate) }
+    let found = CertificateDer::pem_slice_iter(&pem).map(|read| read.map(|der| der.to_vec()));
+    let found = found.collect::<Result<Vec<_>, _>>().map_err(|_| IdentityError::Certificate)?;
+    if found.is_empty() { Err(IdentityError::Certificate) } else { Ok(found) }
 }
 
 fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityError> {

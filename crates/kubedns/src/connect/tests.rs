@@ -119,6 +119,7 @@ fn a_service_account_needs_no_namespace_and_no_authority() {
     let whole = config().unwrap();
     assert_eq!(whole.cluster_url.to_string(), "https://[fd00::1]:443/");
     assert_eq!(whole.root_cert_file, Some(directory.path().join("ca.crt")));
+    assert_eq!(whole.root_cert.map(|found| found.len()), Some(1), "none of the system's are asked for");
     let missing = from_service_account(directory.path(), |_| None).unwrap_err().to_string();
     assert!(missing.contains("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"), "{missing}");
 }
