@@ -34,6 +34,8 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// Idle connections that are kept, and for how long.
 const MAX_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_mins(1);
+/// The port of a SOCKS proxy whose URL has none.
+const SOCKS_PORT: u16 = 1080;
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -63,7 +65,7 @@ pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     let Some(proxy) = config.proxy_url.take() else { return over(tcp(), tls, &config, credentials) };
     match proxy.scheme_str() {
         Some("http") => over(tunnel(proxy), tls, &config, credentials),
-        Some("socks5") => over(SocksV5::new(proxy, tcp()), tls, &config, credentials),
+        Some("socks5") => over(socks(&proxy), tls, &config, credentials),
         other => Err(BuildError::Proxy(other.unwrap_or_default().to_owned())),
     }
 }
@@ -92,8 +94,7 @@ fn tcp() -> HttpConnector {
 
 /// Connections through an HTTP proxy (CONNECT), with the name and password in its URL.
 fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
-    let user = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
-    let basic = user.and_then(|(user, _)| {
+    let basic = user_of(&proxy).and_then(|user| {
         let user: Vec<u8> = percent_decode_str(user).collect();
         HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(user))).ok()
     });
@@ -102,6 +103,22 @@ fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
         Some(basic) => tunnel.with_auth(basic),
         None => tunnel,
     }
+}
+
+/// Connections through a SOCKS proxy, with the name and password in its URL. The proxy looks names up.
+fn socks(proxy: &Uri) -> SocksV5<HttpConnector> {
+    let address = format!("{}:{}", proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(SOCKS_PORT));
+    let address = Uri::builder().scheme("socks5").authority(address).path_and_query("/").build();
+    let socks = SocksV5::new(address.unwrap_or_else(|_| proxy.clone()), tcp());
+    let Some(user) = user_of(proxy) else { return socks };
+    let (name, password) = user.split_once(':').unwrap_or((user, ""));
+    let text = |encoded| percent_decode_str(encoded).decode_utf8_lossy().into_owned();
+    socks.with_auth(text(name), text(password))
+}
+
+/// The name and password in a URL, as they stand there.
+fn user_of(proxy: &Uri) -> Option<&str> {
+    proxy.authority()?.as_str().rsplit_once('@').map(|(user, _)| user)
 }
 
 /// The client on connections that `connector` makes.

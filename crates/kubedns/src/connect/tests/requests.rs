@@ -132,6 +132,61 @@ async fn a_proxy_of_the_kubeconfig_is_used() {
     assert!(request.starts_with("GET /version HTTP/1.1\r\n"), "{request}");
 }
 
+/// The proxy's end of RFC 1928: takes `name` and `password`, if there is to be a user, and returns the requested address.
+async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
+    async fn read<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
+        let mut bytes = [0; N];
+        stream.read_exact(&mut bytes).await.expect("the rest of a message");
+        bytes
+    }
+    async fn text(stream: &mut TcpStream) -> String {
+        let mut text = vec![0; stream.read_u8().await.unwrap().into()];
+        stream.read_exact(&mut text).await.expect("the rest of a text");
+        String::from_utf8(text).unwrap()
+    }
+    let method = if user.is_some() { 2 } else { 0 };
+    assert_eq!(read(stream).await, [5, 1, method]);
+    stream.write_all(&[5, method]).await.unwrap();
+    if let Some((name, password)) = user {
+        assert_eq!(read(stream).await, [1]);
+        assert_eq!([text(stream).await, text(stream).await], [name, password]);
+        stream.write_all(&[1, 0]).await.unwrap();
+    }
+    let [version, command, _, kind] = read(stream).await;
+    assert_eq!((version, command), (5, 1), "CONNECT");
+    let length = match kind {
+        1 => 4,
+        3 => stream.read_u8().await.unwrap().into(),
+        other => panic!("address type {other}"),
+    };
+    let mut address = vec![0; length + 2];
+    stream.read_exact(&mut address).await.unwrap();
+    stream.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0]).await.unwrap();
+    address
+}
+
+#[tokio::test]
+async fn a_socks_proxy_of_the_kubeconfig_is_used() {
+    for (user_of_url, user, server, expected) in [
+        ("", None, "http://192.0.2.1:6443", &[192, 0, 2, 1, 0x19, 0x2b][..]),
+        ("user:pass%20word@", Some(("user", "pass word")), "http://api.test:80", b"api.test\0\x50"),
+    ] {
+        let (listener, address) = listener().await;
+        let cluster = format!(", proxy-url: 'socks5://{user_of_url}{address}'");
+        let config = config(server, &cluster, "");
+        let connection = connection(config.path()).await;
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let requested = socks(&mut stream, user).await;
+            (requested, head(&mut stream, OK).await)
+        };
+        let (asked, (requested, request)) = tokio::join!(ask(&connection), serve);
+        asked.unwrap();
+        assert_eq!(requested, expected, "{server}");
+        assert!(request.starts_with("GET /version HTTP/1.1\r\n"), "{request}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_supported_is_named_with_what_is() {
     for (cluster, user, expected) in [
