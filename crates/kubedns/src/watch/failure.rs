@@ -195,6 +195,33 @@ mod tests {
     }
 
     #[test]
+    fn failures_that_fresh_credentials_may_mend() {
+        use rustls::AlertDescription as Alert;
+        let alert = |alert| Failure::Unreachable(rustls::Error::AlertReceived(alert).to_string());
+        let unreachable = |text: &str| Failure::Unreachable(text.to_owned());
+        for (failure, concerns) in [
+            (Failure::Unauthorized(String::new()), true),
+            (alert(Alert::CertificateExpired), true),
+            (alert(Alert::CertificateRevoked), true),
+            (alert(Alert::CertificateUnknown), true),
+            (alert(Alert::CertificateRequired), true),
+            (alert(Alert::BadCertificate), true),
+            (alert(Alert::UnsupportedCertificate), true),
+            (alert(Alert::UnknownCA), true),
+            (alert(Alert::AccessDenied), true),
+            (alert(Alert::HandshakeFailure), false),
+            (alert(Alert::InternalError), false),
+            (unreachable("invalid peer certificate: UnknownIssuer"), true),
+            (unreachable("auth error: no such profile"), true),
+            (unreachable("Connection refused (os error 111)"), false),
+            (Failure::Refused("certificate".to_owned()), false),
+            (Failure::Broken("certificate".to_owned()), false),
+        ] {
+            assert_eq!(failure.concerns_credentials(), concerns, "{failure}");
+        }
+    }
+
+    #[test]
     fn errors_within_a_watch_are_told_apart_by_reason_and_code() {
         let event = |object: &str| Failure::of_event(object).reason();
         assert_eq!(

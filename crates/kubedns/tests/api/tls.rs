@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kubedns::connect::{Access, Connection};
 use kubedns::objects::{Change, Kind, Service};
@@ -14,8 +15,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -27,14 +29,32 @@ struct Gate {
     _tasks: JoinSet<()>,
 }
 
+/// The year 2200: every certificate has expired.
+#[derive(Debug)]
+struct FarFuture;
+
+impl TimeProvider for FarFuture {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(230 * 365 * 24 * 60 * 60)))
+    }
+}
+
 impl Gate {
     async fn open(to: SocketAddr) -> Self {
+        Self::open_at(to, Arc::new(DefaultTimeProvider)).await
+    }
+
+    /// The same with another clock.
+    async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
         let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
         let certificate = vec![CertificateDer::from_pem_file(file("server.pem")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
-        let config = ServerConfig::builder()
+        let provider = Arc::clone(ServerConfig::builder().crypto_provider());
+        let config = ServerConfig::builder_with_details(provider, clock)
+            .with_safe_default_protocol_versions()
+            .unwrap()
             .with_client_cert_verifier(verifier)
             .with_single_cert(certificate, key)
             .unwrap();
@@ -79,8 +99,18 @@ fn kubeconfig(address: SocketAddr, user: &str) -> tempfile::NamedTempFile {
 async fn start(
     config: &Path,
 ) -> (mpsc::Receiver<Received<Change<Service>>>, JoinSet<()>, Box<dyn Fn(&str) -> u64>) {
+    start_on(connect(config).await)
+}
+
+async fn connect(config: &Path) -> Arc<Connection> {
     let access = Access { kubeconfig: Some(config.to_owned()), master_url: None };
-    let connection = Arc::new(Connection::new(access).await.unwrap());
+    Arc::new(Connection::new(access).await.unwrap())
+}
+
+/// Starts a feed of Services on a connection.
+fn start_on(
+    connection: Arc<Connection>,
+) -> (mpsc::Receiver<Received<Change<Service>>>, JoinSet<()>, Box<dyn Fn(&str) -> u64>) {
     let (sink, changes) = mpsc::channel(16);
     let metrics = metrics();
     let services = Collection::all(Kind::Service);
@@ -126,6 +156,26 @@ async fn a_renewed_client_certificate_opens_the_way() {
     std::fs::copy(file("client.pem"), &certificate).unwrap();
     let listed = async { while changes.recv().await.expect("it goes on").event != Change::RelistDone {} };
     tokio::time::timeout(PATIENCE, listed).await.expect("a list in time");
+}
+
+/// Nothing but the alert `CertificateExpired` comes from where the kubeconfig leads first.
+#[tokio::test]
+async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
+    let cluster = Cluster::start();
+    let expired = Gate::open_at(cluster.address, Arc::new(FarFuture)).await;
+    let good = Gate::open(cluster.address).await;
+    let user = format!(
+        "client-certificate: '{}', client-key: '{}'",
+        file("client.pem").display(),
+        file("client.key").display()
+    );
+    let config = kubeconfig(expired.address, &user);
+    let connection = connect(config.path()).await;
+    std::fs::copy(kubeconfig(good.address, &user).path(), config.path()).unwrap();
+    let (mut changes, _task, restarts) = start_on(connection);
+    let listed = async { while changes.recv().await.expect("it goes on").event != Change::RelistDone {} };
+    tokio::time::timeout(PATIENCE, listed).await.expect("a list in time");
+    assert!(restarts("unreachable") > 0, "the alert came first");
 }
 
 #[tokio::test]
