@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{ConfigMetrics, Metrics, unix_seconds};
-use crate::options::{ConfigFrom, Options, Topology};
+use crate::options::{ConfigFrom, Domain, Options, Topology};
 use crate::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 
@@ -46,6 +46,7 @@ pub struct Configuration {
     from_api: Option<ConfigMapFeed>,
     upstreams: Upstreams,
     topology: Topology,
+    domain: Domain,
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
     metrics: Arc<Metrics>,
@@ -63,14 +64,14 @@ impl Configuration {
         let follower = source.open();
         let state = follower.subscribe();
         let upstreams = Upstreams::open(options);
-        let topology = options.topology;
+        let (topology, domain) = (options.topology, options.domain.clone());
         let settings = settings(&state.borrow(), &upstreams, topology);
-        tell_of_names(&state.borrow().config, topology);
+        tell_of_ineffective(&state.borrow().config, topology, &domain);
         note(&metrics.config, &state.borrow());
         let settings = watch::Sender::new(Arc::new(settings));
         let settled = watch::Sender::new(from_api.is_none());
         let metrics = Arc::clone(metrics);
-        Self { follower, state, from_api, upstreams, topology, settings, settled, metrics }
+        Self { follower, state, from_api, upstreams, topology, domain, settings, settled, metrics }
     }
 
     /// The settings now, and whenever they change.
@@ -97,6 +98,7 @@ impl Configuration {
             from_api,
             mut upstreams,
             topology,
+            domain,
             settings: publish,
             settled,
             metrics,
@@ -115,7 +117,7 @@ impl Configuration {
                 }
                 let new = settings(&state.borrow_and_update(), &upstreams, topology);
                 if new.version != publish.borrow().version {
-                    tell_of_names(&state.borrow().config, topology);
+                    tell_of_ineffective(&state.borrow().config, topology, &domain);
                 }
                 note(&metrics.config, &state.borrow());
                 publish.send_if_modified(|old| {
@@ -203,6 +205,20 @@ fn address(server: &ServerAddr) -> Option<SocketAddr> {
     match server {
         ServerAddr::Address(address) => Some(address.socket_addr()),
         ServerAddr::Name { .. } => None,
+    }
+}
+
+/// Warns of stub domains that do less than they say.
+fn tell_of_ineffective(config: &Config, topology: Topology, domain: &Domain) {
+    tell_of_names(config, topology);
+    let cluster_domain = domain.as_str().trim_end_matches('.');
+    let is_ours = |stub: &str| stub.trim_end_matches('.').eq_ignore_ascii_case(cluster_domain);
+    if config.stub_domains.iter().any(|(stub, servers)| is_ours(stub) && !servers.is_empty()) {
+        let effect = match topology {
+            Topology::DropIn => "dnsmasq asks kubedns or its servers, and takes the answer of either",
+            Topology::Direct => "its servers are not asked",
+        };
+        tracing::warn!(stub_domain = cluster_domain, effect, "a stub domain is the cluster domain itself");
     }
 }
 

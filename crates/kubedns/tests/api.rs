@@ -12,6 +12,7 @@ mod api {
     mod process;
     mod real;
     mod stub;
+    mod stub_domains;
     mod tls;
     mod weather;
 }

@@ -2,8 +2,12 @@ use std::ffi::OsString;
 
 use daemon::flags::Style;
 
+use skydns::Name;
+
 use super::*;
 use crate::connect::{Access, Connection};
+use crate::loops::Loops;
+use crate::sync::ZoneFrame;
 
 async fn open(flags: &[&str], from: fn(&Options) -> ConfigFrom) -> Configuration {
     let options: Options =
@@ -70,6 +74,36 @@ async fn upstreams_come_from_the_configuration_then_the_flag_then_resolv_conf() 
         stop.cancel();
     };
     tokio::join!(opened.run(stop.clone()), edits);
+}
+
+#[tokio::test]
+async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |key: &str, text: &str| std::fs::write(directory.path().join(key), text).unwrap();
+    write("upstreamNameservers", r#"["192.0.2.1"]"#);
+    write(
+        "stubDomains",
+        r#"{"corp.cluster.local":["192.0.2.7:54"],"named.test":["ns.named.test"],"none.test":[]}"#,
+    );
+    let config = format!("--config-dir={}", directory.path().display());
+    for (topology, expected) in [
+        ("--topology=drop-in", ["192.0.2.1:53", "192.0.2.7:54", "", ""]),
+        ("--topology=direct", ["127.0.0.1:5301", "127.0.0.1:5301", "127.0.0.1:5301", ""]),
+    ] {
+        let flags = [&*config, topology, "--nameservers=127.0.0.1:5301"];
+        let settings = Arc::clone(&open(&flags, from_options).await.subscribe().borrow());
+        let text = |servers: &[SocketAddr]| servers.iter().map(ToString::to_string).collect::<String>();
+        let stubs = settings.stub_domains.iter().map(|(_, servers)| text(servers));
+        assert_eq!(std::iter::once(text(&settings.upstreams)).chain(stubs).collect::<Vec<_>>(), expected);
+
+        let domain = Name::parse("cluster.local").unwrap();
+        let listening = vec!["192.0.2.99:53".parse().unwrap()];
+        let zone = ZoneFrame { domain, strict: false, listening }.with(&settings, &Loops::default());
+        let below = Name::parse("www.corp.cluster.local").unwrap();
+        let (servers, is_stub) = zone.servers_for(below.wire());
+        assert_eq!((text(servers).as_str(), is_stub), (expected[1], true), "{topology}");
+        assert!(!zone.owns(below.wire()), "{topology}");
+    }
 }
 
 #[tokio::test]
