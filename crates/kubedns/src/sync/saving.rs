@@ -72,7 +72,8 @@ impl Saving {
         }
     }
 
-    fn begin(&mut self, index: &Index, source: EndpointsSource) {
+    /// Begins a write. It keeps the index task equally briefly, however many objects there are.
+    pub(super) fn begin(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
         // Encoding takes a while, too: the objects are a copy of this moment, which costs one reference count.
         let objects = index.store().objects().clone();

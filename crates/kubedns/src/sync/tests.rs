@@ -255,6 +255,26 @@ async fn a_write_that_hangs_is_a_failure_that_is_told_once() {
 }
 
 #[tokio::test]
+async fn events_do_not_wait_while_a_snapshot_is_encoded() {
+    let directory = tempfile::tempdir().unwrap();
+    let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
+    let domain = Name::parse("cluster.local").unwrap();
+    let mut index = Index::new(Arc::new(Published::new(Snapshot::new(Zone::new(&domain)))));
+    for number in 0..2000 {
+        index.apply(service(&format!("service-{number}"), "10.96.0.7"));
+    }
+    let mut saving = Saving::new(directory.path().to_owned(), "cluster.local.", metrics);
+    // Of this thread alone. Whoever encodes needs as many bytes as the file has, at least.
+    let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
+    index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", "service-0"))));
+    saving.look_after(&index, EndpointsSource::Endpoints, true).await;
+    let file = std::fs::metadata(directory.path().join(crate::persist::FILE_NAME)).unwrap().len();
+    assert!(file > 4 * begun.bytes_total, "{file} bytes, and {} for its beginning", begun.bytes_total);
+    let saved = crate::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
+    assert_eq!(saved.objects(), 2000, "those of the moment of its beginning");
+}
+
+#[tokio::test]
 async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
     let running = Running::start(PATIENCE, |_| None);
     running.send(first_lists()).await;
