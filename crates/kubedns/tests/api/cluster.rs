@@ -27,8 +27,8 @@ impl Cluster {
         Self::with(Options::default())
     }
 
-    pub(crate) fn with(options: Options) -> Self {
-        let options = Options { bootstrap: false, ..options };
+    pub(crate) fn with(mut options: Options) -> Self {
+        options.bootstrap = false;
         let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap();
         let (address, store, faults) = (server.local_addr(), server.store(), server.faults());
         let mut tasks = JoinSet::new();

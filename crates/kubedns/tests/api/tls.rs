@@ -35,7 +35,7 @@ struct FarFuture;
 
 impl TimeProvider for FarFuture {
     fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(230 * 365 * 24 * 60 * 60)))
+        Some(UnixTime::since_unix_epoch(Duration::from_hours(230 * 365 * 24)))
     }
 }
 
@@ -95,10 +95,11 @@ fn kubeconfig(address: SocketAddr, user: &str) -> tempfile::NamedTempFile {
     config
 }
 
+/// The changes of a feed, its task, and how often it began again for a reason.
+type Started = (mpsc::Receiver<Received<Change<Service>>>, JoinSet<()>, Box<dyn Fn(&str) -> u64>);
+
 /// Starts a feed of Services with this kubeconfig.
-async fn start(
-    config: &Path,
-) -> (mpsc::Receiver<Received<Change<Service>>>, JoinSet<()>, Box<dyn Fn(&str) -> u64>) {
+async fn start(config: &Path) -> Started {
     start_on(connect(config).await)
 }
 
@@ -108,9 +109,7 @@ async fn connect(config: &Path) -> Arc<Connection> {
 }
 
 /// Starts a feed of Services on a connection.
-fn start_on(
-    connection: Arc<Connection>,
-) -> (mpsc::Receiver<Received<Change<Service>>>, JoinSet<()>, Box<dyn Fn(&str) -> u64>) {
+fn start_on(connection: Arc<Connection>) -> Started {
     let (sink, changes) = mpsc::channel(16);
     let metrics = metrics();
     let services = Collection::all(Kind::Service);
