@@ -15,9 +15,9 @@ pub(crate) const SERVICES: u32 = 10_000;
 /// Every so many of them one is headless, with hostnames.
 pub(crate) const HEADLESS_EACH: u32 = 10;
 
-/// The Services in `namespaces` namespaces.
-pub(crate) fn services(namespaces: u32) -> Vec<Service> {
-    (0..SERVICES).map(|index| service(index, namespaces)).collect()
+/// `count` Services in `namespaces` namespaces.
+pub(crate) fn services(count: u32, namespaces: u32) -> Vec<Service> {
+    (0..count).map(|index| service(index, namespaces)).collect()
 }
 
 /// A Service; those with an index that [`HEADLESS_EACH`] divides are headless.
@@ -64,12 +64,14 @@ pub(crate) fn empty() -> (Index, Arc<Published>) {
     (Index::new(Arc::clone(&published)), published)
 }
 
-/// The events of the first lists.
-pub(crate) fn first_lists(namespaces: u32) -> Vec<Event> {
+/// The events of the first lists of a cluster with `count` Services.
+pub(crate) fn first_lists(count: u32, namespaces: u32) -> Vec<Event> {
     let mut events = vec![Event::Service(Change::RelistStarted)];
-    events.extend(services(namespaces).into_iter().map(|service| Event::Service(Change::Apply(service))));
+    events.extend(
+        services(count, namespaces).into_iter().map(|service| Event::Service(Change::Apply(service))),
+    );
     events.extend([Event::Service(Change::RelistDone), Event::Endpoints(Change::RelistStarted)]);
-    let endpoints = (0..SERVICES).map(|index| endpoints(index, namespaces, index * 3, 3));
+    let endpoints = (0..count).map(|index| endpoints(index, namespaces, index * 3, 3));
     events.extend(endpoints.map(|endpoints| Event::Endpoints(Change::Apply(endpoints))));
     events.extend([Event::Endpoints(Change::RelistDone), Event::EndpointsFrom(EndpointsSource::Endpoints)]);
     events
@@ -77,8 +79,13 @@ pub(crate) fn first_lists(namespaces: u32) -> Vec<Event> {
 
 /// An index with the whole cluster, published.
 pub(crate) fn full(namespaces: u32) -> (Index, Arc<Published>) {
+    full_of(SERVICES, namespaces)
+}
+
+/// The same with `count` Services.
+pub(crate) fn full_of(count: u32, namespaces: u32) -> (Index, Arc<Published>) {
     let (mut index, published) = empty();
-    for event in first_lists(namespaces) {
+    for event in first_lists(count, namespaces) {
         index.apply(event);
     }
     index.publish();

@@ -10,5 +10,12 @@ mod start;
 
 use criterion::{criterion_group, criterion_main};
 
-criterion_group!(benches, engine::questions, hostile::replies, index::changes, start::starts);
+criterion_group!(
+    benches,
+    engine::questions,
+    hostile::replies,
+    index::changes,
+    start::starts,
+    start::large_snapshot
+);
 criterion_main!(benches);

@@ -1,4 +1,4 @@
-//! The start: first lists, and the snapshot file, with ten thousand Services.
+//! The start: first lists, and the snapshot file, with ten thousand Services. And what the file costs a large cluster.
 
 use std::hint::black_box;
 
@@ -6,10 +6,12 @@ use criterion::{BatchSize, Criterion};
 use kubedns::objects::EndpointsSource;
 use kubedns::persist::{Saved, encode};
 
-use crate::cluster::{empty, first_lists, full};
+use crate::cluster::{SERVICES, empty, first_lists, full, full_of};
 
 const DOMAIN: &str = "cluster.local.";
 const NAMESPACES: u32 = 100;
+/// Services of a large cluster.
+const MANY: u32 = 100_000;
 
 /// First lists and snapshot files.
 pub(crate) fn starts(criterion: &mut Criterion) {
@@ -17,7 +19,7 @@ pub(crate) fn starts(criterion: &mut Criterion) {
     group.sample_size(10);
     group.bench_function("first_lists", |bencher| {
         bencher.iter_batched(
-            || (empty(), first_lists(NAMESPACES)),
+            || (empty(), first_lists(SERVICES, NAMESPACES)),
             |((mut index, published), events)| {
                 for event in events {
                     index.apply(event);
@@ -42,6 +44,21 @@ pub(crate) fn starts(criterion: &mut Criterion) {
             index.publish();
             black_box((index, published))
         });
+    });
+    group.finish();
+}
+
+/// The index task while the snapshot file of a large cluster is written: it copies the objects, and goes on. Encoding
+/// happens on another thread.
+pub(crate) fn large_snapshot(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("snapshot_file_of_100000");
+    group.sample_size(10);
+    let (index, _published) = full_of(MANY, NAMESPACES);
+    group.bench_function("copy_on_the_index_task", |bencher| {
+        bencher.iter(|| black_box(index.store().objects().clone()));
+    });
+    group.bench_function("encode_elsewhere", |bencher| {
+        bencher.iter(|| black_box(encode(index.store().objects(), EndpointsSource::Endpoints, DOMAIN)));
     });
     group.finish();
 }
