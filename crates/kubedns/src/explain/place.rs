@@ -123,7 +123,7 @@ fn pod(snapshot: &Snapshot, path: &[&str], label: &str) -> Option<std::net::IpAd
     let mut address = None;
     if label != ANY {
         snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
-            address = entry.record.addresses().next()
+            address = entry.record.addresses().next();
         });
     }
     address
