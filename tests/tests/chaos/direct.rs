@@ -8,7 +8,7 @@ use testkit::eventually;
 use testkit::message::Message;
 use testkit::query::Query;
 use tests::chaos::{Mood, Rig, Topology};
-use tests::e2e::{PATIENCE, send};
+use tests::e2e::{PATIENCE, get, send};
 use tests::lab::in_a_line;
 use tests::steady::Steady;
 
@@ -92,6 +92,20 @@ async fn a_new_service_is_there_right_after_it_was_not() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         delays.push(begun.elapsed());
+    }
+    for (name, way) in [
+        ("new-0.shop.svc.cluster.local.", "way        pods ask kubedns itself (port 53)".to_owned()),
+        (
+            "host-1.outside.test.",
+            format!(
+                "way        pods ask kubedns itself (port 53), which asks 127.0.0.1:{}",
+                rig.pod.ports.dnsmasq
+            ),
+        ),
+    ] {
+        let path = format!("/explain?name={name}&type=A&format=text");
+        let text = get(rig.pod.ports.readiness, &path).await.unwrap().body;
+        assert_eq!(text.lines().find(|line| line.starts_with("way ")), Some(way.as_str()), "{text}");
     }
     delays.sort_unstable();
     let [median, most] = [delays[delays.len() / 2], delays[delays.len() - 1]];
