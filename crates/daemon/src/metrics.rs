@@ -7,6 +7,7 @@
 mod process;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -32,6 +33,11 @@ pub struct MetricError {
     /// Why not.
     #[source]
     pub source: prometheus::Error,
+}
+
+/// Seconds since 1970, for gauges.
+pub fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// The metrics of one process. Cloning shares them.

@@ -17,9 +17,9 @@ use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Version
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{ConfigMetrics, Metrics, unix_seconds};
+use crate::metrics::{ConfigMetrics, Metrics};
 use crate::options::{ConfigFrom, Domain, Options, Topology};
-use crate::watch::{FeedState, Phase};
+use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 
 /// How long a refusal of the `ConfigMap` must last to count. An API server that starts refuses everything for a moment.
@@ -57,7 +57,7 @@ impl Configuration {
     pub fn open(
         options: &Options,
         from: ConfigFrom,
-        connection: &Arc<crate::connect::Connection>,
+        connection: &Arc<cluster::connect::Connection>,
         metrics: &Arc<Metrics>,
     ) -> Self {
         let (source, from_api) = source(options, from, connection, metrics);
@@ -158,7 +158,7 @@ async fn refusal(feed: &mut Option<watch::Receiver<FeedState>>) {
 fn source(
     options: &Options,
     from: ConfigFrom,
-    connection: &Arc<crate::connect::Connection>,
+    connection: &Arc<cluster::connect::Connection>,
     metrics: &Arc<Metrics>,
 ) -> (Source, Option<ConfigMapFeed>) {
     match from {
@@ -247,7 +247,7 @@ fn tell_of_names(config: &Config, topology: Topology) {
 
 fn note(metrics: &ConfigMetrics, state: &State) {
     metrics.current.set(state.error.is_none().into());
-    metrics.loaded.set(unix_seconds(state.loaded_at));
+    metrics.loaded.set(daemon::metrics::unix_seconds(state.loaded_at));
     metrics.rejected.inc_by(state.rejected.saturating_sub(metrics.rejected.get()));
     metrics.info.reset();
     metrics.info.with_label_values(&[&state.version.to_string()]).set(1);

@@ -5,11 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use cluster::watch::WatchMetrics;
 use daemon::metrics::MetricError;
-use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
-
-use crate::objects::Kind;
-use crate::watch::Failure;
+use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 /// From less than a millisecond to a minute and a half.
 const LATENCIES: [f64; 14] =
@@ -44,7 +42,8 @@ pub struct Metrics {
     pub forward_loops: IntGauge,
     /// The configuration.
     pub config: ConfigMetrics,
-    api: ApiMetrics,
+    /// The watches of the API server.
+    pub watch: WatchMetrics,
 }
 
 impl Metrics {
@@ -100,36 +99,8 @@ impl Metrics {
                 "Upstreams left out because their queries come back to kubedns",
             )?,
             config: ConfigMetrics::new(registry)?,
-            api: ApiMetrics::new(registry)?,
+            watch: WatchMetrics::new(registry)?,
         }))
-    }
-
-    /// The metrics of the feed of `kind`, all at zero.
-    pub fn feed(&self, kind: Kind) -> FeedMetrics {
-        let (api, label) = (&self.api, [kind.plural()]);
-        for reason in Failure::REASONS.into_iter().chain(["timeout"]) {
-            api.restarts.with_label_values(&[kind.plural(), reason]);
-        }
-        FeedMetrics {
-            kind,
-            malformed: api.malformed.with_label_values(&label),
-            connected: api.connected.with_label_values(&label),
-            lists: api.lists.with_label_values(&label),
-            bookmarks: api.bookmarks.with_label_values(&label),
-            events: api.events.with_label_values(&label),
-            last_event: api.last_event.with_label_values(&label),
-            restarts: api.restarts.clone(),
-        }
-    }
-
-    /// How often lists and watches of `kind` have ended for `reason`.
-    pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
-        self.api.restarts.with_label_values(&[kind.plural(), reason]).get()
-    }
-
-    /// 1 while a watch of `kind` is open.
-    pub fn connected(&self, kind: Kind) -> i64 {
-        self.api.connected.with_label_values(&[kind.plural()]).get()
     }
 
     /// Records were put in force that are due to events of which the oldest arrived `since_arrival` ago, and to
@@ -176,95 +147,4 @@ impl ConfigMetrics {
             )?,
         })
     }
-}
-
-/// What the watchers count, by kind of objects.
-#[derive(Debug)]
-struct ApiMetrics {
-    malformed: IntCounterVec,
-    connected: IntGaugeVec,
-    restarts: IntCounterVec,
-    lists: IntCounterVec,
-    events: IntCounterVec,
-    bookmarks: IntCounterVec,
-    last_event: GaugeVec,
-}
-
-impl ApiMetrics {
-    fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
-        let name = "kubedns_last_event_timestamp_seconds";
-        let last_event = GaugeVec::new(Opts::new(name, "When the last event arrived"), &["kind"])
-            .map_err(|source| MetricError { name: name.to_owned(), source })?;
-        registry.register(name, last_event.clone())?;
-        Ok(Self {
-            last_event,
-            malformed: registry.int_counter_vec(
-                "kubedns_malformed_objects_total",
-                "Objects or parts of objects that were left out because they make no sense",
-                &["kind"],
-            )?,
-            connected: registry.int_gauge_vec(
-                "kubedns_watch_connected",
-                "1 while the watch of this kind is open",
-                &["kind"],
-            )?,
-            restarts: registry.int_counter_vec(
-                "kubedns_watch_restarts_total",
-                "Lists and watches that ended, by reason; timeout is the regular end, also of a quiet watch",
-                &["kind", "reason"],
-            )?,
-            lists: registry.int_counter_vec("kubedns_lists_total", "Complete lists received", &["kind"])?,
-            bookmarks: registry.int_counter_vec(
-                "kubedns_bookmarks_total",
-                "Bookmarks received, which move the version of a watch without events on",
-                &["kind"],
-            )?,
-            events: registry.int_counter_vec(
-                "kubedns_events_total",
-                "Changes taken from lists and watches",
-                &["kind"],
-            )?,
-        })
-    }
-}
-
-/// What one feed counts.
-#[derive(Debug, Clone)]
-pub struct FeedMetrics {
-    kind: Kind,
-    pub(crate) malformed: IntCounter,
-    pub(crate) connected: IntGauge,
-    pub(crate) lists: IntCounter,
-    pub(crate) bookmarks: IntCounter,
-    events: IntCounter,
-    last_event: Gauge,
-    restarts: IntCounterVec,
-}
-
-impl FeedMetrics {
-    /// Objects and parts of objects that were left out so far.
-    pub fn malformed(&self) -> u64 {
-        self.malformed.get()
-    }
-
-    /// Bookmarks so far.
-    pub fn bookmarks(&self) -> u64 {
-        self.bookmarks.get()
-    }
-
-    /// A list or watch ended.
-    pub(crate) fn restarted(&self, reason: &str) {
-        self.restarts.with_label_values(&[self.kind.plural(), reason]).inc();
-    }
-
-    /// An event arrived.
-    pub(crate) fn event(&self) {
-        self.events.inc();
-        self.last_event.set(unix_seconds(SystemTime::now()));
-    }
-}
-
-/// Seconds since 1970, for gauges.
-pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -12,8 +12,8 @@ use dnsconfig::federation::{self, FederationError};
 use dnsconfig::name::{LABEL_RULE, is_label};
 use thiserror::Error;
 
-use crate::connect::{Access, expand};
-use crate::watch::endpoints::Choice;
+use cluster::connect::{Access, expand};
+use cluster::watch::endpoints::Choice;
 
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]

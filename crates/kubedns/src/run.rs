@@ -21,19 +21,19 @@ use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
 
 use crate::config::{Configuration, Settings};
-use crate::connect::Connection;
-use crate::explain::Explainer;
-use crate::index::Index;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::objects::{EndpointsSource, Event, Kind};
-use crate::options::{Exposition, Options};
-use crate::snapshot::{Published, Snapshot};
+use crate::options::{Exposition, Options, Topology};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
-use crate::watch::endpoints::{Choice, EndpointsFeed};
-use crate::watch::nodes::NodesFeed;
-use crate::watch::{Collection, Feed, Pace, Received};
+use cluster::connect::Connection;
+use cluster::index::{Index, Progress, Question};
+use cluster::objects::{EndpointsSource, Event, Kind};
+use cluster::snapshot::{Published, Snapshot};
+use cluster::watch::endpoints::{Choice, EndpointsFeed};
+use cluster::watch::nodes::NodesFeed;
+use cluster::watch::{Collection, Feed, Pace, Received};
+use explain::{Explainer, ServerState};
 
 /// How many events may wait for the index.
 const QUEUE: usize = 1024;
@@ -70,9 +70,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
     let loops = LoopFinder::new(forwarder, configuration.subscribe());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
-    let (state, settings) = (configuration.state(), configuration.subscribe());
-    let (explainer, questions) =
-        Explainer::new(status.clone(), Arc::clone(&metrics), state, settings, options.topology);
+    let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
     let zone = ZoneFrame { domain, strict: options.strict_dns, listening: vec![dns.local_addr()] };
     let (sink, events) = mpsc::channel(QUEUE);
@@ -124,6 +122,29 @@ fn serve_status(
     tasks.lasting("serving the status", server.run(routes, stop));
 }
 
+/// The explainer of the records that `status` is about, with what this process knows of their trustworthiness.
+fn explainer(
+    options: &Options,
+    configuration: &Configuration,
+    status: &Status,
+    metrics: &Metrics,
+) -> (Explainer, mpsc::Receiver<Question>) {
+    let (config, settings) = (configuration.state(), configuration.subscribe());
+    let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
+    let server = move |followed: &[Kind]| {
+        let progress = status.progress();
+        let is_lost = |kind: &&Kind| progress == Progress::Synced && watch.connected(**kind) == 0;
+        ServerState {
+            progress,
+            draining: status.is_draining(),
+            config: config.borrow().clone(),
+            lost: followed.iter().filter(is_lost).map(|kind| kind.plural()).collect(),
+            has_upstreams: !settings.borrow().upstreams.is_empty(),
+        }
+    };
+    Explainer::new(published, Arc::new(server), options.topology == Topology::Direct)
+}
+
 /// What the watchers need.
 struct ApiServer {
     connection: Arc<Connection>,
@@ -137,6 +158,7 @@ impl ApiServer {
     /// Starts the watchers. Each follows one collection and sends what happens to `sink`.
     fn watch(self, tasks: &mut Tasks, choice: Choice, shutdown: &Shutdown) {
         let Self { connection, metrics, sink, settings, in_force } = self;
+        let metrics = metrics.watch.clone();
         let pace = Pace::default();
         let services = Feed::new(
             Arc::clone(&connection),
@@ -150,11 +172,18 @@ impl ApiServer {
             choice,
             connection: Arc::clone(&connection),
             pace: pace.clone(),
-            metrics: Arc::clone(&metrics),
+            metrics: metrics.clone(),
             sink: sink.clone(),
             in_force,
         };
-        let nodes = NodesFeed { connection, pace, metrics, sink, settings };
+        let nodes = NodesFeed {
+            connection,
+            pace,
+            metrics,
+            sink,
+            settings,
+            wanted: |settings: &Arc<Settings>| !settings.federations.is_empty(),
+        };
         let stop = || shutdown.stop.clone();
         tasks.lasting("watching services", services.run(stop()));
         tasks.lasting("watching endpoints", endpoints.run(stop()));

@@ -17,24 +17,12 @@ use warp::Filter;
 use warp::http::StatusCode;
 use warp::reply::Response;
 
-use crate::snapshot::Published;
 pub use cache::Cache;
+use cluster::index::Progress;
+use cluster::snapshot::Published;
 
 /// Dumps in memory at a time. That of a large cluster takes tens of megabytes until it was read.
 const MAX_DUMPS: usize = 2;
-
-/// How far the first lists are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// Not in yet.
-    Waiting,
-    /// Not in yet; records of an earlier run are served.
-    Stale,
-    /// Not in within `--initial-sync-timeout`; records of an earlier run are served, which is better than nothing.
-    StaleOverdue,
-    /// In.
-    Synced,
-}
 
 /// What the status port knows. Shared with whoever knows how far things are.
 #[derive(Debug, Clone)]
@@ -58,7 +46,7 @@ impl Status {
     }
 
     /// The records.
-    pub fn published(&self) -> &Published {
+    pub fn published(&self) -> &Arc<Published> {
         &self.published
     }
 
@@ -163,7 +151,7 @@ mod tests {
     use skydns::{Name, Zone};
 
     use super::*;
-    use crate::snapshot::Snapshot;
+    use cluster::snapshot::Snapshot;
 
     fn status() -> (Status, CancellationToken) {
         let zone = Zone::new(&Name::parse("cluster.local.").unwrap());

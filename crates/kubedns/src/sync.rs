@@ -16,12 +16,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::index::Index;
 use crate::loops::{self, Loops, Way};
 use crate::metrics::Metrics;
-use crate::objects::{Change, EndpointsSource, Event};
-use crate::status::{Progress, Status};
-use crate::watch::Received;
+use crate::status::Status;
+use cluster::index::Progress;
+use cluster::index::{Index, Question};
+use cluster::objects::{Change, EndpointsSource, Event};
+use cluster::watch::Received;
 use loading::Loaded;
 pub use loading::Loading;
 pub use saving::Saving;
@@ -74,7 +75,7 @@ pub struct Sync {
     /// What the watchers see.
     pub events: mpsc::Receiver<Received<Event>>,
     /// What is asked about the objects.
-    pub questions: mpsc::Receiver<crate::explain::IndexQuestion>,
+    pub questions: mpsc::Receiver<Question>,
     /// What the configuration says.
     pub settings: watch::Receiver<Arc<Settings>>,
     /// Whether they are those of the configuration, or only what holds until it is known.
@@ -133,7 +134,7 @@ impl Sync {
                 Ok(()) = self.settings.changed() => self.configure(),
                 Ok(()) = self.loops.changed() => self.configure(),
                 Ok(()) = self.settled.changed() => self.settle(),
-                Some(question) = self.questions.recv() => question.answer(&self.index, self.source),
+                Some(question) = self.questions.recv() => question(&self.index),
                 _ = tick.tick() => {
                     if !counted {
                         gauges::count(&self.index, &self.status, &self.metrics);

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use kubedns::index::Index;
-use kubedns::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Service};
-use kubedns::snapshot::{Published, Snapshot};
+use cluster::index::Index;
+use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Service};
+use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::Outside;

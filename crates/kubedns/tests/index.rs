@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use kubedns::index::Index;
-use kubedns::objects::{
+use cluster::index::Index;
+use cluster::objects::{
     Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event, ObjectKey,
     Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
-use kubedns::snapshot::{Published, Snapshot};
+use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use proptest::prelude::*;
 use skydns::{Name, View, Zone};

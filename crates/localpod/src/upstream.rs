@@ -73,14 +73,14 @@ fn zones(offline: bool) -> Catalog {
         (under_apex(&["git"]), v4(22)),
         (under_apex(&["www"]), RData::CNAME(CNAME(under_apex(&["payments"])))),
     ];
-    add_zone(&mut zones, under_apex(&[]), records);
+    add_zone(&mut zones, &under_apex(&[]), records);
     if offline {
-        add_zone(&mut zones, Name::root(), []);
+        add_zone(&mut zones, &Name::root(), []);
     }
     zones
 }
 
-fn add_zone(zones: &mut Catalog, apex: Name, records: impl IntoIterator<Item = (Name, RData)>) {
+fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = (Name, RData)>) {
     let mut zone =
         InMemoryZoneHandler::<TokioRuntimeProvider>::empty(apex.clone(), ZoneType::Primary, AxfrPolicy::Deny);
     // Its last number is how long a missing name may be remembered as missing (RFC 2308).
@@ -89,7 +89,7 @@ fn add_zone(zones: &mut Catalog, apex: Name, records: impl IntoIterator<Item = (
     for (name, data) in records {
         zone.upsert_mut(Record::from_rdata(name, TTL, data), 1);
     }
-    zones.upsert(LowerName::new(&apex), vec![Arc::new(zone)]);
+    zones.upsert(LowerName::new(apex), vec![Arc::new(zone)]);
 }
 
 /// A name of the zone. The labels are fixed and valid, so that there is no error to report.

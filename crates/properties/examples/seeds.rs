@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
-use kubedns::index::Index;
-use kubedns::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service};
-use kubedns::snapshot::{Published, Snapshot};
+use cluster::index::Index;
+use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service};
+use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::{Name, Zone};
 use tests::conformance::vector::{self, Scenario, Transport};
@@ -433,7 +433,7 @@ fn saved(events: &str) -> anyhow::Result<Vec<u8>> {
         }
     }
     let content =
-        kubedns::persist::encode(index.store().objects(), EndpointsSource::Endpoints, "cluster.local.")
+        cluster::persist::encode(index.store().objects(), EndpointsSource::Endpoints, "cluster.local.")
             .unwrap_or_default();
     let lines: Vec<&[u8]> = content.split(|octet| *octet == b'\n').collect();
     let [_, objects @ .., _, _] = lines.as_slice() else { return Ok(Vec::new()) };

@@ -5,24 +5,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cluster::connect::Connection;
+use cluster::index::Index;
+use cluster::objects::{
+    Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Kind, Node, Service,
+};
+use cluster::snapshot::Published;
+use cluster::watch::{Collection, Feed, Pace, WatchMetrics};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use hyper::{Request, Response, StatusCode};
 use kube::Client;
-use kubedns::connect::Connection;
-use kubedns::index::Index;
-use kubedns::metrics::Metrics;
-use kubedns::objects::{
-    Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Kind, Node, Service,
-};
-use kubedns::snapshot::Published;
-use kubedns::watch::{Collection, Feed, Pace};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
-use crate::{cluster, memory, watch};
+use crate::{example, memory, watch};
 
 /// How long the octet that means a pause makes the API server wait.
 const PAUSE: Duration = Duration::from_secs(20);
@@ -101,7 +100,7 @@ fn apply<T: FromApi>(index: &mut Index, wrap: fn(Change<T>) -> Event, objects: [
 
 /// An index that knows the other kinds, so that the objects of `kind` show.
 fn others(kind: Kind) -> (Index, Arc<Published>) {
-    let (mut index, published) = cluster::index(cluster::zone(false));
+    let (mut index, published) = example::index(example::zone(false));
     let source = match kind {
         Kind::EndpointSlice => EndpointsSource::EndpointSlices,
         _ => EndpointsSource::Endpoints,
@@ -131,7 +130,7 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
         }),
         "default",
     );
-    let metrics = daemon::metrics::Metrics::new("fuzz").and_then(|metrics| Metrics::new(&metrics));
+    let metrics = daemon::metrics::Metrics::new("fuzz").and_then(|metrics| WatchMetrics::new(&metrics));
     let metrics = metrics.unwrap_or_else(|error| unreachable!("{error}"));
     let (sink, mut events) = mpsc::channel(4);
     let feed = Feed::new(

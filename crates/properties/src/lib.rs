@@ -20,8 +20,8 @@
     reason = "a property that is broken panics; it has no other way to say so"
 )]
 
-mod cluster;
 mod config_map;
+mod example;
 mod feed;
 mod flags;
 mod memory;

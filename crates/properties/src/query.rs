@@ -2,13 +2,13 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use kubedns::snapshot::Snapshot;
+use cluster::snapshot::Snapshot;
 use skydns::Name;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use skydns::query::{Malformed, Query, Transport, rtype};
 
-use crate::{cluster, message};
+use crate::{example, message};
 
 /// Rounds of questions that the server allows an answer.
 const ROUNDS: usize = 3;
@@ -20,7 +20,7 @@ const QUESTIONS: usize = 32;
 pub fn query(input: &[u8]) {
     let Some((&choice, octets)) = input.split_first() else { return };
     let transport = if choice & 1 == 0 { Transport::Udp } else { Transport::Tcp };
-    let view = cluster::choose(choice >> 1);
+    let view = example::choose(choice >> 1);
     let told = choice >> 3 & 7;
     ask(view, octets, transport, |question| outside(told, question));
 }
@@ -95,7 +95,7 @@ fn outside(variation: u8, question: &OutsideQuestion) -> OutsideAnswer {
         rtype: rtype::CNAME,
         rdata: target.wire().into(),
     };
-    let [edge, web] = ["edge.outside.test", "web.apps.svc.cluster.local"].map(cluster::name);
+    let [edge, web] = ["edge.outside.test", "web.apps.svc.cluster.local"].map(example::name);
     OutsideAnswer::Records(match variation {
         0 => return OutsideAnswer::Failed,
         1 => Vec::new(),

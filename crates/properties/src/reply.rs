@@ -9,7 +9,7 @@ use skydns::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use skydns::query::{Query, Transport, rtype};
 use skydns::resolve;
 
-use crate::{cluster, memory, message, query};
+use crate::{example, memory, message, query};
 
 /// Octets of the message in which a record is read again.
 const HEADER: [u8; 12] = [0, 0, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0];
@@ -37,7 +37,7 @@ pub fn reply(input: &[u8]) {
 fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
     match Heading::parse(octets).ok().and_then(|heading| heading.question) {
         Some(question) => message::query(question.name.as_wire(), question.qtype, edns),
-        None => message::query(cluster::name("www.outside.test").wire(), rtype::A, edns),
+        None => message::query(example::name("www.outside.test").wire(), rtype::A, edns),
     }
 }
 
@@ -123,10 +123,10 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
     let name = names.get(usize::from(choice >> 4 & 3)).unwrap_or(&"");
     let rtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME];
     let rtype = rtypes.get(usize::from(choice >> 6)).copied().unwrap_or_default();
-    let asked = message::query(cluster::name(&format!("{name}.cluster.local")).wire(), rtype, Some(4096));
+    let asked = message::query(example::name(&format!("{name}.cluster.local")).wire(), rtype, Some(4096));
     let rcode = octets.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
     let told = |question: &OutsideQuestion| {
-        let zone = cluster::zone(false);
+        let zone = example::zone(false);
         let told =
             memory::bounded(octets.len(), 128, || resolve::outside_answer(question, &zone, octets, rcode));
         if let OutsideAnswer::Records(records) = &told {
@@ -134,7 +134,7 @@ fn answer_with(choice: u8, transport: Transport, octets: &[u8]) {
         }
         told
     };
-    query::ask(cluster::choose(choice >> 2 & 1), &asked, transport, told);
+    query::ask(example::choose(choice >> 2 & 1), &asked, transport, told);
 }
 
 /// Every record is of the name that was asked for, or of one that it is an alias for, and of none of the cluster.

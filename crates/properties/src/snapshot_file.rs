@@ -1,9 +1,9 @@
 //! A snapshot file.
 
-use kubedns::persist::{Saved, encode};
+use cluster::persist::{Saved, encode};
 use skydns::Zone;
 
-use crate::cluster;
+use crate::example;
 use crate::memory;
 use crate::watch;
 
@@ -52,7 +52,7 @@ fn served(content: &[u8]) {
         }
     };
     let (source, objects, _age) = (saved.source(), saved.objects(), saved.age());
-    let (mut index, published) = cluster::index(Zone::new(&cluster::name("cluster.local")));
+    let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     saved.replay(&mut index);
     index.publish();
     assert!(index.has_synced() && !index.has_listed(), "it is served and does not count as a list");
@@ -64,7 +64,7 @@ fn served(content: &[u8]) {
     let read = Saved::decode(&written, DOMAIN);
     let read = read.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
     assert!(read.objects() <= objects, "objects come from nowhere");
-    let (mut index, published) = cluster::index(Zone::new(&cluster::name("cluster.local")));
+    let (mut index, published) = example::index(Zone::new(&example::name("cluster.local")));
     read.replay(&mut index);
     index.publish();
     assert_eq!(watch::visible(&published), visible, "what was written is what was served");

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use kubedns::index::Index;
-use kubedns::objects::{
+use cluster::index::Index;
+use cluster::objects::{
     Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Node, ObjectKey, Service, key_of,
 };
-use kubedns::persist::{Saved, encode};
-use kubedns::snapshot::{Published, Snapshot};
+use cluster::persist::{Saved, encode};
+use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use skydns::outside::OutsideAnswer;
 use skydns::query::{Transport, rtype};
 
-use crate::{cluster, memory, message, query};
+use crate::{example, memory, message, query};
 
 /// What exists at the API server.
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Objects {
 /// behind it, the same in lower case for one that is gone; `R` for a new list of everything, `P` for publishing, `1` and
 /// `2` for the source of endpoints (Endpoints, listed anew, and slices, which are followed all along).
 pub fn watch(input: &[u8]) {
-    let (mut index, published) = cluster::index(cluster::zone(false));
+    let (mut index, published) = example::index(example::zone(false));
     let mut objects = Objects::default();
     let mut source = EndpointsSource::Endpoints;
     objects.list(&mut index);
@@ -114,7 +114,7 @@ impl Objects {
 
     /// The records after a start with these objects.
     fn fresh(&self, source: EndpointsSource) -> String {
-        let (mut index, published) = cluster::index(cluster::zone(false));
+        let (mut index, published) = example::index(example::zone(false));
         self.list(&mut index);
         index.apply(Event::EndpointsFrom(source));
         index.publish();
@@ -128,7 +128,7 @@ fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String
     let saved = Saved::decode(&written, "cluster.local.");
     let saved =
         saved.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));
-    let (mut index, published) = cluster::index(cluster::zone(false));
+    let (mut index, published) = example::index(example::zone(false));
     saved.replay(&mut index);
     for node in objects.nodes.values() {
         index.apply(Event::Node(Change::Apply(node.clone())));
@@ -202,5 +202,5 @@ fn reverse(ip: std::net::IpAddr) -> Vec<u8> {
             format!("{}.ip6.arpa", digits.join("."))
         }
     };
-    cluster::name(&text).wire().to_vec()
+    example::name(&text).wire().to_vec()
 }

@@ -25,7 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::engine::published_with;
 use crate::kinds::Kind;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Questions under way at a time.
 const WINDOW: usize = 64;
 /// So long an answer may take before the question is asked again.

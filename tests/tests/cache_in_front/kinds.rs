@@ -151,9 +151,10 @@ impl Question {
     /// The question about Service number `n`.
     pub(crate) fn query(self, n: usize) -> Query {
         let n = u32::try_from(n).expect("a small number");
-        let [a, b, c, d] = Ipv4Addr::from(FIRST + n).octets();
+        let mut octets = Ipv4Addr::from(FIRST + n).octets();
+        octets.reverse();
         let name = match self.name {
-            REVERSE => format!("{d}.{c}.{b}.{a}.in-addr.arpa."),
+            REVERSE => format!("{}.in-addr.arpa.", Ipv4Addr::from(octets)),
             "" => format!("n{n}.svc.cluster.local."),
             name => format!("{name}.n{n}.svc.cluster.local."),
         };

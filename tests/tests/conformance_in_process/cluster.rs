@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubedns::index::Index;
-use kubedns::objects::{Change, EndpointsSource, Event, FromApi, ObjectKey};
-use kubedns::snapshot::{Published, Snapshot};
+use cluster::index::Index;
+use cluster::objects::{Change, EndpointsSource, Event, FromApi, ObjectKey};
+use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::{Name, Zone};
 use tests::conformance::vector::{ApiServer, Files, Scenario, Step};

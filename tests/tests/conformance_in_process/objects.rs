@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
+use cluster::objects::{EndpointSlice, Endpoints, FromApi, ObjectKey, Service, ServiceKind};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubedns::objects::{EndpointSlice, Endpoints, FromApi, ObjectKey, Service, ServiceKind};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

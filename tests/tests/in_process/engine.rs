@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use kubedns::index::Index;
-use kubedns::objects::{Change, EndpointsSource, Event, FromApi};
-use kubedns::snapshot::{Published, Snapshot};
+use cluster::index::Index;
+use cluster::objects::{Change, EndpointsSource, Event, FromApi};
+use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::Outside;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kubedns::index::Index;
-use kubedns::objects::{
+use cluster::index::Index;
+use cluster::objects::{
     Address, Change, EndpointPort, Endpoints, EndpointsSource, Event, ObjectKey, Protocol, Service,
     ServiceKind, ServicePort, Subset,
 };
-use kubedns::snapshot::{Published, Snapshot};
+use cluster::snapshot::{Published, Snapshot};
 use skydns::{Name, Zone};
 
 /// Services in all.

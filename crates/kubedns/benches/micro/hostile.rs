@@ -8,8 +8,8 @@
 
 use std::hint::black_box;
 
+use cluster::objects::{Change, EndpointsSource, Event, ObjectKey, Service, ServiceKind};
 use criterion::Criterion;
-use kubedns::objects::{Change, EndpointsSource, Event, ObjectKey, Service, ServiceKind};
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideQuestion};
 use skydns::query::Transport;

@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
+use cluster::objects::{Change, Event, ServiceKind};
 use criterion::Criterion;
-use kubedns::objects::{Change, Event, ServiceKind};
 
 use crate::cluster::{HEADLESS_EACH, SERVICES, endpoints, full, service};
 

@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
+use cluster::objects::EndpointsSource;
+use cluster::persist::{Saved, encode};
 use criterion::{BatchSize, Criterion};
-use kubedns::objects::EndpointsSource;
-use kubedns::persist::{Saved, encode};
 
 use crate::cluster::{SERVICES, empty, first_lists, full, full_of};
 

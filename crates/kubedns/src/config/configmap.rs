@@ -8,10 +8,10 @@ use serde::Deserialize;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::connect::Connection;
 use crate::metrics::Metrics;
-use crate::objects::{Change, FromApi, Kind, MalformedObject, ObjectKey, Parsed, key_of, version_of};
-use crate::watch::{Collection, Feed, FeedState, Pace, Received};
+use cluster::connect::Connection;
+use cluster::objects::{Change, FromApi, Kind, MalformedObject, ObjectKey, Parsed, key_of, version_of};
+use cluster::watch::{Collection, Feed, FeedState, Pace, Received};
 
 /// How many changes may wait to be looked at.
 const QUEUE: usize = 16;
@@ -65,7 +65,7 @@ impl ConfigMapFeed {
             Arc::clone(connection),
             Collection::one(Kind::ConfigMap, namespace, name),
             Pace::default(),
-            metrics.feed(Kind::ConfigMap),
+            metrics.watch.feed(Kind::ConfigMap),
             sink,
             |change| change,
         );

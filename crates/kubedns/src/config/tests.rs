@@ -5,9 +5,9 @@ use daemon::flags::Style;
 use skydns::Name;
 
 use super::*;
-use crate::connect::{Access, Connection};
 use crate::loops::Loops;
 use crate::sync::ZoneFrame;
+use cluster::connect::{Access, Connection};
 
 async fn open(flags: &[&str], from: fn(&Options) -> ConfigFrom) -> Configuration {
     let options: Options =

@@ -8,8 +8,8 @@ use skydns::{Host, ServiceRecord, name};
 use smol_str::SmolStr;
 use treecache::Node;
 
-use crate::records::Records;
-use crate::snapshot::Snapshot;
+use cluster::records::Records;
+use cluster::snapshot::Snapshot;
 
 /// The whole tree, from the root of the DNS down to the records.
 #[derive(Debug)]

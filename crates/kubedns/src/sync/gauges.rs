@@ -2,11 +2,11 @@
 
 use treecache::Node;
 
-use crate::index::Index;
 use crate::metrics::Metrics;
-use crate::objects::{EndpointSlice, Endpoints, Kind, Service, ServiceKind};
-use crate::records::Records;
 use crate::status::Status;
+use cluster::index::Index;
+use cluster::objects::{EndpointSlice, Endpoints, Kind, Service, ServiceKind};
+use cluster::records::Records;
 
 /// Sets the gauges of objects, addresses and records.
 pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::persist::{self, Saved, SnapshotError};
+use cluster::persist::{self, Saved, SnapshotError};
 
 /// How long the first lists wait for the file: what is listed and what is restored must not mix. A hundred thousand
 /// Services take about a second.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::index::Index;
 use crate::metrics::Metrics;
-use crate::objects::EndpointsSource;
-use crate::persist;
+use cluster::index::Index;
+use cluster::objects::EndpointsSource;
+use cluster::persist;
 
 /// How long changes are gathered before they are written.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -6,8 +6,8 @@ use skydns::View as _;
 use testkit::eventually;
 
 use super::*;
-use crate::objects::{Endpoints, FromApi, ObjectKey, Service};
-use crate::snapshot::{Published, Snapshot};
+use cluster::objects::{Endpoints, FromApi, ObjectKey, Service};
+use cluster::snapshot::{Published, Snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -213,7 +213,7 @@ async fn what_is_known_at_the_end_is_written() {
     let metrics = Arc::clone(&running.metrics);
     running.end().await.unwrap();
     assert_eq!(metrics.snapshots_written.with_label_values(&["written"]).get(), 1);
-    let saved = crate::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
+    let saved = cluster::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
     assert_eq!((saved.objects(), saved.source()), (3, EndpointsSource::Endpoints));
 }
 
@@ -268,9 +268,9 @@ async fn events_do_not_wait_while_a_snapshot_is_encoded() {
     let begun = allocation_counter::measure(|| saving.begin(&index, EndpointsSource::Endpoints));
     index.apply(Event::Service(Change::Deleted(ObjectKey::new("apps", "service-0"))));
     saving.look_after(&index, EndpointsSource::Endpoints, true).await;
-    let file = std::fs::metadata(directory.path().join(crate::persist::FILE_NAME)).unwrap().len();
+    let file = std::fs::metadata(directory.path().join(cluster::persist::FILE_NAME)).unwrap().len();
     assert!(file > 4 * begun.bytes_total, "{file} bytes, and {} for its beginning", begun.bytes_total);
-    let saved = crate::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
+    let saved = cluster::persist::load(directory.path(), "cluster.local.").unwrap().unwrap();
     assert_eq!(saved.objects(), 2000, "those of the moment of its beginning");
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::{ApiServer, Faults, Options, Resource, Store};
-use kubedns::connect::{Access, Connection};
-use kubedns::metrics::Metrics;
-use kubedns::watch::Pace;
+use cluster::connect::{Access, Connection};
+use cluster::watch::Pace;
+use cluster::watch::WatchMetrics;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -69,6 +69,6 @@ pub(crate) fn pace() -> Pace {
     }
 }
 
-pub(crate) fn metrics() -> Arc<Metrics> {
-    Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap()
+pub(crate) fn metrics() -> WatchMetrics {
+    WatchMetrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap()
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::{Action, Resource, Rule, Verb};
-use kubedns::connect::Connection;
-use kubedns::index::Index;
-use kubedns::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service};
-use kubedns::snapshot::{Published, Snapshot};
-use kubedns::watch::endpoints::{Choice, EndpointsFeed};
-use kubedns::watch::{Pace, Received};
+use cluster::connect::Connection;
+use cluster::index::Index;
+use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service};
+use cluster::snapshot::{Published, Snapshot};
+use cluster::watch::endpoints::{Choice, EndpointsFeed};
+use cluster::watch::{Pace, Received};
 use skydns::{Name, Zone};
 use testkit::objects::{mk_endpoint_slice, mk_endpoints, mk_headless};
 use tokio::sync::mpsc;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::{Action, Options, Resource, Rule, Verb};
-use kubedns::connect::{Access, Connection};
-use kubedns::metrics::Metrics;
-use kubedns::objects::{Change, Kind, Service};
-use kubedns::watch::{Collection, Feed, FeedState, Pace, Phase, Received};
+use cluster::connect::{Access, Connection};
+use cluster::objects::{Change, Kind, Service};
+use cluster::watch::WatchMetrics;
+use cluster::watch::{Collection, Feed, FeedState, Pace, Phase, Received};
 use testkit::eventually;
 use testkit::objects::mk_cluster_ip;
 use tokio::sync::{mpsc, watch};
@@ -22,7 +22,7 @@ pub(crate) struct Running {
     pub(crate) mirror: Mirror<Service>,
     pub(crate) changes: mpsc::Receiver<Received<Change<Service>>>,
     pub(crate) state: watch::Receiver<FeedState>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: WatchMetrics,
     _feed: JoinSet<()>,
 }
 
@@ -164,7 +164,7 @@ async fn a_list_that_breaks_off_removes_nothing() {
     feed.until_known(&["apps/a", "apps/b", "apps/c"]).await;
     assert_eq!(feed.mirror.deletions, [""; 0]);
     let broken: Vec<(&str, u64)> =
-        kubedns::watch::Failure::REASONS.iter().map(|reason| (*reason, feed.restarts(reason))).collect();
+        cluster::watch::Failure::REASONS.iter().map(|reason| (*reason, feed.restarts(reason))).collect();
     assert_eq!(feed.restarts("broken"), 3, "{broken:?}");
 }
 

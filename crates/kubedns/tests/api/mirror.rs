@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubedns::objects::{Change, FromApi, ObjectKey};
+use cluster::objects::{Change, FromApi, ObjectKey};
 
 /// The objects as told by changes.
 #[derive(Debug)]

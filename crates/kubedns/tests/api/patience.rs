@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kubedns::objects::Kind;
-use kubedns::watch::{Failure, Pace, Phase};
+use cluster::objects::Kind;
+use cluster::watch::{Failure, Pace, Phase};
 use serde_json::Value;
 use testkit::objects::mk_cluster_ip;
 use tokio::time::{Instant, sleep};

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cluster::connect::Connection;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::StreamBody;
 use kube::Client;
-use kubedns::connect::Connection;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::service_fn;

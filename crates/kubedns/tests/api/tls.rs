@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubedns::connect::{Access, Connection};
-use kubedns::objects::{Change, Kind, Service};
-use kubedns::watch::{Collection, Feed, Received};
+use cluster::connect::{Access, Connection};
+use cluster::objects::{Change, Kind, Service};
+use cluster::watch::{Collection, Feed, Received};
 use testkit::objects::mk_cluster_ip;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};

@@ -1,0 +1,414 @@
+//! The one writer: takes what the watchers see, keeps the objects, and publishes the records made of them.
+
+mod objects;
+mod shared;
+mod store;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use skydns::Pointer;
+use smol_str::SmolStr;
+use tokio::sync::watch;
+
+use crate::few::Few;
+use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey, ServiceKind};
+use crate::records::{self, ServiceRecords};
+use crate::snapshot::{Federation, Place, Published, Snapshot};
+pub use objects::Objects;
+use store::Store;
+
+/// Objects and the records made of them. Events go in through [`Index::apply`]; nothing is visible to queries until
+/// [`Index::publish`].
+///
+/// The records only depend on the objects, not on the order they came in.
+pub struct Index {
+    store: Store,
+    nodes: BTreeMap<SmolStr, Node>,
+    listed_nodes: BTreeMap<SmolStr, Node>,
+    source: Option<EndpointsSource>,
+    in_force: watch::Sender<Option<EndpointsSource>>,
+    /// A Service that Endpoints lack while slices can no longer be read.
+    lacking: Option<ObjectKey>,
+    services_listed: bool,
+    /// Services whose objects have changed since their records were made, with the reverse records they have.
+    outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
+    snapshot: Snapshot,
+    changed: bool,
+    /// Objects have changed since somebody asked for that, though perhaps none that shows.
+    objects_changed: bool,
+    published: Arc<Published>,
+}
+
+/// A question to the index, asked between two batches of events; it sends its answer itself.
+pub type Question = Box<dyn FnOnce(&Index) + Send>;
+
+/// How far the first lists are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Not in yet.
+    Waiting,
+    /// Not in yet; records of an earlier run are served.
+    Stale,
+    /// Not in within `--initial-sync-timeout`; records of an earlier run are served, which is better than nothing.
+    StaleOverdue,
+    /// In.
+    Synced,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Services.
+    pub services: usize,
+    /// Endpoints objects.
+    pub endpoints: usize,
+    /// Endpoint slices.
+    pub slices: usize,
+    /// Addresses of endpoints, ready or not.
+    pub addresses: usize,
+    /// Endpoints objects that the control plane has cut at 1000 addresses.
+    pub over_capacity: usize,
+}
+
+impl Index {
+    /// An index without objects that publishes to `published`.
+    pub fn new(published: Arc<Published>) -> Self {
+        Self {
+            store: Store::default(),
+            nodes: BTreeMap::new(),
+            listed_nodes: BTreeMap::new(),
+            source: None,
+            in_force: watch::Sender::new(None),
+            lacking: None,
+            services_listed: false,
+            outdated: HashMap::default(),
+            snapshot: (*published.get()).clone(),
+            changed: false,
+            objects_changed: false,
+            published,
+        }
+    }
+
+    /// Takes one event.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Service(Change::RelistDone) => {
+                for key in self.store.services.finish() {
+                    self.update(&key, Store::remove_service);
+                }
+                self.services_listed = true;
+                self.check_sync();
+            }
+            Event::Service(Change::RelistStarted) => self.store.start_list_of_services(),
+            Event::Service(Change::Apply(service)) => {
+                self.store.services.settle(&service.key);
+                if self.store.service(&service.key) != Some(&service) {
+                    self.update(&service.key.clone(), |store, _| store.set_service(service));
+                }
+            }
+            Event::Service(Change::Deleted(key)) => {
+                self.store.services.settle(&key);
+                self.update(&key, Store::remove_service);
+            }
+            Event::Endpoints(change) => self.apply_endpoints(change),
+            Event::EndpointSlice(change) => self.apply_slice(change),
+            Event::Node(change) => self.apply_node(change),
+            Event::EndpointsFrom(source) => self.use_source(source),
+            Event::EndpointsInsteadOfSlices => self.fall_back(),
+        }
+    }
+
+    fn apply_endpoints(&mut self, change: Change<crate::objects::Endpoints>) {
+        match change {
+            Change::RelistStarted => self.store.start_list_of_endpoints(),
+            Change::RelistDone => {
+                for key in self.store.endpoints.finish() {
+                    self.update_endpoints(&key, Store::remove_endpoints);
+                }
+            }
+            Change::Apply(endpoints) => {
+                self.store.endpoints.settle(&endpoints.key);
+                if self.store.endpoints_of(&endpoints.key) != Some(&endpoints) {
+                    self.update_endpoints(&endpoints.key.clone(), |store, _| store.set_endpoints(endpoints));
+                }
+            }
+            Change::Deleted(key) => {
+                self.store.endpoints.settle(&key);
+                self.update_endpoints(&key, Store::remove_endpoints);
+            }
+        }
+    }
+
+    fn apply_slice(&mut self, change: Change<crate::objects::EndpointSlice>) {
+        match change {
+            Change::RelistStarted => self.store.start_list_of_slices(),
+            Change::RelistDone => {
+                for key in self.store.slices.finish() {
+                    self.remove_slice(&key);
+                }
+            }
+            Change::Apply(slice) => {
+                self.store.slices.settle(&slice.key);
+                let service = ObjectKey::new(slice.key.namespace.clone(), slice.service.clone());
+                match self.store.slice_and_service(&slice.key) {
+                    Some((_, known)) if *known == slice => return,
+                    // A slice can change hands: its label is mutable.
+                    Some((owner, _)) if owner != service => self.remove_slice_of(&owner, &slice.key),
+                    _ => {}
+                }
+                self.update_endpoints(&service, |store, _| store.set_slice(slice));
+            }
+            Change::Deleted(key) => {
+                self.store.slices.settle(&key);
+                self.remove_slice(&key);
+            }
+        }
+    }
+
+    fn remove_slice(&mut self, key: &ObjectKey) {
+        if let Some((service, _)) = self.store.slice_and_service(key) {
+            self.remove_slice_of(&service, key);
+        }
+    }
+
+    fn remove_slice_of(&mut self, service: &ObjectKey, key: &ObjectKey) {
+        self.update_endpoints(service, |store, service| store.remove_slice(service, key));
+    }
+
+    fn apply_node(&mut self, change: Change<Node>) {
+        match change {
+            Change::RelistStarted => self.listed_nodes.clear(),
+            Change::RelistDone => self.nodes = std::mem::take(&mut self.listed_nodes),
+            Change::Apply(node) => {
+                self.listed_nodes.insert(node.key.name.clone(), node.clone());
+                self.nodes.insert(node.key.name.clone(), node);
+            }
+            Change::Deleted(key) => {
+                self.nodes.remove(&key.name);
+            }
+        }
+        if let Some(federation) = &self.snapshot.federation {
+            let domains = federation.domains.clone();
+            self.set_federations(domains);
+        }
+    }
+
+    /// Changes the objects of one Service. Its records are made anew when they are published: objects of one Service
+    /// often change together, and a large one takes its time.
+    fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
+        self.outdate(key);
+        change(&mut self.store, key);
+        self.objects_changed = true;
+    }
+
+    /// The same for a change of its endpoints.
+    fn update_endpoints(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
+        self.outdate_endpoints(key);
+        change(&mut self.store, key);
+        self.objects_changed = true;
+    }
+
+    /// To be called before the endpoints of `key` change.
+    fn outdate_endpoints(&mut self, key: &ObjectKey) {
+        let shown = self.store.service(key).is_some_and(records::show_endpoints);
+        // Federated names are answered by whether there are endpoints.
+        if shown || self.snapshot.federation.is_some() {
+            self.outdate(key);
+        }
+    }
+
+    /// To be called before the objects of `key` change.
+    fn outdate(&mut self, key: &ObjectKey) {
+        if !self.outdated.contains_key(key) {
+            self.outdated.insert(key.clone(), self.pointers(key));
+        }
+    }
+
+    /// Makes the records of one Service anew; `old` are its reverse records.
+    fn rebuild(&mut self, key: &ObjectKey, old: &[(IpAddr, Pointer)]) {
+        let new = self.build(key);
+        self.replace_pointers(old, &new.pointers);
+        let path = records::path(key);
+        self.snapshot.tree.set_node(&path, new.node);
+        let [svc, namespace, name] = path;
+        match new.entry {
+            Some(entry) => {
+                self.snapshot.tree.set_entry(&[svc, namespace], name.into(), entry);
+            }
+            None => {
+                self.snapshot.tree.remove_entry(&[svc, namespace], name);
+            }
+        }
+        self.note_backing(key);
+    }
+
+    fn build(&self, key: &ObjectKey) -> ServiceRecords {
+        match self.store.service(key) {
+            Some(service) => records::build(service, self.store.backing(key, self.source)),
+            None => ServiceRecords::default(),
+        }
+    }
+
+    /// The reverse records of one Service as its objects are now.
+    fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
+        let service = self.store.service(key);
+        service
+            .map_or_else(Vec::new, |service| records::pointers(service, self.store.backing(key, self.source)))
+    }
+
+    /// Every owner of an address counts for itself: one that leaves takes only its own record away. Both lists are
+    /// sorted: a headless Service may have thousands.
+    fn replace_pointers(&mut self, old: &[(IpAddr, Pointer)], new: &[(IpAddr, Pointer)]) {
+        let reverse = &mut self.snapshot.reverse;
+        for (ip, pointer) in old.iter().filter(|gone| new.binary_search(gone).is_err()) {
+            let owners: Few<Pointer> =
+                reverse.get(ip).into_iter().flatten().filter(|owner| *owner != pointer).cloned().collect();
+            if owners.is_empty() {
+                reverse.remove(ip);
+            } else {
+                reverse.insert(*ip, owners);
+            }
+        }
+        for (ip, pointer) in new.iter().filter(|added| old.binary_search(added).is_err()) {
+            let mut owners: Vec<Pointer> = reverse.get(ip).map(|owners| owners.to_vec()).unwrap_or_default();
+            owners.push(pointer.clone());
+            owners.sort_unstable();
+            owners.dedup();
+            reverse.insert(*ip, owners.into());
+        }
+    }
+
+    fn note_backing(&mut self, key: &ObjectKey) {
+        if self.snapshot.federation.is_none() {
+            return;
+        }
+        let backed = self.store.service(key).is_some_and(|service| {
+            matches!(service.kind, ServiceKind::ExternalName(_))
+                || self.store.backing(key, self.source).has_ready_addresses()
+        });
+        if backed {
+            self.snapshot.backed.insert(key.clone(), ());
+        } else {
+            self.snapshot.backed.remove(key);
+        }
+    }
+
+    /// The source of endpoints that is in force, now and later.
+    pub fn source(&self) -> watch::Receiver<Option<EndpointsSource>> {
+        self.in_force.subscribe()
+    }
+
+    /// Uses Endpoints in place of slices that can no longer be read. Old slices are better than Endpoints without what
+    /// the slices told: somebody else may write these, or they know a second IP family.
+    fn fall_back(&mut self) {
+        let Some(service) = self.store.slices_tell_more(records::show_endpoints) else {
+            return self.use_source(EndpointsSource::Endpoints);
+        };
+        if self.lacking.is_none() {
+            tracing::warn!(
+                %service,
+                "EndpointSlices can no longer be read, and Endpoints tell less than they did: keeping the last slices"
+            );
+        }
+        self.lacking = Some(service);
+    }
+
+    fn use_source(&mut self, source: EndpointsSource) {
+        self.lacking = None;
+        if self.source == Some(source) {
+            self.store.forget_other_than(source);
+            return;
+        }
+        for key in self.store.keys() {
+            self.outdate_endpoints(&key);
+        }
+        self.source = Some(source);
+        self.in_force.send_replace(self.source);
+        self.store.forget_other_than(source);
+        self.objects_changed = true;
+        self.check_sync();
+    }
+
+    fn check_sync(&mut self) {
+        if !self.snapshot.synced && self.services_listed && self.source.is_some() {
+            self.snapshot.synced = true;
+            self.changed = true;
+        }
+    }
+
+    /// Replaces the zone's upstreams and stub domains.
+    pub fn set_zone(&mut self, zone: skydns::Zone) {
+        self.snapshot.zone = zone;
+        self.changed = true;
+    }
+
+    /// Replaces the federations: name to domain.
+    pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
+        let place = self
+            .nodes
+            .values()
+            .find_map(|node| Some(Place { zone: node.zone.clone()?, region: node.region.clone()? }));
+        let federation = (!domains.is_empty()).then(|| Arc::new(Federation { domains, place }));
+        if self.snapshot.federation == federation {
+            return;
+        }
+        let had_any = self.snapshot.federation.is_some();
+        self.snapshot.federation = federation;
+        if had_any != self.snapshot.federation.is_some() {
+            self.snapshot.backed = treecache::Map::default();
+            for key in self.store.keys() {
+                self.note_backing(&key);
+            }
+        }
+        self.changed = true;
+    }
+
+    /// Serves what is there as if it had been listed: the objects of a snapshot file, until the first lists replace
+    /// them.
+    pub fn serve_stale(&mut self, source: EndpointsSource) {
+        self.use_source(source);
+        self.snapshot.synced = true;
+        self.changed = true;
+    }
+
+    /// Makes all changes visible to queries. False when there were none.
+    pub fn publish(&mut self) -> bool {
+        let outdated = std::mem::take(&mut self.outdated);
+        for (key, old) in &outdated {
+            self.rebuild(key, old);
+        }
+        if !std::mem::take(&mut self.changed) && outdated.is_empty() {
+            return false;
+        }
+        self.published.set(self.snapshot.clone());
+        true
+    }
+
+    /// True once both first lists are in (or a snapshot file is served).
+    pub fn has_synced(&self) -> bool {
+        self.snapshot.synced
+    }
+
+    /// True once both first lists from the API server are in.
+    pub fn has_listed(&self) -> bool {
+        self.services_listed && self.source.is_some_and(|source| self.store.has_listed(source))
+    }
+
+    /// Whether objects have changed since this was last asked, with or without anything to publish.
+    pub fn take_objects_changed(&mut self) -> bool {
+        std::mem::take(&mut self.objects_changed)
+    }
+
+    /// How much there is, by walking all objects.
+    pub fn counts(&self) -> Counts {
+        self.store.counts()
+    }
+
+    /// The objects, for a snapshot file.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}

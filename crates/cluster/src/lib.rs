@@ -1,0 +1,18 @@
+//! Kubernetes to records: the API server is watched, objects are kept in an index, and records are made of them.
+//!
+//! ```text
+//! connect -> watch --Event--> index (the one writer) --records--> snapshot::Published
+//!                               |
+//!                               +--> persist: the snapshot file
+//! ```
+//!
+//! DNS messages, the configuration and explanations are not known here.
+
+pub mod connect;
+pub mod few;
+pub mod index;
+pub mod objects;
+pub mod persist;
+pub mod records;
+pub mod snapshot;
+pub mod watch;

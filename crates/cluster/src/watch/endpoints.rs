@@ -1,0 +1,228 @@
+//! Which objects tell the endpoints of Services: Endpoints, or the `EndpointSlice`s that have no limit of 1000
+//! addresses and know both IP families.
+//!
+//! With [`Choice::Auto`] slices are used where the API server has them and lets us read them, which is found out by
+//! trying, again and again: a permission that comes or goes later is followed. The source in force changes only when
+//! the other one is complete. Slices are left only when their refusal has lasted, as an API server that starts refuses
+//! everything for a moment, and only if Endpoints tell as much.
+
+mod choosing;
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use choosing::Choosing;
+
+use super::collection::Collection;
+use super::feed::Feed;
+use super::metrics::WatchMetrics;
+use super::pace::Pace;
+use super::state::{FeedState, Phase};
+use super::{Closed, Received};
+use crate::connect::Connection;
+use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, Event, FromApi};
+
+/// `--endpoints-source`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Choice {
+    /// Slices where possible, Endpoints otherwise.
+    #[default]
+    Auto,
+    /// Endpoints only.
+    Endpoints,
+    /// Slices only.
+    #[value(name = "endpointslices")]
+    EndpointSlices,
+}
+
+/// Follows the endpoints of Services and says which source counts.
+pub struct EndpointsFeed {
+    /// What to follow.
+    pub choice: Choice,
+    /// The API server.
+    pub connection: Arc<Connection>,
+    /// The timing.
+    pub pace: Pace,
+    /// Where watches are counted.
+    pub metrics: WatchMetrics,
+    /// Where events go.
+    pub sink: mpsc::Sender<Received<Event>>,
+    /// The source in force, as the taker of the events says.
+    pub in_force: watch::Receiver<Option<EndpointsSource>>,
+}
+
+/// A feed that was started.
+struct Running {
+    state: watch::Receiver<FeedState>,
+    stop: CancellationToken,
+    task: JoinSet<()>,
+}
+
+impl Running {
+    fn now(&mut self) -> FeedState {
+        *self.state.borrow_and_update()
+    }
+
+    /// Whether the watch is open. Then what it tells is kept.
+    fn follow(&mut self, spare: &watch::Sender<bool>) -> bool {
+        let follows = |state: FeedState| state.phase == Phase::Following;
+        if !follows(self.now()) {
+            return false;
+        }
+        spare.send_replace(false);
+        // It may have been refused and forgotten in between; from here on it cannot.
+        follows(self.now())
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        while self.task.join_next().await.is_some() {}
+    }
+}
+
+impl EndpointsFeed {
+    /// Follows until `stop`, or until nobody takes the events any more.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let followed = match self.choice {
+            Choice::Auto => self.choose(&stop).await,
+            Choice::Endpoints => self.only(EndpointsSource::Endpoints, &stop).await,
+            Choice::EndpointSlices => self.only(EndpointsSource::EndpointSlices, &stop).await,
+        };
+        if followed == Err(Closed) && !stop.is_cancelled() {
+            tracing::debug!("nobody takes the events about endpoints any more");
+        }
+    }
+
+    async fn only(&mut self, source: EndpointsSource, stop: &CancellationToken) -> Result<(), Closed> {
+        let spare = watch::Sender::new(false);
+        let mut running = self.start(source, &spare, stop);
+        let listed = running.state.wait_for(|state| state.listed).await.is_ok();
+        if listed {
+            self.put_in_force(source).await?;
+        }
+        while running.task.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    async fn choose(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
+        // The slices need not be kept.
+        let spare = watch::Sender::new(false);
+        let mut slices = self.start(EndpointsSource::EndpointSlices, &spare, stop);
+        let mut endpoints: Option<Running> = None;
+        let stale_slices = *self.in_force.borrow() == Some(EndpointsSource::EndpointSlices);
+        let mut choosing = Choosing::begin(&self.pace, stale_slices);
+        while !stop.is_cancelled() {
+            if choosing.wished && *self.in_force.borrow_and_update() == Some(EndpointsSource::Endpoints) {
+                choosing.take(EndpointsSource::Endpoints);
+            }
+            if slices.follow(&spare) {
+                self.put_slices_in_force(endpoints.take(), &mut choosing).await?;
+            }
+            spare.send_if_modified(|spare| {
+                let now = choosing.source == Some(EndpointsSource::Endpoints);
+                std::mem::replace(spare, now) != now
+            });
+            let due = choosing.endpoints_due(slices.now());
+            let is_due = due.is_some_and(|due| due <= Instant::now());
+            if is_due && endpoints.is_none() {
+                endpoints = Some(self.start(EndpointsSource::Endpoints, &spare, stop));
+            }
+            let listed = endpoints.as_mut().is_some_and(|running| running.now().listed);
+            if is_due && listed {
+                self.put_endpoints_in_force(&mut choosing).await?;
+                continue;
+            }
+            let later = due.filter(|_| !is_due);
+            tokio::select! {
+                changed = slices.state.changed() => changed.map_err(|_| Closed)?,
+                changed = next_state(&mut endpoints) => changed?,
+                changed = self.in_force.changed(), if choosing.wished => changed.map_err(|_| Closed)?,
+                () = sleep_until(later.unwrap_or_else(Instant::now)), if later.is_some() => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts slices in force, and ends and forgets Endpoints.
+    async fn put_slices_in_force(
+        &mut self,
+        endpoints: Option<Running>,
+        choosing: &mut Choosing,
+    ) -> Result<(), Closed> {
+        let changes = endpoints.is_some() || choosing.source != Some(EndpointsSource::EndpointSlices);
+        if let Some(running) = endpoints {
+            running.end().await;
+        }
+        if changes {
+            self.put_in_force(EndpointsSource::EndpointSlices).await?;
+        }
+        choosing.take(EndpointsSource::EndpointSlices);
+        Ok(())
+    }
+
+    /// Puts Endpoints in force, at once if nothing is, or in place of slices if they tell as much.
+    async fn put_endpoints_in_force(&mut self, choosing: &mut Choosing) -> Result<(), Closed> {
+        if choosing.source == Some(EndpointsSource::EndpointSlices) {
+            choosing.wish();
+            return self.send(Event::EndpointsInsteadOfSlices).await;
+        }
+        self.put_in_force(EndpointsSource::Endpoints).await?;
+        choosing.take(EndpointsSource::Endpoints);
+        Ok(())
+    }
+
+    async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), Closed> {
+        self.send(Event::EndpointsFrom(source)).await?;
+        self.in_force.wait_for(|now| *now == Some(source)).await.map(drop).map_err(|_| Closed)
+    }
+
+    async fn send(&self, event: Event) -> Result<(), Closed> {
+        let received = Received { event, at: std::time::Instant::now() };
+        self.sink.send(received).await.map_err(|_| Closed)
+    }
+
+    fn start(
+        &self,
+        source: EndpointsSource,
+        spare: &watch::Sender<bool>,
+        stop: &CancellationToken,
+    ) -> Running {
+        match source {
+            EndpointsSource::Endpoints => spawn(self.feed::<Endpoints>(Event::Endpoints), stop),
+            EndpointsSource::EndpointSlices => {
+                let feed = self.feed::<EndpointSlice>(Event::EndpointSlice).forgetting(spare.subscribe());
+                spawn(if self.choice == Choice::Auto { feed.optional() } else { feed }, stop)
+            }
+        }
+    }
+
+    fn feed<T: FromApi>(&self, wrap: fn(crate::objects::Change<T>) -> Event) -> Feed<T, Event> {
+        Feed::new(
+            Arc::clone(&self.connection),
+            Collection::all(T::KIND),
+            self.pace.clone(),
+            self.metrics.feed(T::KIND),
+            self.sink.clone(),
+            wrap,
+        )
+    }
+}
+
+fn spawn<T: FromApi>(feed: Feed<T, Event>, stop: &CancellationToken) -> Running {
+    let (state, stop) = (feed.state(), stop.child_token());
+    let mut task = JoinSet::new();
+    task.spawn(feed.run(stop.clone()));
+    Running { state, stop, task }
+}
+
+/// Waits for news of a feed; for ever if it is not running.
+async fn next_state(running: &mut Option<Running>) -> Result<(), Closed> {
+    match running {
+        Some(running) => running.state.changed().await.map_err(|_| Closed),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,356 @@
+//! One collection, followed for ever: listed, watched, resumed, listed again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Received;
+use super::collection::Collection;
+use super::complaints::Complaints;
+use super::ended::Watched;
+use super::exchange::{Exchange, Pieces};
+use super::failure::{Failure, Refusal};
+use super::history::History;
+use super::lines::Lines;
+use super::malformed::Malformed;
+use super::metrics::FeedMetrics;
+use super::pace::{Pace, jittered};
+use super::page::{Page, WatchEvent};
+use super::pauses::Pauses;
+use super::position::{Listing, Position, Watching};
+use super::state::{FeedState, Phase};
+use crate::connect::Connection;
+use crate::objects::{Change, FromApi, key_of, version_of};
+
+/// A watch that lasted this long had begun well: what comes after it is a new failure.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Whoever took the events is gone: the end of a feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+/// Why an attempt ended.
+enum Stop {
+    Failed(Failure),
+    Closed,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Follows one collection and sends what happens to `sink`, as `E`s.
+pub struct Feed<T, E> {
+    exchange: Exchange,
+    pace: Pace,
+    optional: bool,
+    /// What was sent is to be forgotten if we may not read it any more.
+    spare: watch::Receiver<bool>,
+    /// Something was sent and not forgotten.
+    sent: bool,
+    metrics: FeedMetrics,
+    sink: mpsc::Sender<Received<E>>,
+    wrap: fn(Change<T>) -> E,
+    state: watch::Sender<FeedState>,
+    complaints: Complaints,
+    malformed: Malformed,
+    pauses: Pauses,
+}
+
+impl<T: FromApi, E: Send + 'static> Feed<T, E> {
+    /// A feed of `collection` into `sink`; `wrap` makes the events of changes.
+    pub fn new(
+        connection: Arc<Connection>,
+        collection: Collection,
+        pace: Pace,
+        metrics: FeedMetrics,
+        sink: mpsc::Sender<Received<E>>,
+        wrap: fn(Change<T>) -> E,
+    ) -> Self {
+        let kind = collection.kind();
+        let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
+        Self {
+            exchange: Exchange { connection, collection, patience: pace.response },
+            optional: false,
+            spare: watch::channel(false).1,
+            sent: false,
+            sink,
+            wrap,
+            state: watch::Sender::new(state),
+            complaints: Complaints::new(kind),
+            malformed: Malformed::new(kind, metrics.malformed.clone()),
+            pauses: Pauses::new(pace.clone()),
+            pace,
+            metrics,
+        }
+    }
+
+    /// We can do without this collection: while it is refused from the start, that is a remark in the log, and it is
+    /// tried again more and more rarely.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    /// While `spare` and refused, an empty list takes the place of what was sent.
+    #[must_use]
+    pub fn forgetting(mut self, spare: watch::Receiver<bool>) -> Self {
+        self.spare = spare;
+        self
+    }
+
+    /// How the feed is doing, now and later.
+    pub fn state(&self) -> watch::Receiver<FeedState> {
+        self.state.subscribe()
+    }
+
+    /// Follows the collection until `stop`, or until nobody takes the events any more.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let _ = stop.run_until_cancelled(self.follow()).await;
+        self.metrics.connected.set(0);
+    }
+
+    async fn follow(&mut self) -> Closed {
+        let mut position = Position::default();
+        loop {
+            let stepped = match &mut position {
+                Position::Listing(listing) => self.list(listing).await.map(Some),
+                Position::Watching(watching) => self.watch(watching).await.map(|()| None),
+            };
+            match stepped {
+                Ok(Some(history)) => position = Position::Watching(Watching::new(history)),
+                Ok(None) => {}
+                Err(Stop::Closed) => return Closed,
+                Err(Stop::Failed(failure)) => {
+                    if self.recover(&failure, &mut position).await.is_err() {
+                        return Closed;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lists everything from where `listing` is, page by page.
+    async fn list(&mut self, listing: &mut Listing) -> Result<History, Stop> {
+        // One buffer for all pages: each takes about as much room as the last, and megabytes.
+        let mut body = Vec::new();
+        while !listing.is_endless() {
+            match self.exchange.page(listing.limit, listing.token.clone(), &mut body).await {
+                Err(Failure::TooLarge(_)) if listing.shrink() => continue,
+                other => other?,
+            }
+            let at = Instant::now();
+            let mut page = Page::read(&body)?;
+            if listing.is_new() {
+                self.send(Change::RelistStarted, at).await?;
+                self.sent = true;
+            }
+            for item in &page.items {
+                self.apply(item.get(), at, false).await?;
+            }
+            self.pauses.progress();
+            if let Some(history) = listing.advance(&mut page) {
+                self.send(Change::RelistDone, at).await?;
+                self.metrics.lists.inc();
+                self.state.send_modify(|state| state.listed = true);
+                return Ok(history);
+            }
+        }
+        Err(Failure::Garbage("a list without end".to_owned()).into())
+    }
+
+    /// One watch, from its request to its end.
+    async fn watch(&mut self, watching: &mut Watching) -> Result<(), Stop> {
+        if std::mem::replace(&mut watching.doubtful, true) {
+            self.same_history(&watching.history).await?;
+        }
+        let asked = jittered(&self.pace.watch);
+        let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
+        let pieces = self.exchange.watch(&watching.history.version, seconds).await?;
+        self.follows();
+        let begun = Instant::now();
+        let ended = self.take_events(watching, pieces, asked).await;
+        if begun.elapsed() > LONG {
+            self.pauses.settled();
+        }
+        match ended {
+            Ok(watched) => {
+                watching.doubtful = watched != Watched::AsAgreed;
+                self.metrics.restarted("timeout");
+                self.pauses.progress();
+                Ok(())
+            }
+            Err(stop) => {
+                if matches!(&stop, Stop::Failed(failure) if failure.is_unreadable()) {
+                    watching.unreadable += 1;
+                }
+                Err(stop)
+            }
+        }
+    }
+
+    /// Takes the events of a watch that was asked to last for `asked`.
+    async fn take_events(
+        &mut self,
+        watching: &mut Watching,
+        pieces: Pieces,
+        asked: Duration,
+    ) -> Result<Watched, Stop> {
+        let begun = Instant::now();
+        let end = begun + asked + self.pace.grace;
+        let mut lines = Lines::new(pieces);
+        let mut mute = true;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = match lines.next(left.min(self.pace.silence)).await {
+                Ok(Some(line)) => line,
+                Ok(None) => return Watched::judge(begun.elapsed(), asked, mute).map_err(Stop::Failed),
+                // There is nothing to tell, or nobody there. The next request shows which.
+                Err(Failure::Silent(_)) => return Ok(Watched::Mute),
+                Err(failure) => return Err(failure.into()),
+            };
+            mute = false;
+            let at = Instant::now();
+            let event = WatchEvent::read(&line)?;
+            self.take(&event, &mut watching.history, at).await?;
+            watching.unreadable = 0;
+        }
+    }
+
+    async fn take(&mut self, event: &WatchEvent<'_>, history: &mut History, at: Instant) -> Result<(), Stop> {
+        let object = event.object.get();
+        match event.r#type.as_str() {
+            "ADDED" | "MODIFIED" => {
+                let version = self.apply(object, at, true).await?;
+                history.advance(&version);
+            }
+            "DELETED" => {
+                match key_of(object) {
+                    Some(key) => self.send(Change::Deleted(key), at).await?,
+                    None => self.malformed.object(None, &"it is deleted and has no name"),
+                }
+                history.advance(&version_of(object));
+            }
+            "BOOKMARK" => {
+                self.metrics.bookmarks.inc();
+                history.advance(&version_of(object));
+            }
+            "ERROR" => return Err(Failure::of_event(object).into()),
+            // A type of a later API: what it is about cannot be known, so it is not acted upon.
+            other => self.malformed.object(None, &format!("a watch event of type {other:?}")),
+        }
+        // A long stream of events is no outage, whatever came before it.
+        self.pauses.progress();
+        Ok(())
+    }
+
+    /// Sends an object on. One that makes no sense is left out; if it replaces one that did, that one is gone.
+    async fn apply(&mut self, object: &str, at: Instant, replaces: bool) -> Result<smol_str::SmolStr, Stop> {
+        match T::from_api(object) {
+            Ok(parsed) => {
+                for note in &parsed.notes {
+                    self.malformed.part(parsed.object.key(), note);
+                }
+                self.send(Change::Apply(parsed.object), at).await?;
+                Ok(parsed.version)
+            }
+            Err(problem) => {
+                let key = key_of(object);
+                self.malformed.object(key.as_ref(), &problem);
+                if let Some(key) = key.filter(|_| replaces) {
+                    self.send(Change::Deleted(key), at).await?;
+                }
+                Ok(version_of(object))
+            }
+        }
+    }
+
+    async fn send(&self, change: Change<T>, at: Instant) -> Result<(), Stop> {
+        let event = (self.wrap)(change);
+        self.metrics.event();
+        self.sink.send(Received { event, at: at.into_std() }).await.map_err(|_| Stop::Closed)
+    }
+
+    /// Asks for one object to see whether the API server still has the history we know.
+    async fn same_history(&self, history: &History) -> Result<(), Failure> {
+        let mut body = Vec::new();
+        self.exchange.page(1, None, &mut body).await?;
+        history.check(&Page::read(&body)?)
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.state.send_if_modified(|state| {
+            let changed = state.phase != phase;
+            if changed {
+                (state.phase, state.since) = (phase, Instant::now());
+            }
+            changed
+        });
+    }
+
+    /// A watch is open.
+    fn follows(&mut self) {
+        self.enter(Phase::Following);
+        self.metrics.connected.set(1);
+        self.pauses.opened();
+        self.complaints.ended();
+    }
+
+    /// Counts and logs a failure and waits before the next attempt.
+    async fn recover(&mut self, failure: &Failure, position: &mut Position) -> Result<(), Stop> {
+        self.metrics.restarted(failure.reason());
+        self.metrics.connected.set(0);
+        let refused = matches!(failure, Failure::Refused(_));
+        self.enter(if refused { Phase::Refused } else { Phase::Away });
+        let refusal = self.refusal();
+        let mut pause = self.pauses.next(failure, refusal);
+        if position.fail(failure) && !failure.ends_history() {
+            pause = pause.max(self.pauses.relist());
+        }
+        self.complaints.failed(failure, pause, refusal);
+        let end = Instant::now() + pause;
+        if refused && self.sent && self.becomes_spare(end).await {
+            self.forget().await?;
+            *position = Position::default();
+        }
+        sleep_until(end).await;
+        if failure.concerns_credentials() {
+            self.exchange.connection.renew().await;
+        }
+        Ok(())
+    }
+
+    /// What a refusal means now.
+    fn refusal(&self) -> Refusal {
+        let state = *self.state.borrow();
+        Refusal {
+            lasting: state.phase == Phase::Refused && state.since.elapsed() >= self.pace.refusal,
+            dispensable: self.optional && (!state.listed || *self.spare.borrow()),
+            known: state.listed,
+        }
+    }
+
+    /// Whether what was sent is spare, or becomes so until `end`.
+    async fn becomes_spare(&mut self, end: Instant) -> bool {
+        tokio::select! {
+            () = sleep_until(end) => false,
+            spare = self.spare.wait_for(|spare| *spare) => spare.is_ok(),
+        }
+    }
+
+    /// Takes back everything that was sent.
+    async fn forget(&mut self) -> Result<(), Stop> {
+        let now = Instant::now();
+        self.send(Change::RelistStarted, now).await?;
+        self.send(Change::RelistDone, now).await?;
+        self.sent = false;
+        self.state.send_modify(|state| state.listed = false);
+        Ok(())
+    }
+}

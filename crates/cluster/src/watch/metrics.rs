@@ -1,0 +1,128 @@
+//! Metrics of the watches; docs/metrics.md lists them.
+
+use std::time::SystemTime;
+
+use daemon::metrics::{MetricError, unix_seconds};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+
+use super::failure::Failure;
+use crate::objects::Kind;
+
+/// Counters and gauges of all watches, by kind of objects. `clone` is a handful of reference counts.
+#[derive(Debug, Clone)]
+pub struct WatchMetrics {
+    malformed: IntCounterVec,
+    connected: IntGaugeVec,
+    restarts: IntCounterVec,
+    lists: IntCounterVec,
+    events: IntCounterVec,
+    bookmarks: IntCounterVec,
+    last_event: GaugeVec,
+}
+
+impl WatchMetrics {
+    /// Registers all of them.
+    ///
+    /// # Errors
+    ///
+    /// When a name is taken.
+    pub fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
+        let name = "kubedns_last_event_timestamp_seconds";
+        let last_event = GaugeVec::new(Opts::new(name, "When the last event arrived"), &["kind"])
+            .map_err(|source| MetricError { name: name.to_owned(), source })?;
+        registry.register(name, last_event.clone())?;
+        Ok(Self {
+            last_event,
+            malformed: registry.int_counter_vec(
+                "kubedns_malformed_objects_total",
+                "Objects or parts of objects that were left out because they make no sense",
+                &["kind"],
+            )?,
+            connected: registry.int_gauge_vec(
+                "kubedns_watch_connected",
+                "1 while the watch of this kind is open",
+                &["kind"],
+            )?,
+            restarts: registry.int_counter_vec(
+                "kubedns_watch_restarts_total",
+                "Lists and watches that ended, by reason; timeout is the regular end, also of a quiet watch",
+                &["kind", "reason"],
+            )?,
+            lists: registry.int_counter_vec("kubedns_lists_total", "Complete lists received", &["kind"])?,
+            bookmarks: registry.int_counter_vec(
+                "kubedns_bookmarks_total",
+                "Bookmarks received, which move the version of a watch without events on",
+                &["kind"],
+            )?,
+            events: registry.int_counter_vec(
+                "kubedns_events_total",
+                "Changes taken from lists and watches",
+                &["kind"],
+            )?,
+        })
+    }
+
+    /// The metrics of the feed of `kind`, all at zero.
+    pub fn feed(&self, kind: Kind) -> FeedMetrics {
+        let label = [kind.plural()];
+        for reason in Failure::REASONS.into_iter().chain(["timeout"]) {
+            self.restarts.with_label_values(&[kind.plural(), reason]);
+        }
+        FeedMetrics {
+            kind,
+            malformed: self.malformed.with_label_values(&label),
+            connected: self.connected.with_label_values(&label),
+            lists: self.lists.with_label_values(&label),
+            bookmarks: self.bookmarks.with_label_values(&label),
+            events: self.events.with_label_values(&label),
+            last_event: self.last_event.with_label_values(&label),
+            restarts: self.restarts.clone(),
+        }
+    }
+
+    /// How often lists and watches of `kind` have ended for `reason`.
+    pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
+        self.restarts.with_label_values(&[kind.plural(), reason]).get()
+    }
+
+    /// 1 while a watch of `kind` is open.
+    pub fn connected(&self, kind: Kind) -> i64 {
+        self.connected.with_label_values(&[kind.plural()]).get()
+    }
+}
+
+/// Counters and gauges of one feed.
+#[derive(Debug, Clone)]
+pub struct FeedMetrics {
+    kind: Kind,
+    pub(super) malformed: IntCounter,
+    pub(super) connected: IntGauge,
+    pub(super) lists: IntCounter,
+    pub(super) bookmarks: IntCounter,
+    events: IntCounter,
+    last_event: Gauge,
+    restarts: IntCounterVec,
+}
+
+impl FeedMetrics {
+    /// Objects and parts of objects that were left out so far.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.get()
+    }
+
+    /// Bookmarks so far.
+    pub fn bookmarks(&self) -> u64 {
+        self.bookmarks.get()
+    }
+
+    /// A list or watch ended.
+    pub(super) fn restarted(&self, reason: &str) {
+        self.restarts.with_label_values(&[self.kind.plural(), reason]).inc();
+    }
+
+    /// An event arrived.
+    pub(super) fn event(&self) {
+        self.events.inc();
+        self.last_event.set(unix_seconds(SystemTime::now()));
+    }
+}

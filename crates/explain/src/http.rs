@@ -1,0 +1,126 @@
+//! `GET /explain?name=NAME&type=TYPE&search=NAMESPACE&ndots=5&format=text` on the status port.
+
+use warp::http::StatusCode;
+use warp::reply::Response;
+use warp::{Filter, Rejection};
+
+use crate::document::Explanation;
+use crate::request::{Parameters, Request, RequestError};
+use crate::{Explainer, text};
+
+/// How an explanation is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Text,
+}
+
+impl Explainer {
+    /// The route of the status port.
+    pub fn route(
+        &self,
+    ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
+        let this = self.clone();
+        let query = warp::query::raw().or_else(|_| async { Ok::<_, Rejection>((String::new(),)) });
+        daemon::http::exact_path("/explain").and(query).then(move |query: String| {
+            let this = this.clone();
+            async move { this.reply(&query).await }
+        })
+    }
+
+    async fn reply(&self, query: &str) -> Response {
+        let (request, format) = match read(query) {
+            Ok(read) => read,
+            Err(error) => return daemon::http::plain_error(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        };
+        match (self.explain(request).await, format) {
+            (Ok(explanation), Format::Json) => json(&explanation),
+            (Ok(explanation), Format::Text) => daemon::http::text(StatusCode::OK, text::render(&explanation)),
+            (Err(error), _) => {
+                daemon::http::plain_error(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
+            }
+        }
+    }
+}
+
+/// People read it too: indented, with a line feed at its end.
+fn json(explanation: &Explanation) -> Response {
+    match serde_json::to_string_pretty(explanation) {
+        Ok(text) => daemon::http::with_type(StatusCode::OK, "application/json", text + "\n"),
+        Err(error) => {
+            tracing::error!(%error, "cannot write an explanation down");
+            daemon::http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, "cannot write the explanation\n")
+        }
+    }
+}
+
+fn read(query: &str) -> Result<(Request, Format), RequestError> {
+    let mut parameters = Parameters::default();
+    let mut format = Format::Json;
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        let place = match &*key {
+            "name" => &mut parameters.name,
+            "type" => &mut parameters.qtype,
+            "search" => &mut parameters.search,
+            "ndots" => &mut parameters.ndots,
+            "format" => {
+                format = match &*value {
+                    "json" | "" => Format::Json,
+                    "text" => Format::Text,
+                    other => return Err(RequestError::Format(other.chars().take(40).collect())),
+                };
+                continue;
+            }
+            other => return Err(RequestError::Parameter(other.chars().take(40).collect())),
+        };
+        *place = value.into_owned();
+    }
+    Ok((Request::new(&parameters)?, format))
+}
+
+/// The target of a request for an explanation, percent-encoded.
+pub(crate) fn target(parameters: &Parameters) -> String {
+    let Parameters { name, qtype, search, ndots } = parameters;
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (key, value) in [("name", name), ("type", qtype), ("search", search), ("ndots", ndots)] {
+        if !value.is_empty() {
+            query.append_pair(key, value);
+        }
+    }
+    format!("/explain?{}", query.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_read_as_it_was_meant() {
+        let parameters = Parameters {
+            name: "_http._tcp.*.apps&type=A".to_owned(),
+            qtype: "srv".to_owned(),
+            search: "a.example b.example".to_owned(),
+            ndots: "2".to_owned(),
+        };
+        let target = target(&parameters);
+        let (request, format) = read(target.strip_prefix("/explain?").unwrap()).unwrap();
+        assert_eq!(Ok((request, format)), Request::new(&parameters).map(|request| (request, Format::Json)));
+    }
+
+    #[test]
+    fn mistakes_have_a_line_each() {
+        for (query, line) in [
+            ("", "no name: /explain?name=NAME"),
+            (
+                "name=web&nmae=x",
+                "unknown parameter \"nmae\": name, type, search, ndots and format are accepted",
+            ),
+            ("name=web&format=xml", "format \"xml\": json and text are accepted"),
+            ("name=web%0ainjected", "not a domain name: only visible ASCII characters"),
+            ("name=%ff", "not a domain name: only visible ASCII characters"),
+        ] {
+            let error = read(query).unwrap_err().to_string();
+            assert!(error.starts_with(line) && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `kubedns explain NAME [TYPE]`: how a name resolves and why, or why it does not and what was meant.
+//!
+//! The first minute of an incident asks for one name. [`Explainer`] tells everything that this process knows of it:
+//! which names a pod's search list makes of it and what becomes of each, who is responsible, which records are
+//! answered, which Services and endpoints they come from, what dnsmasq does with the answer, names that are near, and
+//! how trustworthy the records are. It is served as JSON at `GET /explain` on the status port ([`document`] describes
+//! it), and [`command`] asks for it and prints it as text.
+//!
+//! ```text
+//! Request ─> Survey::new (published snapshot) ─> Wanted ─> index task ─> Told ─> Survey::conclude ─> Explanation
+//! ```
+//!
+//! Queries never pass here, and nothing here changes anything: the records are those of the published snapshot, asked
+//! through the engine as a client would ask; the objects are asked of the index, in between two batches of events.
+//! Upstream servers are not asked. Names, search lists, questions in flight, the objects looked at and the waiting all
+//! have bounds.
+
+mod asked;
+mod candidate;
+mod command;
+mod dnsmasq;
+pub mod document;
+mod http;
+pub mod moment;
+mod near;
+mod objects;
+mod place;
+mod reasons;
+mod request;
+mod search;
+mod state;
+mod survey;
+mod text;
+mod types;
+mod verdict;
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+
+use cluster::index::Question;
+use cluster::objects::{EndpointsSource, Kind};
+use cluster::snapshot::Published;
+
+pub use command::command;
+pub use request::{Parameters, Request, RequestError};
+
+use dnsmasq::Front;
+use document::Explanation;
+use moment::Moment;
+use objects::{Asker, Told};
+pub use state::ServerState;
+use survey::Survey;
+
+/// How many explanations are made at a time.
+const MAX_AT_ONCE: usize = 4;
+
+/// Explains names. `clone` is a handful of reference counts.
+#[derive(Clone)]
+pub struct Explainer {
+    published: Arc<Published>,
+    server: Arc<StateOf>,
+    index: Asker,
+    slots: Arc<Semaphore>,
+    in_front: bool,
+}
+
+/// The state of the server now; the kinds are those whose watches the records depend on.
+pub type StateOf = dyn Fn(&[Kind]) -> ServerState + Send + Sync;
+
+/// Why there is no explanation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unexplained {
+    /// Too many are asked for at a time.
+    #[error("{MAX_AT_ONCE} names are being explained already, ask again")]
+    Busy,
+    /// The process ends.
+    #[error("shutting down")]
+    Ending,
+}
+
+impl Explainer {
+    /// An explainer of the records of `published`, and the questions that the index task has to answer for it.
+    /// `in_front`: pods ask kubedns itself, without dnsmasq in front.
+    pub fn new(
+        published: Arc<Published>,
+        server: Arc<StateOf>,
+        in_front: bool,
+    ) -> (Self, mpsc::Receiver<Question>) {
+        let (index, questions) = objects::channel();
+        let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
+        (Self { published, server, index, slots, in_front }, questions)
+    }
+
+    /// Explains a name.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it now.
+    pub async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
+        let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
+        let snapshot = self.published.get();
+        let front = Front { config: (self.server)(&[]).config.config, is_kubedns: self.in_front };
+        // A wildcard walks over all Services: that is not for a thread that serves connections.
+        let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
+        let survey = survey.await.map_err(|_| Unexplained::Ending)?;
+        let told = self.index.ask(survey.wanted()).await;
+        let server = self.server(told.as_ref());
+        let conclude = move || survey.conclude(told.as_ref(), &server, Moment::now());
+        tokio::task::spawn_blocking(conclude).await.map_err(|_| Unexplained::Ending)
+    }
+
+    fn server(&self, told: Option<&Told>) -> ServerState {
+        let endpoints = told.and_then(|told| told.source).map(|source| match source {
+            EndpointsSource::Endpoints => Kind::Endpoints,
+            EndpointsSource::EndpointSlices => Kind::EndpointSlice,
+        });
+        let followed: Vec<Kind> = [Some(Kind::Service), endpoints].into_iter().flatten().collect();
+        (self.server)(&followed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

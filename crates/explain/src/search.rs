@@ -1,0 +1,99 @@
+//! The names that a resolver makes of one name with its search list.
+//!
+//! The order is that of glibc. musl does not go on to the search list with a name of at least `ndots` dots, and ends
+//! at the first name that exists, with or without records.
+
+use skydns::{Name, name};
+
+use crate::request::{Request, Search};
+
+/// The search list of a request in a cluster domain.
+pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
+    match &request.search {
+        _ if request.absolute => Vec::new(),
+        Search::Namespace(namespace) => {
+            let prefixes = [format!("{namespace}.svc"), "svc".to_owned(), String::new()];
+            prefixes.iter().filter_map(|prefix| below(&Name::parse(prefix).ok()?, domain)).collect()
+        }
+        Search::Domains(domains) => domains.clone(),
+    }
+}
+
+/// The names to be asked for, in order. Those that would be too long are left out, as resolvers do.
+pub(crate) fn names(request: &Request, list: &[Name]) -> Vec<Name> {
+    let as_it_is = std::iter::once(request.name.clone());
+    let searched = list.iter().filter_map(|domain| below(&request.name, domain));
+    let dots = name::labels(request.name.wire()).count().saturating_sub(1);
+    let mut names: Vec<Name> = if dots >= usize::from(request.ndots) {
+        as_it_is.chain(searched).collect()
+    } else {
+        searched.chain(as_it_is).collect()
+    };
+    let mut known: Vec<Name> = Vec::new();
+    names.retain(|name| {
+        let lower = name.to_lowercase();
+        let new = !known.contains(&lower);
+        known.push(lower);
+        new
+    });
+    names
+}
+
+fn below(name: &Name, domain: &Name) -> Option<Name> {
+    let relative = name.wire().strip_suffix(b"\0")?;
+    Name::from_wire(&[relative, domain.wire()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Parameters;
+
+    fn names_of(name: &str, search: &str, ndots: &str) -> Vec<String> {
+        let request = Request::new(&Parameters {
+            name: name.to_owned(),
+            search: search.to_owned(),
+            ndots: ndots.to_owned(),
+            ..Parameters::default()
+        })
+        .unwrap();
+        let list = list(&request, &Name::parse("cluster.local.").unwrap());
+        names(&request, &list).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn few_dots_search_first() {
+        let expected = [
+            "web.apps.prod.svc.cluster.local.",
+            "web.apps.svc.cluster.local.",
+            "web.apps.cluster.local.",
+            "web.apps.",
+        ];
+        assert_eq!(names_of("web.apps", "prod", ""), expected);
+        assert_eq!(
+            names_of("web.apps", "a.example b.example", "1"),
+            ["web.apps.", "web.apps.a.example.", "web.apps.b.example.",]
+        );
+    }
+
+    #[test]
+    fn many_dots_search_last() {
+        let names = names_of("_http._tcp.web.apps.svc.cluster.local", "", "");
+        assert_eq!(names[0], "_http._tcp.web.apps.svc.cluster.local.");
+        assert_eq!(names.len(), 4);
+    }
+
+    #[test]
+    fn absolute_names_search_nowhere() {
+        assert_eq!(names_of("web.apps.", "prod", ""), ["web.apps."]);
+        assert_eq!(names_of("10.96.0.1", "prod", ""), ["1.0.96.10.in-addr.arpa."]);
+    }
+
+    #[test]
+    fn what_is_the_same_or_too_long_is_not_asked() {
+        assert_eq!(names_of("web", ". A.example a.example", ""), ["web.", "web.A.example."]);
+        let label = "a".repeat(63);
+        let long = [label.as_str(); 3].join(".");
+        assert_eq!(names_of(&long, &format!("{label}.example b.example"), "").len(), 2);
+    }
+}

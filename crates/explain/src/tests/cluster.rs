@@ -1,0 +1,206 @@
+//! A small cluster with one of everything, held in an index.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dnsconfig::{Config, State};
+use serde_json::{Value, json};
+use skydns::{Name, Zone};
+use testkit::objects::{
+    mk_cluster_ip, mk_endpoint_slice, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless,
+    with_annotations,
+};
+
+use super::super::dnsmasq::Front;
+use super::super::document::Explanation;
+use super::super::moment::Moment;
+use super::super::request::Request;
+use super::super::state::ServerState;
+use super::super::survey::Survey;
+use cluster::index::Index;
+use cluster::index::Progress;
+use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service};
+use cluster::snapshot::{Published, Snapshot};
+
+/// When all explanations are given: 2026-11-05T08:00:00Z.
+pub(super) const NOW: Moment = Moment(1_793_865_600);
+
+/// An index and the server around it.
+pub(super) struct Cluster {
+    pub(super) index: Index,
+    pub(super) published: Arc<Published>,
+    pub(super) source: EndpointsSource,
+    pub(super) server: ServerState,
+    pub(super) in_front: bool,
+}
+
+impl Cluster {
+    /// No objects, and no lists yet.
+    pub(super) fn new() -> Self {
+        let zone = |servers: &[&str]| -> Arc<[SocketAddr]> {
+            servers.iter().map(|server| server.parse().unwrap()).collect()
+        };
+        let zone = Zone {
+            upstreams: zone(&["192.0.2.53:53"]),
+            ..Zone::new(&Name::parse("cluster.local").unwrap())
+                .with_stub_domains([(Name::parse("acme.test").unwrap(), zone(&["192.0.2.7:53"]))])
+        };
+        let published = Arc::new(Published::new(Snapshot::new(zone)));
+        let config = Config {
+            stub_domains: BTreeMap::from([("acme.test".to_owned(), vec!["192.0.2.7".parse().unwrap()])]),
+            ..Config::default()
+        };
+        let mut config = State::new(config);
+        config.loaded_at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(NOW.0 - 3600);
+        let (progress, lost) = (Progress::Waiting, Vec::new());
+        let server = ServerState { progress, draining: false, lost, config, has_upstreams: true };
+        let index = Index::new(Arc::clone(&published));
+        Self { index, published, source: EndpointsSource::Endpoints, server, in_front: false }
+    }
+
+    /// What stands between pods and kubedns.
+    pub(super) fn front(&self) -> Front {
+        Front { config: Arc::clone(&self.server.config.config), is_kubedns: self.in_front }
+    }
+
+    /// One of everything.
+    pub(super) fn with_everything() -> Self {
+        let mut cluster = Self::new();
+        cluster.source = EndpointsSource::Endpoints;
+        cluster.index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
+        for service in services() {
+            cluster.service(&service);
+        }
+        for endpoints in endpoints() {
+            cluster.endpoints(&endpoints);
+        }
+        cluster.sync();
+        cluster
+    }
+
+    pub(super) fn service(&mut self, service: &Value) {
+        let service = Service::from_api(&service.to_string()).unwrap().object;
+        self.index.apply(Event::Service(Change::Apply(service)));
+    }
+
+    pub(super) fn endpoints(&mut self, endpoints: &Value) {
+        let endpoints = Endpoints::from_api(&endpoints.to_string()).unwrap().object;
+        self.index.apply(Event::Endpoints(Change::Apply(endpoints)));
+    }
+
+    pub(super) fn slice(&mut self, slice: &Value) {
+        let slice = EndpointSlice::from_api(&slice.to_string()).unwrap().object;
+        self.index.apply(Event::EndpointSlice(Change::Apply(slice)));
+    }
+
+    /// Stub domains in the configuration, with a server each.
+    pub(super) fn stub_domains(&mut self, domains: &[(&str, &str)]) {
+        let mut config = (*self.server.config.config).clone();
+        for (domain, server) in domains {
+            config.stub_domains.insert((*domain).to_owned(), vec![server.parse().unwrap()]);
+        }
+        self.server.config.config = config.into();
+    }
+
+    /// The lists are complete.
+    pub(super) fn sync(&mut self) {
+        self.index.apply(Event::Service(Change::RelistDone));
+        self.index.apply(Event::EndpointsFrom(self.source));
+        self.index.publish();
+        self.server.progress = Progress::Synced;
+    }
+
+    /// Explains what the command line asks for.
+    pub(super) fn explain(&self, words: &str) -> Explanation {
+        let options = super::super::command::read(words.split(' ').map(Into::into)).unwrap();
+        let parameters = options.parameters();
+        let request = Request::new(&parameters).unwrap();
+        let survey = Survey::new(self.published.get(), &self.front(), request);
+        let source = (self.server.progress != Progress::Waiting).then_some(self.source);
+        let told = survey.wanted().look_up(&self.index, source);
+        survey.conclude(Some(&told), &self.server, NOW)
+    }
+
+    /// The same as text.
+    pub(super) fn text(&self, words: &str) -> String {
+        super::super::text::render(&self.explain(words))
+    }
+}
+
+fn created(mut object: Value, time: &str) -> Value {
+    object["metadata"]["creationTimestamp"] = json!(time);
+    object
+}
+
+fn services() -> Vec<Value> {
+    let mut early = mk_headless("apps", "early", &["sql:5432"]);
+    early["spec"]["publishNotReadyAddresses"] = json!(true);
+    let services = vec![
+        mk_cluster_ip("apps", "web", &["10.96.0.10", "fd00:10::a"], &["http:80", "metrics:9090", ":81"]),
+        mk_cluster_ip("prod", "web", &["10.96.0.11"], &["http:80"]),
+        mk_cluster_ip("prod", "redis-master", &["10.96.0.12"], &["redis:6379"]),
+        mk_cluster_ip("default", "kubernetes", &["10.96.0.1"], &["https:443"]),
+        mk_headless("apps", "db", &["sql:5432"]),
+        mk_headless("apps", "queue", &["amqp:5672"]),
+        mk_headless("apps", "empty", &[]),
+        early,
+        mk_external_name("apps", "docs", "docs.example.com"),
+        mk_external_name("apps", "circle", "circle.apps.svc.cluster.local"),
+        mk_external_name("apps", "bare", "intranet"),
+        mk_external_name("apps", "dangling", "nothing.apps.svc.cluster.local"),
+        mk_external_name("apps", "broken", "not..a.name"),
+    ];
+    services.into_iter().map(|service| created(service, "2026-11-02T08:00:00Z")).collect()
+}
+
+fn endpoints() -> Vec<Value> {
+    let not_ready = |ready: Value, not_ready: Value, port: Value| json!([{"addresses": ready, "notReadyAddresses": not_ready, "ports": [port]}]);
+    let web = mk_endpoints_of(
+        "apps",
+        "web",
+        not_ready(
+            json!([{"ip": "10.244.1.5"}, {"ip": "10.244.2.7"}]),
+            json!([{"ip": "10.244.3.9"}]),
+            json!({"name": "http", "port": 8080, "protocol": "TCP"}),
+        ),
+    );
+    let web = with_annotations(
+        web,
+        &[("endpoints.kubernetes.io/last-change-trigger-time", "2026-11-05T07:55:00Z")],
+    );
+    let sql = json!({"name": "sql", "port": 5432, "protocol": "TCP"});
+    let hosts = |hosts: &[(&str, &str)]| -> Value {
+        hosts.iter().map(|(ip, hostname)| json!({"ip": ip, "hostname": hostname})).collect()
+    };
+    vec![
+        web,
+        mk_endpoints("prod", "web", &["10.244.4.1"], &["http:8080"]),
+        mk_endpoints_of(
+            "apps",
+            "db",
+            not_ready(
+                hosts(&[("10.244.1.20", "db-0"), ("10.244.2.20", "db-1")]),
+                hosts(&[("10.244.3.20", "db-2")]),
+                sql.clone(),
+            ),
+        ),
+        mk_endpoints_of("apps", "queue", not_ready(json!([]), json!([{"ip": "10.244.1.30"}]), sql.clone())),
+        mk_endpoints_of("apps", "early", not_ready(json!([]), json!([{"ip": "10.244.1.40"}]), sql)),
+        mk_endpoints("apps", "ghost", &["10.244.1.50"], &["http:80"]),
+    ]
+}
+
+/// A Service with three slices.
+pub(super) fn sliced() -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.source = EndpointsSource::EndpointSlices;
+    cluster.service(&mk_headless("apps", "many", &["http:80"]));
+    for slice in 0..3 {
+        let addresses: Vec<String> = (0..100).map(|host| format!("10.244.{slice}.{host}")).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        cluster.slice(&mk_endpoint_slice("apps", "many", &slice.to_string(), &addresses, &["http:80"]));
+    }
+    cluster.sync();
+    cluster
+}

@@ -1,0 +1,59 @@
+//! Command lines and the whole text they print, in files that people read: `$ kube-dns explain ...`, the text, an
+//! empty line. The pages of the documentation are such files too.
+
+use super::cluster::{Cluster, sliced};
+
+const PROMPT: &str = "$ kube-dns explain ";
+
+/// The blocks of a file: a command line and what it is said to print.
+fn blocks(file: &str) -> Vec<(&str, String)> {
+    let mut blocks: Vec<(&str, String)> = Vec::new();
+    let mut open = false;
+    for line in file.lines() {
+        match line.strip_prefix(PROMPT) {
+            Some(words) => {
+                blocks.push((words, String::new()));
+                open = true;
+            }
+            None if line.is_empty() || line.starts_with("```") => open = false,
+            None if open => {
+                if let Some((_, text)) = blocks.last_mut() {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+            None => {}
+        }
+    }
+    blocks
+}
+
+fn compare(cluster: &Cluster, file: &str, at_least: usize) {
+    let blocks = blocks(file);
+    assert!(blocks.len() >= at_least, "only {} command lines were found", blocks.len());
+    let mut printed = String::new();
+    let mut wrong = Vec::new();
+    for (words, expected) in blocks {
+        let text = cluster.text(words);
+        if text != expected {
+            wrong.push(words);
+        }
+        printed.extend([PROMPT, words, "\n", &text, "\n"]);
+    }
+    assert!(wrong.is_empty(), "{wrong:#?} print something else; this is what all of them print:\n{printed}");
+}
+
+#[test]
+fn every_kind_of_name() {
+    compare(&Cluster::with_everything(), include_str!("names.txt"), 40);
+}
+
+#[test]
+fn endpoint_slices() {
+    compare(&sliced(), include_str!("slices.txt"), 2);
+}
+
+#[test]
+fn the_documentation_shows_what_is_printed() {
+    compare(&Cluster::with_everything(), include_str!("../../../../docs/explain.md"), 5);
+}
