@@ -102,7 +102,7 @@ impl RealCluster {
 }
 
 fn tls(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name)
 }
 
 #[tokio::test]

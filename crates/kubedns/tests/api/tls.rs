@@ -79,7 +79,7 @@ impl Gate {
 }
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name)
 }
 
 fn kubeconfig(address: SocketAddr, user: &str) -> tempfile::NamedTempFile {
