@@ -8,13 +8,16 @@ use tracing::Metadata;
 use crate::flags::{ValueError, plain};
 
 /// The crates of this project; everything else is somebody else's and quieter.
-const OURS: [&str; 11] = [
+const OURS: [&str; 14] = [
     "treecache",
     "dnsconfig",
     "daemon",
     "apiserver",
     "testkit",
     "skydns",
+    "cluster",
+    "dnsclient",
+    "explain",
     "kubedns",
     "nanny",
     "sidecar",

@@ -95,7 +95,6 @@ async fn the_log_says_when_an_upstream_goes_silent_and_when_it_is_back() {
     }
     let line = kubedns.process.line_with("upstream server does not answer", PATIENCE).await;
     assert!(line.starts_with('W') && line.contains(&upstream.addr().to_string()), "{line}");
-    assert!(line.contains("symptom=\"silent\""), "{line}");
     silent.store(false, Ordering::Relaxed);
     kubedns.until_answered(OUTSIDE, "A", "198.51.100.1").await;
     let line = kubedns.process.line_with("upstream server answers again", PATIENCE).await;

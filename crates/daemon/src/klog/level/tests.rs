@@ -61,3 +61,13 @@ fn thresholds() {
     assert_eq!(from(false, tracing::Level::INFO), 5);
     assert!(is_ours("skydns::engine") && is_ours("sidecar") && !is_ours("hickory_server::server"));
 }
+
+/// A crate that is not in the list logs only warnings.
+#[test]
+fn every_crate_of_this_project_is_known() {
+    let crates = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
+    for name in crates.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        let logs = !["bench", "properties"].contains(&name.as_str());
+        assert_eq!(OURS.contains(&name.as_str()), logs, "{name}");
+    }
+}
