@@ -214,12 +214,11 @@ fn follows_the_config_map(pod: &mut PlayedPod) {
 /// The nanny looks after dnsmasq: no container has to be started again.
 fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
     let before = pod.pids();
-    let [nanny, dnsmasq] = pod.container("dnsmasq").pids()[..] else { panic!("nanny and dnsmasq") };
-    signal_process(dnsmasq, Signal::SIGKILL);
     let container = pod.container("dnsmasq");
+    let dnsmasq = container.process("dnsmasq").expect("dnsmasq runs");
+    signal_process(dnsmasq, Signal::SIGKILL);
     block_on(eventually(PATIENCE, || async {
-        let [first, second] = container.pids()[..] else { return false };
-        first == nanny && second != dnsmasq
+        container.process("dnsmasq").is_some_and(|new| new != dnsmasq)
     }));
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
     assert_eq!(pod.pids(), before, "no container was started again");

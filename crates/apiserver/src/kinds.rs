@@ -12,6 +12,7 @@ pub enum Resource {
     Endpoints,
     Namespaces,
     Nodes,
+    ServiceAccounts,
     Services,
     EndpointSlices,
 }
@@ -61,7 +62,7 @@ const BASE: Kind = Kind {
 };
 
 /// All kinds, indexed by `Resource as usize`.
-static KINDS: [Kind; 6] = [
+static KINDS: [Kind; 7] = [
     BASE,
     Kind {
         resource: Resource::Endpoints,
@@ -90,6 +91,14 @@ static KINDS: [Kind; 6] = [
         short_name: Some("no"),
         namespaced: false,
         empty_tail: r#","spec":{},"status":{}"#,
+        ..BASE
+    },
+    Kind {
+        resource: Resource::ServiceAccounts,
+        name: "ServiceAccount",
+        plural: "serviceaccounts",
+        singular: "serviceaccount",
+        short_name: Some("sa"),
         ..BASE
     },
     Kind {

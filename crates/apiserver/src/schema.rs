@@ -1,7 +1,7 @@
 //! The schema of each kind: the typed objects of k8s-openapi. An object that goes through its type has no field of the
 //! wrong type, and none that the kind does not have.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,6 +31,7 @@ pub(crate) fn check(resource: Resource, mut value: Value, unknown: Unknown) -> R
         Resource::Endpoints => through::<Endpoints>(&value),
         Resource::Namespaces => through::<Namespace>(&value),
         Resource::Nodes => through::<Node>(&value),
+        Resource::ServiceAccounts => through::<ServiceAccount>(&value),
         Resource::Services => through::<Service>(&value),
         Resource::EndpointSlices => through::<EndpointSlice>(&value),
     };

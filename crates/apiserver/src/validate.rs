@@ -50,7 +50,7 @@ pub(crate) fn complete(
             Ok(())
         }),
         Resource::ConfigMaps => change(&value, config_map),
-        Resource::Nodes => Ok(value),
+        Resource::Nodes | Resource::ServiceAccounts => Ok(value),
     };
     completed.map_err(|rejection| match rejection {
         Rejection::Fields(errors) => invalid(&errors),

@@ -45,6 +45,14 @@ impl Container {
         self.pid().map_or_else(Vec::new, descendants)
     }
 
+    /// The process of this name, as `comm` of proc(5) has it.
+    pub fn process(&self, name: &str) -> Option<u32> {
+        let is_named = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        self.pids().into_iter().find(is_named)
+    }
+
     /// Sends a signal to all its processes at once, as if it came from nowhere: podman does not know.
     pub fn signal_all(&self, signal: Signal) {
         for pid in self.pids() {
