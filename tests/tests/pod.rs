@@ -215,7 +215,7 @@ fn follows_the_config_map(pod: &mut PlayedPod) {
 fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
     let before = pod.pids();
     let container = pod.container("dnsmasq");
-    let dnsmasq = container.process("dnsmasq").expect("dnsmasq runs");
+    let Some(dnsmasq) = container.process("dnsmasq") else { panic!("no dnsmasq") };
     signal_process(dnsmasq, Signal::SIGKILL);
     block_on(eventually(PATIENCE, || async {
         container.process("dnsmasq").is_some_and(|new| new != dnsmasq)
