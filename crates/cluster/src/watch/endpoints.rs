@@ -126,12 +126,15 @@ impl EndpointsFeed {
                 let now = choosing.source == Some(EndpointsSource::Endpoints);
                 std::mem::replace(spare, now) != now
             });
+            let listed = endpoints.as_mut().is_some_and(|running| running.now().listed);
+            if listed {
+                choosing.endpoints_listed();
+            }
             let due = choosing.endpoints_due(slices.now());
             let is_due = due.is_some_and(|due| due <= Instant::now());
             if is_due && endpoints.is_none() {
                 endpoints = Some(self.start(EndpointsSource::Endpoints, &spare, stop));
             }
-            let listed = endpoints.as_mut().is_some_and(|running| running.now().listed);
             if is_due && listed {
                 self.put_endpoints_in_force(&mut choosing).await?;
                 continue;

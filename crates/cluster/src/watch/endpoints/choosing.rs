@@ -8,7 +8,9 @@ use crate::objects::EndpointsSource;
 use crate::watch::pace::Pace;
 use crate::watch::state::{FeedState, Phase};
 
-/// How long slices may keep us waiting at the start before Endpoints are asked for as well.
+/// How long slices may keep us waiting at the start before Endpoints are asked for as well, and how long Endpoints that
+/// are in wait for slices. Longer than the pause between attempts while nobody answers: where the API server has been
+/// away, Endpoints are the first to reach it as often as not.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// Which source was put in force, and when the other one may be.
@@ -16,6 +18,8 @@ const HEAD_START: Duration = Duration::from_secs(5);
 pub(super) struct Choosing {
     pub(super) source: Option<EndpointsSource>,
     begun: Instant,
+    /// When the first list of Endpoints was in.
+    endpoints_in: Option<Instant>,
     /// How long slices may be refused before any source was put in force.
     patience: Duration,
     /// How long slices in force must be refused.
@@ -31,11 +35,16 @@ impl Choosing {
     pub(super) fn begin(pace: &Pace, stale_slices: bool) -> Self {
         let (begun, refusal) = (Instant::now(), pace.refusal);
         let patience = if stale_slices { HEAD_START } else { Duration::ZERO };
-        Self { source: None, begun, patience, refusal, wished: false, next_wish: begun }
+        Self { source: None, begun, endpoints_in: None, patience, refusal, wished: false, next_wish: begun }
     }
 
     pub(super) fn take(&mut self, source: EndpointsSource) {
         (self.source, self.wished) = (Some(source), false);
+    }
+
+    /// Endpoints have been listed. Slices have a head start again, once.
+    pub(super) fn endpoints_listed(&mut self) {
+        self.endpoints_in.get_or_insert_with(Instant::now);
     }
 
     pub(super) fn wish(&mut self) {
@@ -53,7 +62,33 @@ impl Choosing {
             }
             None if refused => Some(slices.since + self.patience),
             None if slices.phase == Phase::Following => None,
-            None => Some(self.begun + HEAD_START),
+            None => Some(self.endpoints_in.unwrap_or(self.begun) + HEAD_START),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due_now(choosing: &Choosing, phase: Phase) -> bool {
+        let slices = FeedState { listed: false, phase, since: choosing.begun };
+        choosing.endpoints_due(slices).is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Both are asked at intervals of their own while nobody answers; Endpoints may be the first to get through.
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_returns_answers_slices_before_endpoints_are_taken() {
+        for stale_slices in [false, true] {
+            let mut choosing = Choosing::begin(&Pace::default(), stale_slices);
+            tokio::time::advance(Duration::from_mins(1)).await;
+            assert!(due_now(&choosing, Phase::Away), "Endpoints are not asked for");
+            choosing.endpoints_listed();
+            assert!(!due_now(&choosing, Phase::Away), "Endpoints were first by chance, and were taken");
+            assert!(due_now(&choosing, Phase::Refused), "slices that are refused kept Endpoints waiting");
+            tokio::time::advance(HEAD_START).await;
+            choosing.endpoints_listed();
+            assert!(due_now(&choosing, Phase::Away), "slices that do not come kept Endpoints waiting");
         }
     }
 }
