@@ -157,7 +157,7 @@ impl Sync {
 
     /// Waits for the snapshot file, but not for long: whoever asks in this moment is answered instead of refused.
     pub async fn load(&mut self, patience: Duration) {
-        if let Ok(loaded) = tokio::time::timeout(patience, loading::loaded(&mut self.loading)).await {
+        if let Some(loaded) = loading::within(&mut self.loading, patience).await {
             self.restore(loaded);
         }
     }

@@ -68,3 +68,22 @@ pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
         None => std::future::pending().await,
     }
 }
+
+/// What was read within `patience`; nothing at once where nothing is being read.
+pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) -> Option<Loaded> {
+    loading.as_ref()?;
+    tokio::time::timeout(patience, loaded(loading)).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Until it returns, sockets are bound and nobody is answered.
+    #[tokio::test(start_paused = true)]
+    async fn a_start_without_a_file_waits_for_none() {
+        let begun = Instant::now();
+        assert!(within(&mut None, HOLD).await.is_none());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+}
