@@ -15,11 +15,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use smallvec::SmallVec;
 
 use crate::backend::{Entry, Lookup, View};
-use crate::message::{Full, Message, Owner, Section};
-use crate::name::labels;
 use crate::outside::{Outside, OutsideQuestion};
-use crate::query::{Query, class, rtype};
 use crate::record::TTL;
+use crate::wire::name::labels;
+use crate::wire::query::{Query, class, rtype};
+use crate::wire::writer::{Full, Message, Owner, Section};
 use lookup::{Families, Found};
 
 /// TTL of SOA records that accompany a negative answer, and of what came from outside, in seconds.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::message::OUR_UDP_SIZE;
-use crate::name::{MAX_NAME, Name};
-use crate::query::MAX_UDP;
 use crate::record::ServiceRecord;
+use crate::wire::name::{MAX_NAME, Name};
+use crate::wire::query::MAX_UDP;
+use crate::wire::writer::OUR_UDP_SIZE;
 
 /// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
 pub trait Backend: Send + Sync + 'static {

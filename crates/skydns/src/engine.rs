@@ -6,11 +6,11 @@
 
 use crate::answer::{Answer, Records};
 use crate::backend::View;
-use crate::message::{self, Message, flag};
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
-use crate::query::{Malformed, Query, Transport, class, rcode, rtype};
-use crate::reverse;
+use crate::wire::query::{Malformed, Query, Transport, class, rcode, rtype};
+use crate::wire::reverse;
+use crate::wire::writer::{self, Message, flag};
 
 /// What became of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub(crate) fn answer_within<V: View>(
         Ok(query) => query,
         Err(Malformed::Ignore) => return Outcome::Ignore,
         Err(Malformed::Refuse { rcode, question_end, dnssec_ok }) => {
-            message::refuse(message, question_end, rcode, dnssec_ok, out);
+            writer::refuse(message, question_end, rcode, dnssec_ok, out);
             return Outcome::Reply(Reply { system: System::Auth, rcode, truncated: false });
         }
     };
@@ -159,7 +159,7 @@ impl<V: View> Engine<'_, V> {
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
         let (_, stub) = self.view.zone().servers_for(self.query.lower());
         let system = if stub { System::Stub } else { System::Recursive };
-        if crate::name::labels(self.query.name).take(2).count() < 2 && !stub {
+        if crate::wire::name::labels(self.query.name).take(2).count() < 2 && !stub {
             Message::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
             return reply(system, rcode::SERVFAIL, false);
         }

@@ -43,7 +43,7 @@ mod health;
 mod inflight;
 mod limits;
 mod loops;
-pub mod message;
+pub use crate::wire::message;
 mod metrics;
 mod options;
 mod query;
@@ -70,7 +70,7 @@ use inflight::{InFlight, Join, Key, Leader};
 use loops::Loops;
 use turns::Turns;
 
-use crate::name::Name;
+use crate::wire::name::Name;
 
 /// The log does not name clients that ask for too much more often than this.
 const WARN_EVERY: Duration = Duration::from_secs(10);

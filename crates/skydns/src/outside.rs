@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::name::Name;
+use crate::wire::name::Name;
 
 /// A question that only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,16 +11,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, View, Zone};
 use crate::engine::{self, Identity, Outcome, Reply};
-use crate::forward::message::Message as Upstream;
 use crate::forward::{self, Forwarder};
 use crate::lane::Lane;
-use crate::message::{Message, flag};
 use crate::metrics::{Shard, System};
-use crate::name::Name;
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use crate::query::{HEADER, Query, Transport, class, rcode, rtype};
 use crate::shares::{Share, Shares};
 use crate::udp::Job;
+use crate::wire::message::Message as Upstream;
+use crate::wire::name::Name;
+use crate::wire::query::{HEADER, Query, Transport, class, rcode, rtype};
+use crate::wire::writer::{Message, flag};
 
 mod fit;
 
@@ -340,7 +340,7 @@ pub fn outside_answer(question: &OutsideQuestion, zone: &Zone, message: &[u8], c
     }
     let Ok(message) = Upstream::parse(message) else { return OutsideAnswer::Failed };
     let mut records = Vec::new();
-    for record in message.section(forward::message::Section::Answer) {
+    for record in message.section(crate::wire::message::Section::Answer) {
         if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME) || record.class != class::IN {
             continue;
         }

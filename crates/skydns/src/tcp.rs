@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
 use crate::engine::Outcome;
-use crate::query::Transport;
 use crate::resolve::{BUDGET, Resolver};
 use crate::shares::Shares;
+use crate::wire::query::Transport;
 
 /// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
 pub const MAX_CONNECTIONS: usize = 4096;

@@ -20,8 +20,8 @@ use socket::{Peer, QUIET, Wait};
 use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::metrics::Shard;
-use crate::query::Transport;
 use crate::resolve::{BUDGET, Resolver, servfail};
+use crate::wire::query::Transport;
 
 /// Datagrams that are received, answered and sent at once.
 const BATCH: usize = 32;

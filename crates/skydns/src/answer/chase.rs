@@ -10,10 +10,10 @@ use super::lookup::{Alias, Families, Found};
 use super::sample::Sample;
 use super::{Answer, Records, path};
 use crate::backend::View;
-use crate::message::{Full, Mark, Owner, Section};
-use crate::name::Name;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
-use crate::query::rtype;
+use crate::wire::name::Name;
+use crate::wire::query::rtype;
+use crate::wire::writer::{Full, Mark, Owner, Section};
 use noted::Noted;
 
 /// The longest chain of aliases that is followed.
@@ -322,7 +322,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
         (rtype, ttl): (u16, u32),
-        rdata: impl FnOnce(&mut crate::message::Message<'_, '_>),
+        rdata: impl FnOnce(&mut crate::wire::writer::Message<'_, '_>),
     ) -> Result<(), Full> {
         let start = self.message.position();
         let parts = owner.map(|name| [name.wire()]);

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use super::sample::Sample;
 use super::{Answer, path};
 use crate::backend::{Entry, Lookup, View};
-use crate::name::Name;
-use crate::query::Transport;
 use crate::record::{Host, TTL};
+use crate::wire::name::Name;
+use crate::wire::query::Transport;
 
 /// The address families that are asked for.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,10 @@ use super::lookup::Families;
 use super::sample::Sample;
 use super::{Answer, Records, path};
 use crate::backend::{Entry, Lookup, View, Zone};
-use crate::message::{Full, Owner, Section};
-use crate::name::Name;
-use crate::query::rtype;
 use crate::record::Host;
+use crate::wire::name::Name;
+use crate::wire::query::rtype;
+use crate::wire::writer::{Full, Owner, Section};
 
 /// One SRV record to be: entries with the same target, port and priority make the same one.
 #[derive(Debug, Clone)]

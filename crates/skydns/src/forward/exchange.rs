@@ -13,9 +13,9 @@ use nix::errno::Errno;
 use tokio::time::{Instant, timeout_at};
 
 use super::health::Health;
-use super::message::SERVFAIL;
 use super::metrics::UpstreamMetrics;
 use super::{Limits, Query, Reply, Transport};
+use crate::wire::message::SERVFAIL;
 
 pub use judge::{Verdict, judge};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::inflight::Key;
-use super::message::{NOERROR, NXDOMAIN};
+use crate::wire::message::{NOERROR, NXDOMAIN};
 
 /// Upstreams remembered; beyond that the one unused for longest is forgotten.
 const MAX_REMEMBERED: usize = 256;

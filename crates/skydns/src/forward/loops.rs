@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Query, Transport};
-use crate::name::{MAX_NAME, Name};
+use crate::wire::name::{MAX_NAME, Name};
 
 /// Names asked for to find loops are a label of sixteen hexadecimal digits, this label and a domain.
 const LABEL: &[u8] = b"\x0cforward-loop";

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::message::{Message, Section, TYPE_OPT};
+use crate::wire::message::{Message, Section, TYPE_OPT};
 
 /// Where the number of additional records stands in a message.
 const ARCOUNT: Range<usize> = 10..12;

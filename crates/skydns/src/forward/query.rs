@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use super::message::Header;
+use crate::wire::message::Header;
 
 const FLAG_RD: u16 = 0x0100;
 const FLAG_AD: u16 = 0x0020;
 const FLAG_CD: u16 = 0x0010;
 const EDNS_DO: u16 = 0x8000;
-const TYPE_OPT: u16 = super::message::TYPE_OPT;
+const TYPE_OPT: u16 = crate::wire::message::TYPE_OPT;
 
 /// EDNS options longer than this are not handed on, so that questions in flight stay small.
 const MAX_OPTIONS: usize = 4096;

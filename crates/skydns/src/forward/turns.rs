@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::exchange::{Exchange, Failure};
 use super::inflight::Key;
-use super::message::{REFUSED, SERVFAIL};
 use super::{ForwardError, Reply, Shared};
+use crate::wire::message::{REFUSED, SERVFAIL};
 
 /// However many upstreams there are, none has less time before the next is asked.
 const LEAST_PATIENCE: Duration = Duration::from_millis(300);

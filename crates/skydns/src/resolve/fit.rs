@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::forward::message::{Message, Record, Section};
-use crate::message::flag;
-use crate::query::{Query, Transport, rtype};
+use crate::wire::message::{Message, Record, Section};
+use crate::wire::query::{Query, Transport, rtype};
+use crate::wire::writer::flag;
 
 /// Appends the upstream's `message` to `out` as the answer to `query`. True when records had to be left out.
 pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
@@ -75,7 +75,7 @@ fn choose(parsed: &Message<'_>, room: usize) -> Kept {
 /// An empty answer with TC: the client has to ask over TCP.
 fn header_only(query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let flags = query.flags() & (flag::RD | flag::CD) | flag::RA | flag::TC;
-    crate::message::Message::new(query, out).finish(flags, 0);
+    crate::wire::writer::Message::new(query, out).finish(flags, 0);
     true
 }
 

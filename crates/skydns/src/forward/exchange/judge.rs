@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::forward::message::{Header, Heading, Message, NOERROR, NXDOMAIN, Question};
 use crate::forward::{Query, Reply, options};
+use crate::wire::message::{Header, Heading, Message, NOERROR, NXDOMAIN, Question};
 
 /// What octets from an upstream are.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use super::judge::{Verdict, judge};
 use super::{Exchange, Failure};
 use crate::forward::Reply;
-use crate::forward::message::NOERROR;
+use crate::wire::message::NOERROR;
 
 /// Octets of the length before each message (RFC 1035 section 4.2.2).
 const LENGTH: usize = 2;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::forward::Transport;
-use crate::forward::message::Message;
+use crate::wire::message::Message;
 
 const ID: u16 = 0x1234;
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::query::{HEADER, Query, class, rtype};
+use crate::wire::query::{HEADER, Query, class, rtype};
 
 /// Header flags, as bits of the 16-bit word (RFC 1035, section 4.1.1; RFC 4035, section 3.2).
 pub(crate) mod flag {
@@ -202,7 +202,7 @@ impl<'q, 'b> Message<'q, 'b> {
     pub(crate) fn set_answer_ttls(&mut self, ttl: u32) {
         let mut at = self.start + self.query.question_end();
         for _ in 0..self.counts[0] {
-            let Some(end) = crate::query::skip_name(self.out, at) else { return };
+            let Some(end) = crate::wire::query::skip_name(self.out, at) else { return };
             let Some([.., l0, l1]) = self.out.get(end..end + 10) else { return };
             let rdata = usize::from(u16::from_be_bytes([*l0, *l1]));
             if let Some(place) = self.out.get_mut(end + 4..end + 8) {
@@ -252,7 +252,7 @@ pub(crate) fn refuse(
     out: &mut Vec<u8>,
 ) {
     let Some(header) = message.first_chunk::<HEADER>() else { return };
-    let flags = crate::query::flags_of(message) & (flag::OPCODE | flag::RD | flag::CD);
+    let flags = crate::wire::query::flags_of(message) & (flag::OPCODE | flag::RD | flag::CD);
     out.extend_from_slice(&header[..2]);
     out.extend_from_slice(&(flag::QR | flags | rcode).to_be_bytes());
     let question = message.get(HEADER..question_end).unwrap_or_default();

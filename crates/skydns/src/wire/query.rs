@@ -1,6 +1,6 @@
 //! Reading a query: header, the one question, EDNS (RFC 1035 section 4, RFC 6891).
 
-use crate::name::{self, MAX_NAME};
+use crate::wire::name::{self, MAX_NAME};
 
 /// RCODEs that we give (RFC 1035, section 4.1.1; RFC 6891, section 9).
 pub mod rcode {
