@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use tracing::{Level, Metadata};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::console::Console;
 
@@ -15,13 +17,10 @@ const DEFAULT_FILTER: &str =
 
 /// Sends all log events of this process to `console`.
 pub fn to_console(console: Console) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    let events = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .without_time()
-        .with_target(false)
-        .with_writer(Speakers { console });
+    let asked = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked.or_else(|| DEFAULT_FILTER.parse().ok()).unwrap_or_default();
+    let lines = fmt::layer().with_ansi(false).without_time().with_target(false);
+    let events = tracing_subscriber::registry().with(lines.with_writer(Speakers { console })).with(filter);
     // Fails only where a subscriber is set already, and then events are shown by that one.
     let _ = events.try_init();
 }

@@ -1,8 +1,8 @@
 //! The latency of one probe over the last minutes, as inline SVG.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
-use super::text::{escape, number};
+use super::text::number;
 use crate::health::State;
 use crate::status::{Point, ProbeStatus};
 
@@ -15,32 +15,33 @@ const BELOW: f64 = 18.0;
 const ABOVE: f64 = 8.0;
 
 /// The plot of a probe; `now` in milliseconds since 1970.
-pub(super) fn svg(probe: &ProbeStatus, now: u64) -> String {
+pub(super) fn svg(probe: &ProbeStatus, now: u64) -> Markup {
     let axes = Axes::of(&probe.history, now);
-    let mut out = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
-        escape(&summary(probe, &axes))
-    );
-    axes.draw(&mut out);
-    for run in runs(&probe.history) {
-        let points: Vec<String> = run
-            .iter()
-            .map(|point| format!("{:.1},{:.1}", axes.x(point.at), axes.y(point.latency_ms)))
-            .collect();
-        let class = run.first().map_or("ok", |point| if point.state == State::Ok { "ok" } else { "itself" });
-        let _ = writeln!(out, "<polyline class=\"{class}\" points=\"{}\"/>", points.join(" "));
-        if let [only] = run {
-            let (x, y) = (axes.x(only.at), axes.y(only.latency_ms));
-            let _ = writeln!(out, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.5\"/>");
+    let failures = probe.history.iter().filter(|point| point.state == State::Failed);
+    let bottom = HEIGHT - BELOW;
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary(probe, &axes)) {
+            (axes.grid())
+            @for run in runs(&probe.history) { (line(run, &axes)) }
+            @for point in failures {
+                path.failed d=(format!("M{:.1} {ABOVE}V{bottom}", axes.x(point.at))) {}
+            }
         }
     }
-    for point in probe.history.iter().filter(|point| point.state == State::Failed) {
-        let x = axes.x(point.at);
-        let bottom = HEIGHT - BELOW;
-        let _ = writeln!(out, "<path class=\"failed\" d=\"M{x:.1} {ABOVE}V{bottom}\"/>");
+}
+
+/// One state that lasts, a dot where it does not.
+fn line(run: &[Point], axes: &Axes) -> Markup {
+    let at = |point: &Point| (format!("{:.1}", axes.x(point.at)), format!("{:.1}", axes.y(point.latency_ms)));
+    let points: Vec<String> = run.iter().map(at).map(|(x, y)| format!("{x},{y}")).collect();
+    let class = if run.iter().all(|point| point.state == State::Ok) { "ok" } else { "itself" };
+    html! {
+        polyline class=(class) points=(points.join(" ")) {}
+        @if let [only] = run {
+            @let (x, y) = at(only);
+            circle class=(class) cx=(x) cy=(y) r="1.5" {}
+        }
     }
-    out.push_str("</svg>\n");
-    out
 }
 
 /// The same in words.
@@ -96,26 +97,17 @@ impl Axes {
         self.span.div_ceil(60_000)
     }
 
-    fn draw(&self, out: &mut String) {
-        for part in [0.0, 0.5, 1.0] {
-            let value = self.top * part;
-            let y = self.y(value);
-            let _ = writeln!(
-                out,
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{WIDTH}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                y + 4.0,
-                number(value, "ms")
-            );
+    fn grid(&self) -> Markup {
+        let (right, below) = (WIDTH - 4.0, HEIGHT - 4.0);
+        html! {
+            @for value in [0.0, self.top * 0.5, self.top] {
+                @let y = self.y(value);
+                path.grid d=(format!("M{LEFT} {y:.1}H{WIDTH}")) {}
+                text x=(LEFT - 6.0) y=(format!("{:.1}", y + 4.0)) text-anchor="end" { (number(value, "ms")) }
+            }
+            text x=(LEFT) y=(below) { (self.minutes()) " min ago" }
+            text x=(right) y=(below) text-anchor="end" { "now" }
         }
-        let _ = writeln!(
-            out,
-            "<text x=\"{LEFT}\" y=\"{y}\">{} min ago</text> <text x=\"{}\" y=\"{y}\" text-anchor=\"end\">now</text>",
-            self.minutes(),
-            WIDTH - 4.0,
-            y = HEIGHT - 4.0
-        );
     }
 }
 

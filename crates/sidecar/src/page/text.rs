@@ -1,21 +1,5 @@
 //! Words and numbers for people.
 
-/// Text that is only text to a browser.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 /// A number of seconds in its largest two units.
 pub(super) fn ago(seconds: u64) -> String {
     match seconds {

@@ -1,45 +1,45 @@
 //! The servers that dnsmasq and kubedns ask.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
-use super::text::{ago, escape, number};
+use super::text::{ago, number};
 use crate::status::Status;
 use crate::upstreams::{Condition, UpstreamStatus};
 
-/// The sections of the page.
-pub(super) fn sections(out: &mut String, status: &Status) {
-    of_dnsmasq(out, status);
-    of_kubedns(out, status);
+/// All those of dnsmasq, as they are probed.
+pub(super) fn of_dnsmasq(status: &Status) -> Markup {
+    let upstreams = &status.dnsmasq.upstreams;
+    html! {
+        section aria-label="upstreams of dnsmasq" {
+            h2 { "Upstreams of dnsmasq" }
+            @if upstreams.is_empty() { p { "none, or unknown" } } @else {
+                table {
+                    tr {
+                        th { "address" } th { "for" } th { "state" }
+                        th.n { "latency" } th.n { "asked" } th.n { "failed probes" }
+                    }
+                    @for upstream in upstreams { (row(upstream, status.time)) }
+                }
+            }
+        }
+    }
 }
 
-/// All of them, as they are probed.
-fn of_dnsmasq(out: &mut String, status: &Status) {
-    out.push_str("<section aria-label=\"upstreams of dnsmasq\">\n<h2>Upstreams of dnsmasq</h2>\n");
-    let upstreams = &status.dnsmasq.upstreams;
-    if upstreams.is_empty() {
-        out.push_str("<p>none, or unknown</p>\n</section>\n");
-        return;
+fn row(upstream: &UpstreamStatus, now: u64) -> Markup {
+    let (class, words) = look(upstream.condition);
+    html! {
+        tr {
+            td { (upstream.address) }
+            td { (serves(upstream)) }
+            td class=(class) {
+                (words) " (" (ago(now.saturating_sub(upstream.since) / 1000)) ")"
+                @if !upstream.error.is_empty() { code { (upstream.error) } }
+            }
+            td.n { (latency(upstream.latency_ms)) }
+            td.n { (upstream.queries) }
+            td.n { (upstream.failures) " of " (upstream.probes) }
+        }
     }
-    out.push_str(
-        "<table><tr><th>address<th>for<th>state<th class=n>latency<th class=n>asked<th class=n>failed probes</tr>\n",
-    );
-    for upstream in upstreams {
-        let _ = writeln!(
-            out,
-            "<tr><td>{}<td>{}<td class=\"{}\">{} ({}){}<td class=n>{}<td class=n>{}<td class=n>{} of {}</tr>",
-            escape(&upstream.address),
-            escape(&serves(upstream)),
-            class(upstream.condition),
-            words(upstream.condition),
-            ago(status.time.saturating_sub(upstream.since) / 1000),
-            error(upstream),
-            upstream.latency_ms.map_or_else(|| "-".to_owned(), |latency| number(latency, "ms")),
-            upstream.queries,
-            upstream.failures,
-            upstream.probes,
-        );
-    }
-    out.push_str("</table>\n</section>\n");
 }
 
 fn serves(upstream: &UpstreamStatus) -> String {
@@ -48,50 +48,40 @@ fn serves(upstream: &UpstreamStatus) -> String {
     if names.is_empty() { "as the arguments say".to_owned() } else { names.join(", ") }
 }
 
-fn error(upstream: &UpstreamStatus) -> String {
-    if upstream.error.is_empty() {
-        String::new()
-    } else {
-        format!("<code>{}</code>", escape(&upstream.error))
-    }
+fn latency(milliseconds: Option<f64>) -> String {
+    milliseconds.map_or_else(|| "-".to_owned(), |milliseconds| number(milliseconds, "ms"))
 }
 
-fn class(condition: Condition) -> &'static str {
+/// The colour and the words for a condition.
+fn look(condition: Condition) -> (&'static str, &'static str) {
     match condition {
-        Condition::Waiting => "waiting",
-        Condition::Answers => "ok",
-        Condition::Fails | Condition::Silent => "failed",
+        Condition::Waiting => ("waiting", "\u{2026} not known yet"),
+        Condition::Answers => ("ok", "\u{2713} answers"),
+        Condition::Fails => ("failed", "\u{2717} fails"),
+        Condition::Silent => ("failed", "\u{2717} does not answer"),
     }
 }
 
-fn words(condition: Condition) -> &'static str {
-    match condition {
-        Condition::Waiting => "\u{2026} not known yet",
-        Condition::Answers => "\u{2713} answers",
-        Condition::Fails => "\u{2717} fails",
-        Condition::Silent => "\u{2717} does not answer",
+/// Those of kubedns asked most, as it counts.
+pub(super) fn of_kubedns(status: &Status) -> Markup {
+    let known = status.kubedns.known.as_ref();
+    let upstreams = known.map(|kubedns| kubedns.upstreams.as_slice()).unwrap_or_default();
+    html! {
+        section aria-label="upstreams of kubedns" {
+            h2 { "Upstreams of kubedns" }
+            @if upstreams.is_empty() { p { "none asked, or unknown" } } @else {
+                table {
+                    tr { th { "address" } th.n { "questions" } th.n { "errors" } th.n { "mean" } }
+                    @for upstream in upstreams {
+                        tr {
+                            td { (upstream.address) }
+                            td.n { (number(upstream.requests, "")) }
+                            td.n { (number(upstream.errors, "")) }
+                            td.n { (latency(upstream.mean_ms)) }
+                        }
+                    }
+                }
+            }
+        }
     }
-}
-
-/// Those asked most, as it counts.
-fn of_kubedns(out: &mut String, status: &Status) {
-    let upstreams =
-        status.kubedns.known.as_ref().map(|kubedns| kubedns.upstreams.as_slice()).unwrap_or_default();
-    out.push_str("<section aria-label=\"upstreams of kubedns\">\n<h2>Upstreams of kubedns</h2>\n");
-    if upstreams.is_empty() {
-        out.push_str("<p>none asked, or unknown</p>\n</section>\n");
-        return;
-    }
-    out.push_str("<table><tr><th>address<th class=n>questions<th class=n>errors<th class=n>mean</tr>\n");
-    for upstream in upstreams {
-        let _ = writeln!(
-            out,
-            "<tr><td>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>",
-            escape(&upstream.address),
-            number(upstream.requests, ""),
-            number(upstream.errors, ""),
-            upstream.mean_ms.map_or_else(|| "-".to_owned(), |mean| number(mean, "ms")),
-        );
-    }
-    out.push_str("</table>\n</section>\n");
 }

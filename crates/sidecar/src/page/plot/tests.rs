@@ -6,8 +6,9 @@ fn point(at: u64, state: State, latency_ms: f64) -> Point {
     Point { at, state, latency_ms }
 }
 
-fn probe(history: Vec<Point>) -> ProbeStatus {
-    ProbeStatus {
+/// The plot of a probe with this history.
+fn drawn(history: Vec<Point>, now: u64) -> String {
+    let probe = ProbeStatus {
         label: "it<".to_owned(),
         part: "other",
         server: "127.0.0.1:53".to_owned(),
@@ -21,7 +22,8 @@ fn probe(history: Vec<Point>) -> ProbeStatus {
         error: String::new(),
         rcode: String::new(),
         history,
-    }
+    };
+    svg(&probe, now).into_string()
 }
 
 #[test]
@@ -33,7 +35,7 @@ fn a_line_per_run_and_a_bar_per_failure() {
         point(180_000, State::Itself, 0.5),
         point(240_000, State::Ok, 2.0),
     ];
-    let svg = svg(&probe(history), 240_000);
+    let svg = drawn(history, 240_000);
     assert_eq!(svg.matches("<polyline class=\"ok\"").count(), 2);
     assert_eq!(svg.matches("<polyline class=\"itself\"").count(), 1);
     assert_eq!(svg.matches("<path class=\"failed\"").count(), 1);
@@ -50,8 +52,8 @@ fn a_line_per_run_and_a_bar_per_failure() {
 
 #[test]
 fn nothing_yet() {
-    let svg = svg(&probe(Vec::new()), 1_000_000);
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && !svg.contains("NaN"), "{svg}");
+    let svg = drawn(Vec::new(), 1_000_000);
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>") && !svg.contains("NaN"), "{svg}");
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn clocks_that_jump_draw_something() {
     let history =
         vec![point(500, State::Ok, 1.0), point(0, State::Ok, f64::MAX), point(u64::MAX, State::Ok, 0.0)];
     for now in [0, 1000, u64::MAX] {
-        let svg = svg(&probe(history.clone()), now);
+        let svg = drawn(history.clone(), now);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 }
