@@ -1,4 +1,4 @@
-//! The nanny with a real dnsmasq, end to end. Without dnsmasq every test says so and does nothing.
+//! The nanny with a real dnsmasq, end to end.
 
 #![allow(
     clippy::unwrap_used,

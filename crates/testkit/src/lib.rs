@@ -5,6 +5,7 @@
 //! * [`message`], [`dig`]: read any answer, even a broken one, and show it as text that can be compared.
 //! * [`reply`], [`record`]: write answers from records in presentation format.
 //! * [`objects`]: Kubernetes objects as JSON.
+//! * [`config_map`]: a mounted `ConfigMap`, edited as a kubelet does.
 //! * [`process`], [`ports`]: start one of our binaries, read its log, end it.
 //! * [`http`]: one request and its response.
 //! * [`eventually`]: wait for a condition without sleeping for a guessed time.
@@ -20,6 +21,7 @@
 
 pub mod client;
 pub mod codes;
+pub mod config_map;
 pub mod dig;
 mod eventually;
 pub mod http;

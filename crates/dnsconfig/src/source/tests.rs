@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use tempfile::TempDir;
+use testkit::config_map::swap;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -13,30 +14,6 @@ use super::*;
 /// A period so long that only notifications can explain what a test sees.
 const NEVER: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Writes a generation of the `ConfigMap` and swaps the `..data` link to it, as a kubelet does.
-fn kubelet_swap(dir: &Path, generation: u32, files: &[(&str, &str)]) {
-    let data = dir.join(format!("..gen{generation}"));
-    fs::create_dir(&data).unwrap();
-    for (name, value) in files {
-        fs::write(data.join(name), value).unwrap();
-    }
-    symlink(data.file_name().unwrap(), dir.join("..data_tmp")).unwrap();
-    fs::rename(dir.join("..data_tmp"), dir.join("..data")).unwrap();
-    for (name, _) in files {
-        let link = dir.join(name);
-        if fs::symlink_metadata(&link).is_err() {
-            symlink(Path::new("..data").join(name), link).unwrap();
-        }
-    }
-    // Links of keys that are gone.
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_symlink() && !path.exists() {
-            fs::remove_file(path).unwrap();
-        }
-    }
-}
 
 struct Running {
     state: watch::Receiver<State>,
@@ -80,17 +57,17 @@ fn upstream(state: &State) -> String {
 #[tokio::test]
 async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
     let dir = TempDir::new().unwrap();
-    kubelet_swap(dir.path(), 1, &[("upstreamNameservers", r#"["192.0.2.1"]"#)]);
+    swap(dir.path(), 1, &[("upstreamNameservers", r#"["192.0.2.1"]"#)]);
     let mut running = follow(directory(dir.path(), NEVER));
     assert_eq!(upstream(&running.state.borrow()), "192.0.2.1:53");
     assert_eq!(running.state.borrow().edits, 0);
 
-    kubelet_swap(dir.path(), 2, &[("upstreamNameservers", r#"["192.0.2.2"]"#)]);
+    swap(dir.path(), 2, &[("upstreamNameservers", r#"["192.0.2.2"]"#)]);
     let swapped = Instant::now();
     running.until("the edit", |state| upstream(state) == "192.0.2.2:53").await;
     println!("in force {:?} after the swap", swapped.elapsed());
 
-    kubelet_swap(dir.path(), 3, &[("upstreamNameservers", "[")]);
+    swap(dir.path(), 3, &[("upstreamNameservers", "[")]);
     let state = running.until("the refusal", |state| state.error.is_some()).await;
     assert_eq!(upstream(&state), "192.0.2.2:53");
     assert_eq!((state.edits, state.rejected), (1, 1));
@@ -99,7 +76,7 @@ async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
     assert_eq!(error.value.as_deref(), Some("["));
     assert!(error.text.starts_with("unexpected end of JSON input"), "{}", error.text);
 
-    kubelet_swap(dir.path(), 4, &[("stubDomains", r#"{"acme.example": ["192.0.2.10"]}"#)]);
+    swap(dir.path(), 4, &[("stubDomains", r#"{"acme.example": ["192.0.2.10"]}"#)]);
     let state = running.until("the mended edit", |state| state.error.is_none()).await;
     assert_eq!(state.config.stub_domains.len(), 1);
     assert_eq!(upstream(&state), "");
@@ -115,7 +92,7 @@ async fn a_directory_may_be_missing_appear_vanish_and_appear_again() {
     assert_eq!(*running.state.borrow().config, Config::default());
     for round in 0..3 {
         fs::create_dir(&dir).unwrap();
-        kubelet_swap(&dir, round, &[("federations", "a=b.example")]);
+        swap(&dir, round, &[("federations", "a=b.example")]);
         running.until("the values", |state| !state.config.federations.is_empty()).await;
         fs::remove_dir_all(&dir).unwrap();
         running.until("the defaults", |state| *state.config == Config::default()).await;
@@ -177,7 +154,7 @@ async fn a_storm_of_edits_ends_with_the_last_one() {
     let mut running = follow(directory(dir.path(), NEVER));
     for generation in 0..200 {
         let value = format!(r#"["192.0.2.{}"]"#, generation + 1);
-        kubelet_swap(dir.path(), generation, &[("upstreamNameservers", &value)]);
+        swap(dir.path(), generation, &[("upstreamNameservers", &value)]);
     }
     running.until("the last edit", |state| upstream(state) == "192.0.2.200:53").await;
     assert_eq!(running.state.borrow().rejected, 0);

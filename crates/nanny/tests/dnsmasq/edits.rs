@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use testkit::message::Message;
 use testkit::query::Query;
@@ -11,24 +12,10 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{client, eventually};
 
 use super::load::Load;
-use super::rig::{PATIENCE, Plan, Rig, at, dnsmasq_is_here, upstream};
-
-/// `stubDomains` with one server each.
-fn stubs(entries: &[(&str, &Upstream)]) -> String {
-    let domains = entries.iter().map(|(domain, server)| ((*domain).to_owned(), json!([at(server)])));
-    Value::Object(domains.collect()).to_string()
-}
-
-/// `upstreamNameservers` with one server.
-fn only(server: &Upstream) -> String {
-    json!([at(server)]).to_string()
-}
+use super::rig::{PATIENCE, Plan, Rig, at, only, stubs, upstream};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_edits_under_load_lose_no_query() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (outside, first, second) =
         (upstream("192.0.2.1").await, upstream("192.0.2.11").await, upstream("192.0.2.12").await);
     let upstreams = only(&outside);
@@ -70,20 +57,16 @@ async fn fifty_edits_under_load_lose_no_query() {
 
 #[tokio::test]
 async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
-    let upstreams = only(&outside);
-    let with_stub = stubs(&[("acme.test", &stub)]);
-    let mut rig = Plan::new().config(&[("upstreamNameservers", &upstreams)]).start().await;
+    let (upstreams, with_stub) = (only(&outside), stubs(&[("acme.test", &stub)]));
+    let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let mut times = Vec::new();
     for _ in 0..5 {
         // Cached for an hour, as far as the upstream servers are concerned.
         rig.until("www.acme.test.", "192.0.2.1").await;
         rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &with_stub)]);
         times.push(timed(&rig, "192.0.2.11").await);
-        rig.config(&[("upstreamNameservers", &upstreams)]);
+        rig.forward_to(&outside);
         times.push(timed(&rig, "192.0.2.1").await);
     }
     times.sort();
@@ -101,9 +84,6 @@ async fn timed(rig: &Rig, expected: &str) -> Duration {
 
 #[tokio::test]
 async fn a_query_that_waits_for_a_server_taken_away_is_answered() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
     let slow = Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.11", asked.name()));
@@ -138,9 +118,6 @@ fn hasty_reloads(rig: &Rig) -> usize {
 
 #[tokio::test]
 async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
     let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &stub)]));
     let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &stub_domains)]);
@@ -162,8 +139,8 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
         .line_with("configuration refused, the last good one stays in force", Duration::from_secs(5))
         .await;
 
-    nix::sys::signal::kill(rig.dnsmasq(), nix::sys::signal::Signal::SIGKILL).unwrap();
-    rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["died"] == 1).await;
+    rig.signal(Signal::SIGKILL);
+    rig.restarted("died").await;
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.until("www.outside.test.", "192.0.2.1").await;
     rig.end().await;
@@ -171,15 +148,12 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 
 #[tokio::test]
 async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
-    let mut rig = Plan::new().config(&[("upstreamNameservers", &only(&first))]).start().await;
+    let mut rig = Plan::new().forwarding_to(&first).start().await;
     // In the way of the new servers file alone.
     let obstacle = rig.path("state/.servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
-    rig.config(&[("upstreamNameservers", &only(&second))]);
+    rig.forward_to(&second);
     let pending = |status: &Value| status["routes"]["pending"]["reason"].as_str().map(str::to_owned);
     let status = rig.status_with("pending routes", |status| pending(status).is_some()).await;
     assert!(pending(&status).unwrap().starts_with("cannot write the servers file"), "{status}");
@@ -187,8 +161,8 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     rig.until("before.outside.test.", "192.0.2.1").await;
 
     // A dnsmasq that is started meanwhile has the old ones, too.
-    nix::sys::signal::kill(rig.dnsmasq(), nix::sys::signal::Signal::SIGKILL).unwrap();
-    let status = rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["died"] == 1).await;
+    rig.signal(Signal::SIGKILL);
+    let status = rig.restarted("died").await;
     assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "still in force");
     rig.until("meanwhile.outside.test.", "192.0.2.1").await;
 
@@ -204,9 +178,6 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
 
 #[tokio::test]
 async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
     let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\nnameserver 198.51.100.2\n");
     let mut rig = plan.start().await;
@@ -214,7 +185,7 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
     let upstreams = |status: &Value| status["routes"]["upstreams"].clone();
     assert_eq!(upstreams(&rig.status()), json!(["198.51.100.1:53", "198.51.100.2:53"]));
 
-    rig.config(&[("upstreamNameservers", &only(&outside))]);
+    rig.forward_to(&outside);
     rig.until("www.outside.test.", "192.0.2.1").await;
     rig.status_with("configured servers", |status| status["routes"]["upstreamsFrom"] == "configuration")
         .await;
@@ -236,9 +207,6 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
 
 #[tokio::test]
 async fn the_users_own_options_are_honoured() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (own, stub) = (upstream("192.0.2.5").await, upstream("192.0.2.11").await);
     let own_at = at(&own).replace(':', "#");
     let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\n");
@@ -264,9 +232,6 @@ async fn the_users_own_options_are_honoured() {
 
 #[tokio::test]
 async fn the_order_of_servers_is_kept() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
     let servers = json!([at(&first), at(&second)]).to_string();
     let plan = Plan::new().dnsmasq("--strict-order").config(&[("upstreamNameservers", &servers)]);
@@ -281,15 +246,12 @@ async fn the_order_of_servers_is_kept() {
 
 #[tokio::test]
 async fn without_restart_dnsmasq_the_configuration_is_read_once() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
     let plan = Plan::new().flag("-restartDnsmasq=false").flag("-syncInterval=100ms");
     let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))]).start().await;
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
     rig.until("www.acme.test.", "192.0.2.11").await;
-    rig.config(&[("upstreamNameservers", &only(&outside))]);
+    rig.forward_to(&outside);
     // An edit of resolv.conf is followed all the same; when it is in force, the earlier one would be, too.
     rig.resolv_conf("nameserver 198.51.100.9\n");
     let status = rig.status_with("the new file", |status| status["routes"]["upstreams"] != json!([])).await;
@@ -301,9 +263,6 @@ async fn without_restart_dnsmasq_the_configuration_is_read_once() {
 
 #[tokio::test]
 async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (first, second) = (upstream("192.0.2.11").await, upstream("192.0.2.12").await);
     let plan = Plan::new();
     fs::write(plan.path("own"), "").unwrap();
@@ -319,8 +278,7 @@ async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.config(&[("stubDomains", &stubs(&[("acme.test", &second)]))]);
     rig.until("www.acme.test.", "192.0.2.12").await;
-    let status =
-        rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["configuration"] == 1).await;
+    let status = rig.restarted("configuration").await;
     assert_eq!(status["dnsmasq"]["lastEnd"], "exit status 0 (it ended by itself)");
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);

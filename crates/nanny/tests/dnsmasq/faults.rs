@@ -12,19 +12,15 @@ use testkit::eventually;
 use testkit::query::Query;
 
 use super::load::Load;
-use super::rig::{PATIENCE, Plan, at, dnsmasq_is_here, is_alive, open_to_all, upstream};
+use super::rig::{PATIENCE, Plan, is_alive, open_to_all, upstream};
 
 #[tokio::test]
 async fn one_that_dies_is_started_again_with_the_same_servers() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
-    let upstreams = json!([at(&outside)]).to_string();
-    let mut rig = Plan::new().config(&[("upstreamNameservers", &upstreams)]).start().await;
+    let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
-    kill(first, Signal::SIGSEGV).unwrap();
-    let status = rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["died"] == 1).await;
+    rig.signal(Signal::SIGSEGV);
+    let status = rig.restarted("died").await;
     assert_eq!(status["dnsmasq"]["lastEnd"], "killed by SIGSEGV");
     rig.until("www.outside.test.", "192.0.2.1").await;
     rig.nanny.line_with("dnsmasq ended, starting it again how=\"killed by SIGSEGV\"", PATIENCE).await;
@@ -34,15 +30,11 @@ async fn one_that_dies_is_started_again_with_the_same_servers() {
 
 #[tokio::test]
 async fn one_that_hangs_is_killed_and_started_again() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
-    let upstreams = json!([at(&outside)]).to_string();
-    let rig = Plan::new().config(&[("upstreamNameservers", &upstreams)]).start().await;
+    let rig = Plan::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
-    kill(first, Signal::SIGSTOP).unwrap();
-    rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["hung"] == 1).await;
+    rig.signal(Signal::SIGSTOP);
+    rig.restarted("hung").await;
     rig.until("www.outside.test.", "192.0.2.1").await;
     assert!(!is_alive(first.as_raw().into()));
     rig.end().await;
@@ -50,23 +42,16 @@ async fn one_that_hangs_is_killed_and_started_again() {
 
 #[tokio::test]
 async fn one_that_hangs_is_found_however_often_statistics_are_asked_for() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let rig = Plan::new().flag("-logInterval=100ms").start().await;
-    kill(rig.dnsmasq(), Signal::SIGSTOP).unwrap();
-    rig.status_with("restart", |status| status["dnsmasq"]["restarts"]["hung"] == 1).await;
+    rig.signal(Signal::SIGSTOP);
+    rig.restarted("hung").await;
     rig.end().await;
 }
 
 #[tokio::test]
 async fn a_busy_one_is_left_alone() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
-    let upstreams = json!([at(&outside)]).to_string();
-    let rig = Plan::new().config(&[("upstreamNameservers", &upstreams)]).start().await;
+    let rig = Plan::new().forwarding_to(&outside).start().await;
     let load = Load::start(rig.server(), 20, &["*.outside.test."]);
     let asked = outside.count();
     eventually(PATIENCE, || std::future::ready(outside.count() > asked + 5000)).await;
@@ -77,9 +62,6 @@ async fn a_busy_one_is_left_alone() {
 
 #[tokio::test]
 async fn after_several_deaths_within_a_minute_the_nanny_ends() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let mut rig = Plan::new().start().await;
     let mut last = None;
     let status = loop {
@@ -88,7 +70,7 @@ async fn after_several_deaths_within_a_minute_the_nanny_ends() {
         }
         let now = rig.status()["dnsmasq"]["pid"].as_i64();
         if let Some(pid) = now.filter(|_| now != last) {
-            let _ = kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL);
+            let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL);
             last = now;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -100,9 +82,6 @@ async fn after_several_deaths_within_a_minute_the_nanny_ends() {
 
 #[tokio::test]
 async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     // One that changes its user is not killed by the kernel when its parent dies.
     let users: &[&str] = if geteuid().is_root() { &["--no-hosts", "--user=nobody"] } else { &["--no-hosts"] };
     for user in users {
@@ -132,12 +111,8 @@ fn group(leader: Pid) -> usize {
 
 #[tokio::test]
 async fn a_log_that_nobody_reads_stops_nothing() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
-    let upstreams = json!([at(&outside)]).to_string();
-    let plan = Plan::new().dnsmasq("--log-queries").config(&[("upstreamNameservers", &upstreams)]);
+    let plan = Plan::new().dnsmasq("--log-queries").forwarding_to(&outside);
     let log = plan.path("log");
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut reader =
@@ -165,12 +140,8 @@ async fn a_log_that_nobody_reads_stops_nothing() {
 
 #[tokio::test]
 async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
-    let upstreams = json!([at(&outside)]).to_string();
-    let plan = Plan::new().flag("-lameduck=1h").config(&[("upstreamNameservers", &upstreams)]);
+    let plan = Plan::new().flag("-lameduck=1h").forwarding_to(&outside);
     let mut rig = plan.start().await;
     rig.nanny.signal(Signal::SIGTERM);
     rig.nanny.line_with("stopping signal=\"SIGTERM\"", PATIENCE).await;
@@ -183,9 +154,6 @@ async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
 
 #[tokio::test]
 async fn statistics_and_queries_are_logged_on_request() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let plan = Plan::new().flag("-logInterval=200ms").flag("-v=2").dnsmasq("--log-queries");
     let mut rig = plan.start().await;
     assert_eq!(rig.resolve("www.outside.test.").await, "REFUSED");

@@ -9,7 +9,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{PATIENCE, Plan, Rig, at, dnsmasq_is_here, upstream};
+use super::rig::{PATIENCE, Plan, Rig, at, only, upstream};
 
 /// A kubedns that knows `ns.apps.svc.corp.test` (127.0.0.1) when told so.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
@@ -27,17 +27,12 @@ async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
 
 #[tokio::test]
 async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let knows = Arc::new(AtomicBool::new(false));
     let (kubedns, stub, outside) =
         (kubedns(Arc::clone(&knows)).await, upstream("192.0.2.11").await, upstream("192.0.2.1").await);
     let name = format!("ns.apps.svc.corp.test:{}", stub.addr().port());
-    let config = [
-        ("stubDomains", json!({"acme.test": [name]}).to_string()),
-        ("upstreamNameservers", json!([at(&outside)]).to_string()),
-    ];
+    let config =
+        [("stubDomains", json!({"acme.test": [name]}).to_string()), ("upstreamNameservers", only(&outside))];
     let config: Vec<(&str, &str)> = config.iter().map(|(key, value)| (*key, value.as_str())).collect();
     // The cluster domain is the one that dnsmasq routes to kubedns.
     let plan = Plan::new()
@@ -63,9 +58,6 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
 /// Names are part of what is read at the start, although that may take longer.
 #[tokio::test]
 async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let knows = Arc::new(AtomicBool::new(false));
     let (kubedns, stub) = (kubedns(Arc::clone(&knows)).await, upstream("192.0.2.11").await);
     let name = format!("ns.apps.svc.cluster.local:{}", stub.addr().port());
@@ -84,9 +76,6 @@ async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same(
 
 #[tokio::test]
 async fn a_server_that_is_dnsmasq_itself_is_left_out() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
     let plan = Plan::new();
     let own = format!("127.0.0.1:{}", plan.port());
@@ -117,9 +106,6 @@ async fn back_to(server: std::net::SocketAddr) -> Upstream {
 
 #[tokio::test]
 async fn a_server_that_leads_back_to_dnsmasq_is_found_and_left_out() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let outside = upstream("192.0.2.1").await;
     let plan = Plan::new();
     let round = back_to((std::net::Ipv4Addr::LOCALHOST, plan.port()).into()).await;
@@ -133,7 +119,7 @@ async fn a_server_that_leads_back_to_dnsmasq_is_found_and_left_out() {
     }
     assert_eq!(round.count(), 0, "not asked any more");
 
-    rig.config(&[("upstreamNameservers", &json!([at(&outside)]).to_string())]);
+    rig.forward_to(&outside);
     rig.status_with("no loop", |status| status["routes"]["loops"] == json!([])).await;
     rig.end().await;
 }

@@ -8,9 +8,8 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use testkit::http;
 use testkit::ports::free_port;
-use testkit::upstream::Upstream;
 
-use super::rig::{Plan, at, dnsmasq_is_here, upstream};
+use super::rig::{Plan, at, upstream};
 
 /// Whether this test can mount file systems that nobody else sees; says so if not.
 fn can_mount() -> bool {
@@ -18,11 +17,7 @@ fn can_mount() -> bool {
     if !can {
         println!("SKIPPED: needs root and unshare(1)");
     }
-    can && dnsmasq_is_here()
-}
-
-fn only(server: &Upstream) -> String {
-    json!([at(server)]).to_string()
+    can
 }
 
 #[tokio::test]
@@ -45,9 +40,9 @@ async fn a_full_place_is_passed_over() {
             "mount -t tmpfs -o size=16k none {full}; cat /dev/zero 2>/dev/null >{full}/all; exec \"$@\""
         );
         let plan = plan.run_by(&["unshare", "-m", "sh", "-c", &script, "sh"]);
-        let mut rig = plan.config(&[("upstreamNameservers", &only(&first))]).spawn();
+        let mut rig = plan.forwarding_to(&first).spawn();
         rig.until("before.outside.test.", "192.0.2.1").await;
-        rig.config(&[("upstreamNameservers", &only(&second))]);
+        rig.forward_to(&second);
         rig.until("after.outside.test.", "192.0.2.2").await;
         let page = http::get((Ipv4Addr::LOCALHOST, port).into(), "/status").await.unwrap().body;
         let status: Value = serde_json::from_str(&page).unwrap();
@@ -59,14 +54,11 @@ async fn a_full_place_is_passed_over() {
 
 #[tokio::test]
 async fn a_state_directory_that_is_removed_is_made_again() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
-    let mut rig = Plan::new().config(&[("upstreamNameservers", &only(&first))]).start().await;
+    let mut rig = Plan::new().forwarding_to(&first).start().await;
     let dnsmasq = rig.dnsmasq();
     fs::remove_dir_all(rig.path("state")).unwrap();
-    rig.config(&[("upstreamNameservers", &only(&second))]);
+    rig.forward_to(&second);
     rig.until("edited.outside.test.", "192.0.2.2").await;
     rig.status_with("status", |status| status["routes"]["upstreams"] == json!([at(&second)])).await;
     assert_eq!(rig.dnsmasq(), dnsmasq);
@@ -79,27 +71,24 @@ async fn a_state_directory_that_is_removed_is_made_again() {
 
 #[tokio::test]
 async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
-    let mut rig = Plan::new().config(&[("upstreamNameservers", &only(&first))]).start().await;
+    let mut rig = Plan::new().forwarding_to(&first).start().await;
     let (dnsmasq, state) = (rig.dnsmasq(), rig.path("state"));
     fs::remove_dir_all(&state).unwrap();
     fs::write(&state, "in the way").unwrap();
     kill(dnsmasq, Signal::SIGKILL).unwrap();
     rig.until("restarted.outside.test.", "192.0.2.1").await;
-    rig.config(&[("upstreamNameservers", &only(&second))]);
+    rig.forward_to(&second);
     rig.until("edited.outside.test.", "192.0.2.2").await;
 
     // With the place, edits are reloads again.
     fs::remove_file(&state).unwrap();
-    rig.config(&[("upstreamNameservers", &only(&first))]);
+    rig.forward_to(&first);
     rig.until("back.outside.test.", "192.0.2.1").await;
     let restarted = |status: &Value| status["dnsmasq"]["restarts"] == json!({"died": 1, "configuration": 2});
     rig.status_with("dnsmasq up", |status| restarted(status) && status["dnsmasq"]["up"] == true).await;
     let dnsmasq = rig.dnsmasq();
-    rig.config(&[("upstreamNameservers", &only(&second))]);
+    rig.forward_to(&second);
     rig.until("reloaded.outside.test.", "192.0.2.2").await;
     assert_eq!(rig.dnsmasq(), dnsmasq);
     rig.end().await;

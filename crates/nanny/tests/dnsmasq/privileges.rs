@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::ports::free_port;
 use testkit::{eventually, http};
 
-use super::rig::{PATIENCE, Plan, at, dnsmasq_is_here, open_to_all, upstream};
+use super::rig::{PATIENCE, Plan, at, only, open_to_all, stubs, upstream};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
@@ -20,7 +20,7 @@ fn can_change_users() -> bool {
     if !can {
         println!("SKIPPED: needs root and {SETPRIV}");
     }
-    can && dnsmasq_is_here()
+    can
 }
 
 /// Starts the nanny under `words`, edits the configuration, stops it.
@@ -31,14 +31,12 @@ async fn works_under(plan: Plan, words: &[&str]) {
 /// Does so, and tells whether it found no quiet moment for a reload.
 async fn has_hasty_reloads(plan: Plan, words: &[&str]) -> bool {
     let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
-    let upstreams = json!([at(&outside)]).to_string();
-    let plan = open_to_all(plan).run_by(words).config(&[("upstreamNameservers", &upstreams)]);
-    let mut rig = plan.start().await;
+    let mut rig = open_to_all(plan).run_by(words).forwarding_to(&outside).start().await;
     rig.until("www.acme.test.", "192.0.2.1").await;
-    let stubs = json!({"acme.test": [at(&stub)]}).to_string();
-    rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &stubs)]);
+    let stubs = stubs(&[("acme.test", &stub)]);
+    rig.config(&[("upstreamNameservers", &only(&outside)), ("stubDomains", &stubs)]);
     rig.until("www.acme.test.", "192.0.2.11").await;
-    rig.config(&[("upstreamNameservers", &upstreams)]);
+    rig.forward_to(&outside);
     rig.until("www.acme.test.", "192.0.2.1").await;
     let hasty = rig.nanny.stderr().iter().any(|line| line.contains("sent=\"Anyway\""));
     rig.end().await;
@@ -122,11 +120,10 @@ async fn an_edit_that_cannot_be_signalled_is_pending() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let plan = plan.flag(format!("-dnsmasqExec={}", script.display()));
     let plan = plan.run_by(&[SETPRIV, "--reuid=1001", "--regid=1001", "--clear-groups"]);
-    let upstreams = |server| json!([at(server)]).to_string();
-    let mut rig = plan.config(&[("upstreamNameservers", &upstreams(&first))]).start().await;
+    let mut rig = plan.forwarding_to(&first).start().await;
     let dnsmasq = rig.dnsmasq();
 
-    rig.config(&[("upstreamNameservers", &upstreams(&second))]);
+    rig.forward_to(&second);
     let reason = |status: &Value| status["routes"]["pending"]["reason"].as_str().map(str::to_owned);
     let status = rig.status_with("pending routes", |status| reason(status).is_some()).await;
     let reason = reason(&status).unwrap();

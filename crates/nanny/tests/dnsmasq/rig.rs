@@ -2,34 +2,25 @@
 
 use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::client::{self, AskError};
-use testkit::eventually;
 use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::{config_map, eventually};
 
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-const DNSMASQ: &str = "/usr/sbin/dnsmasq";
-
-/// Whether dnsmasq is there; says so if not.
-pub(crate) fn dnsmasq_is_here() -> bool {
-    let here = Path::new(DNSMASQ).exists();
-    if !here {
-        println!("SKIPPED: no {DNSMASQ} on this machine");
-    }
-    here
-}
 
 /// An upstream server that answers every A question with `address`, except below `.missing.test`.
 pub(crate) async fn upstream(address: &'static str) -> Upstream {
@@ -48,6 +39,17 @@ pub(crate) async fn upstream(address: &'static str) -> Upstream {
 /// `ip:port` of a server, as a `ConfigMap` has it.
 pub(crate) fn at(upstream: &Upstream) -> String {
     upstream.addr().to_string()
+}
+
+/// `upstreamNameservers` with one server.
+pub(crate) fn only(server: &Upstream) -> String {
+    json!([at(server)]).to_string()
+}
+
+/// `stubDomains` with one server each.
+pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
+    let domains = entries.iter().map(|(domain, server)| ((*domain).to_owned(), json!([at(server)])));
+    Value::Object(domains.collect()).to_string()
 }
 
 /// How a rig is to be made.
@@ -141,8 +143,13 @@ impl Plan {
 
     pub(crate) fn config(mut self, files: &[(&str, &str)]) -> Self {
         self.generation += 1;
-        kubelet_swap(&self.path("config"), self.generation, files);
+        config_map::swap(&self.path("config"), self.generation, files);
         self
+    }
+
+    /// One server for all names.
+    pub(crate) fn forwarding_to(self, server: &Upstream) -> Self {
+        self.config(&[("upstreamNameservers", &only(server))])
     }
 
     /// Starts the nanny without waiting for anything.
@@ -191,7 +198,12 @@ impl Rig {
     /// Edits the `ConfigMap`.
     pub(crate) fn config(&mut self, files: &[(&str, &str)]) {
         self.plan.generation += 1;
-        kubelet_swap(&self.plan.path("config"), self.plan.generation, files);
+        config_map::swap(&self.plan.path("config"), self.plan.generation, files);
+    }
+
+    /// Edits it to one server for all names.
+    pub(crate) fn forward_to(&mut self, server: &Upstream) {
+        self.config(&[("upstreamNameservers", &only(server))]);
     }
 
     pub(crate) fn resolv_conf(&self, text: &str) {
@@ -244,6 +256,16 @@ impl Rig {
         Pid::from_raw(i32::try_from(pid).unwrap())
     }
 
+    /// Sends dnsmasq a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.dnsmasq(), signal).unwrap();
+    }
+
+    /// Waits until dnsmasq was started again, once, for this reason.
+    pub(crate) async fn restarted(&self, reason: &str) -> Value {
+        self.status_with("restart", |status| status["dnsmasq"]["restarts"][reason] == 1).await
+    }
+
     /// Sends SIGTERM; the nanny must end well and leave no dnsmasq.
     pub(crate) async fn end(mut self) {
         let pid = self.status()["dnsmasq"]["pid"].as_i64();
@@ -260,27 +282,4 @@ pub(crate) fn is_alive(pid: i64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| state != 'Z')
-}
-
-/// Writes a generation of the data and swaps the `..data` link to it, as a kubelet does.
-fn kubelet_swap(directory: &Path, generation: u32, files: &[(&str, &str)]) {
-    let data = directory.join(format!("..gen{generation}"));
-    fs::create_dir(&data).unwrap();
-    for (name, value) in files {
-        fs::write(data.join(name), value).unwrap();
-    }
-    symlink(data.file_name().unwrap(), directory.join("..data_tmp")).unwrap();
-    fs::rename(directory.join("..data_tmp"), directory.join("..data")).unwrap();
-    for (name, _) in files {
-        let link = directory.join(name);
-        if fs::symlink_metadata(&link).is_err() {
-            symlink(Path::new("..data").join(name), link).unwrap();
-        }
-    }
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_symlink() && !path.exists() {
-            fs::remove_file(path).unwrap();
-        }
-    }
 }

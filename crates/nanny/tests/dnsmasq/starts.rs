@@ -7,7 +7,7 @@ use testkit::http;
 use testkit::ports::{free_port, ipv6_is_here};
 use testkit::process::Program;
 
-use super::rig::{PATIENCE, Plan, dnsmasq_is_here};
+use super::rig::{PATIENCE, Plan};
 
 /// Starts the nanny with these words; returns its exit status and the last line it wrote.
 async fn fails(words: &[&str]) -> (i32, String) {
@@ -50,9 +50,6 @@ async fn bad_values_end_it_with_one_line() {
 
 #[tokio::test]
 async fn an_unusable_state_directory_is_named() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let (code, log) = fails(&["-stateDir=/proc/nowhere", "--", "-k"]).await;
     assert_eq!(code, 255);
     assert!(log.contains("cannot use the state directory \"/proc/nowhere\""), "{log}");
@@ -60,9 +57,6 @@ async fn an_unusable_state_directory_is_named() {
 
 #[tokio::test]
 async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let plan = Plan::new();
     let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, plan.port())).unwrap();
     let mut rig = plan.spawn();
@@ -79,9 +73,6 @@ async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
 
 #[tokio::test]
 async fn wrong_arguments_of_dnsmasq_are_told_with_its_reason() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let mut rig = Plan::new().dnsmasq("--no-such-option").spawn();
     let status = rig.nanny.wait(PATIENCE).await;
     assert_eq!(status.code(), Some(255));
@@ -93,9 +84,6 @@ async fn wrong_arguments_of_dnsmasq_are_told_with_its_reason() {
 
 #[tokio::test]
 async fn neither_a_missing_directory_nor_a_taken_status_port_keeps_it_from_starting() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap();
     let plan = Plan::new().flag(format!("-statusAddr={address}")).flag("-configDir=/nonexistent/config");
@@ -107,9 +95,6 @@ async fn neither_a_missing_directory_nor_a_taken_status_port_keeps_it_from_start
 
 #[tokio::test]
 async fn a_status_address_without_a_host_is_one_of_either_family() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let port = free_port();
     let rig = Plan::new().flag(format!("-statusAddr=:{port}")).start().await;
     let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
@@ -122,9 +107,6 @@ async fn a_status_address_without_a_host_is_one_of_either_family() {
 
 #[tokio::test]
 async fn status_health_and_metrics_are_served() {
-    if !dnsmasq_is_here() {
-        return;
-    }
     let port = free_port();
     let plan = Plan::new().flag(format!("-statusAddr=127.0.0.1:{port}"));
     let plan = plan.config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)]);
