@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use engine::{ask, published};
 use serde_json::Value;
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 use testkit::query::Query;
 

@@ -11,7 +11,7 @@ mod engine;
 
 use engine::{ask, published};
 use serde_json::Value;
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
 use testkit::query::Query;

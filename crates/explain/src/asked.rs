@@ -7,9 +7,8 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use skydns::engine::{self, Identity, Outcome};
-use skydns::forward::message::{self, Message, Section};
 use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion};
-use skydns::query::{Transport, class, rtype};
+use skydns::wire::{self, Message, Section, Transport, class, rtype};
 use skydns::{Name, View, name};
 
 use crate::document::{Answer, Record};
@@ -118,12 +117,12 @@ fn records(bytes: &[u8]) -> Vec<Record> {
     records
 }
 
-fn record(record: &message::Record<'_>) -> Option<Record> {
+fn record(record: &wire::Record<'_>) -> Option<Record> {
     let mut data = Vec::new();
     record.append_data(&mut data).ok()?;
     let owner = record.owner().ok()?;
     Some(Record {
-        name: name::to_text(owner.as_wire()),
+        name: name::to_text(owner.wire()),
         rtype: types::name(record.rtype),
         data: text(record.rtype, &data),
         ttl: record.ttl,

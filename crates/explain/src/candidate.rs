@@ -1,7 +1,7 @@
 //! One name that a resolver asks for, and what kubedns makes of it.
 
 use skydns::Name;
-use skydns::query::{rcode, rtype};
+use skydns::wire::{rcode, rtype};
 
 use crate::asked::Asked;
 use crate::dnsmasq::Front;

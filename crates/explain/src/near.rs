@@ -2,8 +2,8 @@
 
 mod distance;
 
-use skydns::query::rtype;
-use skydns::{Name, query::rcode};
+use skydns::wire::rtype;
+use skydns::{Name, wire::rcode};
 
 use crate::asked::Asked;
 use crate::candidate::Candidate;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use skydns::query::rtype;
+use skydns::wire::rtype;
 
 use crate::candidate::Candidate;
 use crate::document::{

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dnsconfig::name::is_label;
 use skydns::Name;
-use skydns::query::rtype;
+use skydns::wire::rtype;
 
 use crate::types::{self, UnknownType};
 

@@ -1,6 +1,6 @@
 //! Names of record types and RCODEs.
 
-use skydns::query::{rcode, rtype};
+use skydns::wire::{rcode, rtype};
 
 /// The types that are known by name. Others are written `TYPE65280` (RFC 3597, section 5).
 const TYPES: [(&str, u16); 14] = [

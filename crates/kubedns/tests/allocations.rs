@@ -10,7 +10,7 @@ use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::Outside;
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use skydns::{Backend, Name, Zone};
 use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};

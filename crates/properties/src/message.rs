@@ -1,7 +1,6 @@
 //! What holds for every DNS message that we send.
 
-use skydns::forward::message::{Message, Section, TYPE_OPT};
-use skydns::query::{Malformed, PLAIN_UDP, Query, Transport};
+use skydns::wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
 
 /// Reads a message that we made, as we do and as hickory-proto does: nothing may be wrong with it.
 pub(crate) fn read(message: &[u8]) -> Message<'_> {
@@ -11,10 +10,20 @@ pub(crate) fn read(message: &[u8]) -> Message<'_> {
     let read = hickory_proto::op::Message::from_vec(message);
     assert!(read.is_ok(), "hickory: {:?} in {message:02x?}", read.err());
     for record in walked.records() {
-        let appended = record.append_to(&mut Vec::new(), record.ttl);
-        assert!(appended.is_ok(), "{appended:?} of {record:?}");
+        assert!(alone(&record).is_some(), "{record:?} does not stand alone");
     }
     walked
+}
+
+/// The octets of a record whose names are not compressed; `None` where that makes more of them than a record holds.
+pub(crate) fn alone(record: &Record<'_>) -> Option<Vec<u8>> {
+    let mut data = Vec::new();
+    let (owner, appended) = (record.owner(), record.append_data(&mut data));
+    let Ok(owner) = owner else { unreachable!("{owner:?} owns {record:?}") };
+    assert_eq!(appended, Ok(()), "{record:?}");
+    let length = u16::try_from(data.len()).ok()?.to_be_bytes();
+    let kind = [record.rtype, record.class].map(u16::to_be_bytes).concat();
+    Some([owner.wire(), &kind, &record.ttl.to_be_bytes(), &length, &data].concat())
 }
 
 /// An answer to a query.
@@ -23,9 +32,9 @@ pub(crate) fn answers(query: &[u8], transport: Transport, reply: &[u8]) {
     let (asked, said) = (flags(query), message.header().flags);
     assert_eq!(reply.get(..2), query.get(..2), "the ID is the query's");
     assert!(message.header().is_response(), "it is marked as an answer");
-    assert_eq!(asked & 0x7800, said & 0x7800, "the opcode is the query's");
+    assert_eq!(asked & flag::OPCODE, said & flag::OPCODE, "the opcode is the query's");
     assert_eq!(said & 0x0040, 0, "the reserved bit is zero");
-    let opts: Vec<_> = message.records().filter(|record| record.rtype == TYPE_OPT).collect();
+    let opts: Vec<_> = message.records().filter(|record| record.rtype == rtype::OPT).collect();
     assert!(
         opts.iter().all(|opt| opt.section == Section::Additional),
         "OPT stands among the additional records"

@@ -6,7 +6,7 @@ use cluster::snapshot::Snapshot;
 use skydns::Name;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use skydns::query::{Malformed, Query, Transport, rtype};
+use skydns::wire::{Malformed, Query, Transport, rtype};
 
 use crate::{example, message};
 

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 
 use skydns::Name;
-use skydns::forward::message::{Heading, Message, MessageError, Record};
 use skydns::forward::{self, Verdict};
 use skydns::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
-use skydns::query::{Query, Transport, rtype};
 use skydns::resolve;
+use skydns::wire::{Heading, Message, Query, Question, Record, Transport, rtype};
 
 use crate::{example, memory, message, query};
 
@@ -36,7 +35,7 @@ pub fn reply(input: &[u8]) {
 /// The query that has the reply's question, or a question of our own where it has none.
 fn asked(octets: &[u8], edns: Option<u16>) -> Vec<u8> {
     match Heading::parse(octets).ok().and_then(|heading| heading.question) {
-        Some(question) => message::query(question.name.as_wire(), question.qtype, edns),
+        Some(question) => message::query(question.name, question.qtype, edns),
         None => message::query(example::name("www.outside.test").wire(), rtype::A, edns),
     }
 }
@@ -57,23 +56,15 @@ fn walk(message: &Message<'_>, octets: &[u8]) {
 }
 
 fn again(record: &Record<'_>) {
-    let mut alone = HEADER.to_vec();
-    match record.append_to(&mut alone, record.ttl) {
-        Ok(()) => {
-            let read = Message::parse(&alone);
-            let read = read.unwrap_or_else(|error| unreachable!("{error} in {alone:02x?} of {record:?}"));
-            assert_eq!(read.end(), alone.len());
-            let Some(same) = read.records().next() else { unreachable!("{alone:02x?} has one record") };
-            assert_eq!((same.owner(), same.target()), (record.owner(), record.target()));
-            assert_eq!((same.rtype, same.class, same.ttl), (record.rtype, record.class, record.ttl));
-            let mut twice = HEADER.to_vec();
-            assert_eq!(same.append_to(&mut twice, same.ttl), Ok(()));
-            assert_eq!(twice, alone, "uncompressed names do not change");
-        }
-        // Uncompressed names can be more than a record holds.
-        Err(MessageError::BadData { .. }) => assert_eq!(alone, HEADER),
-        Err(error) => unreachable!("{error} in a record that was read: {record:?}"),
-    }
+    let Some(octets) = message::alone(record) else { return };
+    let alone = [&HEADER[..], &octets].concat();
+    let read = Message::parse(&alone);
+    let read = read.unwrap_or_else(|error| unreachable!("{error} in {alone:02x?} of {record:?}"));
+    assert_eq!(read.end(), alone.len());
+    let Some(same) = read.records().next() else { unreachable!("{alone:02x?} has one record") };
+    assert_eq!(same.owner(), record.owner());
+    assert_eq!((same.rtype, same.class, same.ttl), (record.rtype, record.class, record.ttl));
+    assert_eq!(message::alone(&same), Some(octets), "uncompressed names do not change");
 }
 
 /// A reply that counts has our ID and our question, and can be read.
@@ -86,9 +77,11 @@ fn judge(query: &Query<'_>, octets: &[u8]) {
         let read = read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
         assert!(read.header().is_response());
         assert_eq!(read.header().rcode(), reply.rcode);
-        let question = read.question().map(|question| (question.qtype, question.qclass, question.name));
-        let Some((qtype, qclass, name)) = question else { unreachable!("the reply has a question") };
-        assert!(name.matches(query.name) && (qtype, qclass) == (query.qtype, query.qclass));
+        let asked = Question { name: query.name, qtype: query.qtype, qclass: query.qclass };
+        assert!(
+            read.question().is_some_and(|question| question.matches(asked)),
+            "the reply has the question"
+        );
     }
     if let Verdict::Reply(_) = forward::judge(&asked, id ^ 1, upstream, octets) {
         unreachable!("a reply with another ID was taken");

@@ -10,7 +10,7 @@ use cluster::persist::{Saved, encode};
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use skydns::outside::OutsideAnswer;
-use skydns::query::{Transport, rtype};
+use skydns::wire::{Transport, rtype};
 
 use crate::{example, memory, message, query};
 

@@ -18,8 +18,7 @@ use crate::backend::{Entry, Lookup, View};
 use crate::outside::{Outside, OutsideQuestion};
 use crate::record::TTL;
 use crate::wire::name::labels;
-use crate::wire::query::{Query, class, rtype};
-use crate::wire::writer::{Full, Message, Owner, Section};
+use crate::wire::{Full, Owner, Query, Section, Writer, class, rtype};
 use lookup::{Families, Found};
 
 /// TTL of SOA records that accompany a negative answer, and of what came from outside, in seconds.
@@ -55,7 +54,7 @@ pub(crate) struct Answer<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     outside: &'q Outside,
-    pub(crate) message: Message<'q, 'b>,
+    pub(crate) message: Writer<'q, 'b>,
     /// Questions that have to be answered from outside first.
     pub(crate) needs: Vec<OutsideQuestion>,
     truncated: bool,
@@ -71,7 +70,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         steps: usize,
         out: &'b mut Vec<u8>,
     ) -> Self {
-        let (message, steps) = (Message::new(query, out), Cell::new(steps));
+        let (message, steps) = (Writer::new(query, out), Cell::new(steps));
         Self { view, query, outside, message, needs: Vec::new(), truncated: false, steps }
     }
 
@@ -180,7 +179,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     /// The last step of what writes into the answer section.
-    fn wrote(&mut self, write: impl FnOnce(&mut Message<'q, 'b>) -> Result<(), Full>) -> Records {
+    fn wrote(&mut self, write: impl FnOnce(&mut Writer<'q, 'b>) -> Result<(), Full>) -> Records {
         self.truncated |= write(&mut self.message).is_err();
         Records::Written
     }
@@ -297,7 +296,7 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
 }
 
 /// The records that we make ourselves.
-impl Message<'_, '_> {
+impl Writer<'_, '_> {
     fn address(&mut self, section: Section, owner: Owner<'_>, address: IpAddr, ttl: u32) -> Result<(), Full> {
         match address {
             IpAddr::V4(ip) => self.record(section, owner, rtype::A, ttl, |m| m.bytes(&ip.octets())),

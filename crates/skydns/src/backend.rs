@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::record::ServiceRecord;
-use crate::wire::name::{MAX_NAME, Name};
-use crate::wire::query::MAX_UDP;
-use crate::wire::writer::OUR_UDP_SIZE;
+use crate::wire::name::{MAX_NAME, Name, is_within};
+use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 
 /// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
 pub trait Backend: Send + Sync + 'static {
@@ -189,18 +188,4 @@ impl Zone {
     pub(crate) fn has_room_for(&self, octets: usize) -> bool {
         octets + self.domain.wire().len() <= MAX_NAME
     }
-}
-
-/// True when `name` is `domain` or below it. Both in wire format and lower case.
-pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
-    let Some(start) = name.len().checked_sub(domain.len()) else { return false };
-    if !name.ends_with(domain) {
-        return false;
-    }
-    // The match has to begin where a label does.
-    let mut at = 0;
-    while at < start {
-        at += 1 + usize::from(name.get(at).copied().unwrap_or(0));
-    }
-    at == start
 }

@@ -8,9 +8,8 @@ use crate::answer::{Answer, Records};
 use crate::backend::View;
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
-use crate::wire::query::{Malformed, Query, Transport, class, rcode, rtype};
-use crate::wire::reverse;
-use crate::wire::writer::{self, Message, flag};
+use crate::wire::name::labels;
+use crate::wire::{self, Malformed, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 
 /// What became of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,7 +90,7 @@ pub(crate) fn answer_within<V: View>(
         Ok(query) => query,
         Err(Malformed::Ignore) => return Outcome::Ignore,
         Err(Malformed::Refuse { rcode, question_end, dnssec_ok }) => {
-            writer::refuse(message, question_end, rcode, dnssec_ok, out);
+            wire::refuse(message, question_end, rcode, dnssec_ok, out);
             return Outcome::Reply(Reply { system: System::Auth, rcode, truncated: false });
         }
     };
@@ -141,8 +140,8 @@ impl<V: View> Engine<'_, V> {
 
     /// An answer without records. `copied` are the flags taken from the query; CD always is one of them.
     fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Outcome {
-        let flags = self.query.flags() & (copied | flag::CD);
-        Message::new(self.query, out).finish(flags, rcode);
+        let flags = self.query.header.flags & (copied | flag::CD);
+        Writer::new(self.query, out).finish(flags, rcode);
         reply(System::Auth, rcode, false)
     }
 
@@ -152,15 +151,15 @@ impl<V: View> Engine<'_, V> {
     }
 
     fn copied_flags(&self) -> u16 {
-        self.query.flags() & (flag::RD | flag::CD)
+        self.query.header.flags & (flag::RD | flag::CD)
     }
 
     /// Names with fewer than two labels are not sent out (SkyDNS's ndots rule): a search list would leak them.
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
         let (_, stub) = self.view.zone().servers_for(self.query.lower());
         let system = if stub { System::Stub } else { System::Recursive };
-        if crate::wire::name::labels(self.query.name).take(2).count() < 2 && !stub {
-            Message::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
+        if labels(self.query.name).take(2).count() < 2 && !stub {
+            Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
             return reply(system, rcode::SERVFAIL, false);
         }
         Outcome::Forward(system)

@@ -43,7 +43,6 @@ mod health;
 mod inflight;
 mod limits;
 mod loops;
-pub use crate::wire::message;
 mod metrics;
 mod options;
 mod query;
@@ -63,7 +62,7 @@ pub use exchange::{Failure, Verdict, judge};
 pub use limits::Limits;
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;
-pub use query::{EdnsRequest, Query, Reply, Transport};
+pub use query::{Query, Reply};
 
 use health::Health;
 use inflight::{InFlight, Join, Key, Leader};
@@ -167,7 +166,7 @@ impl Forwarder {
             return Err(ForwardError::NoUpstreams);
         }
         if let Some(edns) = &mut query.edns {
-            edns.options = options::passing(&edns.options).into();
+            edns.options = options::forwarded(&edns.options).into();
         }
         let key = Arc::new(Key { query, upstreams });
         let waiter = match shared.in_flight.join(&key, client) {

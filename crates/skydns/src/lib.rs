@@ -22,4 +22,3 @@ pub mod wire;
 pub use backend::{Backend, Entry, Lookup, Pointer, StubDomain, StubDomains, View, Zone};
 pub use record::{Host, ServiceRecord};
 pub use wire::name::{self, Name};
-pub use wire::query;

@@ -14,7 +14,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
 use crate::engine::Reply;
-use crate::wire::query::rcode;
+use crate::wire::rcode;
 
 /// Upper bounds of the duration histogram, in seconds.
 const DURATIONS: [f64; 13] = [0.001, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::wire::name::Name;
+use crate::wire::Name;
 
 /// A question that only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

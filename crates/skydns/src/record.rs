@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use crate::wire::name::Name;
+use crate::wire::Name;
 
 /// TTL of answers, in seconds.
 pub const TTL: u32 = 30;

@@ -17,10 +17,7 @@ use crate::metrics::{Shard, System};
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::shares::{Share, Shares};
 use crate::udp::Job;
-use crate::wire::message::Message as Upstream;
-use crate::wire::name::Name;
-use crate::wire::query::{HEADER, Query, Transport, class, rcode, rtype};
-use crate::wire::writer::{Message, flag};
+use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
 
 mod fit;
 
@@ -189,7 +186,7 @@ impl<B: Backend> Resolver<B> {
         match self.forwarder.exchange(forwarded(&query), servers, client).await {
             Ok(upstream) => {
                 let truncated = fit(&upstream.message, &query, out);
-                Some(Reply { system, rcode: u16::from(upstream.rcode), truncated })
+                Some(Reply { system, rcode: upstream.rcode, truncated })
             }
             Err(_) => servfail(message, transport, system, out),
         }
@@ -274,19 +271,10 @@ impl<B: Backend> Resolver<B> {
         let lower = question.name.to_lowercase();
         let zone = self.backend.view().zone().clone();
         let servers = Arc::clone(zone.servers_for(lower.wire()).0);
-        let query = forward::Query {
-            name: question.name.wire().into(),
-            qtype: question.qtype,
-            qclass: class::IN,
-            recursion_desired: true,
-            checking_disabled: false,
-            authentic_data: false,
-            edns: None,
-            transport: forward::Transport::Udp,
-        };
+        let query = forward::Query::new(question.name.wire(), question.qtype);
         match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers, client)).await {
             Ok(Ok(reply)) => {
-                let answer = outside_answer(question, &zone, &reply.message, u16::from(reply.rcode));
+                let answer = outside_answer(question, &zone, &reply.message, reply.rcode);
                 // What is missing from a truncated reply may be all of the addresses.
                 if reply.truncated && !has_addresses(&answer) { OutsideAnswer::Failed } else { answer }
             }
@@ -297,23 +285,13 @@ impl<B: Backend> Resolver<B> {
 
 /// The query as it goes to an upstream.
 pub fn forwarded(query: &Query<'_>) -> forward::Query {
-    let flags = query.flags();
     forward::Query {
         name: query.name.into(),
         qtype: query.qtype,
         qclass: query.qclass,
-        recursion_desired: flags & flag::RD != 0,
-        checking_disabled: flags & flag::CD != 0,
-        authentic_data: flags & flag::AD != 0,
-        edns: query.edns.as_ref().map(|edns| forward::EdnsRequest {
-            udp_size: edns.udp_size,
-            do_bit: edns.dnssec_ok,
-            options: edns.options.into(),
-        }),
-        transport: match query.transport {
-            Transport::Udp => forward::Transport::Udp,
-            Transport::Tcp => forward::Transport::Tcp,
-        },
+        flags: query.header.flags & (flag::RD | flag::CD | flag::AD),
+        edns: query.edns.map(|edns| edns.map(Box::from)),
+        transport: query.transport,
     }
 }
 
@@ -325,8 +303,8 @@ pub(crate) fn servfail(
     out: &mut Vec<u8>,
 ) -> Option<Reply> {
     let query = Query::parse(message, transport).ok()?;
-    let flags = query.flags() & (flag::RD | flag::CD);
-    Message::new(&query, out).finish(flags | flag::RA, rcode::SERVFAIL);
+    let flags = query.header.flags & (flag::RD | flag::CD);
+    Writer::new(&query, out).finish(flags | flag::RA, rcode::SERVFAIL);
     Some(Reply { system, rcode: rcode::SERVFAIL, truncated: false })
 }
 
@@ -338,15 +316,14 @@ pub fn outside_answer(question: &OutsideQuestion, zone: &Zone, message: &[u8], c
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return OutsideAnswer::Failed;
     }
-    let Ok(message) = Upstream::parse(message) else { return OutsideAnswer::Failed };
+    let Ok(message) = Message::parse(message) else { return OutsideAnswer::Failed };
     let mut records = Vec::new();
-    for record in message.section(crate::wire::message::Section::Answer) {
+    for record in message.section(Section::Answer) {
         if !matches!(record.rtype, rtype::A | rtype::AAAA | rtype::CNAME) || record.class != class::IN {
             continue;
         }
         let mut rdata = Vec::new();
         let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else { continue };
-        let Some(owner) = Name::from_wire(owner.as_wire()) else { continue };
         records.push(OutsideRecord { owner, rtype: record.rtype, rdata: rdata.into() });
     }
     let names = chain(question.name.wire(), zone, &records);

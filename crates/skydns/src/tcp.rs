@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::resolve::{BUDGET, Resolver};
 use crate::shares::Shares;
-use crate::wire::query::Transport;
+use crate::wire::Transport;
 
 /// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
 pub const MAX_CONNECTIONS: usize = 4096;

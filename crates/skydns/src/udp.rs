@@ -21,7 +21,7 @@ use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::metrics::Shard;
 use crate::resolve::{BUDGET, Resolver, servfail};
-use crate::wire::query::Transport;
+use crate::wire::Transport;
 
 /// Datagrams that are received, answered and sent at once.
 const BATCH: usize = 32;

@@ -1,10 +1,54 @@
 //! DNS in octets: names, questions, records and whole messages, read and written (RFC 1035, section 4; RFC 6891).
 //!
-//! Nothing here knows zones, records of ours or upstreams. What reads somebody else's octets trusts none of them, and what
-//! is on the way of a query allocates nothing.
+//! Nothing here knows a zone or an upstream. Reading trusts nothing: no octets make it panic, loop or allocate more than the
+//! message is long. The way of a query ([`query`], [`writer`], [`reverse`]) allocates nothing.
 
-pub mod message;
+mod edns;
+mod header;
+mod message;
 pub mod name;
-pub mod query;
+mod query;
+mod question;
+mod rdata;
+mod record;
 pub(crate) mod reverse;
-pub(crate) mod writer;
+mod writer;
+
+pub use edns::Edns;
+pub(crate) use edns::{OUR_UDP_SIZE, options};
+pub use header::{HEADER, Header, flag, rcode};
+pub use message::{Heading, Message};
+pub use name::Name;
+pub use query::{MAX_UDP, Malformed, PLAIN_UDP, Query, Transport};
+pub use question::Question;
+pub use record::{Record, Records, Section, class, rtype};
+pub(crate) use writer::{Full, Mark, Owner, Writer, refuse};
+
+/// Why octets are not a DNS message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// The message ends in the middle of something.
+    #[error("message ends in the middle of a field, at octet {0}")]
+    Short(usize),
+    /// A name is longer than 255 octets, has a label of an unknown kind, or a pointer that does not point backwards.
+    #[error("malformed name at octet {0}")]
+    BadName(usize),
+    /// The data of a record do not have the form that their type asks for.
+    #[error("malformed data of a record of type {rtype} at octet {at}")]
+    BadData {
+        /// TYPE of the record.
+        rtype: u16,
+        /// Where its data begin.
+        at: usize,
+    },
+    /// More than one question.
+    #[error("{0} questions in one message")]
+    ManyQuestions(u16),
+}
+
+/// The 16-bit word at `at`.
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16, MessageError> {
+    let pair = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    pair.copied().map(u16::from_be_bytes).ok_or(MessageError::Short(at))
+}

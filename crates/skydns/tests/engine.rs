@@ -10,7 +10,7 @@ use fixed::Fixed;
 use proptest::prelude::*;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use testkit::message::Message;
 
 static PLAIN: LazyLock<Fixed> = LazyLock::new(|| Fixed::new(&[]));

@@ -3,7 +3,7 @@
 use skydns::Name;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use testkit::message::Message;
 use testkit::{codes, name, record, upstream};
 use tests::conformance::answer::Observed;

@@ -9,7 +9,7 @@ use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::Outside;
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use skydns::{Name, Zone};
 use testkit::message::Message;
 

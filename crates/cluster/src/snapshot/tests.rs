@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use skydns::engine::{self, Identity, Outcome};
 use skydns::outside::Outside;
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use skydns::{Backend as _, Name, Zone};
 use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
 use testkit::query::Query;

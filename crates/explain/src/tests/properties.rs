@@ -1,7 +1,7 @@
 //! What holds for every name, sensible or not.
 
 use proptest::prelude::*;
-use skydns::query::rcode;
+use skydns::wire::rcode;
 use skydns::{Name, View as _};
 
 use super::super::asked::Asked;

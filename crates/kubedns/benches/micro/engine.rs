@@ -6,7 +6,7 @@ use criterion::Criterion;
 use skydns::Backend;
 use skydns::engine::{Identity, answer};
 use skydns::outside::Outside;
-use skydns::query::Transport;
+use skydns::wire::Transport;
 use testkit::query::Query;
 
 use crate::cluster::{HEADLESS_EACH, SERVICES, full, key};

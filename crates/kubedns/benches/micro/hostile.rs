@@ -12,8 +12,8 @@ use cluster::objects::{Change, EndpointsSource, Event, ObjectKey, Service, Servi
 use criterion::Criterion;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideQuestion};
-use skydns::query::Transport;
 use skydns::resolve::outside_answer;
+use skydns::wire::Transport;
 use skydns::{Backend, Name, Zone};
 use testkit::query::Query;
 

@@ -11,9 +11,7 @@ use super::sample::Sample;
 use super::{Answer, Records, path};
 use crate::backend::View;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
-use crate::wire::name::Name;
-use crate::wire::query::rtype;
-use crate::wire::writer::{Full, Mark, Owner, Section};
+use crate::wire::{Full, Mark, Name, Owner, Section, Writer, rtype};
 use noted::Noted;
 
 /// The longest chain of aliases that is followed.
@@ -322,7 +320,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
         (rtype, ttl): (u16, u32),
-        rdata: impl FnOnce(&mut crate::wire::writer::Message<'_, '_>),
+        rdata: impl FnOnce(&mut Writer<'_, '_>),
     ) -> Result<(), Full> {
         let start = self.message.position();
         let parts = owner.map(|name| [name.wire()]);

@@ -7,8 +7,7 @@ use super::sample::Sample;
 use super::{Answer, path};
 use crate::backend::{Entry, Lookup, View};
 use crate::record::{Host, TTL};
-use crate::wire::name::Name;
-use crate::wire::query::Transport;
+use crate::wire::{Name, Transport};
 
 /// The address families that are asked for.
 #[derive(Debug, Clone, Copy)]

@@ -9,9 +9,7 @@ use super::sample::Sample;
 use super::{Answer, Records, path};
 use crate::backend::{Entry, Lookup, View, Zone};
 use crate::record::Host;
-use crate::wire::name::Name;
-use crate::wire::query::rtype;
-use crate::wire::writer::{Full, Owner, Section};
+use crate::wire::{Full, Name, Owner, Section, rtype};
 
 /// One SRV record to be: entries with the same target, port and priority make the same one.
 #[derive(Debug, Clone)]

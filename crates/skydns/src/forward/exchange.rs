@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::health::Health;
 use super::metrics::UpstreamMetrics;
-use super::{Limits, Query, Reply, Transport};
-use crate::wire::message::SERVFAIL;
+use super::{Limits, Query, Reply};
+use crate::wire::{Transport, rcode};
 
 pub use judge::{Verdict, judge};
 
@@ -118,7 +118,7 @@ impl Exchange<'_> {
         let asked = Instant::now();
         self.metrics.request(self.query.transport);
         let mut reply = self.ask_once().await?;
-        if reply.rcode == SERVFAIL {
+        if reply.rcode == rcode::SERVFAIL {
             self.metrics.servfail();
             reply = self.ask_again(reply).await?;
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::inflight::Key;
-use crate::wire::message::{NOERROR, NXDOMAIN};
+use crate::wire::rcode;
 
 /// Upstreams remembered; beyond that the one unused for longest is forgotten.
 const MAX_REMEMBERED: usize = 256;
@@ -84,7 +84,7 @@ impl Health {
     }
 
     /// The upstream replied to a question with an RCODE.
-    pub(super) fn answered(&self, upstream: SocketAddr, question: &Arc<Key>, rcode: u8, now: Instant) {
+    pub(super) fn answered(&self, upstream: SocketAddr, question: &Arc<Key>, rcode: u16, now: Instant) {
         let mut states = self.lock();
         let state = remembered(&mut states, upstream, now);
         if let Some(Dead { since, .. }) = state.dead.take() {
@@ -94,7 +94,7 @@ impl Health {
         state.last_answer = Some(now);
         state.silent_to = None;
         state.probing = false;
-        if matches!(rcode, NOERROR | NXDOMAIN) {
+        if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             state.known = Some(Arc::clone(question));
         }
     }

@@ -14,16 +14,14 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Query, Transport};
+use super::Query;
 use crate::wire::name::{MAX_NAME, Name};
+use crate::wire::rtype;
 
 /// Names asked for to find loops are a label of sixteen hexadecimal digits, this label and a domain.
 const LABEL: &[u8] = b"\x0cforward-loop";
 
 const DIGITS: u8 = 16;
-
-const TYPE_TXT: u16 = 16;
-const CLASS_IN: u16 = 1;
 
 /// The names that are being asked for, by their digits, and whether they came back.
 #[derive(Debug, Default)]
@@ -65,16 +63,7 @@ pub(super) struct Probe<'a> {
 impl Probe<'_> {
     /// The question to ask.
     pub(super) fn query(&self) -> Query {
-        Query {
-            name: self.name.clone(),
-            qtype: TYPE_TXT,
-            qclass: CLASS_IN,
-            recursion_desired: true,
-            checking_disabled: false,
-            authentic_data: false,
-            edns: None,
-            transport: Transport::Udp,
-        }
+        Query::new(self.name.clone(), rtype::TXT)
     }
 
     /// Has it come back so far?

@@ -9,7 +9,8 @@ use prometheus::{
     core::Collector,
 };
 
-use super::{Failure, Transport};
+use super::Failure;
+use crate::wire::Transport;
 
 /// Upstreams with labels of their own; further ones share the label `other`, so that a configuration that keeps
 /// changing does not make the metrics grow without bound.

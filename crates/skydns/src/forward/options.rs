@@ -4,29 +4,26 @@
 //! not known to be of one hop passes, as in the reference: client subnets (RFC 7871, which forwarders may hand on), extended
 //! errors (RFC 8914), algorithms understood (RFC 6975), and what clients and resolvers agreed upon among themselves.
 
-use std::ops::Range;
+use crate::wire::{Header, Message, Section, options, rtype};
 
-use crate::wire::message::{Message, Section, TYPE_OPT};
-
-/// Where the number of additional records stands in a message.
-const ARCOUNT: Range<usize> = 10..12;
+/// EDNS options longer than this are not handed on, so that questions in flight stay small.
+const MAX_OPTIONS: usize = 4096;
 
 /// Option codes (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
 // Differs from kube-dns: it forwards all options, and hands all of them back.
 const OF_ONE_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
+/// The options that may go on to an upstream.
+pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
+    let kept = passing(octets);
+    if kept.len() > MAX_OPTIONS { Vec::new() } else { kept }
+}
+
 /// The options without those of one hop. What is malformed ends them.
-pub(super) fn passing(options: &[u8]) -> Vec<u8> {
-    let (mut rest, mut kept) = (options, Vec::new());
-    while let Some(([c0, c1, l0, l1], value)) = rest.split_first_chunk() {
-        let length = usize::from(u16::from_be_bytes([*l0, *l1]));
-        let (Some(option), Some(next)) = (rest.get(..4 + length), value.get(length..)) else { break };
-        if !OF_ONE_HOP.contains(&u16::from_be_bytes([*c0, *c1])) {
-            kept.extend_from_slice(option);
-        }
-        rest = next;
-    }
-    kept
+fn passing(octets: &[u8]) -> Vec<u8> {
+    let whole = options(octets).map_while(|option| option);
+    let kept = whole.filter(|(code, _)| !OF_ONE_HOP.contains(code));
+    kept.flat_map(|(_, option)| option).copied().collect()
 }
 
 /// The octets of a message without the options of one hop. Additional records behind the OPT record they are taken from
@@ -34,18 +31,18 @@ pub(super) fn passing(options: &[u8]) -> Vec<u8> {
 pub(super) fn strip(message: &Message<'_>, bytes: &[u8]) -> Vec<u8> {
     let whole = bytes.get(..message.end()).unwrap_or(bytes);
     let mut additional = message.section(Section::Additional).zip(1_u16..);
-    let Some((opt, count)) = additional.find(|(record, _)| record.rtype == TYPE_OPT) else {
+    let Some((opt, count)) = additional.find(|(record, _)| record.rtype == rtype::OPT) else {
         return whole.to_vec();
     };
     let kept = passing(opt.data());
-    if kept.len() == opt.data().len() && !additional.any(|(record, _)| record.rtype == TYPE_OPT) {
+    if kept.len() == opt.data().len() && !additional.any(|(record, _)| record.rtype == rtype::OPT) {
         return whole.to_vec();
     }
     let before = opt.data_range().start.saturating_sub(2);
     let mut out = whole.get(..before).unwrap_or(whole).to_vec();
-    if let Some(place) = out.get_mut(ARCOUNT) {
-        place.copy_from_slice(&count.to_be_bytes());
-    }
+    let header = message.header();
+    let [questions, answers, authorities, _] = header.counts;
+    Header { counts: [questions, answers, authorities, count], ..header }.write_over(&mut out);
     out.extend_from_slice(&u16::try_from(kept.len()).unwrap_or_default().to_be_bytes());
     out.extend_from_slice(&kept);
     out

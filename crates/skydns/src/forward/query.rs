@@ -2,46 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::wire::message::Header;
-
-const FLAG_RD: u16 = 0x0100;
-const FLAG_AD: u16 = 0x0020;
-const FLAG_CD: u16 = 0x0010;
-const EDNS_DO: u16 = 0x8000;
-const TYPE_OPT: u16 = crate::wire::message::TYPE_OPT;
-
-/// EDNS options longer than this are not handed on, so that questions in flight stay small.
-const MAX_OPTIONS: usize = 4096;
-
-/// What carries messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// Datagrams.
-    Udp,
-    /// Streams, each message behind its length.
-    Tcp,
-}
-
-impl Transport {
-    /// The name in metric labels: `udp` or `tcp`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        }
-    }
-}
-
-/// The OPT record to ask with (RFC 6891), as the client sent it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct EdnsRequest {
-    /// The UDP payload size announced, in octets.
-    pub udp_size: u16,
-    /// The DO bit.
-    pub do_bit: bool,
-    /// The options in wire format. Those of one hop are not forwarded, and none are if they are longer than 4096 octets.
-    pub options: Box<[u8]>,
-}
+use crate::wire::{Edns, Header, Question, Transport, class, flag};
 
 /// One question for upstreams. Two that are equal may share one exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,63 +13,44 @@ pub struct Query {
     pub qtype: u16,
     /// QCLASS.
     pub qclass: u16,
-    /// RD.
-    pub recursion_desired: bool,
-    /// CD.
-    pub checking_disabled: bool,
-    /// AD.
-    pub authentic_data: bool,
-    /// The OPT record; without one none is sent.
-    pub edns: Option<EdnsRequest>,
+    /// RD, AD and CD, as they stand in the header.
+    pub flags: u16,
+    /// The OPT record to ask with; without one none is sent. Options of one hop are not forwarded, and none are if they are
+    /// longer than 4096 octets.
+    pub edns: Option<Edns<Box<[u8]>>>,
     /// How the client asked; a truncated reply will do for one that asked over UDP.
     pub transport: Transport,
 }
 
 impl Query {
+    /// A question as an ordinary stub resolver asks it over UDP: class IN, RD, without EDNS.
+    pub fn new(name: impl Into<Box<[u8]>>, qtype: u16) -> Self {
+        let (qclass, flags, transport) = (class::IN, flag::RD, Transport::Udp);
+        Self { name: name.into(), qtype, qclass, flags, edns: None, transport }
+    }
+
+    /// The question alone.
+    pub(super) fn question(&self) -> Question<'_> {
+        Question { name: &self.name, qtype: self.qtype, qclass: self.qclass }
+    }
+
     /// The query message with the given ID, behind room for `prefix` octets.
     pub(super) fn encode(&self, id: u16, prefix: usize) -> Vec<u8> {
-        let flag = |set: bool, bit: u16| if set { bit } else { 0 };
-        let flags = flag(self.recursion_desired, FLAG_RD)
-            | flag(self.authentic_data, FLAG_AD)
-            | flag(self.checking_disabled, FLAG_CD);
+        let counts = [1, 0, 0, u16::from(self.edns.is_some())];
         let mut out = vec![0; prefix];
-        for word in [id, flags, 1, 0, 0, u16::from(self.edns.is_some())] {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
-        self.append_question(&mut out);
+        out.extend_from_slice(&Header { id, flags: self.flags, counts }.octets());
+        self.question().append(&mut out);
         if let Some(edns) = &self.edns {
-            edns.append(&mut out);
+            edns.append(0, &mut out);
         }
         out
     }
 
     /// A message with the header `reply` and the question, for upstreams that leave it out of an error.
     pub(super) fn bare_reply(&self, reply: Header) -> Vec<u8> {
-        let mut out = Vec::new();
-        for word in [reply.id, reply.flags, 1, 0, 0, 0] {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
-        self.append_question(&mut out);
+        let mut out = Header { counts: [1, 0, 0, 0], ..reply }.octets().to_vec();
+        self.question().append(&mut out);
         out
-    }
-
-    fn append_question(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.name);
-        out.extend_from_slice(&self.qtype.to_be_bytes());
-        out.extend_from_slice(&self.qclass.to_be_bytes());
-    }
-}
-
-impl EdnsRequest {
-    fn append(&self, out: &mut Vec<u8>) {
-        let options: &[u8] = if self.options.len() > MAX_OPTIONS { &[] } else { &self.options };
-        let length = u16::try_from(options.len()).unwrap_or_default();
-        let do_bit = if self.do_bit { EDNS_DO } else { 0 };
-        out.push(0); // owner: the root
-        for word in [TYPE_OPT, self.udp_size, 0, do_bit, length] {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
-        out.extend_from_slice(options);
     }
 }
 
@@ -121,7 +63,7 @@ pub struct Reply {
     /// Who said so.
     pub upstream: SocketAddr,
     /// RCODE of the header.
-    pub rcode: u8,
+    pub rcode: u16,
     /// TC: the message is not complete, and asking over TCP did not help.
     pub truncated: bool,
     /// ANCOUNT.

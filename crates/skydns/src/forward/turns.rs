@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::exchange::{Exchange, Failure};
 use super::inflight::Key;
 use super::{ForwardError, Reply, Shared};
-use crate::wire::message::{REFUSED, SERVFAIL};
+use crate::wire::rcode;
 
 /// However many upstreams there are, none has less time before the next is asked.
 const LEAST_PATIENCE: Duration = Duration::from_millis(300);
@@ -149,7 +149,7 @@ impl Turns {
             self.next_turn = now;
         }
         match result {
-            Ok(reply) if !matches!(reply.rcode, SERVFAIL | REFUSED) => return Some(reply),
+            Ok(reply) if !matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED) => return Some(reply),
             Ok(reply) => self.refused(turn.index, reply, now),
             Err(failure) => {
                 self.failures.push((turn.upstream, failure));

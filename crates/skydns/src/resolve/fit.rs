@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use crate::wire::message::{Message, Record, Section};
-use crate::wire::query::{Query, Transport, rtype};
-use crate::wire::writer::flag;
+use crate::wire::{Header, Message, Query, Record, Section, Transport, Writer, flag, rcode, rtype};
 
 /// Appends the upstream's `message` to `out` as the answer to `query`. True when records had to be left out.
 pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
@@ -19,8 +17,8 @@ pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
         Err(_) => header_only(query, out),
     };
     // Only the ID is the client's own; the question stands as the upstream sent it back.
-    if let (Some(place), Some(id)) = (out.get_mut(start..start + 2), query.message.get(..2)) {
-        place.copy_from_slice(id);
+    if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+        *id = query.header.id.to_be_bytes();
     }
     truncated
 }
@@ -43,12 +41,10 @@ fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8
     out.extend_from_slice(message.get(..kept.end).unwrap_or_default());
     out.extend_from_slice(opt.clone().and_then(|opt| message.get(opt)).unwrap_or_default());
     let tc = if kept.truncated && query.transport == Transport::Udp { flag::TC } else { 0 };
-    let counts = [kept.counts[0], kept.counts[1], u16::from(opt.is_some())];
-    for (at, value) in [(2, parsed.header().flags | tc), (6, counts[0]), (8, counts[1]), (10, counts[2])] {
-        if let Some(place) = out.get_mut(start + at..start + at + 2) {
-            place.copy_from_slice(&value.to_be_bytes());
-        }
-    }
+    let header = parsed.header();
+    let counts = [header.counts[0], kept.counts[0], kept.counts[1], u16::from(opt.is_some())];
+    let header = Header { flags: header.flags | tc, counts, ..header };
+    header.write_over(out.get_mut(start..).unwrap_or_default());
     kept.truncated || parsed.header().is_truncated()
 }
 
@@ -74,8 +70,8 @@ fn choose(parsed: &Message<'_>, room: usize) -> Kept {
 
 /// An empty answer with TC: the client has to ask over TCP.
 fn header_only(query: &Query<'_>, out: &mut Vec<u8>) -> bool {
-    let flags = query.flags() & (flag::RD | flag::CD) | flag::RA | flag::TC;
-    crate::wire::writer::Message::new(query, out).finish(flags, 0);
+    let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
+    Writer::new(query, out).finish(flags, rcode::NOERROR);
     true
 }
 

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
+use super::{HEADER, MessageError};
+
 /// The longest name, in octets of its wire format (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 255;
 /// The longest label, in octets.
@@ -39,7 +43,7 @@ impl Name {
 
     /// Takes wire format that is known to be one whole, uncompressed name; `None` when it is not.
     pub fn from_wire(wire: &[u8]) -> Option<Self> {
-        (wire.len() <= MAX_NAME && end_of(wire, 0)? == wire.len()).then(|| Self(wire.into()))
+        (walk(wire, 0, |_| ()) == Ok(wire.len())).then(|| Self(wire.into()))
     }
 
     /// The wire format, with the root label.
@@ -92,17 +96,70 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
     Ok(wire)
 }
 
-/// Where the uncompressed name at `at` ends; `None` when it is cut off, too long, or not uncompressed.
-pub(crate) fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
-    let mut end = at;
+/// Reads the name at `start` of a message, following compression pointers (RFC 1035, section 4.1.4): calls `visit` with each
+/// label behind its length, the root last, and tells where the octets after the name begin.
+///
+/// What a pointer leads to must lie, as a whole, before the part of the name that it ends: so every chain of pointers comes
+/// to an end, and the name does not change with what follows it in the message, which may be left out on the way to the
+/// client. It must also lie behind the header: no name stands in it, and a name made of ID and counts would become another
+/// one when these are replaced.
+pub(super) fn walk(bytes: &[u8], start: usize, mut visit: impl FnMut(&[u8])) -> Result<usize, MessageError> {
+    let bad = MessageError::BadName(start);
+    let (mut at, mut part, mut limit) = (start, start, usize::MAX);
+    let (mut end, mut length) = (None, 0);
     loop {
-        let len = usize::from(*bytes.get(end)?);
-        end += 1 + len;
-        if len > MAX_LABEL || end - at > MAX_NAME {
-            return None;
+        let first = *bytes.get(at).ok_or(MessageError::Short(at))?;
+        let next = match first {
+            0..=0x3f => at + 1 + usize::from(first),
+            0xc0.. => at + 2,
+            _ => return Err(bad),
+        };
+        if next > limit {
+            return Err(bad);
         }
-        if len == 0 {
-            return (end <= bytes.len()).then_some(end);
+        let octets = bytes.get(at..next).ok_or(MessageError::Short(at))?;
+        if let [high, low] = *octets
+            && high >= 0xc0
+        {
+            let to = usize::from(u16::from_be_bytes([high & 0x3f, low]));
+            if !(HEADER..part).contains(&to) {
+                return Err(bad);
+            }
+            end.get_or_insert(next);
+            (at, part, limit) = (to, to, part);
+            continue;
+        }
+        length += octets.len();
+        if length > MAX_NAME {
+            return Err(bad);
+        }
+        visit(octets);
+        if first == 0 {
+            return Ok(end.unwrap_or(next));
+        }
+        at = next;
+    }
+}
+
+/// The name at `start` of a message, uncompressed; see [`walk`].
+pub(super) fn expand(bytes: &[u8], start: usize) -> Result<Name, MessageError> {
+    let mut wire = SmallVec::<[u8; MAX_NAME + 1]>::new();
+    walk(bytes, start, |label| wire.extend_from_slice(label))?;
+    Ok(Name(wire.as_slice().into()))
+}
+
+/// Where the name at `start` ends that may be compressed, wherever its pointer leads.
+pub(super) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
+    let mut at = start;
+    loop {
+        match *bytes.get(at).ok_or(MessageError::Short(at))? {
+            0 => return Ok(at + 1),
+            length @ 1..=0x3f => at += 1 + usize::from(length),
+            0xc0.. if at + 2 <= bytes.len() => return Ok(at + 2),
+            _ => return Err(MessageError::BadName(start)),
+        }
+        if at - start > MAX_NAME {
+            return Err(MessageError::BadName(start));
         }
     }
 }
@@ -119,6 +176,20 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = tail;
         Some(label)
     })
+}
+
+/// True when `name` is `domain` or below it. Both in wire format and of one case.
+pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
+    let Some(start) = name.len().checked_sub(domain.len()) else { return false };
+    if !name.ends_with(domain) {
+        return false;
+    }
+    // The match has to begin where a label does.
+    let mut at = 0;
+    while at < start {
+        at += 1 + usize::from(name.get(at).copied().unwrap_or(0));
+    }
+    at == start
 }
 
 /// Writes wire format as RFC 1035 text, odd octets escaped, with a dot at the end.
@@ -158,7 +229,7 @@ mod tests {
         assert_eq!(Name::parse("Web.apps.").unwrap(), name);
         assert_eq!(name.to_lowercase().to_string(), "web.apps.");
         assert_eq!(Name::parse("").unwrap().to_string(), ".");
-        assert_eq!(to_text(b"\x04a.\x00\xff"), "a\\.\\000\\255.");
+        assert_eq!(to_text(b"\x05a.b\\c\x03 \x00\xff"), "a\\.b\\\\c.\\032\\000\\255.");
     }
 
     #[test]
@@ -166,9 +237,17 @@ mod tests {
         assert_eq!(Name::parse("a..b"), Err(NameError::EmptyLabel("a..b".into())));
         assert!(matches!(Name::parse(&"a".repeat(64)), Err(NameError::LongLabel(_))));
         assert!(matches!(Name::parse(&["a"; 128].join(".")), Err(NameError::LongName(_))));
-        assert!(Name::parse(&["a"; 127].join(".")).is_ok());
         for wire in [&b""[..], b"\x03ab", b"\x01a", b"\x01a\x00x", b"\xc0\x00"] {
             assert_eq!(Name::from_wire(wire), None);
         }
+    }
+
+    #[test]
+    fn the_longest_name_is_255_octets() {
+        assert_eq!(Name::parse(&["a"; 127].join(".")).unwrap().wire().len(), 255);
+        let labels = [63, 63, 63, 61].map(|length: u8| [vec![length], vec![b'x'; length.into()]].concat());
+        let wire = [&labels.concat()[..], &[0]].concat();
+        assert_eq!(Name::from_wire(&wire).unwrap().label_count(), 4);
+        assert_eq!(Name::from_wire(&[&[1, b'x'], &wire[..]].concat()), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::wire::name::labels;
+use super::name::labels;
 
 /// The address that a name (wire format, lower case) stands for, if it is the whole reverse name of one.
 pub(crate) fn address(name: &[u8]) -> Option<IpAddr> {
@@ -47,7 +47,7 @@ fn v6(name: &[u8]) -> Option<Ipv6Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::name::Name;
+    use crate::Name;
 
     #[test]
     fn reverse_names() {

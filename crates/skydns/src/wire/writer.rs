@@ -1,33 +1,10 @@
-//! Writing an answer in wire format, straight into the transport's buffer.
+//! Writing an answer, straight into the transport's buffer.
 
 use smallvec::SmallVec;
 
-use crate::wire::query::{HEADER, Query, class, rtype};
-
-/// Header flags, as bits of the 16-bit word (RFC 1035, section 4.1.1; RFC 4035, section 3.2).
-pub(crate) mod flag {
-    pub(crate) const QR: u16 = 0x8000;
-    pub(crate) const OPCODE: u16 = 0x7800;
-    pub(crate) const AA: u16 = 0x0400;
-    pub(crate) const TC: u16 = 0x0200;
-    pub(crate) const RD: u16 = 0x0100;
-    pub(crate) const RA: u16 = 0x0080;
-    pub(crate) const AD: u16 = 0x0020;
-    pub(crate) const CD: u16 = 0x0010;
-}
-
-/// The UDP payload size that we offer: what crosses any network without fragments (DNS flag day 2020).
-pub(crate) const OUR_UDP_SIZE: u16 = 1232;
-/// Octets of an OPT record without options.
-const OPT_LEN: usize = 11;
-
-/// The sections behind the question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Section {
-    Answer,
-    Authority,
-    Additional,
-}
+use super::edns::{Edns, OPT_LEN};
+use super::name::is_within;
+use super::{HEADER, Header, Query, Records, Section, class, flag};
 
 /// The record did not fit; nothing of it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +20,7 @@ pub(crate) struct Mark {
 }
 
 /// An answer being written. It never grows beyond the limit that the query allows.
-pub(crate) struct Message<'q, 'b> {
+pub(crate) struct Writer<'q, 'b> {
     query: &'q Query<'q>,
     out: &'b mut Vec<u8>,
     start: usize,
@@ -64,8 +41,8 @@ pub(crate) enum Owner<'n> {
     At(u16),
 }
 
-impl<'q, 'b> Message<'q, 'b> {
-    /// Starts an answer behind what is in `out`: header (to be completed by [`Message::finish`]) and question.
+impl<'q, 'b> Writer<'q, 'b> {
+    /// Starts an answer behind what is in `out`: header (to be completed by [`Writer::finish`]) and question.
     pub(crate) fn new(query: &'q Query<'q>, out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
@@ -200,46 +177,34 @@ impl<'q, 'b> Message<'q, 'b> {
 
     /// Gives every answer the same TTL: an RRset has one, and SkyDNS takes the lowest of the whole section.
     pub(crate) fn set_answer_ttls(&mut self, ttl: u32) {
-        let mut at = self.start + self.query.question_end();
-        for _ in 0..self.counts[0] {
-            let Some(end) = crate::wire::query::skip_name(self.out, at) else { return };
-            let Some([.., l0, l1]) = self.out.get(end..end + 10) else { return };
-            let rdata = usize::from(u16::from_be_bytes([*l0, *l1]));
-            if let Some(place) = self.out.get_mut(end + 4..end + 8) {
+        let mut at = self.query.question_end();
+        for _ in 0..self.count(Section::Answer) {
+            let message = self.out.get_mut(self.start..).unwrap_or_default();
+            let Some(Ok(record)) = Records::new(message, at, [1, 0, 0]).skim() else { return };
+            let place = record.ttl_range();
+            at = record.range().end;
+            if let Some(place) = message.get_mut(place) {
                 place.copy_from_slice(&ttl.to_be_bytes());
             }
-            at = end + 10 + rdata;
         }
     }
 
     /// Completes the header, and adds our OPT record if the query had one (RFC 6891, section 6.1.1).
     pub(crate) fn finish(mut self, flags: u16, rcode: u16) {
         if let Some(edns) = &self.query.edns {
-            self.out.extend_from_slice(&opt(rcode, edns.dnssec_ok));
+            Edns::ours(edns.dnssec_ok).append(rcode, self.out);
             self.counts[Section::Additional as usize] += 1;
         }
         let [an, ns, ar] = self.counts;
-        let start = self.start;
-        self.patch(start + 2, flag::QR | flags | (rcode & 0x0f));
-        self.patch(start + 4, 1);
-        self.patch(start + 6, an);
-        self.patch(start + 8, ns);
-        self.patch(start + 10, ar);
+        let flags = flag::QR | flags | (rcode & 0x0f);
+        let header = Header { id: self.query.header.id, flags, counts: [1, an, ns, ar] };
+        header.write_over(self.out.get_mut(self.start..).unwrap_or_default());
     }
 }
 
 /// Where in `name` the name `suffix` begins, if it ends it. Both in wire format.
 fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
-    crate::backend::is_within(name, suffix).then(|| name.len() - suffix.len())
-}
-
-/// Our OPT record, without options (RFC 6891, section 6.1.2).
-fn opt(rcode: u16, dnssec_ok: bool) -> [u8; OPT_LEN] {
-    let [t0, t1] = rtype::OPT.to_be_bytes();
-    let [s0, s1] = OUR_UDP_SIZE.to_be_bytes();
-    let [high, low] = rcode.to_be_bytes();
-    let extended = (high << 4) | (low >> 4);
-    [0, t0, t1, s0, s1, extended, 0, if dnssec_ok { 0x80 } else { 0 }, 0, 0, 0]
+    is_within(name, suffix).then(|| name.len() - suffix.len())
 }
 
 /// The answer to a message that could not be read: its header with the RCODE, the question if asked for, and an OPT
@@ -251,15 +216,13 @@ pub(crate) fn refuse(
     dnssec_ok: Option<bool>,
     out: &mut Vec<u8>,
 ) {
-    let Some(header) = message.first_chunk::<HEADER>() else { return };
-    let flags = crate::wire::query::flags_of(message) & (flag::OPCODE | flag::RD | flag::CD);
-    out.extend_from_slice(&header[..2]);
-    out.extend_from_slice(&(flag::QR | flags | rcode).to_be_bytes());
+    let Ok(Header { id, flags, .. }) = Header::parse(message) else { return };
     let question = message.get(HEADER..question_end).unwrap_or_default();
-    out.extend_from_slice(&[0, u8::from(!question.is_empty()), 0, 0, 0, 0]);
-    out.extend_from_slice(&[0, u8::from(dnssec_ok.is_some())]);
+    let flags = flag::QR | flags & (flag::OPCODE | flag::RD | flag::CD) | rcode;
+    let counts = [u16::from(!question.is_empty()), 0, 0, u16::from(dnssec_ok.is_some())];
+    out.extend_from_slice(&Header { id, flags, counts }.octets());
     out.extend_from_slice(question);
     if let Some(dnssec_ok) = dnssec_ok {
-        out.extend_from_slice(&opt(rcode, dnssec_ok));
+        Edns::ours(dnssec_ok).append(rcode, out);
     }
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use futures::future::join_all;
 use skydns::forward::{Limits, Query};
+use skydns::wire::Edns;
+use skydns::wire::flag::{AD, CD, RD};
 use testkit::eventually;
 use testkit::upstream::{Asked, Upstream};
 use tokio::sync::Semaphore;
@@ -60,16 +62,16 @@ async fn different_questions_are_asked_apart() {
     let first = Upstream::start(silent).await;
     let second = Upstream::start(silent).await;
     let subject = Subject::new(Limits::default());
-    let edns = |udp_size| skydns::forward::EdnsRequest { udp_size, do_bit: false, options: [].into() };
+    let edns = |udp_size| Edns { udp_size, version: 0, dnssec_ok: false, options: [].into() };
     let queries = [
         a("x.test."),
         a("X.test."),
         a_over_tcp("x.test."),
         Query { qtype: 28, ..a("x.test.") },
         Query { qclass: 3, ..a("x.test.") },
-        Query { recursion_desired: false, ..a("x.test.") },
-        Query { checking_disabled: true, ..a("x.test.") },
-        Query { authentic_data: true, ..a("x.test.") },
+        Query { flags: 0, ..a("x.test.") },
+        Query { flags: RD | CD, ..a("x.test.") },
+        Query { flags: RD | AD, ..a("x.test.") },
         Query { edns: Some(edns(512)), ..a("x.test.") },
         Query { edns: Some(edns(1232)), ..a("x.test.") },
     ];

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use skydns::forward::{Limits, Transport};
+use skydns::forward::Limits;
+use skydns::wire::Transport;
 use testkit::eventually;
 use testkit::upstream::{Asked, Reaction, Upstream};
 

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use skydns::forward::{EdnsRequest, Limits, Query, Transport};
+use skydns::forward::{Limits, Query};
+use skydns::wire::flag::{AD, CD, RD};
+use skydns::wire::{Edns, Message, Transport};
 use testkit::reply::Reply;
 use testkit::upstream::{Reaction, Upstream};
 
 use crate::support::{Subject, a, a_over_tcp, address, is, nobody, question, refuses, says, told};
 
-fn edns(udp_size: u16, do_bit: bool, options: &[u8]) -> EdnsRequest {
-    EdnsRequest { udp_size, do_bit, options: options.into() }
+fn edns(udp_size: u16, dnssec_ok: bool, options: &[u8]) -> Edns<Box<[u8]>> {
+    Edns { udp_size, version: 0, dnssec_ok, options: options.into() }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -27,9 +29,9 @@ async fn queries_are_those_of_the_reference() {
     let many = [&[0, 8, 0x10, 0][..], &[0; 4096]].concat();
     let cases: &[(&str, Query, String)] = &[
         ("plain", www(), format!("000001000001000000000000{QUESTION}")),
-        ("no RD", Query { recursion_desired: false, ..www() }, format!("000000000001000000000000{QUESTION}")),
-        ("CD", Query { checking_disabled: true, ..www() }, format!("000001100001000000000000{QUESTION}")),
-        ("AD", Query { authentic_data: true, ..www() }, format!("000001200001000000000000{QUESTION}")),
+        ("no RD", Query { flags: 0, ..www() }, format!("000000000001000000000000{QUESTION}")),
+        ("CD", Query { flags: RD | CD, ..www() }, format!("000001100001000000000000{QUESTION}")),
+        ("AD", Query { flags: RD | AD, ..www() }, format!("000001200001000000000000{QUESTION}")),
         (
             "class HS",
             Query { qclass: 4, ..www() },
@@ -212,8 +214,8 @@ async fn the_case_of_the_question_does_not_matter() {
     let subject = Subject::new(Limits::default());
     let reply = subject.ask(a("upper.Test."), &[upstream.addr()]).await.unwrap();
     assert_eq!(told(&Ok(Arc::clone(&reply))), "NOERROR 192.0.2.1");
-    let message = skydns::forward::message::Message::parse(&reply.message).unwrap();
-    assert_eq!(message.question().unwrap().name.to_string(), "UPPER.TEST.");
+    let message = Message::parse(&reply.message).unwrap();
+    assert_eq!(message.question().unwrap().name, b"\x05UPPER\x04TEST\x00");
 }
 
 /// Servers that do not understand a query may send an error without its question.

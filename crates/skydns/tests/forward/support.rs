@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use prometheus::Registry;
-use skydns::forward::{ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply, Transport};
+use skydns::forward::{ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply};
+use skydns::wire::Transport;
 use testkit::message::Message;
 use testkit::name;
 use testkit::reply;
@@ -98,16 +99,7 @@ pub(crate) fn short() -> Limits {
 
 /// A question as an ordinary stub resolver asks it.
 pub(crate) fn question(name: &str, qtype: u16, transport: Transport) -> Query {
-    Query {
-        name: name::to_wire(name).unwrap().into(),
-        qtype,
-        qclass: 1,
-        recursion_desired: true,
-        checking_disabled: false,
-        authentic_data: false,
-        edns: None,
-        transport,
-    }
+    Query { transport, ..Query::new(name::to_wire(name).unwrap(), qtype) }
 }
 
 pub(crate) fn a(name: &str) -> Query {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::forward::{Query, Reply, options};
-use crate::wire::message::{Header, Heading, Message, NOERROR, NXDOMAIN, Question};
+use crate::wire::{Header, Heading, Message, rcode};
 
 /// What octets from an upstream are.
 #[derive(Debug)]
@@ -28,17 +28,13 @@ pub fn judge(query: &Query, id: u16, upstream: SocketAddr, bytes: &[u8]) -> Verd
     }
     let Ok(heading) = Heading::parse(bytes) else { return Verdict::Garbage };
     match &heading.question {
-        Some(question) if !is_asked(query, question) => Verdict::NotOurs,
+        Some(question) if !question.matches(query.question()) => Verdict::NotOurs,
         Some(_) => with_question(query, upstream, bytes, &heading),
         None => without_question(query, upstream, header),
     }
 }
 
-fn is_asked(query: &Query, question: &Question) -> bool {
-    question.qtype == query.qtype && question.qclass == query.qclass && question.name.matches(&query.name)
-}
-
-fn with_question(query: &Query, upstream: SocketAddr, bytes: &[u8], heading: &Heading) -> Verdict {
+fn with_question(query: &Query, upstream: SocketAddr, bytes: &[u8], heading: &Heading<'_>) -> Verdict {
     let header = heading.header;
     match Message::parse(bytes) {
         Ok(message) => {
@@ -56,7 +52,7 @@ fn with_question(query: &Query, upstream: SocketAddr, bytes: &[u8], heading: &He
 /// Servers that understood nothing may leave the question out of their error.
 fn without_question(query: &Query, upstream: SocketAddr, header: Header) -> Verdict {
     match header.rcode() {
-        NOERROR | NXDOMAIN => Verdict::NotOurs,
+        rcode::NOERROR | rcode::NXDOMAIN => Verdict::NotOurs,
         _ => Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream)),
     }
 }

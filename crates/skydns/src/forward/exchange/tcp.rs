@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use super::judge::{Verdict, judge};
 use super::{Exchange, Failure};
 use crate::forward::Reply;
-use crate::wire::message::NOERROR;
+use crate::wire::rcode;
 
 /// Octets of the length before each message (RFC 1035 section 4.2.2).
 const LENGTH: usize = 2;
@@ -19,7 +19,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let message = talk(exchange, stream, id).await.map_err(|error| Failure::from_talking(&error))?;
     match judge(exchange.query, id, exchange.upstream, &message) {
         // Over TCP there is nothing left to try: one that hides the answer here too has none to give.
-        Verdict::Reply(reply) if reply.truncated && reply.rcode == NOERROR && reply.answers == 0 => {
+        Verdict::Reply(reply) if reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0 => {
             Err(Failure::Garbage)
         }
         Verdict::Reply(reply) => Ok(reply),

@@ -1,5 +1,7 @@
 use super::*;
-use crate::forward::{Query, Transport};
+use crate::forward::Query;
+use crate::wire::rcode::{NOERROR, SERVFAIL};
+use crate::wire::rtype;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -8,16 +10,7 @@ fn upstream(n: u8) -> SocketAddr {
 }
 
 fn question(name: &[u8]) -> Arc<Key> {
-    let query = Query {
-        name: name.into(),
-        qtype: 1,
-        qclass: 1,
-        recursion_desired: true,
-        checking_disabled: false,
-        authentic_data: false,
-        edns: None,
-        transport: Transport::Udp,
-    };
+    let query = Query::new(name, rtype::A);
     Arc::new(Key { query, upstreams: [upstream(1), upstream(2)].into() })
 }
 
@@ -71,7 +64,7 @@ fn silence_to_one_name_proves_nothing() {
     let silent = |question: &Arc<Key>, seconds: u32| {
         health.silent(upstream(1), question, start + SECOND * seconds, start + SECOND * (seconds + 1))
     };
-    let answered = |question: &Arc<Key>, rcode: u8, seconds: u32| {
+    let answered = |question: &Arc<Key>, rcode: u16, seconds: u32| {
         health.answered(upstream(1), question, rcode, start + SECOND * seconds);
     };
     for seconds in 0..5 {
@@ -80,7 +73,7 @@ fn silence_to_one_name_proves_nothing() {
     assert!(silent(&question(b"\x01A\0"), 5).is_none(), "in whatever case");
     answered(&question(b"\x05known\0"), NOERROR, 10);
     assert!(silent(&b, 11).is_none(), "the answer between them cleared the first");
-    answered(&question(b"\x04fail\0"), 2, 20);
+    answered(&question(b"\x04fail\0"), SERVFAIL, 20);
     assert!(silent(&a, 19).is_none() && silent(&b, 19).is_none(), "somebody got an answer in the mean time");
     assert!(silent(&a, 21).is_none());
     let probe = silent(&b, 21).expect("silent to two, and to everybody else");

@@ -1,0 +1,80 @@
+//! EDNS: the OPT record and its options (RFC 6891).
+
+use super::{Record, rtype};
+
+/// The UDP payload size that we offer: what crosses any network without fragments (DNS flag day 2020).
+pub(crate) const OUR_UDP_SIZE: u16 = 1232;
+/// Octets of an OPT record without options.
+pub(super) const OPT_LEN: usize = 11;
+/// DNSSEC OK, in the upper octet of the flags.
+const DO: u8 = 0x80;
+
+/// EDNS of a query, its options kept as `O`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Edns<O> {
+    /// The sender's UDP payload size, as sent.
+    pub udp_size: u16,
+    /// EDNS version.
+    pub version: u8,
+    /// DNSSEC OK.
+    pub dnssec_ok: bool,
+    /// The options in wire format.
+    pub options: O,
+}
+
+impl<'a> Edns<&'a [u8]> {
+    /// Reads an OPT record.
+    pub(super) fn of(opt: &Record<'a>) -> Self {
+        let [_, version, flags, _] = opt.ttl.to_be_bytes();
+        Self { udp_size: opt.class, version, dnssec_ok: flags & DO != 0, options: opt.data() }
+    }
+
+    /// Ours, without options (RFC 6891, section 6.1.2).
+    pub(super) fn ours(dnssec_ok: bool) -> Self {
+        Self { udp_size: OUR_UDP_SIZE, version: 0, dnssec_ok, options: &[] }
+    }
+}
+
+impl<O> Edns<O> {
+    /// The same with its options kept otherwise.
+    pub(crate) fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
+        let Self { udp_size, version, dnssec_ok, options } = self;
+        Edns { udp_size, version, dnssec_ok, options: keep(options) }
+    }
+}
+
+impl<O: AsRef<[u8]>> Edns<O> {
+    /// Appends the OPT record to `out`, with the upper bits of `rcode` (RFC 6891, section 6.1.3).
+    pub(crate) fn append(&self, rcode: u16, out: &mut Vec<u8>) {
+        let options = self.options.as_ref();
+        let [t0, t1] = rtype::OPT.to_be_bytes();
+        let [s0, s1] = self.udp_size.to_be_bytes();
+        let [_, extended] = (rcode >> 4).to_be_bytes();
+        let flags = if self.dnssec_ok { DO } else { 0 };
+        let [l0, l1] = u16::try_from(options.len()).unwrap_or_default().to_be_bytes();
+        let fixed: [u8; OPT_LEN] = [0, t0, t1, s0, s1, extended, self.version, flags, 0, l0, l1];
+        out.extend_from_slice(&fixed);
+        out.extend_from_slice(options);
+    }
+}
+
+/// EDNS options one by one: the code and the octets of each, code and length included. `None`, the last item, stands for
+/// one that is cut off.
+pub(crate) fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
+    let mut rest = octets;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let split = split_option(rest);
+        rest = split.map_or(&[], |(_, _, next)| next);
+        Some(split.map(|(code, option, _)| (code, option)))
+    })
+}
+
+/// The first option and what is behind it.
+fn split_option(octets: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let &[c0, c1, l0, l1] = octets.first_chunk()?;
+    let (option, rest) = octets.split_at_checked(4 + usize::from(u16::from_be_bytes([l0, l1])))?;
+    Some((u16::from_be_bytes([c0, c1]), option, rest))
+}

@@ -1,0 +1,38 @@
+//! The question of a message (RFC 1035, section 4.1.2).
+
+use super::{HEADER, MessageError, name, u16_at};
+
+/// A question, borrowed from its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question<'a> {
+    /// QNAME in uncompressed wire format, with the case it came in.
+    pub name: &'a [u8],
+    /// QTYPE.
+    pub qtype: u16,
+    /// QCLASS.
+    pub qclass: u16,
+}
+
+impl<'a> Question<'a> {
+    /// Reads the question behind the header of `message`, and where it ends. Nothing that a pointer may point to comes
+    /// before it, so its name is never compressed.
+    pub(super) fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
+        let end = name::walk(message, HEADER, |_| ())?;
+        let name = message.get(HEADER..end).unwrap_or_default();
+        let (qtype, qclass) = (u16_at(message, end)?, u16_at(message, end + 2)?);
+        Ok((Self { name, qtype, qclass }, end + 4))
+    }
+
+    /// Whether both ask the same: DNS takes no heed of the case of ASCII letters.
+    pub fn matches(&self, other: Self) -> bool {
+        // A length octet is at most 63 and so never an ASCII letter.
+        (self.qtype, self.qclass) == (other.qtype, other.qclass) && self.name.eq_ignore_ascii_case(other.name)
+    }
+
+    /// Appends the wire format to `out`.
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.name);
+        out.extend_from_slice(&self.qtype.to_be_bytes());
+        out.extend_from_slice(&self.qclass.to_be_bytes());
+    }
+}

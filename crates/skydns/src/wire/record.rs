@@ -1,0 +1,173 @@
+//! The records of a message, one behind the other (RFC 1035, section 4.1.3).
+
+use std::ops::Range;
+
+use super::name::{self, Name};
+use super::{MessageError, rdata, u16_at};
+
+/// Record types that we know by name.
+pub mod rtype {
+    #![allow(missing_docs, reason = "the names are the registry's own")]
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
+    pub const PTR: u16 = 12;
+    pub const TXT: u16 = 16;
+    pub const AAAA: u16 = 28;
+    pub const SRV: u16 = 33;
+    pub const OPT: u16 = 41;
+    pub const ANY: u16 = 255;
+}
+
+/// Classes.
+pub mod class {
+    #![allow(missing_docs, reason = "the names are the registry's own")]
+    pub const IN: u16 = 1;
+    pub const CH: u16 = 3;
+}
+
+/// The sections behind the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Records that answer the question.
+    Answer,
+    /// Records of those responsible for the answer.
+    Authority,
+    /// Records that may help, and the OPT record.
+    Additional,
+}
+
+/// One record, borrowed from its message.
+#[derive(Clone, Debug)]
+pub struct Record<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    data: Range<usize>,
+    /// Where it stands.
+    pub section: Section,
+    /// TYPE.
+    pub rtype: u16,
+    /// CLASS; the sender's UDP payload size for OPT.
+    pub class: u16,
+    /// TTL in seconds; flags for OPT.
+    pub ttl: u32,
+}
+
+impl<'a> Record<'a> {
+    /// Reads the record at `start`, whose owner name ends at `at`.
+    fn read(bytes: &'a [u8], start: usize, at: usize, section: Section) -> Result<Self, MessageError> {
+        let [rtype, class] = [u16_at(bytes, at)?, u16_at(bytes, at + 2)?];
+        let ttl = u32::from(u16_at(bytes, at + 4)?) << 16 | u32::from(u16_at(bytes, at + 6)?);
+        let length = usize::from(u16_at(bytes, at + 8)?);
+        let data = at + 10..at + 10 + length;
+        if data.end > bytes.len() {
+            return Err(MessageError::Short(data.start));
+        }
+        Ok(Self { bytes, start, data, section, rtype, class, ttl })
+    }
+
+    /// The owner name, uncompressed, with the case it came in.
+    pub fn owner(&self) -> Result<Name, MessageError> {
+        name::expand(self.bytes, self.start)
+    }
+
+    /// Whether the owner is the root, as that of an OPT record must be.
+    pub(super) fn is_of_root(&self) -> bool {
+        self.bytes.get(self.start) == Some(&0)
+    }
+
+    /// Where the record stands in the message, owner name to end of data.
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.data.end
+    }
+
+    /// Where the four octets of the TTL stand in the message.
+    pub fn ttl_range(&self) -> Range<usize> {
+        self.data.start.saturating_sub(6)..self.data.start.saturating_sub(2)
+    }
+
+    /// Where the record's data stand in the message.
+    pub fn data_range(&self) -> Range<usize> {
+        self.data.clone()
+    }
+
+    /// The record's data as they stand in the message: names in it may be compressed. See [`Record::append_data`].
+    pub fn data(&self) -> &'a [u8] {
+        self.bytes.get(self.data.clone()).unwrap_or_default()
+    }
+
+    /// Appends the record's data to `out` with all names in it uncompressed, fit to stand in any message. On an error `out`
+    /// may hold a part of them.
+    pub fn append_data(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
+        self.walk_data(|part| out.extend_from_slice(part))
+    }
+
+    /// Whether the data have the form that their type asks for.
+    pub(super) fn check_data(&self) -> Result<(), MessageError> {
+        self.walk_data(|_| ())
+    }
+
+    fn walk_data(&self, visit: impl FnMut(&[u8])) -> Result<(), MessageError> {
+        rdata::walk(self.bytes, self.data_range(), (self.rtype, self.class), visit)
+    }
+}
+
+/// Goes through the records of a message; ends early where a record is not whole.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: [u16; 3],
+}
+
+impl<'a> Records<'a> {
+    /// The records from `at` on, so many in each section.
+    pub(super) fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
+        Self { bytes, at, left: counts }
+    }
+
+    /// Where the next record begins, or would.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Whether the message ends before the records that are counted.
+    pub(super) fn ran_out(&self) -> bool {
+        self.left != [0; 3] && self.at >= self.bytes.len()
+    }
+
+    /// The next record, its owner name followed to its end.
+    pub(super) fn follow(&mut self) -> Option<Result<Record<'a>, MessageError>> {
+        self.step(|bytes, at| name::walk(bytes, at, |_| ()))
+    }
+
+    /// The next record, wherever its owner name may point.
+    pub(super) fn skim(&mut self) -> Option<Result<Record<'a>, MessageError>> {
+        self.step(name::skip)
+    }
+
+    fn step(
+        &mut self,
+        end_of_name: impl FnOnce(&[u8], usize) -> Result<usize, MessageError>,
+    ) -> Option<Result<Record<'a>, MessageError>> {
+        let sections = [Section::Answer, Section::Authority, Section::Additional];
+        let (left, section) = self.left.iter_mut().zip(sections).find(|(left, _)| **left > 0)?;
+        *left -= 1;
+        let end = end_of_name(self.bytes, self.at);
+        let record = end.and_then(|end| Record::read(self.bytes, self.at, end, section));
+        match &record {
+            Ok(record) => self.at = record.data.end,
+            Err(_) => self.left = [0; 3],
+        }
+        Some(record)
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.follow()?.ok()
+    }
+}
