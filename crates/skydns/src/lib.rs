@@ -5,6 +5,7 @@
 //! answer again. No Kubernetes type is known here.
 
 mod answer;
+pub mod ask;
 pub mod backend;
 pub mod engine;
 pub mod forward;
@@ -19,6 +20,7 @@ pub mod tcp;
 pub mod udp;
 pub mod wire;
 
+pub use ask::ask;
 pub use backend::{Backend, Entry, Lookup, Pointer, StubDomain, StubDomains, View, Zone};
 pub use record::{Host, ServiceRecord};
 pub use wire::name::{self, Name};

@@ -57,6 +57,22 @@ impl Name {
         Self(self.0.to_ascii_lowercase().into())
     }
 
+    /// The labels as text, from the leftmost on, without the root.
+    pub fn labels(&self) -> Vec<String> {
+        labels(&self.0).map(|label| String::from_utf8_lossy(label).into_owned()).collect()
+    }
+
+    /// Whether this is `domain` or below it. Both in lower case.
+    pub fn is_within(&self, domain: &Self) -> bool {
+        is_within(&self.0, &domain.0)
+    }
+
+    /// The labels of this name in front of `domain`; `None` where that is too long for a name.
+    pub fn below(&self, domain: &Self) -> Option<Self> {
+        let (_, relative) = self.0.split_last()?;
+        Self::from_wire(&[relative, &domain.0].concat())
+    }
+
     /// The number of labels, without the root.
     pub fn label_count(&self) -> usize {
         labels(&self.0).count()

@@ -5,8 +5,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::name::labels;
 
 /// The address that a name (wire format, lower case) stands for, if it is the whole reverse name of one.
-pub(crate) fn address(name: &[u8]) -> Option<IpAddr> {
+pub fn address(name: &[u8]) -> Option<IpAddr> {
     v4(name).map(IpAddr::V4).or_else(|| v6(name).map(IpAddr::V6))
+}
+
+/// The reverse name of an address as text.
+pub fn name(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
+        }
+        IpAddr::V6(ip) => {
+            let digits = ip.octets().into_iter().rev().flat_map(|octet| [octet & 0xf, octet >> 4]);
+            digits.map(|digit| format!("{digit:x}.")).chain(["ip6.arpa.".to_owned()]).collect()
+        }
+    }
 }
 
 fn v4(name: &[u8]) -> Option<Ipv4Addr> {
@@ -54,6 +68,9 @@ mod tests {
         let read = |text: &str| address(Name::parse(text).unwrap().wire()).map(|ip| ip.to_string());
         assert_eq!(read("1.13.96.10.in-addr.arpa").as_deref(), Some("10.96.13.1"));
         assert_eq!(read("0.0.0.0.in-addr.arpa").as_deref(), Some("0.0.0.0"));
+        for text in ["10.96.0.1", "0.0.0.0", "fd00::1a", "2001:db8:1:2:3:4:5:6"] {
+            assert_eq!(read(&super::name(text.parse().unwrap())).as_deref(), Some(text));
+        }
         let v6 = "1.3.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa";
         assert_eq!(read(v6).as_deref(), Some("fd00:10:96::131"));
         for odd in [

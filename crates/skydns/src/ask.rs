@@ -1,0 +1,100 @@
+//! One question asked in process: what a client would be answered, as records instead of octets.
+//!
+//! For tools that show the engine's answers. Upstreams are not asked: they count as having no records, so that an alias
+//! that leads to an external name is shown without addresses.
+
+use crate::backend::View;
+use crate::engine::{self, Identity, Outcome};
+use crate::outside::{Outside, OutsideAnswer, OutsideQuestion};
+use crate::wire::{self, Header, Message, Name, PLAIN_UDP, Section, Transport, class, flag, text};
+
+/// Rounds of external lookups that one answer may need.
+const MAX_ROUNDS: usize = 4;
+
+/// The answer to one question.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Response {
+    /// The RCODE; `None` when the query is forwarded to an upstream.
+    pub rcode: Option<u16>,
+    /// The answer section, shuffled as for any client.
+    pub records: Vec<Record>,
+    /// It is cut over UDP without EDNS.
+    pub truncated: bool,
+    /// External names that are looked up before this is answered.
+    pub external: Vec<OutsideQuestion>,
+}
+
+/// One record in presentation format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The owner name.
+    pub owner: String,
+    /// TYPE.
+    pub rtype: u16,
+    /// Seconds.
+    pub ttl: u32,
+    /// The data.
+    pub data: String,
+}
+
+/// Asks `view` for the records of type `qtype` of `name`.
+pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
+    let query = query(name, qtype);
+    let mut response = Response::default();
+    let (mut outside, mut out) = (Outside::none(), Vec::new());
+    for _ in 0..MAX_ROUNDS {
+        match answer(view, &query, Transport::Tcp, &outside, &mut out) {
+            Outcome::Reply(reply) => {
+                response.rcode = Some(reply.rcode);
+                response.records = records(&out);
+                response.truncated = out.len() > PLAIN_UDP && is_truncated(view, &query);
+                return response;
+            }
+            Outcome::Ask(questions) => {
+                for question in questions {
+                    outside.insert(question.clone(), OutsideAnswer::Records(Vec::new()));
+                    response.external.push(question);
+                }
+            }
+            Outcome::Forward(_) | Outcome::Ignore | Outcome::Expensive => return response,
+        }
+    }
+    response
+}
+
+fn answer(
+    view: &impl View,
+    query: &[u8],
+    transport: Transport,
+    outside: &Outside,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    // Only questions of class CHAOS ask for it.
+    let identity = Identity { version: String::new() };
+    engine::answer(view, &identity, query, transport, outside, out)
+}
+
+fn is_truncated(view: &impl View, query: &[u8]) -> bool {
+    let outcome = answer(view, query, Transport::Udp, &Outside::none(), &mut Vec::new());
+    matches!(outcome, Outcome::Reply(reply) if reply.truncated)
+}
+
+fn query(name: &Name, qtype: u16) -> Vec<u8> {
+    let header = Header { id: 0, flags: flag::RD, counts: [1, 0, 0, 0] };
+    let words = [qtype, class::IN].map(u16::to_be_bytes);
+    [&header.octets(), name.wire(), words.as_flattened()].concat()
+}
+
+fn records(message: &[u8]) -> Vec<Record> {
+    let Ok(message) = Message::parse(message) else { return Vec::new() };
+    message.section(Section::Answer).filter_map(|record| Record::new(&record)).collect()
+}
+
+impl Record {
+    fn new(record: &wire::Record<'_>) -> Option<Self> {
+        let mut data = Vec::new();
+        record.append_data(&mut data).ok()?;
+        let owner = record.owner().ok()?.to_string();
+        Some(Self { owner, rtype: record.rtype, ttl: record.ttl, data: text::rdata(record.rtype, &data) })
+    }
+}

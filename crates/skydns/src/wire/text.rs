@@ -1,0 +1,145 @@
+//! DNS in presentation format (RFC 1035, section 5.1): names of types and RCODEs, the data of records.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{name, rcode, rtype};
+
+/// The types that are known by name. Others are written `TYPE65280` (RFC 3597, section 5).
+const TYPES: [(&str, u16); 14] = [
+    ("A", rtype::A),
+    ("AAAA", rtype::AAAA),
+    ("SRV", rtype::SRV),
+    ("PTR", rtype::PTR),
+    ("CNAME", rtype::CNAME),
+    ("TXT", rtype::TXT),
+    ("SOA", rtype::SOA),
+    ("NS", rtype::NS),
+    ("MX", 15),
+    ("NAPTR", 35),
+    ("SVCB", 64),
+    ("HTTPS", 65),
+    ("CAA", 257),
+    ("ANY", rtype::ANY),
+];
+
+/// Not the name of a type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown type {0:?}: {list}, or TYPE and a number", list = TYPES.map(|(name, _)| name).join(", "))]
+pub struct UnknownType(String);
+
+/// Reads the name of a type in any case.
+pub fn parse_type(text: &str) -> Result<u16, UnknownType> {
+    let upper = text.to_ascii_uppercase();
+    if let Some((_, number)) = TYPES.iter().find(|(name, _)| *name == upper) {
+        return Ok(*number);
+    }
+    let digits = upper.strip_prefix("TYPE").filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    match digits.and_then(|digits| digits.parse().ok()) {
+        Some(number) => Ok(number),
+        None => Err(UnknownType(text.chars().take(40).collect())),
+    }
+}
+
+/// The name of a type.
+pub fn type_name(number: u16) -> String {
+    match TYPES.iter().find(|(_, known)| *known == number) {
+        Some((name, _)) => (*name).to_owned(),
+        None => format!("TYPE{number}"),
+    }
+}
+
+/// The name of an RCODE.
+pub fn rcode_name(code: u16) -> String {
+    let name = match code {
+        rcode::NOERROR => "NOERROR",
+        rcode::FORMERR => "FORMERR",
+        rcode::SERVFAIL => "SERVFAIL",
+        rcode::NXDOMAIN => "NXDOMAIN",
+        rcode::NOTIMP => "NOTIMP",
+        rcode::REFUSED => "REFUSED",
+        rcode::BADVERS => "BADVERS",
+        other => return format!("RCODE{other}"),
+    };
+    name.to_owned()
+}
+
+/// Record data with uncompressed names; in the form of RFC 3597 where there is no other.
+pub fn rdata(rtype: u16, data: &[u8]) -> String {
+    let known = match rtype {
+        rtype::A => <[u8; 4]>::try_from(data).ok().map(|octets| Ipv4Addr::from(octets).to_string()),
+        rtype::AAAA => <[u8; 16]>::try_from(data).ok().map(|octets| Ipv6Addr::from(octets).to_string()),
+        rtype::CNAME | rtype::NS | rtype::PTR => Some(name::to_text(data)),
+        rtype::SRV => srv(data),
+        rtype::SOA => soa(data),
+        rtype::TXT => strings(data),
+        _ => None,
+    };
+    known.unwrap_or_else(|| {
+        let prefix = format!("\\# {} ", data.len());
+        data.iter().fold(prefix, |text, octet| text + &format!("{octet:02x}"))
+    })
+}
+
+fn srv(data: &[u8]) -> Option<String> {
+    let (&[p0, p1, w0, w1, q0, q1], target) = data.split_first_chunk()?;
+    let [priority, weight, port] = [[p0, p1], [w0, w1], [q0, q1]].map(u16::from_be_bytes);
+    Some(format!("{priority} {weight} {port} {}", name::to_text(target)))
+}
+
+fn soa(data: &[u8]) -> Option<String> {
+    let (names, numbers) = data.split_at_checked(data.len().checked_sub(20)?)?;
+    let (mname, rname) = names.split_at_checked(name::skip(names, 0).ok()?)?;
+    let numbers = numbers.as_chunks::<4>().0.iter().map(|octets| format!(" {}", u32::from_be_bytes(*octets)));
+    Some(format!("{} {}{}", name::to_text(mname), name::to_text(rname), numbers.collect::<String>()))
+}
+
+fn strings(mut data: &[u8]) -> Option<String> {
+    let mut texts = Vec::new();
+    while let Some((&len, rest)) = data.split_first() {
+        let (text, rest) = rest.split_at_checked(usize::from(len))?;
+        texts.push(format!("\"{}\"", text.escape_ascii()));
+        data = rest;
+    }
+    Some(texts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types() {
+        for (text, number) in [("A", 1), ("aaaa", 28), ("Srv", 33), ("TYPE65280", 65_280), ("type1", 1)] {
+            assert_eq!(parse_type(text), Ok(number), "{text}");
+        }
+        assert_eq!((type_name(33), type_name(65_280)), ("SRV".to_owned(), "TYPE65280".to_owned()));
+        for text in ["", "B", "TYPE", "TYPE65536", "TYPE-1", "TYPE+1", "A A"] {
+            assert!(parse_type(text).is_err(), "{text}");
+        }
+        let error = parse_type("ADDRESS").unwrap_err().to_string();
+        assert!(error.starts_with("unknown type \"ADDRESS\": A, AAAA, SRV, PTR,"), "{error}");
+        assert!(parse_type(&"x".repeat(9000)).unwrap_err().to_string().len() < 200);
+    }
+
+    #[test]
+    fn record_data() {
+        let soa =
+            [&b"\x02ns\x00\x04host\x00"[..], &[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5]];
+        for (rtype, data, expected) in [
+            (rtype::A, &[10, 96, 0, 1][..], "10.96.0.1"),
+            (rtype::AAAA, &[0xfd; 16], "fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd"),
+            (rtype::PTR, b"\x03web\x00", "web."),
+            (rtype::SRV, b"\x00\x0a\x00\x64\x00\x50\x03web\x00", "10 100 80 web."),
+            (rtype::SOA, &soa.concat(), "ns. host. 1 2 3 4 5"),
+            (rtype::TXT, b"\x03a\"b\x011", "\"a\\\"b\" \"1\""),
+            (65_280, &[1, 255], "\\# 2 01ff"),
+            // Data that do not have the form of their type are shown all the same.
+            (rtype::A, &[1], "\\# 1 01"),
+            (rtype::SRV, &[1], "\\# 1 01"),
+            (rtype::SOA, &[1], "\\# 1 01"),
+            (rtype::TXT, &[9], "\\# 1 09"),
+        ] {
+            assert_eq!(rdata(rtype, data), expected);
+        }
+    }
+}
