@@ -16,7 +16,7 @@ use treecache::Node;
 
 use crate::few::Few;
 use crate::objects::{
-    Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind,
+    Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind, Subset,
 };
 
 /// What stands under one label: several records differ in their ports.
@@ -45,55 +45,62 @@ pub enum Backing<'o> {
 }
 
 /// Addresses that share ports.
-struct Group<'o> {
-    addresses: Vec<Member<'o>>,
-    ports: &'o [EndpointPort],
+pub struct Group<'o> {
+    /// The addresses.
+    pub members: Vec<Member<'o>>,
+    /// Their ports.
+    pub ports: &'o [EndpointPort],
 }
 
-struct Member<'o> {
-    ip: IpAddr,
-    hostname: Option<&'o SmolStr>,
+/// One address behind a Service. Ordered so that those that are ready come last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member<'o> {
+    /// Traffic is sent to it.
+    pub ready: bool,
+    /// The address.
+    pub ip: IpAddr,
+    /// The hostname, if it has one.
+    pub hostname: Option<&'o SmolStr>,
 }
 
-impl Backing<'_> {
+impl<'o> Backing<'o> {
     /// True when there is an address that traffic is sent to.
     pub fn has_ready_addresses(self) -> bool {
-        self.groups(false).iter().any(|group| !group.addresses.is_empty())
+        self.groups(false).iter().any(|group| !group.members.is_empty())
     }
 
-    fn groups(&self, publish_not_ready: bool) -> Vec<Group<'_>> {
+    /// The addresses that are ready, or all of them.
+    pub fn groups(self, not_ready_too: bool) -> Vec<Group<'o>> {
         match self {
             Self::None => Vec::new(),
-            Self::Endpoints(endpoints) => endpoints
-                .subsets
-                .iter()
-                .map(|subset| {
-                    let not_ready: &[Address] = if publish_not_ready { &subset.not_ready } else { &[] };
-                    let addresses = subset.ready.iter().chain(not_ready);
-                    let member = |address: &'_ Address| Member { ip: address.ip, hostname: None };
-                    let addresses = addresses
-                        .map(|address| Member { hostname: address.hostname.as_ref(), ..member(address) })
-                        .collect();
-                    Group { addresses, ports: &subset.ports }
-                })
-                .collect(),
+            Self::Endpoints(endpoints) => {
+                endpoints.subsets.iter().map(|subset| Group::of_subset(subset, not_ready_too)).collect()
+            }
             Self::Slices(slices) => {
-                slices.iter().map(|slice| Group::of_slice(slice, publish_not_ready)).collect()
+                slices.iter().map(|slice| Group::of_slice(slice, not_ready_too)).collect()
             }
         }
     }
 }
 
 impl<'o> Group<'o> {
-    fn of_slice(slice: &'o EndpointSlice, publish_not_ready: bool) -> Self {
-        // An unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
-        let published = slice.endpoints.iter().filter(|e| publish_not_ready || e.ready != Some(false));
-        let addresses = published
-            .flat_map(|endpoint| {
-                endpoint.addresses.iter().map(|ip| Member { ip: *ip, hostname: endpoint.hostname.as_ref() })
-            })
-            .collect();
-        Group { addresses, ports: &slice.ports }
+    fn of_subset(subset: &'o Subset, not_ready_too: bool) -> Self {
+        let not_ready: &[Address] = if not_ready_too { &subset.not_ready } else { &[] };
+        let member = |ready: bool| {
+            move |address: &'o Address| Member { ready, ip: address.ip, hostname: address.hostname.as_ref() }
+        };
+        let members = subset.ready.iter().map(member(true)).chain(not_ready.iter().map(member(false)));
+        Group { members: members.collect(), ports: &subset.ports }
+    }
+
+    fn of_slice(slice: &'o EndpointSlice, not_ready_too: bool) -> Self {
+        let members = slice.endpoints.iter().flat_map(|endpoint| {
+            // An unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
+            let (ready, hostname) = (endpoint.ready != Some(false), endpoint.hostname.as_ref());
+            endpoint.addresses.iter().map(move |ip| Member { ready, ip: *ip, hostname })
+        });
+        let published = members.filter(|member| member.ready || not_ready_too);
+        Group { members: published.collect(), ports: &slice.ports }
     }
 }
 
@@ -118,7 +125,7 @@ pub fn pointers(service: &Service, backing: Backing<'_>) -> Vec<(IpAddr, Pointer
         }
         ServiceKind::Headless | ServiceKind::WithoutIp => {
             let groups = backing.groups(service.publish_not_ready);
-            let members = groups.iter().flat_map(|group| &group.addresses);
+            let members = groups.iter().flat_map(|group| &group.members);
             members.filter_map(|member| Some((member.ip, member.labelled(service, &base)?.1))).collect()
         }
         ServiceKind::ExternalName(_) => Vec::new(),
@@ -197,7 +204,7 @@ fn headless(service: &Service, backing: Backing<'_>) -> ServiceRecords {
             .iter()
             .filter_map(|port| Some((port_path(&port.protocol, &port.name)?, port.port)))
             .collect();
-        for member in &group.addresses {
+        for member in &group.members {
             let Some((label, pointer)) = member.labelled(service, &base) else { continue };
             records.pointers.push((member.ip, pointer));
             let labelled = labels.entry(label).or_default();
