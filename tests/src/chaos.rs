@@ -15,11 +15,10 @@ use std::net::SocketAddr;
 
 use apiserver::{Faults, Resource};
 use serde_json::Value;
-use testkit::processes::{Pid, descendants};
 use testkit::upstream::Upstream;
 
 use crate::conformance::wire::cluster::Cluster;
-use crate::e2e::Pod;
+use crate::e2e::{Pid, Pod, descendants};
 use crate::steady::Question;
 
 pub use cluster::{DOMAIN, objects, questions};

@@ -19,10 +19,15 @@ pub mod licence;
 pub mod lock;
 pub mod page;
 
-use crate::repository;
+use std::path::{Path, PathBuf};
 
 /// The text of a file at the root of the repository.
 pub fn read(name: &str) -> String {
-    let path = repository().join(name);
+    let path = root().join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -12,8 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints_of, mk_headless, mk_ports};
-use testkit::processes::send;
-use tests::pod::container::Container;
+use tests::pod::container::{Container, signal_process};
 use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
 use tests::pod::played::PATIENCE;
 use tests::pod::{Place, PlayedPod, kubelet, means};
@@ -217,7 +216,7 @@ fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
     let before = pod.pids();
     let container = pod.container("dnsmasq");
     let Some(dnsmasq) = container.process("dnsmasq") else { panic!("no dnsmasq") };
-    send(dnsmasq, Signal::SIGKILL);
+    signal_process(dnsmasq, Signal::SIGKILL);
     block_on(eventually(PATIENCE, || async {
         container.process("dnsmasq").is_some_and(|new| new != dnsmasq)
     }));
@@ -241,7 +240,7 @@ fn containers_that_hang_come_back(pod: &PlayedPod) {
 }
 
 fn kill(container: &Container) {
-    send(container.pid().unwrap(), Signal::SIGKILL);
+    signal_process(container.pid().unwrap(), Signal::SIGKILL);
 }
 
 /// After what `harm` does to it, the container is started again and the pod serves as before.

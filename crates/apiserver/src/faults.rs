@@ -1,22 +1,24 @@
-//! Faults for tests: [`Faults`] makes a server misbehave.
+//! Faults for tests: what can be made to go wrong through [`Faults`].
 
 pub(crate) mod mangle;
+mod record;
 mod rule;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use self::record::Log;
+pub use self::record::RequestRecord;
 use self::rule::Rules;
 pub use self::rule::{Action, Rule, RuleId, Verb};
 use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::Store;
 
-/// Requests remembered.
-const MAX_REQUESTS: usize = 10_000;
+/// Whom a 403 names when nobody else is said.
+pub const KUBE_DNS_USER: &str = "system:serviceaccount:kube-system:kube-dns";
 
 /// A handle to make things go wrong. Cloning gives another handle to the same server.
 #[derive(Debug, Clone)]
@@ -34,20 +36,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     rules: Rules,
-    requests: VecDeque<RequestRecord>,
+    log: Log,
     token: Option<String>,
 }
 
-/// One request about objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestRecord {
-    /// What it does.
-    pub verb: Verb,
-    /// The resource it is about.
-    pub resource: Resource,
-}
-
-/// Orders to every open connection and watch.
+/// What every open connection and watch must heed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Signals {
     /// Watches opened before this changed are to end.
@@ -61,18 +54,19 @@ pub(crate) struct Signals {
     pub(crate) presence: Presence,
 }
 
-/// Whether the server answers.
+/// Whether anybody is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Presence {
+    /// As it should be.
     #[default]
     Up,
-    /// No request is answered, watches deliver nothing.
+    /// Nothing is answered, watches deliver nothing.
     Frozen,
     /// Connections are closed as soon as they are accepted.
     Down,
 }
 
-/// The faults of one request.
+/// What is to be done with one request.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) refusal: Option<Status>,
@@ -85,13 +79,15 @@ pub(crate) struct Verdict {
 }
 
 /// One request about objects, as far as faults look at it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,
     pub(crate) resource: Resource,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
+    pub(crate) query: &'a str,
     pub(crate) authorization: Option<&'a str>,
+    pub(crate) user_agent: Option<&'a str>,
 }
 
 impl Faults {
@@ -180,12 +176,17 @@ impl Faults {
         self.signal(|signals| signals.presence = Presence::Frozen);
     }
 
-    /// Closes all connections, and new ones as soon as they are accepted.
+    /// Ends [`Faults::freeze`]: everything that waited is answered.
+    pub fn thaw(&self) {
+        self.up();
+    }
+
+    /// Closes all connections, and new ones as soon as they are accepted, as if nobody were there.
     pub fn down(&self) {
         self.signal(|signals| signals.presence = Presence::Down);
     }
 
-    /// Ends [`Faults::down`] and [`Faults::freeze`]: everything that waited is answered.
+    /// Ends [`Faults::down`] and [`Faults::freeze`].
     pub fn up(&self) {
         self.signal(|signals| signals.presence = Presence::Up);
     }
@@ -227,25 +228,22 @@ impl Faults {
 
     /// The requests about objects so far, the oldest dropped beyond a bound of 10,000.
     pub fn requests(&self) -> Vec<RequestRecord> {
-        self.state().requests.iter().copied().collect()
+        self.state().log.records()
     }
 
     /// Forgets the requests so far.
     pub fn clear_requests(&self) {
-        self.state().requests.clear();
+        self.state().log = Log::default();
     }
 
     pub(crate) fn signals(&self) -> watch::Receiver<Signals> {
         self.shared.signals.subscribe()
     }
 
-    /// Records a request and returns its faults.
+    /// Notes a request and says what is to become of it.
     pub(crate) fn admit(&self, request: &Request<'_>) -> Verdict {
         let mut state = self.state();
-        if state.requests.len() >= MAX_REQUESTS {
-            state.requests.pop_front();
-        }
-        state.requests.push_back(RequestRecord { verb: request.verb, resource: request.resource });
+        state.log.note(request);
         if let Err(refusal) = authenticate(state.token.as_deref(), request) {
             return Verdict { refusal: Some(refusal), ..Verdict::default() };
         }

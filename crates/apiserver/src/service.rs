@@ -7,20 +7,29 @@ mod addresses;
 mod check;
 mod families;
 
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-pub(crate) use self::addresses::nth;
-use crate::object::Objects;
+use crate::allocate::Ledger;
+use crate::status::FieldError;
 
-/// Completes a Service about to be stored, or says what is wrong with it. `before` is the one it replaces, `services` are
-/// all there are.
+/// Why a Service cannot be stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rejection {
+    /// Fields are wrong: 422.
+    Fields(Vec<FieldError>),
+    /// No address is left: 500.
+    Exhausted(&'static str),
+}
+
+/// Makes a Service about to be stored complete; `before` is the one it replaces.
 pub(crate) fn complete(
     service: &mut Service,
     before: Option<&Service>,
-    services: &Objects,
-) -> Result<(), Vec<StatusCause>> {
+    ranges: &[IpNet],
+    ledger: &mut Ledger,
+) -> Result<(), Rejection> {
     let spec = service.spec.get_or_insert_default();
     let before = before.and_then(|before| before.spec.as_ref());
     fill_defaults(spec);
@@ -30,8 +39,8 @@ pub(crate) fn complete(
     addresses::follow_first(spec, before);
     reject_if(check::spec(spec, before))?;
     if has_cluster_ip(spec) {
-        families::settle(spec, before)?;
-        addresses::assign(spec, before, services)?;
+        families::settle(spec, before, ranges)?;
+        addresses::assign(spec, before, ranges, ledger)?;
     }
     service.status.get_or_insert_default().load_balancer.get_or_insert_default();
     Ok(())
@@ -93,8 +102,8 @@ fn is_headless(spec: &ServiceSpec) -> bool {
     spec.cluster_ip.as_deref() == Some("None")
 }
 
-fn reject_if(causes: Vec<StatusCause>) -> Result<(), Vec<StatusCause>> {
-    if causes.is_empty() { Ok(()) } else { Err(causes) }
+fn reject_if(errors: Vec<FieldError>) -> Result<(), Rejection> {
+    if errors.is_empty() { Ok(()) } else { Err(Rejection::Fields(errors)) }
 }
 
 #[cfg(test)]

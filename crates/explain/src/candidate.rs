@@ -1,60 +1,51 @@
-//! One name that a resolver asks for, and what kubedns makes of it.
+//! One name that a resolver asks for, and the answers of kubedns to it.
 
-use skydns::Name;
-use skydns::wire::{rcode, rtype};
-
-use crate::asked::Asked;
-use crate::dnsmasq::Front;
-use crate::document::{Dnsmasq, Outcome, Place, Route};
-use crate::objects::WantedObject;
-use crate::place::{self, Labels};
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
+use skydns::Name;
 
-/// How many Services are told of one name.
-pub(crate) const MAX_OBJECTS: usize = 4;
+use crate::dnsmasq::Front;
+use crate::document::{Answer, Dnsmasq, DnsmasqAsks, NameKind, Outcome, Record, Route};
+use crate::kind;
+use crate::objects::MAX_OBJECTS;
 
 /// One name, with everything that the records themselves tell of it.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    /// The name.
     pub(crate) name: Name,
-    /// Its labels.
-    pub(crate) labels: Labels,
-    /// What they mean.
-    pub(crate) place: Place,
-    /// Who is responsible.
+    /// Its labels below the cluster domain, from there downwards; `None` for names that are not ours.
+    pub(crate) path: Option<Vec<String>>,
+    pub(crate) kind: NameKind,
     pub(crate) route: Route,
-    /// Whom dnsmasq asks.
     pub(crate) dnsmasq: Dnsmasq,
-    /// What kubedns answers, by type.
-    pub(crate) asked: Vec<Asked>,
+    /// By type, with all records.
+    pub(crate) answers: Vec<Answer>,
     /// The Services that its records come from, or would come from.
     pub(crate) sources: Vec<ObjectKey>,
-    /// How many more there are.
+    /// The number of those left out.
     pub(crate) more_sources: usize,
 }
 
 impl Candidate {
     /// Asks `snapshot` for `name`.
     pub(crate) fn new(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
-        let labels = Labels::new(&name);
-        let place = place::of(snapshot, &labels);
-        let route = place::route(snapshot, &name, &labels, &place);
-        let dnsmasq = front.way(&labels, &snapshot.zone.domain, &route);
-        let asked = types.iter().map(|qtype| Asked::new(snapshot, &name, *qtype)).collect();
-        let (mut sources, more) = place::sources(snapshot, &labels, &place);
-        if let Some(key) = place::service_of(&place)
-            && !sources.contains(&key)
-        {
-            sources.push(key);
-        }
-        let more_sources = more + sources.len().saturating_sub(MAX_OBJECTS);
+        let lower = name.to_lowercase();
+        let path = kind::path(&snapshot.zone, &lower);
+        let labels: Option<Vec<&str>> = path.as_ref().map(|path| path.iter().map(String::as_str).collect());
+        let kind = kind::of(snapshot, &lower, labels.as_deref());
+        let route = kind::route(&snapshot.zone, &lower, &kind);
+        let mut sources = kind::sources(snapshot, &kind, labels.as_deref());
+        sources.extend(kind.service().filter(|key| !sources.contains(key)).cloned());
+        let more_sources = sources.len().saturating_sub(MAX_OBJECTS);
         sources.truncate(MAX_OBJECTS);
-        Self { name, labels, place, route, dnsmasq, asked, sources, more_sources }
+        let dnsmasq = front.way(&lower, &snapshot.zone.domain, &route);
+        let answers = types.iter().map(|qtype| Answer::new(snapshot, &name, *qtype)).collect();
+        let mut candidate = Self { name, path, kind, route, dnsmasq, answers, sources, more_sources };
+        candidate.dnsmasq.keeps_seconds = candidate.keeps();
+        candidate
     }
 
-    /// What a resolver sees of it: records of any type are an answer, except where the addresses fail, since that is
+    /// The outcome for a resolver: records of any type are an answer, except where the addresses fail, since that is
     /// what programs ask for: an alias has an SRV record wherever it leads.
     pub(crate) fn outcome(&self) -> Outcome {
         if !self.dnsmasq.leads_to_kubedns() {
@@ -63,45 +54,44 @@ impl Candidate {
         if self.addresses_fail() {
             return Outcome::ServFail;
         }
-        if self.asked.iter().any(Asked::has_records) {
+        if self.answers.iter().any(Answer::has_records) {
             return Outcome::Answered;
         }
-        if self.asked.iter().any(|asked| asked.rcode.is_none()) {
+        if self.answers.iter().any(|answer| answer.rcode.is_none()) {
             return Outcome::Forwarded;
         }
-        let codes: Vec<u16> = self.asked.iter().filter_map(|asked| asked.rcode).collect();
-        match codes.first() {
-            _ if codes.contains(&rcode::NOERROR) => Outcome::NoData,
-            Some(&rcode::NXDOMAIN) => Outcome::NxDomain,
-            Some(&rcode::REFUSED) => Outcome::Refused,
+        match self.answers.first().and_then(|answer| answer.rcode.as_deref()) {
+            _ if self.answers.iter().any(|answer| answer.has_rcode("NOERROR")) => Outcome::NoData,
+            Some("NXDOMAIN") => Outcome::NxDomain,
+            Some("REFUSED") => Outcome::Refused,
             _ => Outcome::ServFail,
         }
     }
 
     fn addresses_fail(&self) -> bool {
-        let addresses = || self.asked.iter().filter(|asked| matches!(asked.qtype, rtype::A | rtype::AAAA));
-        let fails = addresses().any(|asked| asked.rcode == Some(rcode::SERVFAIL));
-        fails && !addresses().any(Asked::has_records)
+        let addresses = || self.answers.iter().filter(|answer| answer.is_of_addresses());
+        addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records)
     }
 
-    /// The objects to ask the index for.
-    pub(crate) fn wanted(&self) -> impl Iterator<Item = WantedObject> {
-        self.sources.iter().map(|key| {
-            let hostname = match &self.place {
-                Place::Member { label, .. } => Some(label.clone()),
-                _ => None,
-            };
-            WantedObject { key: key.clone(), hostname }
-        })
+    /// See [`Dnsmasq::keeps_seconds`].
+    fn keeps(&self) -> Option<u32> {
+        match self.outcome() {
+            _ if self.dnsmasq.asks != DnsmasqAsks::Kubedns => None,
+            Outcome::Answered => self.records().map(|record| record.ttl).min(),
+            Outcome::Forwarded => None,
+            // What failed is not kept, and the records of another type are.
+            Outcome::ServFail if self.records().next().is_some() => None,
+            Outcome::NoData | Outcome::NxDomain | Outcome::ServFail | Outcome::Refused => Some(0),
+        }
     }
 
     /// Wildcards match many names and stand for none.
     pub(crate) fn is_wild(&self) -> bool {
-        self.labels.all().contains(&place::ANY)
+        self.name.labels().iter().any(|label| label == treecache::ANY)
     }
 
     /// All records of all types.
-    pub(crate) fn records(&self) -> impl Iterator<Item = &crate::document::Record> {
-        self.asked.iter().flat_map(|asked| &asked.records)
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.answers.iter().flat_map(|answer| &answer.records)
     }
 }

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use daemon::flags::{Exit, Style, parse};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use daemon::http::{GetError, Page};
 
 use crate::document::Explanation;
 use crate::request::{Parameters, Request, RequestError};
@@ -26,31 +25,21 @@ TYPE is a record type; without one it is A, AAAA and SRV, or PTR for an address.
 /// How long the answer may take.
 const TIME: Duration = Duration::from_secs(10);
 /// How large it may be.
-const SIZE: u64 = 4 << 20;
+const SIZE: usize = 4 << 20;
 /// There is no explanation.
 const FAILED: u8 = 1;
 
 /// The command line of `kubedns explain`.
 #[derive(Debug, Clone, clap::Parser)]
 pub(crate) struct Options {
-    /// the name
-    #[arg(default_value = "")]
-    name: String,
-    /// the record type
-    #[arg(default_value = "")]
-    qtype: String,
-    /// anything else
-    #[arg(hide = true)]
-    rest: Vec<String>,
     /// the status port of the kubedns that is asked
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081")]
     server: String,
-    /// the namespace of the pod that looks the name up, or the search list of its resolv.conf, separated by commas
-    #[arg(long, value_name = "string", default_value = "default")]
-    search: String,
-    /// options ndots of the pod's resolv.conf
-    #[arg(long, value_name = "int", default_value = "5")]
-    ndots: String,
+    #[command(flatten)]
+    pub(crate) parameters: Parameters,
+    /// anything else
+    #[arg(hide = true)]
+    rest: Vec<String>,
     /// print the answer as JSON
     #[arg(long)]
     json: bool,
@@ -60,7 +49,7 @@ pub(crate) struct Options {
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error("cannot ask {0}: {1}; is kubedns running there, with this --healthz-port?")]
-    Connect(String, io::Error),
+    Get(String, GetError),
     #[error("{0} does not answer within {TIME:?}")]
     Slow(String),
     #[error("{0} answers more than {SIZE} bytes")]
@@ -107,56 +96,26 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options,
     if authority(&options.server).is_none() {
         return Err(wrong(format!("--server {:?}: http://HOST:PORT is accepted", options.server)));
     }
-    match Request::new(&options.parameters()) {
+    match Request::new(&options.parameters) {
         Ok(_) => Ok(options),
         Err(RequestError::NoName) => Err(wrong("no name was given".to_owned())),
         Err(error) => Err(wrong(error.to_string())),
     }
 }
 
-impl Options {
-    /// What is asked of the server.
-    pub(crate) fn parameters(&self) -> Parameters {
-        Parameters {
-            name: self.name.clone(),
-            qtype: self.qtype.clone(),
-            search: self.search.clone(),
-            ndots: self.ndots.clone(),
-        }
-    }
-}
-
 fn run(options: &Options) -> Result<String, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandError::Runtime)?;
-    let (server, target) = (&options.server, http::target(&options.parameters()));
-    let body = runtime.block_on(async {
-        match tokio::time::timeout(TIME, get(server, &target)).await {
-            Ok(body) => body,
-            Err(_) => Err(CommandError::Slow(server.clone())),
-        }
-    })?;
+    let (server, target) = (&options.server, http::target(&options.parameters));
+    let authority = authority(server).unwrap_or(server);
+    let page = runtime.block_on(daemon::http::get(authority, &target, TIME, SIZE));
+    let body = body(server, page)?;
     let explanation: Explanation =
         serde_json::from_slice(&body).map_err(|error| CommandError::Foreign(server.clone(), error))?;
     if options.json {
         return Ok(String::from_utf8_lossy(&body).into_owned());
     }
     Ok(text::render(&explanation))
-}
-
-/// A GET of HTTP/1.0: one answer, not in chunks, then the end of the connection.
-async fn get(server: &str, target: &str) -> Result<Vec<u8>, CommandError> {
-    let authority = authority(server).unwrap_or(server);
-    let connect = |error| CommandError::Connect(server.to_owned(), error);
-    let mut stream = TcpStream::connect(authority).await.map_err(connect)?;
-    let request = format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.map_err(connect)?;
-    let mut reply = Vec::new();
-    stream.take(SIZE + 1).read_to_end(&mut reply).await.map_err(connect)?;
-    if reply.len() as u64 > SIZE {
-        return Err(CommandError::Large(server.to_owned()));
-    }
-    body(server, &reply)
 }
 
 /// Host and port of a URL.
@@ -168,30 +127,22 @@ fn authority(server: &str) -> Option<&str> {
     (!host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority)).then_some(rest)
 }
 
-fn body(server: &str, reply: &[u8]) -> Result<Vec<u8>, CommandError> {
-    let end = reply.windows(4).position(|window| window == b"\r\n\r\n");
-    let (head, body) = match end {
-        Some(end) => (reply.get(..end).unwrap_or_default(), reply.get(end + 4..).unwrap_or_default()),
-        None => (reply, &[][..]),
-    };
-    if head.starts_with(b"HTTP/1.") && head.get(8..12) == Some(b" 200") {
-        return Ok(body.to_vec());
+/// The page of a server that explains; what another one says is an error.
+fn body(server: &str, page: Result<Page, GetError>) -> Result<Vec<u8>, CommandError> {
+    let server = server.to_owned();
+    match page {
+        Ok(Page { status: 200, body, .. }) => Ok(body),
+        Ok(Page { status_line, body, .. }) => {
+            let text = String::from_utf8_lossy(&body);
+            let line = text.lines().next().unwrap_or_default();
+            let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+            Err(CommandError::Status(server, if line.is_empty() { status_line } else { line }))
+        }
+        Err(GetError::Foreign(line)) => Err(CommandError::Status(server, line)),
+        Err(GetError::Slow(_)) => Err(CommandError::Slow(server)),
+        Err(GetError::Large(_)) => Err(CommandError::Large(server)),
+        Err(error) => Err(CommandError::Get(server, error)),
     }
-    let line = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        text.lines()
-            .next()
-            .unwrap_or_default()
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(200)
-            .collect::<String>()
-    };
-    let said = match (line(head), line(body)) {
-        (head, body) if body.is_empty() => head,
-        (_, body) => body,
-    };
-    Err(CommandError::Status(server.to_owned(), said))
 }
 
 #[cfg(test)]

@@ -1,80 +1,331 @@
-//! What `GET /explain` answers, as JSON. The command line reads it back and prints it as text.
+//! The JSON of `GET /explain`, which `kubedns explain` reads back and prints as text.
 //!
 //! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are for programs and stay what
-//! they are; `text` fields are for people and may be reworded.
+//! they are; `text` fields are for people and may be reworded. docs/explain.md lists both.
 
 use std::net::{IpAddr, SocketAddr};
 
+use cluster::objects::ObjectKey;
 use serde::{Deserialize, Serialize};
 
 use crate::moment::Moment;
 
 /// Everything that is known of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Explanation {
-    /// What was asked.
-    pub question: Question,
-    /// When it was answered.
-    pub at: Moment,
-    /// The answer in a line.
-    pub verdict: Verdict,
-    /// What makes this answer, or the whole server, less trustworthy.
-    pub warnings: Vec<Note>,
-    /// The names that a resolver makes of the one asked for, in the order in which it asks for them.
-    pub tried: Vec<Tried>,
+pub(crate) struct Explanation {
+    pub(crate) question: Question,
+    pub(crate) at: Moment,
+    pub(crate) verdict: Verdict,
+    /// Reasons to trust this answer, or the whole server, less.
+    pub(crate) warnings: Vec<Note>,
+    /// The names that a resolver makes of the one asked for, in the order of its queries.
+    pub(crate) tried: Vec<Tried>,
     /// The one of them that answers first or, if none does, the one that tells most about the reason.
-    pub detail: Detail,
-    /// Names that exist and look like what was meant, the most likely first; eight at most.
-    pub near: Vec<NearMiss>,
-    /// The server that answered this.
-    pub server: Server,
+    pub(crate) detail: Detail,
+    /// Similar names that exist, the most likely first; eight at most.
+    pub(crate) near: Vec<NearMiss>,
+    pub(crate) server: Server,
 }
 
-/// What was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub(crate) struct Question {
     /// The name as it was typed.
-    pub name: String,
-    /// The record types.
-    pub types: Vec<String>,
+    pub(crate) name: String,
+    pub(crate) types: Vec<String>,
     /// The namespace of the pod whose search list it is, if that is where the list comes from.
-    pub namespace: Option<String>,
-    /// The search list; empty when the name is not subject to one.
-    pub search: Vec<String>,
-    /// Names with fewer dots go through the search list first (`options ndots` of resolv.conf).
-    pub ndots: u8,
+    pub(crate) namespace: Option<String>,
+    /// Empty when no search list is applied.
+    pub(crate) search: Vec<String>,
+    pub(crate) ndots: u8,
 }
 
 /// The answer in a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// What a resolver ends up with.
-    pub outcome: Outcome,
+pub(crate) struct Verdict {
+    /// The end of a resolver's search.
+    pub(crate) outcome: Outcome,
     /// The same for people, to be read behind the name.
-    pub text: String,
+    pub(crate) text: String,
 }
 
-/// What becomes of one name, over all types asked for: at kubedns, if it is asked.
+/// The answer to one name, over all types asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// There are records.
     Answered,
     /// The name exists, without records of the types asked for.
     NoData,
-    /// The name does not exist.
     NxDomain,
-    /// Other servers are asked, by kubedns or, in its place, by dnsmasq. What they answer is not known here.
+    /// kubedns, or dnsmasq in its place, asks other servers, whose answer is not known here.
     Forwarded,
     /// The server cannot tell, or not what addresses there are.
     ServFail,
-    /// The server does not tell.
     Refused,
+}
+
+/// A remark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub(crate) code: String,
+    pub(crate) text: String,
+}
+
+/// One name that a resolver asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tried {
+    pub(crate) name: String,
+    pub(crate) outcome: Outcome,
+    /// False when an earlier name answers, so that this one is never asked for.
+    pub(crate) asked: bool,
+    /// Its records or the reason in a few words.
+    pub(crate) summary: String,
+}
+
+/// One name in full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Detail {
+    pub(crate) name: String,
+    pub(crate) route: Route,
+    #[serde(rename = "place")]
+    pub(crate) kind: NameKind,
+    /// The answers of kubedns, by type.
+    pub(crate) answers: Vec<Answer>,
+    /// Why there is not what was asked for, and what is odd about it.
+    pub(crate) reasons: Vec<Note>,
+    /// The objects that its records are made of, or would be.
+    pub(crate) objects: Vec<Object>,
+    /// The number of those left out; a wildcard can match thousands.
+    pub(crate) more_objects: usize,
+    pub(crate) dnsmasq: Dnsmasq,
+}
+
+/// The servers responsible for a name, as kubedns sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Route {
+    /// kubedns itself.
+    ClusterDomain {
+        domain: String,
+    },
+    /// kubedns itself if it knows the address, and else the servers.
+    Reverse {
+        address: IpAddr,
+        servers: Vec<SocketAddr>,
+    },
+    StubDomain {
+        domain: String,
+        servers: Vec<SocketAddr>,
+    },
+    Upstreams {
+        servers: Vec<SocketAddr>,
+    },
+    /// Nobody: names of one label are not sent out.
+    SingleLabel,
+}
+
+/// The meaning of a name's labels. Namespace and name of a Service may be the wildcard `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum NameKind {
+    /// The cluster domain itself.
+    Apex,
+    /// `SERVICE.NAMESPACE.svc`.
+    Service(ObjectKey),
+    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, or something below it, or above it and then without a port. Neither has
+    /// its underscore.
+    Port {
+        #[serde(flatten)]
+        key: ObjectKey,
+        port: String,
+        protocol: String,
+    },
+    /// `LABEL.SERVICE.NAMESPACE.svc`: one address of a Service, by its hostname or the label made of it.
+    Member {
+        #[serde(flatten)]
+        key: ObjectKey,
+        label: String,
+    },
+    /// `svc` or `NAMESPACE.svc`: above all Services.
+    Namespace {
+        namespace: Option<String>,
+    },
+    /// `A-B-C-D.NAMESPACE.pod`, with the address if that is one.
+    Pod {
+        namespace: String,
+        address: Option<IpAddr>,
+    },
+    /// `SERVICE.NAMESPACE.FEDERATION.svc`.
+    Federation {
+        federation: String,
+        domain: String,
+        #[serde(flatten)]
+        key: ObjectKey,
+    },
+    /// `dns-version`, `ns.dns`: names that exist without a Service.
+    WellKnown,
+    /// A name in the cluster domain that has none of these forms.
+    Formless,
+    Reverse {
+        address: IpAddr,
+    },
+    /// A name outside the cluster domain.
+    #[serde(rename = "outside")]
+    External,
+}
+
+/// The answer of kubedns to one question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    #[serde(rename = "type")]
+    pub(crate) qtype: String,
+    /// None when upstream servers are asked.
+    pub(crate) rcode: Option<String>,
+    /// The answer section in a fixed order; 32 records at most.
+    pub(crate) records: Vec<Record>,
+    pub(crate) more_records: usize,
+    /// It does not fit 512 octets: over plain UDP it is cut, and clients ask again over TCP.
+    pub(crate) truncated: bool,
+    /// External names that upstream servers are asked for before this is answered, as `NAME TYPE`. The records that come
+    /// from there are not shown.
+    pub(crate) asks: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) name: String,
+    #[serde(rename = "type")]
+    pub(crate) rtype: String,
+    /// In presentation format.
+    pub(crate) data: String,
+    /// Seconds.
+    pub(crate) ttl: u32,
+}
+
+/// A Service and what is behind it, either of which may be missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Object {
+    #[serde(flatten)]
+    pub(crate) key: ObjectKey,
+    pub(crate) service: Option<Service>,
+    pub(crate) endpoints: Option<Endpoints>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Service {
+    pub(crate) kind: ServiceKind,
+    pub(crate) cluster_ips: Vec<IpAddr>,
+    pub(crate) external_name: Option<String>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) publish_not_ready_addresses: bool,
+    pub(crate) created: Option<Moment>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ServiceKind {
+    #[serde(rename = "ClusterIP")]
+    ClusterIp,
+    Headless,
+    ExternalName,
+    /// It was given no cluster IP yet, and is treated as if it were headless.
+    #[serde(rename = "WithoutIP")]
+    WithoutIp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Port {
+    /// Empty if it has none: then there are no SRV records for it.
+    pub(crate) name: String,
+    /// TCP, UDP or SCTP.
+    pub(crate) protocol: String,
+    #[serde(rename = "port")]
+    pub(crate) number: u16,
+}
+
+/// The endpoints of a Service. Each list has eight entries at most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Endpoints {
+    /// `Endpoints` or `EndpointSlice`.
+    pub(crate) kind: String,
+    /// The names of the objects.
+    pub(crate) objects: Vec<String>,
+    pub(crate) object_count: usize,
+    /// The number of ready addresses.
+    pub(crate) ready: usize,
+    pub(crate) not_ready: usize,
+    pub(crate) ready_addresses: Vec<Address>,
+    pub(crate) not_ready_addresses: Vec<Address>,
+    /// The ports of the pods.
+    pub(crate) ports: Vec<Port>,
+    /// The control plane left addresses out, since there are more than 1000.
+    pub(crate) over_capacity: bool,
+    /// When the pod or Service changed that the control plane last changed this for.
+    pub(crate) changed: Option<Moment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Address {
+    pub(crate) ip: IpAddr,
+    pub(crate) hostname: Option<String>,
+}
+
+/// The way of a query through dnsmasq, started as the stock manifest starts it and with the servers of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Dnsmasq {
+    pub(crate) asks: DnsmasqAsks,
+    /// The domain that decides so, if one does.
+    pub(crate) domain: Option<String>,
+    /// Those of the node's resolv.conf are not known here.
+    pub(crate) servers: Vec<String>,
+    /// How many seconds it keeps what kubedns answers; 0 for not at all (it runs with `--no-negcache`), none when
+    /// somebody else answers, or may, and when only some types have records.
+    pub(crate) keeps_seconds: Option<u32>,
+}
+
+/// The server that dnsmasq asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DnsmasqAsks {
+    Kubedns,
+    StubDomain,
+    /// kubedns or the servers of a stub domain: it has both for the same domain, and takes the answer of either.
+    KubednsAndStubDomain,
+    /// The servers of `upstreamNameservers`.
+    Upstreams,
+    NodeResolvConf,
+    /// Nobody: pods ask kubedns itself, and kubedns asks the servers, one of which may be dnsmasq.
+    NotInFront,
+}
+
+/// A name that exists and may be what was meant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NearMiss {
+    pub(crate) name: String,
+    /// Its likeness to the one asked for.
+    pub(crate) why: Note,
+}
+
+/// The server that answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Server {
+    pub(crate) version: String,
+    /// The cluster domain.
+    pub(crate) domain: String,
+    /// Whether cluster names are answered at all.
+    pub(crate) synced: bool,
+    /// `nowhere`, `snapshot_file` or `api_server`.
+    pub(crate) records_from: String,
+    /// `Endpoints` or `EndpointSlice`; none before that is known.
+    pub(crate) endpoints_from: Option<String>,
+    pub(crate) config_version: String,
+    pub(crate) config_loaded: Moment,
+    /// Why the newest configuration is not in force, if so.
+    pub(crate) config_rejected: Option<String>,
 }
 
 impl Outcome {
     /// The RCODE in the notation of the DNS, or where the answer comes from.
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Answered => "answers",
             Self::NoData => "NODATA",
@@ -86,349 +337,31 @@ impl Outcome {
     }
 }
 
-/// A remark.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
-    /// For programs; docs/explain.md lists them.
-    pub code: String,
-    /// For people.
-    pub text: String,
-}
-
 impl Note {
-    /// A remark.
-    pub fn new(code: &str, text: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &str, text: impl Into<String>) -> Self {
         Self { code: code.to_owned(), text: text.into() }
     }
 }
 
-/// One name that a resolver asks for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
-    /// The name.
-    pub name: String,
-    /// What becomes of it.
-    pub outcome: Outcome,
-    /// False when an earlier one answers, so that it is never asked for.
-    pub asked: bool,
-    /// Its records or the reason in a few words.
-    pub summary: String,
-}
-
-/// One name in full.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Detail {
-    /// The name.
-    pub name: String,
-    /// Who is responsible for it.
-    pub route: Route,
-    /// What its labels mean.
-    pub place: Place,
-    /// What kubedns answers, by type.
-    pub answers: Vec<Answer>,
-    /// Why there is not what was asked for, and what is odd about it.
-    pub reasons: Vec<Note>,
-    /// The objects that its records are made of, or would be.
-    pub objects: Vec<Object>,
-    /// How many more there are; a wildcard can match thousands.
-    pub more_objects: usize,
-    /// What dnsmasq does with it.
-    pub dnsmasq: Dnsmasq,
-}
-
-/// Who is responsible for a name, as kubedns sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Route {
-    /// kubedns itself: the name lies in the cluster domain.
-    ClusterDomain {
-        /// The cluster domain.
-        domain: String,
-    },
-    /// kubedns itself if it knows the address, and else the servers.
-    Reverse {
-        /// The address.
-        address: IpAddr,
-        /// The servers for addresses that are not known.
-        servers: Vec<SocketAddr>,
-    },
-    /// The servers of a stub domain.
-    StubDomain {
-        /// The stub domain.
-        domain: String,
-        /// Its servers.
-        servers: Vec<SocketAddr>,
-    },
-    /// The upstream servers.
-    Upstreams {
-        /// The servers.
-        servers: Vec<SocketAddr>,
-    },
-    /// Nobody: names of one label are not sent out.
-    SingleLabel,
-}
-
-/// What the labels of a name mean.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Place {
-    /// The cluster domain itself.
-    Apex,
-    /// `SERVICE.NAMESPACE.svc`; either may be the wildcard `*`.
-    Service {
-        /// The namespace.
-        namespace: String,
-        /// The name of the Service.
-        name: String,
-    },
-    /// `_PORT._PROTOCOL.SERVICE.NAMESPACE.svc`, or something below or above it.
-    Port {
-        /// The namespace.
-        namespace: String,
-        /// The name of the Service.
-        name: String,
-        /// The name of the port without its underscore; empty when there is only a protocol.
-        port: String,
-        /// The protocol without its underscore.
-        protocol: String,
-    },
-    /// `LABEL.SERVICE.NAMESPACE.svc`: one address of a Service.
-    Member {
-        /// The namespace.
-        namespace: String,
-        /// The name of the Service.
-        name: String,
-        /// Its hostname, or the label made of its address.
-        label: String,
-    },
-    /// `svc` or `NAMESPACE.svc`: above all Services.
-    Namespace {
-        /// The namespace, if there is one in the name.
-        namespace: Option<String>,
-    },
-    /// `A-B-C-D.NAMESPACE.pod`.
-    Pod {
-        /// The namespace.
-        namespace: String,
-        /// The address in the name, if it is one.
-        address: Option<IpAddr>,
-    },
-    /// `SERVICE.NAMESPACE.FEDERATION.svc`.
-    Federation {
-        /// The federation.
-        federation: String,
-        /// Its domain.
-        domain: String,
-        /// The namespace.
-        namespace: String,
-        /// The name of the Service.
-        name: String,
-    },
-    /// `dns-version`, `ns.dns`: names that exist without a Service.
-    WellKnown,
-    /// A name in the cluster domain that has none of these forms.
-    Formless,
-    /// The reverse name of an address.
-    Reverse {
-        /// The address.
-        address: IpAddr,
-    },
-    /// A name outside the cluster domain.
-    Outside,
-}
-
-/// What kubedns answers to one question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// The record type that is asked for.
-    #[serde(rename = "type")]
-    pub qtype: String,
-    /// The RCODE; none when upstream servers are asked.
-    pub rcode: Option<String>,
-    /// The records of the answer section in a fixed order; 32 at most.
-    pub records: Vec<Record>,
-    /// How many more there are.
-    pub more_records: usize,
-    /// It does not fit 512 octets: over plain UDP it is cut, and clients ask again over TCP.
-    pub truncated: bool,
-    /// Names outside the cluster that upstream servers are asked for before this is answered, as `NAME TYPE`. The
-    /// records that come from there are not shown.
-    pub asks: Vec<String>,
-}
-
-/// One record.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Record {
-    /// The owner name.
-    pub name: String,
-    /// The type.
-    #[serde(rename = "type")]
-    pub rtype: String,
-    /// The data in presentation format.
-    pub data: String,
-    /// Seconds.
-    pub ttl: u32,
-}
-
-/// A Service and what is behind it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Object {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// The Service, if there is one.
-    pub service: Option<Service>,
-    /// What is behind it, if there is anything. It may be there without a Service.
-    pub endpoints: Option<Endpoints>,
-}
-
-/// A Service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Service {
-    /// How it is reached.
-    pub kind: ServiceKind,
-    /// The cluster IPs.
-    pub cluster_ips: Vec<IpAddr>,
-    /// The name that an ExternalName Service stands for.
-    pub external_name: Option<String>,
-    /// The ports.
-    pub ports: Vec<Port>,
-    /// Addresses that are not ready are published too.
-    pub publish_not_ready_addresses: bool,
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Moment>,
-}
-
-/// How a Service is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ServiceKind {
-    /// Through cluster IPs.
-    #[serde(rename = "ClusterIP")]
-    ClusterIp,
-    /// Through the addresses of its endpoints.
-    Headless,
-    /// An alias.
-    ExternalName,
-    /// It was given no cluster IP yet, and is treated as if it were headless.
-    #[serde(rename = "WithoutIP")]
-    WithoutIp,
-}
-
-/// A port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Port {
-    /// The name, empty if it has none: then there are no SRV records for it.
-    pub name: String,
-    /// TCP, UDP or SCTP.
-    pub protocol: String,
-    /// The number.
-    pub port: u16,
-}
-
-/// What is behind a Service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Endpoints {
-    /// `Endpoints` or `EndpointSlice`.
-    pub kind: String,
-    /// The names of the objects; eight at most.
-    pub objects: Vec<String>,
-    /// How many objects there are.
-    pub object_count: usize,
-    /// How many addresses are ready.
-    pub ready: usize,
-    /// How many are not.
-    pub not_ready: usize,
-    /// Those that are ready; eight at most.
-    pub ready_addresses: Vec<Address>,
-    /// Those that are not; eight at most.
-    pub not_ready_addresses: Vec<Address>,
-    /// The ports of the pods; eight at most.
-    pub ports: Vec<Port>,
-    /// The control plane left addresses out, since there are more than 1000.
-    pub over_capacity: bool,
-    /// When the pod or Service changed that the control plane last changed this for.
-    pub changed: Option<Moment>,
-}
-
-/// An address behind a Service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Address {
-    /// The address.
-    pub ip: IpAddr,
-    /// The hostname, if it has one.
-    pub hostname: Option<String>,
-}
-
-/// What dnsmasq does with a name, started as the stock manifest starts it and with the servers of the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dnsmasq {
-    /// Whom it asks.
-    pub asks: DnsmasqAsks,
-    /// The domain that decides so, if one does.
-    pub domain: Option<String>,
-    /// The servers; those of the node's resolv.conf are not known here.
-    pub servers: Vec<String>,
-    /// How many seconds it keeps what kubedns answers; 0 for not at all (it runs with `--no-negcache`), none when
-    /// somebody else answers, or may, and when only some types have records.
-    pub keeps_seconds: Option<u32>,
-}
-
-/// Whom dnsmasq asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DnsmasqAsks {
-    /// kubedns.
-    Kubedns,
-    /// The servers of a stub domain.
-    StubDomain,
-    /// kubedns or the servers of a stub domain: it has both for the same domain, and takes the answer of either.
-    KubednsAndStubDomain,
-    /// The servers of `upstreamNameservers`.
-    Upstreams,
-    /// The servers of the node's resolv.conf.
-    NodeResolvConf,
-    /// Nobody: pods ask kubedns itself, and kubedns asks the servers, one of which may be dnsmasq.
-    NotInFront,
-}
-
-impl Dnsmasq {
-    /// Whether a pod's question comes to kubedns, or may.
-    pub fn leads_to_kubedns(&self) -> bool {
-        use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NodeResolvConf, NotInFront, StubDomain, Upstreams};
-        match self.asks {
-            Kubedns | KubednsAndStubDomain | NotInFront => true,
-            StubDomain | Upstreams | NodeResolvConf => false,
+impl NameKind {
+    /// The Service that the name is about, if it is about one that is named.
+    pub(crate) fn service(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Service(key)
+            | Self::Port { key, .. }
+            | Self::Member { key, .. }
+            | Self::Federation { key, .. } => {
+                Some(key).filter(|key| key.namespace != treecache::ANY && key.name != treecache::ANY)
+            }
+            _ => None,
         }
     }
 }
 
-/// A name that exists and may be what was meant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NearMiss {
-    /// The name.
-    pub name: String,
-    /// What it has to do with the one asked for.
-    pub why: Note,
-}
-
-/// The server that answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Server {
-    /// Its version.
-    pub version: String,
-    /// The cluster domain.
-    pub domain: String,
-    /// Whether cluster names are answered at all.
-    pub synced: bool,
-    /// Where the records come from: `nowhere`, `snapshot_file` or `api_server`.
-    pub records_from: String,
-    /// Which objects tell what is behind Services, `Endpoints` or `EndpointSlice`; none before that is known.
-    pub endpoints_from: Option<String>,
-    /// The version of the configuration in force.
-    pub config_version: String,
-    /// Since when it is in force.
-    pub config_loaded: Moment,
-    /// Why the newest configuration is not in force, if so.
-    pub config_rejected: Option<String>,
+impl Dnsmasq {
+    /// Whether a pod's query comes to kubedns, or may.
+    pub(crate) fn leads_to_kubedns(&self) -> bool {
+        use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NotInFront};
+        matches!(self.asks, Kubedns | KubednsAndStubDomain | NotInFront)
+    }
 }

@@ -3,38 +3,39 @@
 //! The first minute of an incident asks for one name. [`Explainer`] tells everything that this process knows of it:
 //! which names a pod's search list makes of it and what becomes of each, who is responsible, which records are
 //! answered, which Services and endpoints they come from, what dnsmasq does with the answer, names that are near, and
-//! how trustworthy the records are. It is served as JSON at `GET /explain` on the status port ([`document`] describes
+//! how trustworthy the records are. It is served as JSON at `GET /explain` on the status port (`document` describes
 //! it), and [`command`] asks for it and prints it as text.
 //!
 //! ```text
-//! Request ─> Survey::new (published snapshot) ─> Wanted ─> index task ─> Told ─> Survey::conclude ─> Explanation
+//! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─> Explanation
 //! ```
 //!
 //! Queries never pass here, and nothing here changes anything: the records are those of the published snapshot, asked
 //! through the engine as a client would ask; the objects are asked of the index, in between two batches of events.
-//! Upstream servers are not asked. Names, search lists, questions in flight, the objects looked at and the waiting all
+//! Upstream servers are not asked. Names, search lists, requests in flight, the objects looked at and the waiting all
 //! have bounds.
 
-mod asked;
+mod answer;
 mod candidate;
 mod command;
 mod dnsmasq;
-pub mod document;
+mod document;
+mod evidence;
 mod http;
-pub mod moment;
+mod kind;
+mod moment;
 mod near;
 mod objects;
-mod place;
 mod reasons;
 mod request;
 mod search;
 mod state;
 mod survey;
 mod text;
-mod types;
 mod verdict;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::sync::{Semaphore, mpsc};
 
@@ -43,16 +44,15 @@ use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Published;
 
 pub use command::command;
-pub use request::{Parameters, Request, RequestError};
+pub use state::ServerState;
 
 use dnsmasq::Front;
 use document::Explanation;
-use moment::Moment;
-use objects::{Asker, Told};
-pub use state::ServerState;
+use objects::IndexReply;
+use request::Request;
 use survey::Survey;
 
-/// How many explanations are made at a time.
+/// The most explanations that are made at a time.
 const MAX_AT_ONCE: usize = 4;
 
 /// Explains names. `clone` is a handful of reference counts.
@@ -60,7 +60,7 @@ const MAX_AT_ONCE: usize = 4;
 pub struct Explainer {
     published: Arc<Published>,
     server: Arc<StateOf>,
-    index: Asker,
+    index: mpsc::Sender<Question>,
     slots: Arc<Semaphore>,
     in_front: bool,
 }
@@ -70,7 +70,7 @@ pub type StateOf = dyn Fn(&[Kind]) -> ServerState + Send + Sync;
 
 /// Why there is no explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unexplained {
+pub(crate) enum Unexplained {
     /// Too many are asked for at a time.
     #[error("{MAX_AT_ONCE} names are being explained already, ask again")]
     Busy,
@@ -87,31 +87,26 @@ impl Explainer {
         server: Arc<StateOf>,
         in_front: bool,
     ) -> (Self, mpsc::Receiver<Question>) {
-        let (index, questions) = objects::channel();
+        let (index, questions) = mpsc::channel(objects::QUEUE);
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
         (Self { published, server, index, slots, in_front }, questions)
     }
 
-    /// Explains a name.
-    ///
-    /// # Errors
-    ///
-    /// When there is no room for it now.
-    pub async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
+    pub(crate) async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
         let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
         let snapshot = self.published.get();
         let front = Front { config: (self.server)(&[]).config.config, is_kubedns: self.in_front };
         // A wildcard walks over all Services: that is not for a thread that serves connections.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;
-        let told = self.index.ask(survey.wanted()).await;
-        let server = self.server(told.as_ref());
-        let conclude = move || survey.conclude(told.as_ref(), &server, Moment::now());
+        let reply = objects::ask(&self.index, survey.wanted()).await;
+        let server = self.server(reply.as_ref());
+        let conclude = move || survey.conclude(reply.as_ref(), &server, SystemTime::now().into());
         tokio::task::spawn_blocking(conclude).await.map_err(|_| Unexplained::Ending)
     }
 
-    fn server(&self, told: Option<&Told>) -> ServerState {
-        let endpoints = told.and_then(|told| told.source).map(|source| match source {
+    fn server(&self, reply: Option<&IndexReply>) -> ServerState {
+        let endpoints = reply.and_then(|reply| reply.source).map(|source| match source {
             EndpointsSource::Endpoints => Kind::Endpoints,
             EndpointsSource::EndpointSlices => Kind::EndpointSlice,
         });

@@ -9,26 +9,16 @@ use serde::{Deserialize, Serialize};
 /// Seconds since 1970. RFC 3339 in UTC wherever it is shown or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Moment(pub u64);
-
-/// Not a time of RFC 3339 after 1970.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a time: {0:?}")]
-pub struct NotAMoment(String);
+pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
-    /// Now.
-    pub fn now() -> Self {
-        SystemTime::now().into()
-    }
-
     /// The time of a `creationTimestamp`; 0 stands for none.
-    pub fn of_creation(seconds: u32) -> Option<Self> {
+    pub(crate) fn of_creation(seconds: u32) -> Option<Self> {
         (seconds != 0).then_some(Self(seconds.into()))
     }
 
     /// How long before `now` it was, in one unit.
-    pub fn before(self, now: Self) -> String {
+    pub(crate) fn before(self, now: Self) -> String {
         let Some(seconds) = now.0.checked_sub(self.0) else { return "in the future".to_owned() };
         let (count, unit) = match seconds {
             0 => return "just now".to_owned(),
@@ -65,14 +55,12 @@ impl From<Moment> for String {
 }
 
 impl TryFrom<String> for Moment {
-    type Error = NotAMoment;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, NotAMoment> {
+    fn try_from(text: String) -> Result<Self, String> {
         let time = DateTime::parse_from_rfc3339(&text).ok();
-        match time.and_then(|time| u64::try_from(time.timestamp()).ok()) {
-            Some(seconds) => Ok(Self(seconds)),
-            None => Err(NotAMoment(text)),
-        }
+        let seconds = time.and_then(|time| u64::try_from(time.timestamp()).ok());
+        seconds.map(Self).ok_or_else(|| format!("not a time: {text:?}"))
     }
 }
 

@@ -2,40 +2,38 @@
 
 mod distance;
 
-use skydns::wire::rtype;
-use skydns::{Name, wire::rcode};
-
-use crate::asked::Asked;
-use crate::candidate::Candidate;
-use crate::document::{NearMiss, Note, Place};
-use crate::place;
-use crate::reasons::Known;
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
+use skydns::Name;
+use skydns::wire::{rcode, rtype};
+
+use crate::candidate::Candidate;
+use crate::document::{NameKind, NearMiss, Note};
+use crate::evidence::{Evidence, Exists};
 use distance::distance;
 
-/// How many names are suggested.
+/// The most names that are suggested.
 const MAX_NEAR: usize = 8;
-/// How many names are checked before that.
+/// The most names that are checked before that.
 const MAX_CHECKED: usize = 64;
-/// How many Services are compared with what was read.
+/// The most Services that are compared with what was read.
 const MAX_COMPARED: usize = 50_000;
-/// How many ways to read the names tried are followed.
+/// The most readings of the names tried that are followed.
 const MAX_READINGS: usize = 4;
-/// How many namespaces are compared, and how many are suggested.
+/// The most namespaces that are compared, and that are suggested.
 const MAX_NAMESPACES: (usize, usize) = (50_000, 3);
 
 /// A way to read a name that does not exist as the name of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// What stands before the Service, with its dot.
+    /// The labels before the Service, each with its dot.
     prefix: String,
     /// The Service; its namespace is empty where the name has none.
     key: ObjectKey,
     slip: Slip,
 }
 
-/// What is wrong with the form of the name.
+/// The mistake in the form of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slip {
     Nothing,
@@ -45,23 +43,63 @@ enum Slip {
 }
 
 impl Reading {
-    fn new(prefix: &[&str], service: &str, namespace: &str, slip: Slip) -> Self {
-        let prefix = prefix.iter().flat_map(|label| [*label, "."]).collect();
+    fn new<'l>(
+        prefix: impl IntoIterator<Item = &'l String>,
+        service: &str,
+        namespace: &str,
+        slip: Slip,
+    ) -> Self {
+        let prefix = prefix.into_iter().flat_map(|label| [label, "."]).collect();
         Self { prefix, key: ObjectKey::new(namespace, service), slip }
     }
 
-    /// The Service.
-    pub(crate) fn key(&self) -> &ObjectKey {
-        &self.key
+    /// `as_typed`: no search list made the name of this candidate.
+    fn of(candidate: &Candidate, as_typed: bool) -> Option<Self> {
+        let of_service =
+            |prefix: String, key: &ObjectKey| Some(Self { prefix, key: key.clone(), slip: Slip::Nothing });
+        match &candidate.kind {
+            NameKind::Service(key) => of_service(String::new(), key),
+            NameKind::Port { key, port, protocol } if !port.is_empty() => {
+                of_service(format!("_{port}._{protocol}."), key)
+            }
+            // With a search list, any name of two labels could be one.
+            NameKind::Member { key, label } if as_typed => of_service(format!("{label}."), key),
+            NameKind::Namespace { namespace: Some(label) } => {
+                Some(Self::new([], label, "", Slip::LacksNamespace))
+            }
+            NameKind::Formless => match candidate.path.as_deref()? {
+                [] => None,
+                [first, ..] if ["svc", "pod", "dns"].contains(&first.as_str()) => None,
+                [service] => Some(Self::new([], service, "", Slip::LacksNamespace)),
+                [namespace, service, rest @ ..] => {
+                    Some(Self::new(rest.iter().rev(), service, namespace, Slip::LacksSvc))
+                }
+            },
+            NameKind::External => Self::in_other_domain(&candidate.name.to_lowercase().labels()),
+            _ => None,
+        }
+    }
+
+    /// A name with the labels of a Service's name, in another domain or in none.
+    fn in_other_domain(labels: &[String]) -> Option<Self> {
+        let svc = labels.iter().position(|label| label == "svc");
+        match labels.get(..svc.unwrap_or(labels.len()))? {
+            [prefix @ .., service, namespace]
+                if prefix.len() <= 3 && (svc.is_some() || prefix.is_empty()) =>
+            {
+                Some(Self::new(prefix, service, namespace, Slip::OtherDomain))
+            }
+            _ => None,
+        }
     }
 }
 
 /// The ways to read the names tried, the likeliest first.
-pub(crate) fn readings(snapshot: &Snapshot, candidates: &[Candidate]) -> Vec<Reading> {
+pub(crate) fn readings(candidates: &[Candidate]) -> Vec<Reading> {
     let mut readings: Vec<Reading> = Vec::new();
     let last = candidates.len().saturating_sub(1);
     for (at, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| !candidate.is_wild()) {
-        let Some(reading) = reading(snapshot, candidate, at == last) else { continue };
+        let Some(reading) = Reading::of(candidate, at == last) else { continue };
         if readings.len() < MAX_READINGS && !readings.iter().any(|known| known.key == reading.key) {
             readings.push(reading);
         }
@@ -69,58 +107,18 @@ pub(crate) fn readings(snapshot: &Snapshot, candidates: &[Candidate]) -> Vec<Rea
     readings
 }
 
-/// `as_typed`: no search list made this name.
-fn reading(snapshot: &Snapshot, candidate: &Candidate, as_typed: bool) -> Option<Reading> {
-    let (port, protocol);
-    Some(match &candidate.place {
-        Place::Service { namespace, name } => Reading::new(&[], name, namespace, Slip::Nothing),
-        Place::Port { namespace, name, port: number, protocol: transport } if !number.is_empty() => {
-            (port, protocol) = (format!("_{number}"), format!("_{transport}"));
-            Reading::new(&[&port, &protocol], name, namespace, Slip::Nothing)
-        }
-        // With a search list, any name of two labels could be one.
-        Place::Member { namespace, name, label } if as_typed => {
-            Reading::new(&[label], name, namespace, Slip::Nothing)
-        }
-        Place::Namespace { namespace: Some(label) } => Reading::new(&[], label, "", Slip::LacksNamespace),
-        Place::Formless => match place::path(&candidate.labels, &snapshot.zone)?.as_slice() {
-            ["svc" | "pod" | "dns", ..] | [] => return None,
-            [service] => Reading::new(&[], service, "", Slip::LacksNamespace),
-            [namespace, service, rest @ ..] => {
-                let rest: Vec<&str> = rest.iter().rev().copied().collect();
-                Reading::new(&rest, service, namespace, Slip::LacksSvc)
-            }
-        },
-        Place::Outside => of_other_domain(&candidate.labels.all())?,
-        _ => return None,
-    })
-}
-
-/// A name with the labels of a Service's name, in another domain or in none.
-fn of_other_domain(labels: &[&str]) -> Option<Reading> {
-    let svc = labels.iter().position(|label| *label == "svc").unwrap_or(labels.len());
-    match labels.get(..svc)? {
-        [prefix @ .., service, namespace]
-            if prefix.len() <= 3 && (svc < labels.len() || prefix.is_empty()) =>
-        {
-            Some(Reading::new(prefix, service, namespace, Slip::OtherDomain))
-        }
-        _ => None,
-    }
-}
-
 /// The Services to ask the index about: those that were read, and the same in namespaces of similar names.
 pub(crate) fn wanted(snapshot: &Snapshot, readings: &[Reading]) -> Vec<ObjectKey> {
-    let similar = |reading: &Reading| {
-        let key = reading.key.clone();
-        let others = namespaces(snapshot, &key.namespace);
-        others.into_iter().map(move |namespace| ObjectKey::new(namespace, key.name.clone()))
-    };
-    readings.iter().map(|reading| reading.key.clone()).chain(readings.iter().flat_map(similar)).collect()
+    let keys = || readings.iter().map(|reading| &reading.key);
+    let similar = keys().flat_map(|key| {
+        let others = similar_namespaces(snapshot, &key.namespace).into_iter();
+        others.map(|namespace| ObjectKey::new(namespace, key.name.clone()))
+    });
+    keys().cloned().chain(similar).collect()
 }
 
 /// Namespaces with Services whose names are similar, the most similar first.
-pub(crate) fn namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<String> {
+pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<String> {
     if wanted.is_empty() || snapshot.tree.node(&["svc", wanted]).is_some() {
         return Vec::new();
     }
@@ -133,22 +131,28 @@ pub(crate) fn namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<String> {
     similar.into_iter().map(|(_, name)| name).take(MAX_NAMESPACES.1).collect()
 }
 
-/// What may have been meant, the likeliest first.
-pub(crate) fn find(known: Known<'_>, readings: &[Reading]) -> Vec<NearMiss> {
-    let services = known.told.map_or(&[][..], |told| &told.near);
-    let mut scored: Vec<(u8, &ObjectKey, &Reading, Note)> = readings
-        .iter()
+/// Names that may have been meant, the likeliest first. `explained` is the candidate that is explained: there are none
+/// where all that it is about is there, and else none of its own Service if that is there.
+pub(crate) fn find(evidence: Evidence<'_>, readings: &[Reading], explained: &Candidate) -> Vec<NearMiss> {
+    let own = match evidence.exists(explained) {
+        Exists::Whole => return Vec::new(),
+        Exists::Headless | Exists::Memberless => explained.kind.service(),
+        Exists::Namespace | Exists::Nothing => None,
+    };
+    let services = evidence.reply.map_or(&[][..], |reply| &reply.near);
+    let open = readings.iter().filter(|reading| Some(&reading.key) != own);
+    let mut scored: Vec<(u8, &ObjectKey, &Reading, Note)> = open
         .flat_map(|reading| services.iter().map(move |service| (reading, service)))
         .take(MAX_COMPARED)
         .filter_map(|(reading, service)| {
-            let (score, note) = compare(reading, service, &known.snapshot.zone.domain)?;
+            let (score, note) = compare(reading, service, &evidence.snapshot.zone.domain)?;
             Some((score, service, reading, note))
         })
         .collect();
     scored.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     let mut near: Vec<NearMiss> = Vec::new();
     for (_, service, reading, note) in scored.into_iter().take(MAX_CHECKED) {
-        let miss = existing(known.snapshot, service, reading, note);
+        let miss = existing(evidence.snapshot, service, reading, note);
         if near.len() < MAX_NEAR && !near.iter().any(|known| known.name == miss.name) {
             near.push(miss);
         }
@@ -156,27 +160,24 @@ pub(crate) fn find(known: Known<'_>, readings: &[Reading]) -> Vec<NearMiss> {
     near
 }
 
-/// How near a Service is to a reading (0 is nearest), and why.
+/// The distance of a Service from a reading (0 is nearest), and why.
 fn compare(reading: &Reading, service: &ObjectKey, domain: &Name) -> Option<(u8, Note)> {
     let Reading { key: wanted, slip, .. } = reading;
-    let namespace = distance(&wanted.namespace, &service.namespace);
-    let (score, code, text) = match (distance(&wanted.name, &service.name), namespace) {
+    let ObjectKey { namespace, name } = service;
+    let elsewhere = || format!("Service {name} is in namespace {namespace}");
+    let (score, code, text) = match (distance(&wanted.name, name), distance(&wanted.namespace, namespace)) {
         (Some(0), Some(0)) if *slip == Slip::Nothing => return None,
         (Some(0), Some(0)) => (0, "form", String::new()),
-        (Some(0), _) if *slip == Slip::LacksNamespace => {
-            (2, "other_namespace", format!("Service {} is in namespace {}", service.name, service.namespace))
-        }
+        (Some(0), _) if *slip == Slip::LacksNamespace => (2, "other_namespace", elsewhere()),
         (Some(0), Some(far)) => {
             (1 + far, "similar_namespace", format!("the namespace differs by {}", letters(far)))
         }
-        (Some(0), None) => {
-            (4, "other_namespace", format!("Service {} is in namespace {}", service.name, service.namespace))
-        }
+        (Some(0), None) => (4, "other_namespace", elsewhere()),
         (Some(far), Some(0)) => (1 + far, "similar_name", format!("differs by {}", letters(far))),
         (Some(far), Some(more)) => {
             (3 + far + more, "similar_name", format!("differs by {}", letters(far + more)))
         }
-        (None, Some(0)) if is_part(&wanted.name, &service.name) => {
+        (None, Some(0)) if is_part(&wanted.name, name) => {
             (6, "part_of_name", format!("{:?} is a part of it", wanted.name))
         }
         _ => return None,
@@ -186,8 +187,7 @@ fn compare(reading: &Reading, service: &ObjectKey, domain: &Name) -> Option<(u8,
         Slip::LacksSvc => "the label svc is missing".to_owned(),
         Slip::LacksNamespace => "the namespace is missing".to_owned(),
         Slip::OtherDomain => {
-            let domain = domain.to_string();
-            format!("names of this cluster end with svc.{}", domain.trim_end_matches('.'))
+            format!("names of this cluster end with svc.{}", domain.to_string().trim_end_matches('.'))
         }
     };
     let texts: Vec<String> = [text, slip].into_iter().filter(|text| !text.is_empty()).collect();
@@ -205,13 +205,13 @@ fn is_part(a: &str, b: &str) -> bool {
     ends || long.strip_suffix(short).is_some_and(|rest| rest.ends_with('-'))
 }
 
-/// The suggestion: with what stood before the Service's name if that exists, and else without.
+/// The suggestion: with the labels before the Service's name if that exists, and else without.
 fn existing(snapshot: &Snapshot, service: &ObjectKey, reading: &Reading, mut why: Note) -> NearMiss {
     let plain = format!("{}.{}.svc.{}", service.name, service.namespace, snapshot.zone.domain);
     let whole = format!("{}{plain}", reading.prefix);
     let exists = |text: &str| {
         let name = Name::parse(text).ok();
-        name.is_some_and(|name| Asked::new(snapshot, &name, rtype::SRV).rcode == Some(rcode::NOERROR))
+        name.is_some_and(|name| skydns::ask(snapshot, &name, rtype::SRV).rcode == Some(rcode::NOERROR))
     };
     if exists(&whole) {
         return NearMiss { name: whole, why };

@@ -1,34 +1,35 @@
-//! What only the index knows: the objects behind records. It is asked over a short queue and answers from what it has;
+//! The objects behind records, which only the index knows. It is asked over a short queue and answers from what it has;
 //! nothing is shared and nothing is changed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use cluster::index::{Index, Question};
+use cluster::objects::{self, EndpointsSource, ObjectKey, Protocol};
+use cluster::records::{Backing, Member};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::candidate::MAX_OBJECTS;
 use crate::document::{Address, Endpoints, Object, Port, Service, ServiceKind};
 use crate::moment::Moment;
-use cluster::index::{Index, Question};
-use cluster::objects::{self, EndpointPort, EndpointsSource, ObjectKey, Protocol};
-use cluster::records::Backing;
 
-/// How many questions may wait for the index.
-const QUEUE: usize = 4;
+/// How many requests may wait for the index.
+pub(crate) const QUEUE: usize = 4;
 /// How long it may take to answer one.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How many Services are looked at for names that are near.
+/// The most Services that are looked at for similar names.
 const MAX_LOOKED_AT: usize = 50_000;
-/// How many addresses, objects and ports are told of one Service.
-const MAX_TOLD: usize = 8;
+/// The most Services that are shown for one name.
+pub(crate) const MAX_OBJECTS: usize = 4;
+/// The most addresses, objects and ports that are shown of one Service.
+const MAX_SHOWN: usize = 8;
 
 /// What is asked of the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Services to be told of.
-    pub(crate) objects: Vec<WantedObject>,
+pub(crate) struct IndexRequest {
+    /// Services to be shown, each with a hostname to look for among its addresses.
+    pub(crate) objects: Vec<(ObjectKey, Option<String>)>,
     /// Services of which those of the same name, and all of the same namespace, are to be named.
     pub(crate) near: Vec<ObjectKey>,
     /// Namespaces in which a Service is looked for.
@@ -37,82 +38,59 @@ pub(crate) struct Wanted {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// A Service to be told of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WantedObject {
-    /// Namespace and name.
-    pub(crate) key: ObjectKey,
-    /// A hostname to look for among its addresses.
-    pub(crate) hostname: Option<String>,
-}
-
-/// What the index answers.
+/// The answer of the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// Where endpoints come from.
+pub(crate) struct IndexReply {
+    /// The kind of objects that endpoints come from.
     pub(crate) source: Option<EndpointsSource>,
     /// In the order they were asked for.
-    pub(crate) objects: Vec<ToldObject>,
-    /// Services near to what was asked for.
+    pub(crate) objects: Vec<FoundObject>,
     pub(crate) near: Vec<ObjectKey>,
     /// Whether there is a Service in the namespaces that were asked for; those of which that is not known are absent.
     pub(crate) namespaces: BTreeMap<String, bool>,
     /// There are more Services than are looked at.
     pub(crate) cut: bool,
     /// Services that have the address among their endpoints, and whether it is ready there.
-    pub(crate) behind: Vec<(ToldObject, bool)>,
+    pub(crate) behind: Vec<(FoundObject, bool)>,
 }
 
 /// A Service that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ToldObject {
-    /// Namespace and name.
-    pub(crate) key: ObjectKey,
-    /// What is known of it.
+pub(crate) struct FoundObject {
     pub(crate) object: Object,
     /// The address with the hostname that was looked for, and whether it is ready.
     pub(crate) member: Option<(IpAddr, bool)>,
     /// Hostnames of published addresses, if one was looked for; eight at most.
     pub(crate) hostnames: Vec<String>,
-    /// How many more there are.
+    /// The number of those left out.
     pub(crate) more_hostnames: usize,
     /// When the Service was seen to be deleted, if it is gone and that was not long ago.
     pub(crate) deleted: Option<Moment>,
 }
 
-/// Asks the index.
-#[derive(Clone)]
-pub(crate) struct Asker(mpsc::Sender<Question>);
-
-/// A way to ask, and where the questions arrive.
-pub(crate) fn channel() -> (Asker, mpsc::Receiver<Question>) {
-    let (sender, receiver) = mpsc::channel(QUEUE);
-    (Asker(sender), receiver)
+/// Asks the index; `None` when it is too busy or gone.
+pub(crate) async fn ask(index: &mpsc::Sender<Question>, request: IndexRequest) -> Option<IndexReply> {
+    let (sender, reply) = oneshot::channel();
+    let question = move |index: &Index| {
+        // Whoever asked may have given up.
+        if !sender.is_closed() {
+            let source = *index.source().borrow();
+            let _ = sender.send(request.look_up(index, source));
+        }
+    };
+    index.try_send(Box::new(question)).ok()?;
+    tokio::time::timeout(PATIENCE, reply).await.ok()?.ok()
 }
 
-impl Asker {
-    /// What the index knows; `None` when it is too busy or gone.
-    pub(crate) async fn ask(&self, wanted: Wanted) -> Option<Told> {
-        let (reply, told) = oneshot::channel();
-        let question = move |index: &Index| {
-            // Whoever asked may have given up.
-            if !reply.is_closed() {
-                let source = *index.source().borrow();
-                let _ = reply.send(wanted.look_up(index, source));
-            }
+impl IndexRequest {
+    pub(crate) fn look_up(&self, index: &Index, source: Option<EndpointsSource>) -> IndexReply {
+        let look_up = |(key, hostname): &(ObjectKey, Option<String>)| {
+            FoundObject::new(index, source, key, hostname.as_deref())
         };
-        self.0.try_send(Box::new(question)).ok()?;
-        tokio::time::timeout(PATIENCE, told).await.ok()?.ok()
-    }
-}
-
-impl Wanted {
-    /// What `index` knows of it.
-    pub(crate) fn look_up(&self, index: &Index, source: Option<EndpointsSource>) -> Told {
-        let objects = self.objects.iter().map(|wanted| wanted.look_up(index, source)).collect();
+        let objects = self.objects.iter().map(look_up).collect();
         let (near, cut) = self.near(index);
         let (namespaces, behind) = (self.namespaces(index), self.behind(index, source));
-        Told { source, objects, near, namespaces, cut, behind }
+        IndexReply { source, objects, near, namespaces, cut, behind }
     }
 
     fn namespaces(&self, index: &Index) -> BTreeMap<String, bool> {
@@ -133,18 +111,15 @@ impl Wanted {
         found
     }
 
-    fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(ToldObject, bool)> {
+    fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(FoundObject, bool)> {
         let Some(address) = self.address else { return Vec::new() };
-        let ready = |key: &ObjectKey| {
-            let mut of_service = members(index.store().backing(key, source));
-            of_service.find(|member| member.ip == address).map(|member| member.ready)
-        };
         let found = index.store().services().take(MAX_LOOKED_AT).filter_map(|service| {
-            let wanted = WantedObject { key: service.key.clone(), hostname: None };
-            ready(&service.key).map(|ready| (wanted.look_up(index, source), ready))
+            let members = members(index.store().backing(&service.key, source));
+            let ready = members.iter().find(|member| member.ip == address)?.ready;
+            Some((FoundObject::new(index, source, &service.key, None), ready))
         });
-        let mut behind: Vec<(ToldObject, bool)> = found.take(MAX_OBJECTS).collect();
-        behind.sort_by(|(a, _), (b, _)| a.key.cmp(&b.key));
+        let mut behind: Vec<_> = found.take(MAX_OBJECTS).collect();
+        behind.sort_by(|(a, _), (b, _)| a.object.key.cmp(&b.object.key));
         behind
     }
 
@@ -161,45 +136,39 @@ impl Wanted {
     }
 }
 
-impl WantedObject {
-    fn look_up(&self, index: &Index, source: Option<EndpointsSource>) -> ToldObject {
-        let Self { key, hostname } = self;
+impl FoundObject {
+    fn new(index: &Index, source: Option<EndpointsSource>, key: &ObjectKey, hostname: Option<&str>) -> Self {
         let backing = index.store().backing(key, source);
-        let has_hostname = |member: &Member<'_>| {
-            hostname.as_deref().is_some_and(|wanted| member.hostname.is_some_and(|known| known == wanted))
+        let service = index.store().service(key);
+        let deleted = index.store().deleted(key).filter(|_| service.is_none());
+        let members = members(backing);
+        let of_hostname = members.iter().filter(|member| {
+            hostname.is_some_and(|wanted| member.hostname.is_some_and(|known| known == wanted))
+        });
+        // Where several have it, one that is ready decides.
+        let member = of_hostname.map(|member| (member.ip, member.ready)).max_by_key(|(_, ready)| *ready);
+        let mut hostnames: Vec<&SmolStr> = match hostname {
+            Some(_) => {
+                let publishes_all = service.is_some_and(|service| service.publish_not_ready);
+                let published = members.iter().filter(|member| member.ready || publishes_all);
+                published.filter_map(|member| member.hostname).collect()
+            }
+            None => Vec::new(),
         };
-        let object = Object {
-            namespace: key.namespace.to_string(),
-            name: key.name.to_string(),
-            service: index.store().service(key).map(service),
-            endpoints: endpoints(backing),
-        };
-        let member = members(backing).filter(has_hostname).map(|member| (member.ip, member.ready));
-        let deleted = index.store().deleted(key).filter(|_| object.service.is_none()).map(Moment::from);
-        let hostnames = if hostname.is_some() { hostnames(backing, &object) } else { Vec::new() };
-        ToldObject {
-            key: key.clone(),
-            object,
-            // Where several have it, one that is ready decides.
-            member: member.max_by_key(|(_, ready)| *ready),
-            more_hostnames: hostnames.len().saturating_sub(MAX_TOLD),
-            hostnames: hostnames.into_iter().take(MAX_TOLD).map(ToString::to_string).collect(),
-            deleted,
+        hostnames.sort_unstable();
+        hostnames.dedup();
+        let endpoints = endpoints(backing);
+        Self {
+            object: Object { key: key.clone(), service: service.map(describe), endpoints },
+            member,
+            more_hostnames: hostnames.len().saturating_sub(MAX_SHOWN),
+            hostnames: hostnames.into_iter().take(MAX_SHOWN).map(ToString::to_string).collect(),
+            deleted: deleted.map(Moment::from),
         }
     }
 }
 
-/// The hostnames of addresses that are published, sorted.
-fn hostnames<'o>(backing: Backing<'o>, object: &Object) -> Vec<&'o SmolStr> {
-    let all = object.service.as_ref().is_some_and(|service| service.publish_not_ready_addresses);
-    let published = members(backing).filter(|member| member.ready || all);
-    let mut hostnames: Vec<&SmolStr> = published.filter_map(|member| member.hostname).collect();
-    hostnames.sort_unstable();
-    hostnames.dedup();
-    hostnames
-}
-
-fn service(service: &objects::Service) -> Service {
+fn describe(service: &objects::Service) -> Service {
     let (kind, cluster_ips, external_name) = match &service.kind {
         objects::ServiceKind::ClusterIp(ips) => (ServiceKind::ClusterIp, ips.to_vec(), None),
         objects::ServiceKind::Headless => (ServiceKind::Headless, Vec::new(), None),
@@ -218,43 +187,17 @@ fn service(service: &objects::Service) -> Service {
     }
 }
 
-fn port(name: &SmolStr, protocol: &Protocol, port: u16) -> Port {
-    Port { name: name.to_string(), protocol: protocol.as_str().to_owned(), port }
+fn port(name: &SmolStr, protocol: &Protocol, number: u16) -> Port {
+    Port { name: name.to_string(), protocol: protocol.as_str().to_owned(), number }
 }
 
-/// One address behind a Service. Ordered so that those that are ready come last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Member<'o> {
-    ready: bool,
-    ip: IpAddr,
-    hostname: Option<&'o SmolStr>,
-}
-
-fn members(backing: Backing<'_>) -> impl Iterator<Item = Member<'_>> {
-    let (endpoints, slices): (_, &[objects::EndpointSlice]) = match backing {
-        Backing::None => (None, &[]),
-        Backing::Endpoints(endpoints) => (Some(endpoints), &[]),
-        Backing::Slices(slices) => (None, slices),
-    };
-    let in_subsets = endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets).flat_map(|subset| {
-        let ready = subset.ready.iter().map(|address| (address, true));
-        let not_ready = subset.not_ready.iter().map(|address| (address, false));
-        ready.chain(not_ready).map(|(address, ready)| Member {
-            ready,
-            ip: address.ip,
-            hostname: address.hostname.as_ref(),
-        })
-    });
-    let in_slices = slices.iter().flat_map(|slice| &slice.endpoints).flat_map(|endpoint| {
-        // An unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
-        let (hostname, ready) = (endpoint.hostname.as_ref(), endpoint.ready != Some(false));
-        endpoint.addresses.iter().map(move |ip| Member { ready, ip: *ip, hostname })
-    });
-    in_subsets.chain(in_slices)
+/// All addresses, ready or not.
+fn members(backing: Backing<'_>) -> Vec<Member<'_>> {
+    backing.groups(true).into_iter().flat_map(|group| group.members).collect()
 }
 
 fn endpoints(backing: Backing<'_>) -> Option<Endpoints> {
-    let (kind, names, over_capacity, changed): (_, Vec<&SmolStr>, _, _) = match backing {
+    let (kind, mut names, over_capacity, changed): (_, Vec<&SmolStr>, _, _) = match backing {
         Backing::None | Backing::Slices([]) => return None,
         Backing::Endpoints(one) => ("Endpoints", vec![&one.key.name], one.over_capacity, one.last_change),
         Backing::Slices(slices) => (
@@ -264,14 +207,15 @@ fn endpoints(backing: Backing<'_>) -> Option<Endpoints> {
             slices.iter().filter_map(|slice| slice.last_change).max(),
         ),
     };
+    names.sort_unstable();
     // An address can stand in several subsets or slices, with different ports.
-    let mut all: Vec<Member<'_>> = members(backing).collect();
+    let mut all = members(backing);
     all.sort_unstable();
     all.dedup();
     let (not_ready, ready) = all.split_at(all.partition_point(|member| !member.ready));
     Some(Endpoints {
         kind: kind.to_owned(),
-        objects: first_of(names.iter().map(ToString::to_string).collect()),
+        objects: names.iter().take(MAX_SHOWN).map(ToString::to_string).collect(),
         object_count: names.len(),
         ready: ready.len(),
         not_ready: not_ready.len(),
@@ -286,29 +230,16 @@ fn endpoints(backing: Backing<'_>) -> Option<Endpoints> {
 fn addresses(members: &[Member<'_>]) -> Vec<Address> {
     let address =
         |member: &Member<'_>| Address { ip: member.ip, hostname: member.hostname.map(ToString::to_string) };
-    members.iter().take(MAX_TOLD).map(address).collect()
+    members.iter().take(MAX_SHOWN).map(address).collect()
 }
 
 fn ports(backing: Backing<'_>) -> Vec<Port> {
-    let all: Vec<&EndpointPort> = match backing {
-        Backing::None => Vec::new(),
-        Backing::Endpoints(endpoints) => {
-            endpoints.subsets.iter().flat_map(|subset| subset.ports.iter()).collect()
-        }
-        Backing::Slices(slices) => slices.iter().flat_map(|slice| slice.ports.iter()).collect(),
-    };
-    let mut ports: Vec<Port> = Vec::new();
-    for endpoint_port in all {
-        let told = port(&endpoint_port.name, &endpoint_port.protocol, endpoint_port.port);
-        if ports.len() < MAX_TOLD && !ports.contains(&told) {
-            ports.push(told);
+    let mut ports = Vec::new();
+    for p in backing.groups(true).iter().flat_map(|group| group.ports) {
+        let port = port(&p.name, &p.protocol, p.port);
+        if ports.len() < MAX_SHOWN && !ports.contains(&port) {
+            ports.push(port);
         }
     }
     ports
-}
-
-fn first_of(mut names: Vec<String>) -> Vec<String> {
-    names.sort();
-    names.truncate(MAX_TOLD);
-    names
 }

@@ -2,72 +2,58 @@
 
 use std::net::IpAddr;
 
-use skydns::wire::rtype;
+use cluster::objects::ObjectKey;
 
 use crate::candidate::Candidate;
 use crate::document::{
-    DnsmasqAsks, Endpoints, Note, Object, Outcome, Place, Port, Route, Service, ServiceKind,
+    DnsmasqAsks, Endpoints, NameKind, Note, Object, Outcome, Port, Route, Service, ServiceKind,
 };
-use crate::moment::Moment;
+use crate::evidence::Evidence;
 use crate::near;
-use crate::objects::{Told, ToldObject};
-use crate::place::service_of;
-use crate::types;
-use cluster::objects::ObjectKey;
-use cluster::snapshot::Snapshot;
-
-/// What reasons are found in.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Known<'k> {
-    /// The records.
-    pub(crate) snapshot: &'k Snapshot,
-    /// The objects, if the index has answered.
-    pub(crate) told: Option<&'k Told>,
-    /// Upstream servers are known, whether or not they are asked.
-    pub(crate) has_upstreams: bool,
-    /// The time.
-    pub(crate) now: Moment,
-}
-
-impl<'k> Known<'k> {
-    /// What was told of a Service.
-    pub(crate) fn object(self, key: &ObjectKey) -> Option<&'k ToldObject> {
-        self.told?.objects.iter().find(|told| told.key == *key)
-    }
-
-    /// The Service that a name is about, if there is one.
-    pub(crate) fn service(self, candidate: &Candidate) -> Option<&'k Service> {
-        self.object(&service_of(&candidate.place)?)?.object.service.as_ref()
-    }
-
-    /// Whether there is a Service in the namespace, if that is known. Namespaces themselves are not watched.
-    pub(crate) fn has_namespace(self, namespace: &str) -> Option<bool> {
-        match self.snapshot.tree.node(&["svc", namespace]) {
-            Some(_) => Some(true),
-            None => self.told?.namespaces.get(namespace).copied(),
-        }
-    }
-}
+use crate::objects::FoundObject;
 
 /// Everything there is to say about a name that is not as it was hoped for.
-pub(crate) fn of(known: Known<'_>, candidate: &Candidate) -> Vec<Note> {
-    let mut notes = Vec::new();
-    match candidate.outcome() {
-        Outcome::Answered => notes.extend(answered(known, candidate)),
-        Outcome::Refused => notes.push(refused(candidate)),
-        _ if candidate.route == Route::SingleLabel => notes.extend(single_label(candidate)),
-        Outcome::Forwarded => {
-            notes.extend(without_pointer(known, candidate));
-            notes.extend(without_servers(known, candidate));
-        }
-        Outcome::NoData | Outcome::NxDomain | Outcome::ServFail => notes.extend(missing(known, candidate)),
-    }
-    notes
+pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
+    let notes = match candidate.outcome() {
+        Outcome::Answered => [answered(evidence, candidate), None],
+        Outcome::Refused => [Some(refused(candidate)), None],
+        _ if candidate.route == Route::SingleLabel => [single_label(candidate), None],
+        Outcome::Forwarded => [without_pointer(evidence, candidate), without_servers(evidence, candidate)],
+        Outcome::NoData | Outcome::NxDomain | Outcome::ServFail => [missing(evidence, candidate), None],
+    };
+    notes.into_iter().flatten().collect()
 }
 
 /// Says how names are made rather than what is wrong with this one: to be told once.
 pub(crate) fn is_lesson(note: &Note) -> bool {
     matches!(note.code.as_str(), "formless" | "no_service_in_name")
+}
+
+/// kubedns and dnsmasq disagree about who is responsible.
+pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
+    let Candidate { route, dnsmasq, .. } = candidate;
+    let stub = dnsmasq.domain.as_deref()?;
+    let (code, text) = match (dnsmasq.asks, route) {
+        (DnsmasqAsks::KubednsAndStubDomain, _) => (
+            "stub_domain_beside_kubedns",
+            format!(
+                "dnsmasq has the servers of the stub domain {stub} beside kubedns for this domain, and takes the \
+                 answer of either"
+            ),
+        ),
+        (DnsmasqAsks::StubDomain, Route::ClusterDomain { .. } | Route::Reverse { .. }) => (
+            "stub_domain_shadows_cluster",
+            format!("the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"),
+        ),
+        (DnsmasqAsks::StubDomain, Route::Upstreams { .. } | Route::SingleLabel) => (
+            "stub_servers_by_name",
+            format!(
+                "the servers of the stub domain {stub} are given by name: dnsmasq asks them, kubedns does not"
+            ),
+        ),
+        _ => return None,
+    };
+    Some(Note::new(code, text))
 }
 
 fn single_label(candidate: &Candidate) -> Option<Note> {
@@ -79,22 +65,22 @@ fn single_label(candidate: &Candidate) -> Option<Note> {
     Some(Note::new("single_label", text))
 }
 
-fn answered(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
-    match candidate.place {
-        Place::Pod { .. } => Some(Note::new(
+fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    match candidate.kind {
+        NameKind::Pod { .. } => Some(Note::new(
             "pod_unverified",
             "the address is that in the name; whether there is such a pod is not looked at",
         )),
         // Its purpose is to lead to another cluster.
-        Place::Federation { .. } => bare_alias(candidate),
-        _ => bare_alias(candidate).or_else(|| nobody_behind(known, candidate)),
+        NameKind::Federation { .. } => bare_alias(candidate),
+        _ => bare_alias(candidate).or_else(|| nobody_behind(evidence, candidate)),
     }
 }
 
 /// An alias that leads to nothing.
 fn bare_alias(candidate: &Candidate) -> Option<Note> {
-    let asked = candidate.asked.iter().find(|asked| matches!(asked.qtype, rtype::A | rtype::AAAA))?;
-    let last = asked.records.last().filter(|last| last.rtype == "CNAME" && asked.asks.is_empty())?;
+    let answer = candidate.answers.iter().find(|answer| answer.is_of_addresses())?;
+    let last = answer.records.last().filter(|last| last.rtype == "CNAME" && answer.asks.is_empty())?;
     let elsewhere = candidate.records().any(|record| record.rtype == "A" || record.rtype == "AAAA");
     (!elsewhere).then(|| {
         Note::new("alias_leads_nowhere", format!("it is an alias of {}, which has no address", last.data))
@@ -102,21 +88,17 @@ fn bare_alias(candidate: &Candidate) -> Option<Note> {
 }
 
 /// A cluster IP that nobody answers at.
-fn nobody_behind(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
-    known.told?.source?;
-    let key = service_of(&candidate.place)?;
-    let Object { service, endpoints, .. } = &known.object(&key)?.object;
+fn nobody_behind(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    evidence.reply?.source?;
+    let Object { key, service, endpoints } = &evidence.object(candidate.kind.service()?)?.object;
     let has_ip = service.as_ref().is_some_and(|service| service.kind == ServiceKind::ClusterIp);
     let ready = endpoints.as_ref().map_or(0, |endpoints| endpoints.ready);
-    (has_ip && ready == 0).then(|| {
-        let text =
-            format!("the name resolves, and nobody is behind it: Service {key} has no ready endpoints");
-        Note::new("nobody_behind", text)
-    })
+    let text = format!("the name resolves, and nobody is behind it: Service {key} has no ready endpoints");
+    (has_ip && ready == 0).then(|| Note::new("nobody_behind", text))
 }
 
 fn refused(candidate: &Candidate) -> Note {
-    if candidate.asked.iter().any(|asked| asked.qtype == rtype::ANY) {
+    if candidate.answers.iter().any(|answer| answer.qtype == "ANY") {
         return Note::new("any_refused", "questions for all types (ANY) are refused, ask for one type");
     }
     let text = "the first lists of Services and endpoints have not come from the API server: until they do, names \
@@ -125,22 +107,22 @@ fn refused(candidate: &Candidate) -> Note {
 }
 
 /// An address that kubedns is asked for and has no name of.
-fn without_pointer(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
+fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let Route::Reverse { address, .. } = &candidate.route else { return None };
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }
-    Some(match known.snapshot.reverse.get(address) {
+    Some(match evidence.snapshot.reverse.get(address) {
         Some(_) => Note::new(
             "no_hostname",
             format!("{address} is behind a headless Service without a hostname: it has no PTR record"),
         ),
-        None => without_name(known, *address),
+        None => without_name(evidence, *address),
     })
 }
 
 /// A name that kubedns would ask somebody for, and there is nobody.
-fn without_servers(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
+fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let (Route::Reverse { servers, .. } | Route::StubDomain { servers, .. } | Route::Upstreams { servers }) =
         &candidate.route
     else {
@@ -150,8 +132,8 @@ fn without_servers(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
         return None;
     }
     // A stub domain without servers is one whose servers are left out.
-    let (_, of_stub_domain) = known.snapshot.zone.servers_for(candidate.name.to_lowercase().wire());
-    if of_stub_domain || known.has_upstreams {
+    let (_, stub_domain) = evidence.snapshot.zone.servers_for(candidate.name.to_lowercase().wire());
+    if stub_domain.is_some() || evidence.has_upstreams {
         let text = "the upstream servers that kubedns has for this name lead back to it and are left out (metric \
                     kubedns_forward_loops)";
         return Some(Note::new("upstreams_left_out", text));
@@ -163,14 +145,14 @@ fn without_servers(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
 }
 
 /// An address that has no PTR record here.
-fn without_name(known: Known<'_>, address: IpAddr) -> Note {
-    let behind = known.told.map(|told| told.behind.as_slice()).unwrap_or_default();
+fn without_name(evidence: Evidence<'_>, address: IpAddr) -> Note {
+    let behind = evidence.reply.map(|reply| reply.behind.as_slice()).unwrap_or_default();
     if behind.is_empty() {
         let text = format!("{address} is neither a cluster IP nor an address of a headless Service");
         return Note::new("unknown_address", text);
     }
-    let service = |(told, ready): &(ToldObject, bool)| {
-        format!("{}{}", told.key, if *ready { "" } else { " (not ready)" })
+    let service = |(found, ready): &(FoundObject, bool)| {
+        format!("{}{}", found.object.key, if *ready { "" } else { " (not ready)" })
     };
     let services: Vec<String> = behind.iter().map(service).collect();
     let text = format!(
@@ -181,44 +163,43 @@ fn without_name(known: Known<'_>, address: IpAddr) -> Note {
     Note::new("endpoint_address", text)
 }
 
-fn missing(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
-    let no_type = || no_such_type(candidate);
-    match &candidate.place {
-        _ if candidate.is_wild() => Some(Note::new("wildcard", "no records match the wildcard")),
-        Place::Service { .. } | Place::Port { .. } | Place::Member { .. } => about_service(known, candidate),
-        Place::Pod { address: None, .. } => Some(Note::new(
+fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    let snapshot = evidence.snapshot;
+    let knows_place = snapshot.federation.as_ref().is_some_and(|federation| federation.place.is_some());
+    let (code, text) = match &candidate.kind {
+        _ if candidate.is_wild() => ("wildcard", "no records match the wildcard".to_owned()),
+        NameKind::Service(_) | NameKind::Port { .. } | NameKind::Member { .. } => {
+            return about_service(evidence, candidate);
+        }
+        NameKind::Pod { address: None, .. } => (
             "malformed_pod_name",
-            "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is no address",
-        )),
-        Place::Federation { federation, .. } if !knows_place(known) => Some(Note::new(
+            "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is no address"
+                .to_owned(),
+        ),
+        NameKind::Federation { federation, .. } if !knows_place => (
             "federation_place_unknown",
             format!(
                 "the Service is not here, and where to look for it in federation {federation} depends on the zone and \
                  region of this cluster, which no node that kubedns may read tells"
             ),
-        )),
-        Place::Namespace { namespace } => {
-            Some(Note::new("no_service_in_name", above_services(namespace.as_deref())))
-        }
-        Place::Formless => {
-            let domain = known.snapshot.zone.domain.to_string();
+        ),
+        NameKind::Namespace { namespace } => ("no_service_in_name", above_services(namespace.as_deref())),
+        NameKind::Formless => {
+            let domain = snapshot.zone.domain.to_string();
             let domain = domain.trim_end_matches('.');
             let text = format!(
                 "cluster names are SERVICE.NAMESPACE.svc.{domain} and ADDRESS.NAMESPACE.pod.{domain}"
             );
-            Some(Note::new("formless", text))
+            ("formless", text)
         }
-        Place::Outside => None,
-        Place::Apex
-        | Place::WellKnown
-        | Place::Pod { .. }
-        | Place::Federation { .. }
-        | Place::Reverse { .. } => Some(no_type()),
-    }
-}
-
-fn knows_place(known: Known<'_>) -> bool {
-    known.snapshot.federation.as_ref().is_some_and(|federation| federation.place.is_some())
+        NameKind::External => return None,
+        NameKind::Apex
+        | NameKind::WellKnown
+        | NameKind::Pod { .. }
+        | NameKind::Federation { .. }
+        | NameKind::Reverse { .. } => no_such_type(candidate),
+    };
+    Some(Note::new(code, text))
 }
 
 fn above_services(namespace: Option<&str>) -> String {
@@ -228,10 +209,12 @@ fn above_services(namespace: Option<&str>) -> String {
     }
 }
 
-fn no_such_type(candidate: &Candidate) -> Note {
-    let ours = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME, rtype::PTR];
-    let known = candidate.asked.iter().any(|asked| ours.contains(&asked.qtype));
-    let types: Vec<String> = candidate.asked.iter().map(|asked| types::name(asked.qtype)).collect();
+/// A code and the text for it.
+type Reason = (&'static str, String);
+
+fn no_such_type(candidate: &Candidate) -> Reason {
+    let types: Vec<&str> = candidate.answers.iter().map(|answer| answer.qtype.as_str()).collect();
+    let known = types.iter().any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
     let types = types.join(", ");
     let text = match candidate.outcome() {
         Outcome::NoData if known => format!("the name exists and has no {types} records"),
@@ -240,87 +223,83 @@ fn no_such_type(candidate: &Candidate) -> Note {
         }
         _ => format!("nothing of type {types} stands at this name"),
     };
-    Note::new("no_such_type", text)
+    ("no_such_type", text)
 }
 
-fn about_service(known: Known<'_>, candidate: &Candidate) -> Option<Note> {
-    let key = service_of(&candidate.place)?;
-    let told = known.object(&key)?;
-    let Object { service, endpoints, .. } = &told.object;
-    let Some(service) = service else { return Some(no_service(known, told, endpoints.as_ref())) };
-    let note = match (&candidate.place, service.kind) {
-        (_, ServiceKind::ExternalName) => external_name(candidate, &key, service),
-        // The name is there, whatever else may be wrong with the Service.
-        (Place::Service { .. } | Place::Member { .. }, _) if candidate.outcome() == Outcome::NoData => {
-            no_family(candidate, &key, service)
+fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    let found = evidence.object(candidate.kind.service()?)?;
+    let Object { key, service, endpoints } = &found.object;
+    let endpoints = endpoints.as_ref();
+    let (code, text) = match (&candidate.kind, service) {
+        (_, None) => no_service(evidence, found),
+        (_, Some(service)) if service.kind == ServiceKind::ExternalName => {
+            external_name(candidate, key, service)
         }
-        (Place::Member { label, .. }, ServiceKind::ClusterIp) => Note::new(
+        // The name is there, whatever else may be wrong with the Service.
+        (NameKind::Service(_) | NameKind::Member { .. }, Some(service))
+            if candidate.outcome() == Outcome::NoData =>
+        {
+            no_family(candidate, key, service)
+        }
+        (NameKind::Member { label, .. }, Some(service)) if service.kind == ServiceKind::ClusterIp => (
             "member_of_cluster_ip",
             format!(
                 "Service {key} has a cluster IP: only headless Services have names for single pods, as {label:?} \
                  would be"
             ),
         ),
-        (_, ServiceKind::Headless | ServiceKind::WithoutIp)
-            if serves_nothing(service, endpoints.as_ref()) =>
-        {
-            nothing_ready(&key, service, endpoints.as_ref())
+        (_, Some(service)) if serves_nothing(service, endpoints) => nothing_ready(key, service, endpoints),
+        (NameKind::Member { label, .. }, _) => no_member(found, label),
+        (NameKind::Port { port, protocol, .. }, Some(service)) => {
+            let ports = match service.kind {
+                ServiceKind::ClusterIp => &service.ports[..],
+                _ => endpoints.map_or(&[][..], |endpoints| &endpoints.ports),
+            };
+            no_port(candidate, key, port, protocol, ports)
         }
-        (Place::Member { label, .. }, _) => no_member(&key, label, told),
-        (Place::Port { port, protocol, .. }, ServiceKind::ClusterIp) => {
-            no_port(candidate, &key, port, protocol, &service.ports)
-        }
-        (Place::Port { port, protocol, .. }, _) => {
-            let ports = endpoints.as_ref().map_or(&[][..], |endpoints| &endpoints.ports);
-            no_port(candidate, &key, port, protocol, ports)
-        }
-        _ => no_family(candidate, &key, service),
+        (_, Some(service)) => no_family(candidate, key, service),
     };
-    Some(note)
+    Some(Note::new(code, text))
 }
 
-fn no_service(known: Known<'_>, told: &ToldObject, endpoints: Option<&Endpoints>) -> Note {
-    let key = &told.key;
+fn no_service(evidence: Evidence<'_>, found: &FoundObject) -> Reason {
+    let key = &found.object.key;
     let ObjectKey { namespace, name } = key;
-    if let Some(deleted) = told.deleted {
+    if let Some(deleted) = found.deleted {
         let text = format!(
             "there is no Service {name:?} in namespace {namespace} any more: it was seen deleted {deleted} ({})",
-            deleted.before(known.now)
+            deleted.before(evidence.now)
         );
-        return Note::new("service_deleted", text);
+        return ("service_deleted", text);
     }
-    if let Some(endpoints) = endpoints {
+    if let Some(endpoints) = &found.object.endpoints {
         let text = format!("there is no Service {key}, although there are {} for one", endpoints.kind);
-        return Note::new("endpoints_without_service", text);
+        return ("endpoints_without_service", text);
     }
-    if known.has_namespace(namespace) != Some(false) {
-        return Note::new(
-            "no_such_service",
-            format!("there is no Service {name:?} in namespace {namespace}"),
-        );
+    if evidence.has_namespace(namespace) != Some(false) {
+        return ("no_such_service", format!("there is no Service {name:?} in namespace {namespace}"));
     }
-    let similar = near::namespaces(known.snapshot, namespace);
-    let similar = match similar.as_slice() {
+    let similar = match near::similar_namespaces(evidence.snapshot, namespace).as_slice() {
         [] => String::new(),
         names => format!(" (there is {})", names.join(", ")),
     };
-    Note::new("no_such_namespace", format!("there is no Service at all in namespace {namespace}{similar}"))
+    ("no_such_namespace", format!("there is no Service at all in namespace {namespace}{similar}"))
 }
 
-fn external_name(candidate: &Candidate, key: &ObjectKey, service: &Service) -> Note {
+fn external_name(candidate: &Candidate, key: &ObjectKey, service: &Service) -> Reason {
     let target = service.external_name.as_deref().unwrap_or_default();
-    match (candidate.outcome(), &candidate.place) {
-        (Outcome::NxDomain, Place::Service { .. }) => Note::new(
+    match (candidate.outcome(), &candidate.kind) {
+        (Outcome::NxDomain, NameKind::Service(_)) => (
             "bad_external_name",
             format!("Service {key} is an alias of {target:?}, which is not a domain name"),
         ),
-        (Outcome::NxDomain, _) => Note::new(
+        (Outcome::NxDomain, _) => (
             "below_external_name",
             format!(
                 "Service {key} is an alias of {target}: it has no ports and no pods, nothing lies below it"
             ),
         ),
-        (Outcome::ServFail, _) => Note::new(
+        (Outcome::ServFail, _) => (
             "alias_fails",
             format!("Service {key} is an alias of {target}, which leads in a circle, too far, or nowhere"),
         ),
@@ -330,16 +309,17 @@ fn external_name(candidate: &Candidate, key: &ObjectKey, service: &Service) -> N
 
 /// A headless Service is nothing but the addresses that it publishes.
 fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
-    endpoints.is_none_or(|endpoints| {
-        endpoints.ready == 0 && !(service.publish_not_ready_addresses && endpoints.not_ready > 0)
-    })
+    matches!(service.kind, ServiceKind::Headless | ServiceKind::WithoutIp)
+        && endpoints.is_none_or(|endpoints| {
+            endpoints.ready == 0 && !(service.publish_not_ready_addresses && endpoints.not_ready > 0)
+        })
 }
 
 /// Neither pods nor selectors are known here: what is, is that endpoints have every matching pod with an address.
 const NO_POD: &str = "no pod that has an address matches its selector, if it has one (pods that are pending or finished \
                       do not count)";
 
-fn nothing_ready(key: &ObjectKey, service: &Service, endpoints: Option<&Endpoints>) -> Note {
+fn nothing_ready(key: &ObjectKey, service: &Service, endpoints: Option<&Endpoints>) -> Reason {
     let kind = match service.kind {
         ServiceKind::WithoutIp => "has no cluster IP yet",
         _ => "is headless",
@@ -354,29 +334,28 @@ fn nothing_ready(key: &ObjectKey, service: &Service, endpoints: Option<&Endpoint
              publishNotReadyAddresses is false"
         ),
     };
-    Note::new("no_ready_endpoints", text)
+    ("no_ready_endpoints", text)
 }
 
-fn no_member(key: &ObjectKey, label: &str, told: &ToldObject) -> Note {
-    if let Some((ip, false)) = told.member {
-        return Note::new(
-            "member_not_ready",
-            format!(
-                "{label} of Service {key} is {ip}, which is not ready, and publishNotReadyAddresses is false"
-            ),
+fn no_member(found: &FoundObject, label: &str) -> Reason {
+    let key = &found.object.key;
+    if let Some((ip, false)) = found.member {
+        let text = format!(
+            "{label} of Service {key} is {ip}, which is not ready, and publishNotReadyAddresses is false"
         );
+        return ("member_not_ready", text);
     }
-    let known = match (told.hostnames.as_slice(), told.more_hostnames) {
+    let known = match (found.hostnames.as_slice(), found.more_hostnames) {
         ([], _) => {
             "no published address has a hostname (spec.hostname and spec.subdomain of the pod)".to_owned()
         }
         (names, 0) => format!("there is {}", names.join(", ")),
         (names, more) => format!("there is {} and {more} more", names.join(", ")),
     };
-    Note::new("no_such_member", format!("no address of Service {key} has the hostname {label:?}: {known}"))
+    ("no_such_member", format!("no address of Service {key} has the hostname {label:?}: {known}"))
 }
 
-fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, ports: &[Port]) -> Note {
+fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, ports: &[Port]) -> Reason {
     let exists = ports
         .iter()
         .any(|known| known.name.eq_ignore_ascii_case(port) && known.protocol.eq_ignore_ascii_case(protocol));
@@ -392,28 +371,30 @@ fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, p
         "" => format!("_{lower} alone is no port of Service {key}, as _PORT._{lower} would be; {known}"),
         port => format!("Service {key} has no port {port:?} over {protocol}; {known}"),
     };
-    Note::new("no_such_port", text)
+    ("no_such_port", text)
 }
 
 /// Ports in a row.
 pub(crate) fn ports_text(ports: &[Port]) -> String {
     let text = |port: &Port| {
         let name = if port.name.is_empty() { "(no name)" } else { &port.name };
-        format!("{name} {}/{}", port.port, port.protocol)
+        format!("{name} {}/{}", port.number, port.protocol)
     };
     ports.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-fn no_family(candidate: &Candidate, key: &ObjectKey, service: &Service) -> Note {
-    let family = match candidate.asked.as_slice() {
-        [asked] if asked.qtype == rtype::A => "IPv4",
-        [asked] if asked.qtype == rtype::AAAA => "IPv6",
+fn no_family(candidate: &Candidate, key: &ObjectKey, service: &Service) -> Reason {
+    let family = match candidate.answers.as_slice() {
+        [answer] if answer.qtype == "A" => "IPv4",
+        [answer] if answer.qtype == "AAAA" => "IPv6",
         _ => return no_such_type(candidate),
     };
-    let text = match (&candidate.place, service.kind) {
-        (Place::Member { label, .. }, _) => format!("{label:?} of Service {key} has no {family} address"),
+    let text = match (&candidate.kind, service.kind) {
+        (NameKind::Member { label, .. }, _) => {
+            format!("{label:?} of Service {key} has no {family} address")
+        }
         (_, ServiceKind::ClusterIp) => format!("Service {key} has no {family} cluster IP"),
         _ => format!("Service {key} has no {family} published address"),
     };
-    Note::new("no_address_of_family", text)
+    ("no_address_of_family", text)
 }

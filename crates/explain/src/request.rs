@@ -1,12 +1,12 @@
 //! What is asked of an explanation: parsed once, with a line for every mistake.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use dnsconfig::name::is_label;
 use skydns::Name;
+use skydns::wire::reverse;
 use skydns::wire::rtype;
-
-use crate::types::{self, UnknownType};
+use skydns::wire::text::{UnknownType, parse_type};
 
 /// The longest name that is looked at, in characters.
 const MAX_NAME: usize = 255;
@@ -21,7 +21,7 @@ const NAMESPACE: &str = "default";
 
 /// A question about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// What was typed.
     pub(crate) text: String,
     /// The same as a name. An address has become its reverse name.
@@ -47,73 +47,61 @@ pub(crate) enum Search {
 
 /// Why a question is none. One line each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// No name.
+pub(crate) enum RequestError {
     #[error(
         "no name: /explain?name=NAME, and if you like &type=TYPE, &search=NAMESPACE, &ndots=5, &format=text"
     )]
     NoName,
-    /// Too much of a name.
     #[error("the name has {0} characters, and a name has at most {MAX_NAME}")]
     LongName(usize),
-    /// Not a domain name.
     #[error("not a domain name: {0}")]
     Name(#[from] skydns::name::NameError),
-    /// Characters that a domain name is not typed with.
     #[error(
         "not a domain name: only visible ASCII characters without spaces are accepted, and other letters in the form xn--..."
     )]
     Characters,
-    /// A URL was pasted.
     #[error("not a domain name but a URL: the name in it is {0:?}")]
     Url(String),
-    /// Not a record type.
     #[error(transparent)]
     Type(#[from] UnknownType),
-    /// Too much of a search list.
     #[error("the search list is too long: at most {domains} domains and {characters} characters", characters = MAX_SEARCH.0, domains = MAX_SEARCH.1)]
     LongSearch,
-    /// Neither a namespace nor domains.
     #[error("search {0:?}: neither a namespace nor a list of domains")]
     Search(String),
-    /// Not a number of dots.
     #[error("ndots {0:?}: a number from 0 to {MAX_NDOTS} is accepted")]
     Ndots(String),
-    /// Not a format.
     #[error("format {0:?}: json and text are accepted")]
     Format(String),
-    /// Not a parameter.
     #[error("unknown parameter {0:?}: name, type, search, ndots and format are accepted")]
     Parameter(String),
 }
 
-/// The parameters of a question as text; empty ones are as good as none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Parameters {
-    /// `name`
-    pub name: String,
-    /// `type`
-    pub qtype: String,
-    /// `search`
-    pub search: String,
-    /// `ndots`
-    pub ndots: String,
+/// The parameters of a request as text; empty ones are as good as none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct Parameters {
+    /// the name
+    #[arg(default_value = "")]
+    pub(crate) name: String,
+    /// the record type
+    #[arg(default_value = "")]
+    pub(crate) qtype: String,
+    /// the namespace of the pod that looks the name up, or the search list of its resolv.conf, separated by commas
+    #[arg(long, value_name = "string", default_value = "default")]
+    pub(crate) search: String,
+    /// options ndots of the pod's resolv.conf
+    #[arg(long, value_name = "int", default_value = "5")]
+    pub(crate) ndots: String,
 }
 
 impl Request {
-    /// Reads a question.
-    ///
-    /// # Errors
-    ///
-    /// When a parameter makes no sense.
-    pub fn new(parameters: &Parameters) -> Result<Self, RequestError> {
+    pub(crate) fn new(parameters: &Parameters) -> Result<Self, RequestError> {
         let Parameters { name: text, qtype, search, ndots } = parameters;
-        let (name, address) = name(text)?;
-        let reverse = address.is_some() || is_reverse(&name);
+        let name = name(text)?;
+        let reverse = is_reverse(&name);
         let types = match qtype.as_str() {
             "" if reverse => vec![rtype::PTR],
             "" => vec![rtype::A, rtype::AAAA, rtype::SRV],
-            text => vec![types::parse(text)?],
+            text => vec![parse_type(text)?],
         };
         Ok(Self {
             absolute: reverse || text.ends_with('.'),
@@ -162,8 +150,8 @@ fn parse_ndots(text: &str) -> Result<u8, RequestError> {
     }
 }
 
-/// The name that is meant, and the address if one was typed.
-fn name(text: &str) -> Result<(Name, Option<IpAddr>), RequestError> {
+/// The name that is meant: of an address, its reverse name.
+fn name(text: &str) -> Result<Name, RequestError> {
     match text.len() {
         0 => return Err(RequestError::NoName),
         1..=MAX_NAME => {}
@@ -179,50 +167,17 @@ fn name(text: &str) -> Result<(Name, Option<IpAddr>), RequestError> {
             host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host, |(name, _)| name);
         return Err(RequestError::Url(name.to_owned()));
     }
-    match text.parse() {
-        Ok(address) => Ok((Name::parse(&reverse_name(address))?, Some(address))),
-        Err(_) => Ok((Name::parse(text)?, None)),
-    }
-}
-
-fn reverse_name(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(ip) => {
-            let [a, b, c, d] = ip.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
-        }
-        IpAddr::V6(ip) => {
-            let digits = ip.octets().into_iter().rev().flat_map(|octet| [octet & 0xf, octet >> 4]);
-            let label = |digit: u8| [char::from_digit(digit.into(), 16).unwrap_or_default(), '.'];
-            let digits: String = digits.flat_map(label).collect();
-            format!("{digits}ip6.arpa.")
-        }
+    match text.parse::<IpAddr>() {
+        Ok(address) => Ok(Name::parse(&reverse::name(address))?),
+        Err(_) => Ok(Name::parse(text)?),
     }
 }
 
 /// Resolvers never apply a search list to reverse names.
 fn is_reverse(name: &Name) -> bool {
-    let lower = name.to_lowercase();
-    lower.wire().ends_with(b"\x07in-addr\x04arpa\x00") || lower.wire().ends_with(b"\x03ip6\x04arpa\x00")
-}
-
-/// The address whose reverse name has these labels.
-pub(crate) fn reverse_address(labels: &[&str]) -> Option<IpAddr> {
-    match labels {
-        [d, c, b, a, "in-addr", "arpa"] => {
-            let octet = |label: &str| label.parse::<u8>().ok().filter(|octet| octet.to_string() == label);
-            Some(Ipv4Addr::new(octet(a)?, octet(b)?, octet(c)?, octet(d)?).into())
-        }
-        [digits @ .., "ip6", "arpa"] if digits.len() == 32 => {
-            let mut address = 0_u128;
-            for label in digits.iter().rev() {
-                let digit = u128::from_str_radix(label, 16).ok().filter(|_| label.len() == 1)?;
-                address = address << 4 | digit;
-            }
-            Some(Ipv6Addr::from(address).into())
-        }
-        _ => None,
-    }
+    let labels = name.to_lowercase().labels();
+    labels.ends_with(&["in-addr".to_owned(), "arpa".to_owned()])
+        || labels.ends_with(&["ip6".to_owned(), "arpa".to_owned()])
 }
 
 #[cfg(test)]
@@ -257,19 +212,6 @@ mod tests {
             assert_eq!((request.absolute, request.types), (absolute, types), "{text}");
         }
         assert_eq!(request("web", "srv", "").unwrap().types, [33]);
-    }
-
-    #[test]
-    fn reverse_names_and_back() {
-        for text in ["10.96.0.1", "0.0.0.0", "fd00::1a", "2001:db8:1:2:3:4:5:6"] {
-            let address: IpAddr = text.parse().unwrap();
-            let name = reverse_name(address);
-            let labels: Vec<&str> = name.trim_end_matches('.').split('.').collect();
-            assert_eq!(reverse_address(&labels), Some(address), "{text}");
-        }
-        for text in ["1.2.3.in-addr.arpa", "01.2.3.4.in-addr.arpa", "+1.2.3.4.in-addr.arpa", "1.ip6.arpa"] {
-            assert_eq!(reverse_address(&text.split('.').collect::<Vec<_>>()), None, "{text}");
-        }
     }
 
     #[test]

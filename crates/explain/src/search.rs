@@ -3,7 +3,7 @@
 //! The order is that of glibc. musl does not go on to the search list with a name of at least `ndots` dots, and ends
 //! at the first name that exists, with or without records.
 
-use skydns::{Name, name};
+use skydns::Name;
 
 use crate::request::{Request, Search};
 
@@ -13,7 +13,7 @@ pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
         _ if request.absolute => Vec::new(),
         Search::Namespace(namespace) => {
             let prefixes = [format!("{namespace}.svc"), "svc".to_owned(), String::new()];
-            prefixes.iter().filter_map(|prefix| below(&Name::parse(prefix).ok()?, domain)).collect()
+            prefixes.iter().filter_map(|prefix| Name::parse(prefix).ok()?.below(domain)).collect()
         }
         Search::Domains(domains) => domains.clone(),
     }
@@ -22,8 +22,8 @@ pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
 /// The names to be asked for, in order. Those that would be too long are left out, as resolvers do.
 pub(crate) fn names(request: &Request, list: &[Name]) -> Vec<Name> {
     let as_it_is = std::iter::once(request.name.clone());
-    let searched = list.iter().filter_map(|domain| below(&request.name, domain));
-    let dots = name::labels(request.name.wire()).count().saturating_sub(1);
+    let searched = list.iter().filter_map(|domain| request.name.below(domain));
+    let dots = request.name.label_count().saturating_sub(1);
     let mut names: Vec<Name> = if dots >= usize::from(request.ndots) {
         as_it_is.chain(searched).collect()
     } else {
@@ -37,11 +37,6 @@ pub(crate) fn names(request: &Request, list: &[Name]) -> Vec<Name> {
         new
     });
     names
-}
-
-fn below(name: &Name, domain: &Name) -> Option<Name> {
-    let relative = name.wire().strip_suffix(b"\0")?;
-    Name::from_wire(&[relative, domain.wire()].concat())
 }
 
 #[cfg(test)]

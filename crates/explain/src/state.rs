@@ -4,7 +4,7 @@ use dnsconfig::State;
 
 use crate::document::{Note, Object, Server};
 use crate::moment::Moment;
-use crate::objects::Told;
+use crate::objects::IndexReply;
 use cluster::index::Progress;
 use cluster::objects::EndpointsSource;
 use cluster::snapshot::Snapshot;
@@ -25,13 +25,13 @@ pub struct ServerState {
 }
 
 /// The server, for the document.
-pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, told: Option<&Told>) -> Server {
+pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, reply: Option<&IndexReply>) -> Server {
     let records_from = match state.progress {
         Progress::Waiting => "nowhere",
         Progress::Stale | Progress::StaleOverdue => "snapshot_file",
         Progress::Synced => "api_server",
     };
-    let endpoints_from = told.and_then(|told| told.source).map(|source| match source {
+    let endpoints_from = reply.and_then(|reply| reply.source).map(|source| match source {
         EndpointsSource::Endpoints => "Endpoints",
         EndpointsSource::EndpointSlices => "EndpointSlice",
     });
@@ -47,69 +47,66 @@ pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, told: Option<&Tol
     }
 }
 
-/// What makes an answer less trustworthy. `objects` are those it is made of, `now` is when it is given.
+/// Reasons to trust an answer less. `objects` are those it is made of, `now` is when it is given.
 pub(crate) fn warnings(
     state: &ServerState,
-    told: Option<&Told>,
+    reply: Option<&IndexReply>,
     objects: &[Object],
     now: Moment,
 ) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut warn = |code: &str, text: String| notes.push(Note::new(code, text));
-    match state.progress {
-        Progress::Waiting => {
-            let text = "the first lists have not come from the API server: names of the cluster are REFUSED";
-            warn("not_synced", text.to_owned());
-        }
-        Progress::Stale | Progress::StaleOverdue => {
-            let text = "the API server has not been reached since the start: these records are those of the snapshot \
-                        file of an earlier run";
-            warn("stale", text.to_owned());
-        }
-        Progress::Synced if !state.lost.is_empty() => {
-            let kinds = state.lost.join(" and ");
-            warn(
-                "api_server_lost",
-                format!(
-                    "the watch of {kinds} is not open: changes since the API server was lost are not known"
-                ),
-            );
-        }
-        Progress::Synced => {}
-    }
-    if let Some(rejection) = &state.config.error {
-        let (version, loaded) = (state.config.version, Moment::from(state.config.loaded_at));
-        warn(
-            "config_rejected",
-            format!(
-                "the newest configuration is rejected: {}; version {version} stays in force, loaded {}",
-                rejection.text,
-                loaded.before(now)
-            ),
-        );
-    }
+    let mut warnings = vec![progress(state), rejected(&state.config, now)];
     if state.draining {
-        warn("draining", "this kubedns was told to stop".to_owned());
+        warnings.push(Some(Note::new("draining", "this kubedns was told to stop")));
     }
-    match told {
+    warnings.push(match reply {
         None => {
             let text = "the index is too busy to be asked: Services, endpoints and names that are near are not shown";
-            warn("index_busy", text.to_owned());
+            Some(Note::new("index_busy", text))
         }
-        Some(told) if told.cut => {
-            warn("near_cut", "there are too many Services to find all names that are near".to_owned());
+        Some(reply) if reply.cut => {
+            Some(Note::new("near_cut", "there are too many Services to find all names that are near"))
         }
-        Some(_) => {}
-    }
-    for Object { namespace, name, .. } in objects.iter().filter(|object| is_over_capacity(object)) {
-        let text = format!(
-            "the control plane left addresses out of Endpoints {namespace}/{name}: there are more than 1000"
-        );
-        warn("over_capacity", text);
-    }
-    notes
+        Some(_) => None,
+    });
+    let is_over_capacity = |object: &&Object| object.endpoints.as_ref().is_some_and(|e| e.over_capacity);
+    warnings.extend(objects.iter().filter(is_over_capacity).map(|Object { key, .. }| {
+        let text =
+            format!("the control plane left addresses out of Endpoints {key}: there are more than 1000");
+        Some(Note::new("over_capacity", text))
+    }));
+    warnings.into_iter().flatten().collect()
 }
 
-fn is_over_capacity(object: &Object) -> bool {
-    object.endpoints.as_ref().is_some_and(|endpoints| endpoints.over_capacity)
+fn progress(state: &ServerState) -> Option<Note> {
+    let (code, text) = match state.progress {
+        Progress::Waiting => (
+            "not_synced",
+            "the first lists have not come from the API server: names of the cluster are REFUSED".to_owned(),
+        ),
+        Progress::Stale | Progress::StaleOverdue => (
+            "stale",
+            "the API server has not been reached since the start: these records are those of the snapshot file of an \
+             earlier run"
+                .to_owned(),
+        ),
+        Progress::Synced if state.lost.is_empty() => return None,
+        Progress::Synced => {
+            let kinds = state.lost.join(" and ");
+            let text = format!(
+                "the watch of {kinds} is not open: changes since the API server was lost are not known"
+            );
+            ("api_server_lost", text)
+        }
+    };
+    Some(Note::new(code, text))
+}
+
+fn rejected(config: &State, now: Moment) -> Option<Note> {
+    let text = format!(
+        "the newest configuration is rejected: {}; version {} stays in force, loaded {}",
+        config.error.as_ref()?.text,
+        config.version,
+        Moment::from(config.loaded_at).before(now)
+    );
+    Some(Note::new("config_rejected", text))
 }

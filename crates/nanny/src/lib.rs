@@ -17,10 +17,9 @@
 pub mod config;
 pub mod dnsmasq;
 pub mod flags;
-mod or_never;
-mod report;
-mod router;
+pub mod report;
+pub mod router;
 mod run;
-mod state_dir;
+pub mod state_dir;
 
 pub use run::run;

@@ -1,6 +1,6 @@
 //! What happens, told once: kept as [`Status`], counted as metrics, written to the status file, shown over HTTP.
 
-mod status;
+pub mod status;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,8 @@ use self::status::Status;
 use crate::config::routes::{Omission, Routes};
 use crate::state_dir::StateDir;
 
-pub(crate) const STATUS_FILE: &str = "status.json";
+/// The name of the status file in the state directory.
+pub const STATUS_FILE: &str = "status.json";
 /// Changes that come together are written together.
 const GATHER: Duration = Duration::from_millis(20);
 /// The pause before a status file that could not be written is tried again.
@@ -28,9 +29,12 @@ const AGAIN: Duration = Duration::from_secs(3);
 
 /// Why dnsmasq was started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Restart {
+pub enum Restart {
+    /// It ended by itself.
     Died,
+    /// It did not answer any more.
     Hung,
+    /// Its arguments changed.
     Configuration,
 }
 
@@ -46,7 +50,7 @@ impl Restart {
 
 /// What dnsmasq needs to get the newest routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pending {
+pub enum Pending {
     /// Another try: the last one failed.
     Failed,
     /// A restart, which is not allowed.
@@ -55,7 +59,7 @@ pub(crate) enum Pending {
 
 /// The one place everything is told to. Cloning shares it.
 #[derive(Debug, Clone)]
-pub(crate) struct Report {
+pub struct Report {
     status: Arc<Mutex<Status>>,
     changed: Arc<Notify>,
     counters: Arc<Counters>,
@@ -88,7 +92,6 @@ struct Counters {
 impl Counters {
     fn new(metrics: &Metrics) -> Result<Self, MetricError> {
         let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
-        let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         let counters = Self {
             up: gauge("nanny_dnsmasq_up", "1 while dnsmasq runs and is believed to answer.")?,
             restarts: metrics.int_counter_vec(
@@ -96,11 +99,9 @@ impl Counters {
                 "Starts of dnsmasq after the first one, by reason.",
                 &["reason"],
             )?,
-            probe_failures: counter(
-                "nanny_dnsmasq_probe_failures_total",
-                "Probes that dnsmasq did not answer.",
-            )?,
-            too_many_queries: counter(
+            probe_failures: metrics
+                .int_counter("nanny_dnsmasq_probe_failures_total", "Probes that dnsmasq did not answer.")?,
+            too_many_queries: metrics.int_counter(
                 "nanny_dnsmasq_too_many_queries_total",
                 "Times dnsmasq logged that it had no room for another forwarded query.",
             )?,
@@ -119,13 +120,14 @@ impl Counters {
             )?,
             config_edits: gauge("nanny_config_edits", "Edits of the configuration that came into force.")?,
             config_rejected: gauge("nanny_config_rejected", "Edits of the configuration that were refused.")?,
-            reloads: counter("nanny_reloads_total", "Times dnsmasq was told to read its servers again.")?,
-            hasty_reloads: counter(
+            reloads: metrics
+                .int_counter("nanny_reloads_total", "Times dnsmasq was told to read its servers again.")?,
+            hasty_reloads: metrics.int_counter(
                 "nanny_hasty_reloads_total",
                 "Reloads that took servers away while queries may have been waiting for them.",
             )?,
             last_reload: gauge("nanny_last_reload_timestamp_seconds", "When dnsmasq was last told so.")?,
-            reload_failures: counter(
+            reload_failures: metrics.int_counter(
                 "nanny_reload_failures_total",
                 "Attempts to bring dnsmasq the newest servers that failed.",
             )?,
@@ -150,14 +152,15 @@ impl Counters {
 }
 
 impl Report {
-    pub(crate) fn new() -> Result<Self, MetricError> {
+    /// An empty report.
+    pub fn new() -> Result<Self, MetricError> {
         let metrics = Metrics::new("nanny")?;
         let counters = Arc::new(Counters::new(&metrics)?);
         Ok(Self { status: Arc::default(), changed: Arc::default(), counters, metrics })
     }
 
     /// Which dnsmasq is used, and how edits reach it.
-    pub(crate) fn uses(
+    pub fn uses(
         &self,
         version: &str,
         package: Option<&str>,
@@ -182,7 +185,8 @@ impl Report {
         Ok(())
     }
 
-    pub(crate) fn started(&self, pid: i32, again: Option<Restart>) {
+    /// dnsmasq was started.
+    pub fn started(&self, pid: i32, again: Option<Restart>) {
         let mut status = self.edit();
         status.dnsmasq.pid = Some(pid);
         status.dnsmasq.started_at = Some(status::time(SystemTime::now()));
@@ -192,12 +196,14 @@ impl Report {
         }
     }
 
-    pub(crate) fn up(&self) {
+    /// dnsmasq is up.
+    pub fn up(&self) {
         self.counters.up.set(1);
         self.edit().dnsmasq.up = true;
     }
 
-    pub(crate) fn ended(&self, how: &str) {
+    /// dnsmasq is gone.
+    pub fn ended(&self, how: &str) {
         self.counters.up.set(0);
         let mut status = self.edit();
         status.dnsmasq.up = false;
@@ -205,16 +211,18 @@ impl Report {
         status.dnsmasq.last_end = Some(how.to_owned());
     }
 
-    pub(crate) fn silent(&self) {
+    /// dnsmasq did not answer a probe.
+    pub fn silent(&self) {
         self.counters.probe_failures.inc();
     }
 
-    pub(crate) fn too_many_queries(&self) {
+    /// dnsmasq had no room for another query.
+    pub fn too_many_queries(&self) {
         self.counters.too_many_queries.inc();
     }
 
     /// dnsmasq was told to read its servers again.
-    pub(crate) fn reloaded(&self) {
+    pub fn reloaded(&self) {
         self.counters.reloads.inc();
         self.counters.last_reload.set(seconds(SystemTime::now()));
         let mut status = self.edit();
@@ -223,22 +231,23 @@ impl Report {
     }
 
     /// A reload took servers away while queries may have been waiting for them.
-    pub(crate) fn hasty_reload(&self) {
+    pub fn hasty_reload(&self) {
         self.counters.hasty_reloads.inc();
     }
 
     /// The configuration, or what became of an edit.
-    pub(crate) fn configuration(&self, state: &State) {
+    pub fn configuration(&self, state: &State) {
         self.counters.config_info.reset();
         self.counters.config_info.with_label_values(&[&state.version.to_string()]).set(1);
         self.counters.config_error.set(i64::from(state.error.is_some()));
         self.counters.config_loaded.set(seconds(state.loaded_at));
-        self.counters.config_edits.set(count(state.edits));
-        self.counters.config_rejected.set(count(state.rejected));
+        self.counters.config_edits.set(i64::try_from(state.edits).unwrap_or(i64::MAX));
+        self.counters.config_rejected.set(i64::try_from(state.rejected).unwrap_or(i64::MAX));
         self.edit().configuration.set(state);
     }
 
-    pub(crate) fn routes(&self, routes: &Routes) {
+    /// dnsmasq has these routes now.
+    pub fn routes(&self, routes: &Routes) {
         let mut status = self.edit();
         status.routes.set(routes);
         self.counters.stub_domains.set(count(routes.stub_domains.len()));
@@ -246,7 +255,8 @@ impl Report {
         self.counters.loops.set(count(status.routes.loops.len()));
     }
 
-    pub(crate) fn omissions(&self, omissions: &BTreeSet<Omission>) {
+    /// What the newest routes leave out.
+    pub fn omissions(&self, omissions: &BTreeSet<Omission>) {
         let mut status = self.edit();
         status.routes.omit(omissions);
         self.counters.unresolved.set(count(status.routes.unresolved.len()));
@@ -254,14 +264,15 @@ impl Report {
     }
 
     /// Why dnsmasq has not got the newest routes; none when it has.
-    pub(crate) fn pending(&self, why: Option<(Pending, &str)>) {
+    pub fn pending(&self, why: Option<(Pending, &str)>) {
         let is = |pending| i64::from(why.is_some_and(|(kind, _)| kind == pending));
         self.counters.routes_pending.set(is(Pending::Failed));
         self.counters.restart_needed.set(is(Pending::Restart));
         self.edit().routes.set_pending(why.map(|(_, reason)| reason));
     }
 
-    pub(crate) fn reload_failed(&self) {
+    /// An attempt to bring dnsmasq the newest routes failed.
+    pub fn reload_failed(&self) {
         self.counters.reload_failures.inc();
     }
 
@@ -271,12 +282,12 @@ impl Report {
     }
 
     /// Where names go that have no usable server.
-    pub(crate) fn nowhere(&self, server: Nameserver) {
+    pub fn nowhere(&self, server: Nameserver) {
         self.edit().routes.nowhere = Some(server.to_string());
     }
 
     /// dnsmasq found that queries to this server come back.
-    pub(crate) fn found_loop(&self, server: Nameserver) {
+    pub fn found_loop(&self, server: Nameserver) {
         let mut status = self.edit();
         status.routes.add_loop(server);
         self.counters.loops.set(count(status.routes.loops.len()));
@@ -288,13 +299,14 @@ impl Report {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn json(&self) -> String {
+    /// The status as JSON.
+    pub fn json(&self) -> String {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
     }
 
     /// Keeps the status file up to date until cancelled.
-    pub(crate) async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
+    pub async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
         let mut failed = false;
         while stop.run_until_cancelled(self.is_out_of_date(failed)).await.is_some() {
             let _ = stop.run_until_cancelled(sleep(GATHER)).await;
@@ -323,33 +335,35 @@ impl Report {
     }
 
     /// The pages `/status`, `/healthz` (200 while dnsmasq is up, else 503) and `/metrics`.
-    pub(crate) fn pages(
+    pub fn pages(
         &self,
     ) -> impl Filter<Extract = (warp::reply::Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
     {
         use warp::http::StatusCode;
 
         let (report, health) = (self.clone(), self.clone());
-        let status_page = http::exact_path("/status")
+        let status = http::exact_path("/status")
             .map(move || http::with_type(StatusCode::OK, "application/json", report.json()));
         let healthz = http::exact_path("/healthz").map(move || {
             let up = health.status.lock().unwrap_or_else(PoisonError::into_inner).dnsmasq.up;
-            if up {
-                http::text(StatusCode::OK, "ok\n")
+            let (code, text) = if up {
+                (StatusCode::OK, "ok\n")
             } else {
-                http::text(StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
-            }
+                (StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
+            };
+            http::with_type(code, "text/plain; charset=utf-8", text.to_owned())
         });
-        status_page.or(healthz).unify().or(self.metrics.route("/metrics")).unify()
+        status.or(healthz).unify().or(self.metrics.route("/metrics")).unify()
     }
 }
 
-fn count(number: impl TryInto<i64>) -> i64 {
-    number.try_into().unwrap_or(i64::MAX)
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn seconds(time: SystemTime) -> i64 {
-    count(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

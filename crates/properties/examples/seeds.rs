@@ -14,8 +14,7 @@ use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event,
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::{Name, Zone};
-use testkit::upstream::Transport;
-use tests::conformance::vector::{self, Scenario};
+use tests::conformance::vector::{self, Scenario, Transport};
 
 /// Where inputs are written to.
 struct Seeds(PathBuf);

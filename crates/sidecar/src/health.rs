@@ -5,15 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
-use crate::time::{millis, milliseconds};
-
 /// How many results are remembered for the plot: twenty minutes of the usual five seconds.
 const REMEMBERED: usize = 240;
 
 /// What the last probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub enum State {
+    /// Nothing yet.
     Waiting,
     /// The probed name was answered.
     Ok,
@@ -25,71 +24,75 @@ pub(crate) enum State {
 
 impl State {
     /// Does the server pass its health check?
-    pub(crate) fn is_healthy(self) -> bool {
+    pub fn is_healthy(self) -> bool {
         matches!(self, Self::Ok | Self::Itself)
     }
 }
 
 /// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) state: State,
+pub struct Verdict {
+    /// What was found.
+    pub state: State,
     /// How long the answer took that makes the server healthy; zero when there was none.
-    pub(crate) latency: Duration,
+    pub latency: Duration,
     /// Why the probed name was not answered; empty when it was. The words of kube-dns, which lack the response code.
-    pub(crate) error: String,
+    pub error: String,
     /// The response code of an answer without the probed name; empty without one.
-    pub(crate) rcode: String,
+    pub rcode: String,
 }
 
 impl Verdict {
     /// The probed name was answered.
-    pub(crate) fn ok(latency: Duration) -> Self {
+    pub fn ok(latency: Duration) -> Self {
         Self { state: State::Ok, latency, error: String::new(), rcode: String::new() }
     }
 
     /// The server answers for itself.
-    pub(crate) fn itself(latency: Duration, failure: Failure) -> Self {
+    pub fn itself(latency: Duration, failure: Failure) -> Self {
         Self { state: State::Itself, latency, error: failure.error, rcode: failure.rcode }
     }
 
     /// The server is not well.
-    pub(crate) fn failed(failure: Failure) -> Self {
+    pub fn failed(failure: Failure) -> Self {
         Self { state: State::Failed, latency: Duration::ZERO, error: failure.error, rcode: failure.rcode }
     }
 }
 
 /// Why the probed name was not answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// In the words of kube-dns.
-    pub(crate) error: String,
+    pub error: String,
     /// The response code; empty when nothing came.
-    pub(crate) rcode: String,
+    pub rcode: String,
 }
 
-/// One result, for `/status` and the plot.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Point {
-    /// When, in milliseconds since 1970.
-    pub(crate) at: u64,
-    pub(crate) state: State,
+/// One point of the plot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When the probe ended.
+    pub at: SystemTime,
+    /// What it found.
+    pub state: State,
     /// How long the answer took.
-    pub(crate) latency_ms: f64,
+    pub latency: Duration,
 }
 
+/// What a probe knows.
 #[derive(Clone, Debug)]
-pub(crate) struct Health {
-    pub(crate) last: Verdict,
+pub struct Health {
+    /// The last result.
+    pub last: Verdict,
     /// Since when the state is what it is.
-    pub(crate) since: SystemTime,
+    pub since: SystemTime,
     /// The results so far, the newest last, bounded.
-    pub(crate) history: VecDeque<Point>,
+    pub history: VecDeque<Sample>,
 }
 
 impl Health {
-    pub(crate) fn waiting(now: SystemTime) -> Self {
+    /// Nothing is known yet.
+    pub fn waiting(now: SystemTime) -> Self {
         let last = Verdict {
             state: State::Waiting,
             latency: Duration::ZERO,
@@ -100,7 +103,7 @@ impl Health {
     }
 
     /// Takes in a result; tells whether the state is a new one.
-    pub(crate) fn record(&mut self, verdict: Verdict, now: SystemTime) -> bool {
+    pub fn record(&mut self, verdict: Verdict, now: SystemTime) -> bool {
         let changed = verdict.state != self.last.state;
         if changed {
             self.since = now;
@@ -108,14 +111,13 @@ impl Health {
         if self.history.len() == REMEMBERED {
             self.history.pop_front();
         }
-        let latency_ms = milliseconds(verdict.latency);
-        self.history.push_back(Point { at: millis(now), state: verdict.state, latency_ms });
+        self.history.push_back(Sample { at: now, state: verdict.state, latency: verdict.latency });
         self.last = verdict;
         changed
     }
 
     /// The body of `/healthcheck/<label>`.
-    pub(crate) fn check(&self) -> Check<'_> {
+    pub fn check(&self) -> Check<'_> {
         let healthy = self.last.state.is_healthy();
         Check {
             is_ok: healthy,
@@ -128,13 +130,16 @@ impl Health {
 
 /// The body of `/healthcheck/<label>`, in the reference's names and order.
 #[derive(Debug, Serialize)]
-pub(crate) struct Check<'a> {
+pub struct Check<'a> {
+    /// Is the server healthy?
     #[serde(rename = "IsOk")]
-    pub(crate) is_ok: bool,
+    pub is_ok: bool,
+    /// How long the answer took.
     #[serde(rename = "LatencySeconds", serialize_with = "go_float")]
-    pub(crate) latency_seconds: f64,
+    pub latency_seconds: f64,
+    /// Why it is not.
     #[serde(rename = "Err")]
-    pub(crate) error: &'a str,
+    pub error: &'a str,
 }
 
 /// Go writes whole numbers without a fraction.

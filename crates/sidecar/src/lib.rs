@@ -26,20 +26,22 @@
 //! only an answer to the probed name is health. Servers that are neither part are always judged by the name.
 
 mod app;
-mod counters;
+pub mod counters;
 mod health;
 mod metric_name;
 mod monotonic;
 mod options;
-mod page;
-mod parts;
-mod peers;
-mod probe;
-mod routes;
+pub mod page;
+pub mod parts;
+pub mod peers;
+pub mod probe;
+pub mod routes;
 pub mod spec;
-mod status;
+pub mod status;
 mod time;
-mod upstreams;
+pub mod upstreams;
 
-pub use app::run;
+pub use app::{App, run};
+pub use health::{Health, State};
 pub use options::{Mode, Options};
+pub use parts::{Parts, StartError};

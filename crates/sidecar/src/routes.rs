@@ -12,7 +12,8 @@ use warp::reply::Response;
 use crate::parts::Parts;
 use crate::{page, status};
 
-pub(crate) fn routes(
+/// All routes.
+pub fn routes(
     parts: Arc<Parts>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
     warp::path::full()

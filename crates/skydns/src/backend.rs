@@ -169,13 +169,13 @@ impl Zone {
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
     }
 
-    /// The servers for a name (wire format, lower case), and whether they are those of a stub domain. The longest
+    /// The servers for a name (wire format, lower case), and the stub domain that they are those of, if any. The longest
     /// stub domain that holds the name wins.
-    pub fn servers_for(&self, name: &[u8]) -> (&Arc<[std::net::SocketAddr]>, bool) {
+    pub fn servers_for(&self, name: &[u8]) -> (&Arc<[std::net::SocketAddr]>, Option<&Name>) {
         self.stub_domains()
             .iter()
             .find(|(domain, _)| is_within(name, domain.wire()))
-            .map_or((&self.upstreams, false), |(_, servers)| (servers, true))
+            .map_or((&self.upstreams, None), |(domain, servers)| (servers, Some(domain)))
     }
 
     /// The largest answer over UDP, in octets. Strictly, no answer is larger than what we offer ourselves.

@@ -157,8 +157,8 @@ impl<V: View> Engine<'_, V> {
     /// Names with fewer than two labels are not sent out (SkyDNS's ndots rule): a search list would leak them.
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
         let (_, stub) = self.view.zone().servers_for(self.query.lower());
-        let system = if stub { System::Stub } else { System::Recursive };
-        if labels(self.query.name).take(2).count() < 2 && !stub {
+        let system = if stub.is_some() { System::Stub } else { System::Recursive };
+        if labels(self.query.name).take(2).count() < 2 && stub.is_none() {
             Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
             return reply(system, rcode::SERVFAIL, false);
         }

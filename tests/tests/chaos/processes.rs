@@ -2,9 +2,8 @@
 
 use nix::sys::signal::Signal;
 use testkit::eventually;
-use testkit::processes::send;
 use tests::chaos::{Rig, Topology};
-use tests::e2e::PATIENCE;
+use tests::e2e::{PATIENCE, send};
 use tests::steady::Steady;
 
 use super::{RATE, WHILE};

@@ -1,7 +1,6 @@
 //! Links between pages lead somewhere.
 
-use tests::docs::markdown::Page;
-use tests::repository;
+use tests::docs::markdown::{Page, repository};
 
 /// Pages that are linked to before they are written.
 const COMING: [&str; 1] = ["troubleshooting.md"];

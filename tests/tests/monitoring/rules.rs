@@ -5,8 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tests::docs::markdown::{Page, code};
-use tests::repository;
+use tests::docs::markdown::{Page, code, repository};
 
 use crate::promql;
 use crate::promtool::promtool;

@@ -9,6 +9,8 @@ mod faults;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
+mod load;
+#[cfg(test)]
 mod samples;
 #[cfg(test)]
 mod watch;

@@ -13,11 +13,11 @@ fn command_lines() {
         search: "prod".to_owned(),
         ndots: "2".to_owned(),
     };
-    assert_eq!(parsed.parameters(), expected);
+    assert_eq!(parsed.parameters, expected);
     assert_eq!((parsed.server.as_str(), parsed.json), ("http://[::1]:8081/", true));
     let defaults = options("web").unwrap();
     assert_eq!(
-        (defaults.server.as_str(), defaults.search.as_str(), defaults.json),
+        (defaults.server.as_str(), defaults.parameters.search.as_str(), defaults.json),
         ("http://127.0.0.1:8081", "default", false)
     );
 }
@@ -74,15 +74,21 @@ fn servers() {
 
 #[test]
 fn what_a_server_says_instead() {
-    let says = |reply: &[u8]| body("http://a:1", reply).map_err(|error| error.to_string());
-    assert_eq!(says(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}"), Ok(b"{}".to_vec()));
+    let page = |status_line: &str, body: &str| {
+        let status = status_line.split(' ').nth(1).unwrap().parse().unwrap();
+        Ok(Page { status_line: status_line.to_owned(), status, body: body.into() })
+    };
+    let says = |page| body("http://a:1", page).map_err(|error| error.to_string());
+    assert_eq!(says(page("HTTP/1.1 200 OK", "{}")), Ok(b"{}".to_vec()));
     for (reply, line) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n\r\nno name\n"[..], "http://a:1 answers: no name"),
-        (b"HTTP/1.1 404 Not Found\r\n\r\n404 page not found\n", "http://a:1 answers: 404 page not found"),
-        (b"HTTP/1.0 500 Oops\r\n\r\n", "http://a:1 answers: HTTP/1.0 500 Oops"),
-        (b"SSH-2.0-OpenSSH\r\n", "http://a:1 answers: SSH-2.0-OpenSSH"),
-        (b"", "http://a:1 answers: "),
-        (b"\x1b[31m\xff", "http://a:1 answers: [31m\u{fffd}"),
+        (page("HTTP/1.1 400 Bad Request", "no name\n"), "http://a:1 answers: no name"),
+        (page("HTTP/1.1 404 Not Found", "404 page not found\n"), "http://a:1 answers: 404 page not found"),
+        (page("HTTP/1.0 500 Oops", ""), "http://a:1 answers: HTTP/1.0 500 Oops"),
+        (page("HTTP/1.0 500 Oops", "\x1b[31m\u{fffd}"), "http://a:1 answers: [31m\u{fffd}"),
+        (Err(GetError::Foreign("SSH-2.0-OpenSSH".to_owned())), "http://a:1 answers: SSH-2.0-OpenSSH"),
+        (Err(GetError::Foreign(String::new())), "http://a:1 answers: "),
+        (Err(GetError::Slow(TIME)), "http://a:1 does not answer within 10s"),
+        (Err(GetError::Large(SIZE)), "http://a:1 answers more than 4194304 bytes"),
     ] {
         assert_eq!(says(reply), Err(line.to_owned()));
     }

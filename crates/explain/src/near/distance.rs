@@ -22,30 +22,20 @@ pub(super) fn distance(a: &str, b: &str) -> Option<usize> {
     (distance <= limit).then_some(distance)
 }
 
-/// Optimal string alignment, row by row.
+/// Optimal string alignment: `best` has the distance of each beginning of `a` from each beginning of `b`.
 fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
-    let first: Vec<usize> = (0..=b.len()).collect();
-    let (mut before, mut last) = (Vec::new(), first);
-    let mut previous = None;
-    for (row, &letter) in a.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, pair) in last.windows(2).enumerate() {
-            let (&[diagonal, above], Some(&left), Some(&other)) = (pair, current.last(), b.get(column))
-            else {
-                continue;
-            };
-            let replaced = diagonal + usize::from(letter != other);
-            let mut best = replaced.min(above + 1).min(left + 1);
-            let swapped = column > 0 && previous == Some(other) && b.get(column - 1) == Some(&letter);
-            if let Some(&earlier) = before.get(column.wrapping_sub(1)).filter(|_| swapped) {
-                best = best.min(earlier + 1);
-            }
-            current.push(best);
-        }
-        previous = Some(letter);
-        before = std::mem::replace(&mut last, current);
+    let mut best = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (i, j) in (0..=a.len()).flat_map(|i| (0..=b.len()).map(move |j| (i, j))) {
+        best[i][j] = if i == 0 || j == 0 {
+            i + j
+        } else {
+            let replaced = best[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            let swapped = if is_swap { best[i - 2][j - 2] + 1 } else { replaced };
+            replaced.min(swapped).min(best[i - 1][j] + 1).min(best[i][j - 1] + 1)
+        };
     }
-    last.last().copied().unwrap_or_default()
+    best[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use testkit::objects::{
     with_annotations,
 };
 
-use super::super::dnsmasq::Front;
-use super::super::document::Explanation;
-use super::super::moment::Moment;
-use super::super::request::Request;
-use super::super::state::ServerState;
-use super::super::survey::Survey;
+use crate::dnsmasq::Front;
+use crate::document::Explanation;
+use crate::moment::Moment;
+use crate::request::Request;
+use crate::state::ServerState;
+use crate::survey::Survey;
 use cluster::index::Index;
 use cluster::index::Progress;
 use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service};
@@ -113,18 +113,17 @@ impl Cluster {
 
     /// Explains what the command line asks for.
     pub(super) fn explain(&self, words: &str) -> Explanation {
-        let options = super::super::command::read(words.split(' ').map(Into::into)).unwrap();
-        let parameters = options.parameters();
-        let request = Request::new(&parameters).unwrap();
+        let options = crate::command::read(words.split(' ').map(Into::into)).unwrap();
+        let request = Request::new(&options.parameters).unwrap();
         let survey = Survey::new(self.published.get(), &self.front(), request);
         let source = (self.server.progress != Progress::Waiting).then_some(self.source);
-        let told = survey.wanted().look_up(&self.index, source);
-        survey.conclude(Some(&told), &self.server, NOW)
+        let reply = survey.wanted().look_up(&self.index, source);
+        survey.conclude(Some(&reply), &self.server, NOW)
     }
 
     /// The same as text.
     pub(super) fn text(&self, words: &str) -> String {
-        super::super::text::render(&self.explain(words))
+        crate::text::render(&self.explain(words))
     }
 }
 

@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 use skydns::wire::rcode;
+use skydns::wire::text::{parse_type, rcode_name};
 use skydns::{Name, View as _};
 
-use super::super::asked::Asked;
-use super::super::document::{Explanation, Outcome};
-use super::super::request::{Parameters, Request};
-use super::super::survey::Survey;
-use super::super::{text, types};
 use super::cluster::{Cluster, NOW};
+use crate::document::{Explanation, Outcome};
+use crate::request::{Parameters, Request};
+use crate::survey::Survey;
+use crate::text;
 
 fn label() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -40,8 +40,8 @@ fn parameters() -> impl Strategy<Value = Parameters> {
 /// Explains a name, or says why not.
 fn explain(cluster: &Cluster, parameters: &Parameters) -> Option<Explanation> {
     let survey = Survey::new(cluster.published.get(), &cluster.front(), Request::new(parameters).ok()?);
-    let told = survey.wanted().look_up(&cluster.index, Some(cluster.source));
-    Some(survey.conclude(Some(&told), &cluster.server, NOW))
+    let reply = survey.wanted().look_up(&cluster.index, Some(cluster.source));
+    Some(survey.conclude(Some(&reply), &cluster.server, NOW))
 }
 
 /// A name as it was printed; `None` if it has escapes, which are not read back.
@@ -66,14 +66,14 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
     let snapshot = cluster.published.get();
     for miss in near {
         let Some(name) = parse(&miss.name) else { continue };
-        let exists = Asked::new(&snapshot, &name, 33).rcode == Some(rcode::NOERROR);
+        let exists = skydns::ask(&snapshot, &name, 33).rcode == Some(rcode::NOERROR);
         prop_assert!(exists || miss.why.text.ends_with("no ready endpoints"), "{} does not exist", miss.name);
     }
     // What is said to be answered is what the engine answers.
     for (answer, name) in detail.answers.iter().zip(std::iter::repeat(parse(&detail.name))) {
         let Some(name) = name else { continue };
-        let asked = Asked::new(&snapshot, &name, types::parse(&answer.qtype).unwrap());
-        prop_assert_eq!(&answer.rcode, &asked.rcode.map(types::rcode_name));
+        let response = skydns::ask(&snapshot, &name, parse_type(&answer.qtype).unwrap());
+        prop_assert_eq!(&answer.rcode, &response.rcode.map(rcode_name));
     }
     // It survives the way to the command line, where a line stays a line.
     let json = serde_json::to_string(&explanation).unwrap();

@@ -2,8 +2,8 @@
 
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_headless};
 
-use super::super::document::Explanation;
 use super::cluster::Cluster;
+use crate::document::Explanation;
 
 /// Services that have the names of their namespaces, with a cluster IP and headless.
 fn namesakes() -> Cluster {

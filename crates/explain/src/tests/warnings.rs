@@ -2,8 +2,8 @@
 
 use dnsconfig::Rejection;
 
-use super::super::document::{DnsmasqAsks, Outcome, Route};
 use super::cluster::Cluster;
+use crate::document::{DnsmasqAsks, Outcome, Route};
 use cluster::index::Progress;
 use cluster::objects::{Change, Event, ObjectKey};
 use testkit::objects::mk_cluster_ip;

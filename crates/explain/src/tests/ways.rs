@@ -3,8 +3,8 @@
 use skydns::Zone;
 use testkit::objects::mk_node;
 
-use super::super::document::Outcome;
 use super::cluster::Cluster;
+use crate::document::Outcome;
 use cluster::objects::{Change, Event, FromApi as _, Node};
 
 fn cluster() -> Cluster {

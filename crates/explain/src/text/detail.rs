@@ -1,13 +1,13 @@
 //! The name that the explanation is about: answers, objects, the way there.
 
-use super::super::document::{
+use super::{Page, without_dot};
+use crate::document::{
     Address, Answer, Detail, Dnsmasq, DnsmasqAsks, Endpoints, Object, Record, Route, Server, Service,
     ServiceKind,
 };
-use super::super::moment::Moment;
-use super::super::reasons::ports_text;
-use super::super::verdict::servers_text;
-use super::{Page, without_dot};
+use crate::moment::Moment;
+use crate::reasons::ports_text;
+use crate::verdict::join;
 
 /// How many records of one type are printed; the JSON has more.
 const MAX_RECORDS: usize = 8;
@@ -70,24 +70,24 @@ fn rows(answer: &Answer) -> Vec<[String; 3]> {
 }
 
 fn objects(page: &mut Page, object: &Object, now: Moment) {
-    let name = format!("{}/{}", object.namespace, object.name);
-    if let Some(service) = &object.service {
-        page.section("from", &format!("Service {name}, {}", service_text(service, now)));
+    let Object { key, service, endpoints } = object;
+    if let Some(service) = service {
+        page.section("from", &format!("Service {key}, {}", service_text(service, now)));
         if !service.ports.is_empty() {
             page.section("", &format!("  ports      {}", ports_text(&service.ports)));
         }
     } else {
-        page.section("from", &format!("no Service {name}"));
+        page.section("from", &format!("no Service {key}"));
     }
-    match &object.endpoints {
-        Some(endpoints) => endpoints_text(page, &object.name, endpoints, now),
-        None if object.service.as_ref().is_some_and(|service| service.kind == ServiceKind::ExternalName) => {}
+    match endpoints {
+        Some(endpoints) => endpoints_text(page, &key.name, endpoints, now),
+        None if service.as_ref().is_some_and(|service| service.kind == ServiceKind::ExternalName) => {}
         None => page.section("", "  endpoints  none"),
     }
 }
 
 fn service_text(service: &Service, now: Moment) -> String {
-    let ips = || servers_text(&service.cluster_ips);
+    let ips = || join(&service.cluster_ips);
     let kind = match service.kind {
         ServiceKind::ClusterIp => format!("cluster IP {}", ips()),
         ServiceKind::Headless => "headless".to_owned(),
@@ -149,7 +149,7 @@ fn addresses_text(addresses: &[Address], count: usize) -> String {
 fn way(detail: &Detail) -> String {
     let Dnsmasq { asks, domain, servers, keeps_seconds } = &detail.dnsmasq;
     let domain = without_dot(domain.as_deref().unwrap_or("."));
-    let servers = servers_text(servers);
+    let servers = join(servers);
     match asks {
         DnsmasqAsks::Kubedns => {
             let has_records = detail.answers.iter().any(|answer| !answer.records.is_empty());
@@ -186,7 +186,7 @@ fn way(detail: &Detail) -> String {
 fn beyond(route: &Route) -> String {
     match route {
         Route::Reverse { servers, .. } if !servers.is_empty() => {
-            format!(", which asks {} for addresses it does not know", servers_text(servers))
+            format!(", which asks {} for addresses it does not know", join(servers))
         }
         _ => String::new(),
     }

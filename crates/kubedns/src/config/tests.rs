@@ -100,8 +100,8 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
         let listening = vec!["192.0.2.99:53".parse().unwrap()];
         let zone = ZoneFrame { domain, strict: false, listening }.with(&settings, &Loops::default());
         let below = Name::parse("www.corp.cluster.local").unwrap();
-        let (servers, is_stub) = zone.servers_for(below.wire());
-        assert_eq!((text(servers).as_str(), is_stub), (expected[1], true), "{topology}");
+        let (servers, stub) = zone.servers_for(below.wire());
+        assert_eq!((text(servers).as_str(), stub.is_some()), (expected[1], true), "{topology}");
         assert!(!zone.owns(below.wire()), "{topology}");
     }
 }

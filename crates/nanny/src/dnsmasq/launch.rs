@@ -22,39 +22,45 @@ use crate::dnsmasq::user::Identity;
 
 /// How an edit reaches dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// The servers file is written and dnsmasq reads it again.
-    Reload { file: PathBuf },
+    Reload {
+        /// The servers file.
+        file: PathBuf,
+    },
     /// dnsmasq is restarted with other arguments.
     Restart,
 }
 
+/// How dnsmasq is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// How an edit reaches dnsmasq.
-    pub(crate) mode: Mode,
+    pub mode: Mode,
     /// A file of the user's with `server=` lines: its content goes into ours.
-    pub(crate) extra_servers: Option<PathBuf>,
+    pub extra_servers: Option<PathBuf>,
     /// The resolv.conf files whose servers we hand to dnsmasq; none when it reads them itself or is not to.
-    pub(crate) resolv_files: Vec<PathBuf>,
+    pub resolv_files: Vec<PathBuf>,
     /// Whether resolv.conf is looked at again after the start.
-    pub(crate) follow_resolv: bool,
+    pub follow_resolv: bool,
     /// Why edits need a restart, if they do.
-    pub(crate) obstacle: Option<String>,
+    pub obstacle: Option<String>,
     /// What becomes of the user's arguments that touch ours.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
+    /// The user's arguments.
     words: Vec<OsString>,
     /// The same without what is in our file.
     words_beside_file: Vec<OsString>,
     ours: Vec<OsString>,
 }
 
+/// The option that names our file.
 const SERVERS_FILE: &str = "--servers-file=";
 
 impl Plan {
     /// Decides. `servers_file` is where ours would be (or why there is none); `loop_detection` is whether this dnsmasq
     /// was built with it.
-    pub(crate) fn new(
+    pub fn new(
         arguments: &Arguments,
         servers_file: Result<PathBuf, String>,
         identity: &Identity,
@@ -82,7 +88,7 @@ impl Plan {
     }
 
     /// dnsmasq's arguments. With the servers in a file they do not depend on the routes.
-    pub(crate) fn argv(&self, routes: &Routes) -> Vec<OsString> {
+    pub fn argv(&self, routes: &Routes) -> Vec<OsString> {
         match self.mode {
             Mode::Reload { .. } => self.words_beside_file.iter().chain(&self.ours).cloned().collect(),
             Mode::Restart => self.argv_without_file(routes),
@@ -90,7 +96,7 @@ impl Plan {
     }
 
     /// The same without a servers file of ours, for when it cannot be written.
-    pub(crate) fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
+    pub fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
         let mut argv = self.words.clone();
         for value in servers_file::values(routes) {
             argv.extend(["--server".into(), value.into()]);
@@ -150,6 +156,7 @@ impl Plan {
     }
 }
 
+/// Why the servers cannot be in a file of ours.
 fn obstacle(arguments: &Arguments) -> Option<String> {
     if let Some(unknown) = &arguments.unknown {
         return Some(format!("dnsmasq's configuration is not fully known ({unknown})"));

@@ -32,14 +32,15 @@ const PORTS: usize = 32;
 
 /// The server, on a loopback port of its own.
 #[derive(Debug)]
-pub(crate) struct ServfailServer {
+pub struct ServfailServer {
     datagrams: UdpSocket,
     connections: TcpListener,
     address: Nameserver,
 }
 
 impl ServfailServer {
-    pub(crate) async fn bind() -> io::Result<Self> {
+    /// Takes a port.
+    pub async fn bind() -> io::Result<Self> {
         Self::bind_one_of(repeat_n(0, PORTS)).await
     }
 
@@ -62,11 +63,13 @@ impl ServfailServer {
         Ok(Self { datagrams, connections, address: Nameserver::new(address.ip(), address.port()) })
     }
 
-    pub(crate) fn local_addr(&self) -> Nameserver {
+    /// Where it listens.
+    pub fn local_addr(&self) -> Nameserver {
         self.address
     }
 
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    /// Answers until cancelled.
+    pub async fn run(self, stop: CancellationToken) {
         let both = async { tokio::join!(self.answer_datagrams(), self.answer_connections()) };
         let _ = stop.run_until_cancelled(both).await;
     }

@@ -15,14 +15,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why arguments would not do.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TrialError {
+pub enum TrialError {
+    /// dnsmasq refuses them.
     #[error("{how}: {words}")]
-    Refused { how: String, words: String },
+    Refused {
+        /// How the trial ended.
+        how: String,
+        /// What dnsmasq said.
+        words: String,
+    },
+    /// The trial itself failed.
     #[error("dnsmasq --test: {0}")]
     Failed(String),
 }
 
-pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), TrialError> {
+/// Tries the arguments.
+pub async fn test(program: &Path, argv: &[OsString]) -> Result<(), TrialError> {
     let mut command = Command::new(program);
     // In front: behind a `--` among the user's arguments it would not be an option.
     command.arg("--test").args(argv).stdin(Stdio::null()).kill_on_drop(true);

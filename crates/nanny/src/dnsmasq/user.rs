@@ -10,15 +10,21 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 /// Who we are, as far as dnsmasq cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Identity {
+pub enum Identity {
     /// Root, with the names of its user and group: dnsmasq would change to others.
-    Root { user: String, group: String },
+    Root {
+        /// The user's name.
+        user: String,
+        /// The group's name.
+        group: String,
+    },
     /// Not root (or root without a name): dnsmasq changes nothing, or cannot be told.
     Other,
 }
 
 impl Identity {
-    pub(crate) fn own() -> Self {
+    /// Ours.
+    pub fn own() -> Self {
         let uid = Uid::effective();
         if !uid.is_root() {
             return Self::Other;

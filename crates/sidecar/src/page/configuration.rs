@@ -8,6 +8,7 @@ use super::facts::unknown;
 use crate::peers::{Configuration, Nanny, Routes};
 use crate::status::Status;
 
+/// The section of the page.
 pub(super) fn section(status: &Status) -> Markup {
     html! {
         section aria-label="configuration" {

@@ -12,35 +12,37 @@ const SHOWN: usize = 10;
 /// kubedns, as its metrics show it. What an older or a newer one does not export is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Kubedns {
-    pub(crate) version: Option<String>,
+pub struct Kubedns {
+    /// Its version.
+    pub version: Option<String>,
     /// Have the first lists of the API server arrived?
-    pub(crate) synced: Option<bool>,
+    pub synced: Option<bool>,
     /// Are the records those of an earlier run?
-    pub(crate) stale: Option<bool>,
+    pub stale: Option<bool>,
     /// Kinds of objects, and whether their watch is open.
-    pub(crate) watches: BTreeMap<String, bool>,
+    pub watches: BTreeMap<String, bool>,
     /// When the last event arrived from the API server, in seconds since 1970.
-    pub(crate) last_event: Option<f64>,
+    pub last_event: Option<f64>,
     /// Is the newest configuration in force?
-    pub(crate) config_current: Option<bool>,
+    pub config_current: Option<bool>,
     /// Questions answered since it started.
-    pub(crate) requests: Option<f64>,
+    pub requests: Option<f64>,
     /// The upstreams asked most, the busiest first.
-    pub(crate) upstreams: Vec<Upstream>,
+    pub upstreams: Vec<Upstream>,
 }
 
 /// One upstream of kubedns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Upstream {
-    pub(crate) address: String,
+pub struct Upstream {
+    /// Its address.
+    pub address: String,
     /// Questions put to it.
-    pub(crate) requests: f64,
+    pub requests: f64,
     /// What went wrong with it.
-    pub(crate) errors: f64,
+    pub errors: f64,
     /// How long its answers took on average.
-    pub(crate) mean_ms: Option<f64>,
+    pub mean_ms: Option<f64>,
 }
 
 #[derive(Default)]
@@ -53,7 +55,7 @@ struct Sums {
 
 impl Kubedns {
     /// Reads an exposition.
-    pub(crate) fn read(text: &str) -> Self {
+    pub fn read(text: &str) -> Self {
         let mut kubedns = Self::default();
         let mut upstreams: BTreeMap<String, Sums> = BTreeMap::new();
         for line in series(text) {

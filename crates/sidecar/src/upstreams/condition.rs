@@ -5,13 +5,15 @@ use serde::Serialize;
 /// How an upstream is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Condition {
+pub enum Condition {
     /// Not known yet.
     #[default]
     Waiting,
+    /// It answers.
     Answers,
     /// It answers SERVFAIL or REFUSED where it should not.
     Fails,
+    /// No answer comes.
     Silent,
 }
 

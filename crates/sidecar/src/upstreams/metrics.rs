@@ -23,6 +23,7 @@ pub(super) struct UpstreamMetrics {
     queries: IntCounterVec,
 }
 
+/// Those of one.
 #[derive(Debug)]
 pub(super) struct SeriesOf {
     probes: IntCounter,

@@ -307,7 +307,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Names of one label are sent out only into a stub domain, see the engine.
     fn may_be_sent_out(&self, name: &Name) -> bool {
-        name.label_count() >= 2 || self.view.zone().servers_for(name.to_lowercase().wire()).1
+        name.label_count() >= 2 || self.view.zone().servers_for(name.to_lowercase().wire()).1.is_some()
     }
 
     fn is_ours(&self, name: &Name) -> bool {

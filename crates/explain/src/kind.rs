@@ -1,0 +1,121 @@
+//! The meaning of a name's labels, who is responsible for the name, and the Services its records come from.
+
+use std::net::IpAddr;
+
+use cluster::objects::ObjectKey;
+use cluster::snapshot::Snapshot;
+use skydns::wire::reverse;
+use skydns::{Name, View as _, Zone, name};
+use treecache::ANY;
+
+use crate::document::{NameKind, Route};
+
+/// The labels of a name (in lower case) below the cluster domain, from there downwards; `None` for names that are not
+/// ours.
+pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
+    zone.owns(name.wire()).then(|| {
+        let mut labels = name.labels();
+        labels.truncate(labels.len() - zone.domain.label_count());
+        labels.reverse();
+        labels
+    })
+}
+
+/// The meaning of a name (in lower case) with this path.
+pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
+    match (path, reverse::address(name.wire())) {
+        (Some(path), _) => below_domain(snapshot, path),
+        (None, Some(address)) => NameKind::Reverse { address },
+        (None, None) => NameKind::External,
+    }
+}
+
+fn below_domain(snapshot: &Snapshot, path: &[&str]) -> NameKind {
+    if let Some(kind) = federated(snapshot, path) {
+        return kind;
+    }
+    match *path {
+        [] => NameKind::Apex,
+        ["svc"] => NameKind::Namespace { namespace: None },
+        ["svc", namespace] => NameKind::Namespace { namespace: Some(namespace.to_owned()) },
+        ["svc", namespace, name, ref labels @ ..] => of_service(ObjectKey::new(namespace, name), labels),
+        ["pod", namespace, label] => {
+            NameKind::Pod { namespace: namespace.to_owned(), address: pod(snapshot, path, label) }
+        }
+        ["dns-version"] | ["dns", "ns"] => NameKind::WellKnown,
+        _ => NameKind::Formless,
+    }
+}
+
+fn federated(snapshot: &Snapshot, path: &[&str]) -> Option<NameKind> {
+    let &["svc", federation, namespace, name] = path else { return None };
+    let domain = snapshot.federation.as_ref()?.domains.get(federation)?.clone();
+    let key = ObjectKey::new(namespace, name);
+    Some(NameKind::Federation { federation: federation.to_owned(), domain, key })
+}
+
+/// A Service's name, or one below it.
+fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
+    let bare = |label: &str| label.trim_start_matches('_').to_owned();
+    match *labels {
+        [] => NameKind::Service(key),
+        [protocol] if protocol.starts_with('_') => {
+            NameKind::Port { key, port: String::new(), protocol: bare(protocol) }
+        }
+        [label] => NameKind::Member { key, label: label.to_owned() },
+        [protocol, port] | [protocol, port, _] if protocol.starts_with('_') && port.starts_with('_') => {
+            NameKind::Port { key, port: bare(port), protocol: bare(protocol) }
+        }
+        _ => NameKind::Formless,
+    }
+}
+
+fn pod(snapshot: &Snapshot, path: &[&str], label: &str) -> Option<IpAddr> {
+    let mut address = None;
+    if label != ANY {
+        snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
+            address = entry.record.addresses().next();
+        });
+    }
+    address
+}
+
+/// The servers responsible for a name (in lower case), as the engine chooses them for queries for addresses.
+pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
+    let (servers, stub_domain) = zone.servers_for(name.wire());
+    let servers = servers.to_vec();
+    match (kind, stub_domain) {
+        (NameKind::Reverse { address }, _) => Route::Reverse { address: *address, servers },
+        (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },
+        (NameKind::External, None) if name.label_count() < 2 => Route::SingleLabel,
+        (NameKind::External, None) => Route::Upstreams { servers },
+        _ => Route::ClusterDomain { domain: zone.domain.to_string() },
+    }
+}
+
+/// The Services that the records of a name come from, sorted.
+pub(crate) fn sources(snapshot: &Snapshot, kind: &NameKind, path: Option<&[&str]>) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    if let NameKind::Reverse { address } = kind {
+        snapshot.reverse_record(*address, &mut |pointer| keys.extend(key_of(&pointer.name, None)));
+    } else if let Some(path) = path {
+        snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
+            keys.extend(key_of(&entry.record.base, Some(entry.label)));
+        });
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// The Service whose records stand at a name below the zone: `[..] service namespace svc`, or, for an ExternalName,
+/// the entry of its own name at `namespace svc`.
+fn key_of(base: &[u8], entry: Option<&str>) -> Option<ObjectKey> {
+    let base = name::to_text(base);
+    let labels: Vec<&str> = base.split_terminator('.').collect();
+    match (labels.as_slice(), entry) {
+        ([namespace, "svc"], Some(name)) => Some(ObjectKey::new(*namespace, name)),
+        ([.., name, namespace, "svc"], _) => Some(ObjectKey::new(*namespace, *name)),
+        _ => None,
+    }
+}
