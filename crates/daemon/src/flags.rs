@@ -66,9 +66,7 @@ pub struct Parsed<P> {
 
 /// Reads a command line; `argv` does not hold the program's name.
 ///
-/// # Errors
-///
-/// [`Exit`] when the process is to end at once: status 0 for `--help` (on standard error, as Go prints it) and
+/// An [`Exit`] when the process is to end at once: status 0 for `--help` (on standard error, as Go prints it) and
 /// `--version` (on standard output), status 2 for everything that is wrong.
 pub fn parse<P: Parser>(
     program: &str,
@@ -79,10 +77,6 @@ pub fn parse<P: Parser>(
 }
 
 /// [`parse`], and the words it overlooked.
-///
-/// # Errors
-///
-/// As [`parse`].
 pub fn parse_all<P: Parser>(
     program: &str,
     style: Style,

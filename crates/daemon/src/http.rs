@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use warp::Filter;
 
-use crate::everywhere::everywhere;
+use crate::net::wildcard_addr;
 
 pub use self::get::{GetError, Page, get};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
@@ -81,10 +81,6 @@ impl Server {
     /// Takes the port. `host` is an IP address or a name the system resolves; port 0 takes any. As in Go, all ways to
     /// say "any address" (empty, `0.0.0.0`, `::`) mean those of both families: a kubelet probes the pod's first address,
     /// and that may be of either.
-    ///
-    /// # Errors
-    ///
-    /// [`BindError`], which names the address.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -128,7 +124,7 @@ const BACKLOG: u32 = 1024;
 
 /// Listens on all addresses.
 fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
-    let ip = everywhere();
+    let ip = wildcard_addr();
     let socket = if ip.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     if ip.is_ipv6() {
         // The system's default may be otherwise (`net.ipv6.bindv6only`).

@@ -4,11 +4,11 @@
 //! here knows DNS or Kubernetes.
 
 pub mod error_chain;
-pub mod everywhere;
 pub mod flags;
 pub mod http;
 pub mod klog;
 pub mod metrics;
+pub mod net;
 pub mod shutdown;
 pub mod tasks;
 pub mod version;

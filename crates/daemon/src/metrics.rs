@@ -6,7 +6,6 @@
 
 mod process;
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use prometheus::core::Collector;
@@ -44,44 +43,25 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
-    scrapes: Arc<Scrapes>,
-}
-
-/// What Go's handler tells about itself.
-#[derive(Debug)]
-struct Scrapes {
+    /// What Go's handler tells about itself.
     in_flight: IntGauge,
-    total: IntCounterVec,
+    scrapes: IntCounterVec,
 }
 
 impl Metrics {
     /// A registry with the metrics every binary has.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError`], which would be a mistake in this module.
     pub fn new(program: &'static str) -> Result<Self, MetricError> {
         let registry = Registry::new();
-        let in_flight = IntGauge::new(
-            "promhttp_metric_handler_requests_in_flight",
-            "Current number of scrapes being served.",
-        );
-        let total = IntCounterVec::new(
-            Opts::new(
-                "promhttp_metric_handler_requests_total",
-                "Total number of scrapes by HTTP status code.",
-            ),
-            &["code"],
-        );
-        let in_flight = checked("promhttp_metric_handler_requests_in_flight", in_flight)?;
-        let total = checked("promhttp_metric_handler_requests_total", total)?;
+        let name = "promhttp_metric_handler_requests_in_flight";
+        let in_flight =
+            keep(&registry, name, IntGauge::new(name, "Current number of scrapes being served."))?;
+        let name = "promhttp_metric_handler_requests_total";
+        let options = Opts::new(name, "Total number of scrapes by HTTP status code.");
+        let scrapes = keep(&registry, name, IntCounterVec::new(options, &["code"]))?;
         for code in ["200", "500", "503"] {
-            total.with_label_values(&[code]);
+            scrapes.with_label_values(&[code]);
         }
-        let scrapes = Arc::new(Scrapes { in_flight: in_flight.clone(), total: total.clone() });
-        let metrics = Self { registry, scrapes };
-        metrics.register("promhttp_metric_handler_requests_in_flight", in_flight)?;
-        metrics.register("promhttp_metric_handler_requests_total", total)?;
+        let metrics = Self { registry, in_flight, scrapes };
         metrics.register("process_*", checked("process_*", process::Process::new())?)?;
         let info = metrics.int_gauge_vec(
             "kube_dns_build_info",
@@ -92,27 +72,14 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// The registry itself, for crates that register what they made.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// Registers a collector; `name` is for the error text.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError`] when the name is taken.
     pub fn register<C: Collector + 'static>(&self, name: &str, collector: C) -> Result<(), MetricError> {
         checked(name, self.registry.register(Box::new(collector)))
     }
 
     /// A counter of whole numbers.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError`], as all of these.
     pub fn int_counter(&self, name: &str, help: &str) -> Result<IntCounter, MetricError> {
-        self.keep(name, IntCounter::new(name, help))
+        keep(&self.registry, name, IntCounter::new(name, help))
     }
 
     /// Counters of whole numbers, told apart by labels.
@@ -122,28 +89,28 @@ impl Metrics {
         help: &str,
         labels: &[&str],
     ) -> Result<IntCounterVec, MetricError> {
-        self.keep(name, IntCounterVec::new(Opts::new(name, help), labels))
+        keep(&self.registry, name, IntCounterVec::new(Opts::new(name, help), labels))
     }
 
     /// A gauge of whole numbers.
     pub fn int_gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricError> {
-        self.keep(name, IntGauge::new(name, help))
+        keep(&self.registry, name, IntGauge::new(name, help))
     }
 
     /// Gauges of whole numbers, told apart by labels.
     pub fn int_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricError> {
-        self.keep(name, IntGaugeVec::new(Opts::new(name, help), labels))
+        keep(&self.registry, name, IntGaugeVec::new(Opts::new(name, help), labels))
     }
 
     /// A gauge.
     pub fn gauge(&self, name: &str, help: &str) -> Result<Gauge, MetricError> {
-        self.keep(name, Gauge::new(name, help))
+        keep(&self.registry, name, Gauge::new(name, help))
     }
 
     /// A histogram.
     pub fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, MetricError> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.keep(name, Histogram::with_opts(options))
+        keep(&self.registry, name, Histogram::with_opts(options))
     }
 
     /// Histograms, told apart by labels.
@@ -155,24 +122,10 @@ impl Metrics {
         labels: &[&str],
     ) -> Result<HistogramVec, MetricError> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.keep(name, HistogramVec::new(options, labels))
-    }
-
-    fn keep<C: Collector + Clone + 'static>(
-        &self,
-        name: &str,
-        metric: prometheus::Result<C>,
-    ) -> Result<C, MetricError> {
-        let metric = checked(name, metric)?;
-        self.register(name, metric.clone())?;
-        Ok(metric)
+        keep(&self.registry, name, HistogramVec::new(options, labels))
     }
 
     /// All metrics in the text format 0.0.4.
-    ///
-    /// # Errors
-    ///
-    /// When a collector made something that cannot be written down.
     pub fn render(&self) -> Result<String, prometheus::Error> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -181,9 +134,9 @@ impl Metrics {
 
     /// What a scrape is answered with. Scrapes are counted.
     pub fn reply(&self) -> Response {
-        self.scrapes.in_flight.inc();
+        self.in_flight.inc();
         let rendered = self.render();
-        self.scrapes.in_flight.dec();
+        self.in_flight.dec();
         let (code, reply) = match rendered {
             Ok(text) => ("200", http::with_type(StatusCode::OK, CONTENT_TYPE, text)),
             Err(error) => {
@@ -192,7 +145,7 @@ impl Metrics {
                 ("500", http::plain_error(StatusCode::INTERNAL_SERVER_ERROR, text))
             }
         };
-        self.scrapes.total.with_label_values(&[code]).inc();
+        self.scrapes.with_label_values(&[code]).inc();
         reply
     }
 
@@ -204,6 +157,16 @@ impl Metrics {
         let metrics = self.clone();
         http::exact_path(path).map(move || metrics.reply())
     }
+}
+
+fn keep<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    name: &str,
+    metric: prometheus::Result<C>,
+) -> Result<C, MetricError> {
+    let metric = checked(name, metric)?;
+    checked(name, registry.register(Box::new(metric.clone())))?;
+    Ok(metric)
 }
 
 fn checked<T>(name: &str, result: prometheus::Result<T>) -> Result<T, MetricError> {

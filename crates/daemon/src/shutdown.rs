@@ -30,10 +30,6 @@ pub struct Signals {
 
 impl Signals {
     /// Takes over SIGTERM and SIGINT, and keeps SIGUSR1 and SIGUSR2 from doing harm.
-    ///
-    /// # Errors
-    ///
-    /// When the handlers cannot be installed.
     pub fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

@@ -58,13 +58,7 @@ pub enum TaskError {
 pub struct Tasks {
     stop: CancellationToken,
     set: JoinSet<Result<(), Cause>>,
-    names: BTreeMap<Id, (&'static str, Kind)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Critical,
-    Passing,
+    names: BTreeMap<Id, &'static str>,
 }
 
 impl Tasks {
@@ -79,7 +73,8 @@ impl Tasks {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Cause>,
     {
-        self.start(name, Kind::Critical, async move { task.await.map_err(Into::into) });
+        let handle = self.set.spawn(async move { task.await.map_err(Into::into) });
+        self.names.insert(handle.id(), name);
     }
 
     /// Starts a task that runs until `stop` and has no errors: its earlier end is a failure of the whole.
@@ -87,30 +82,14 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.start(name, Kind::Critical, succeed(task));
-    }
-
-    /// Starts a task whose end means nothing; it is still waited for.
-    pub fn passing<F>(&mut self, name: &'static str, task: F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        self.start(name, Kind::Passing, succeed(task));
-    }
-
-    fn start<F>(&mut self, name: &'static str, kind: Kind, task: F)
-    where
-        F: Future<Output = Result<(), Cause>> + Send + 'static,
-    {
-        let handle = self.set.spawn(task);
-        self.names.insert(handle.id(), (name, kind));
+        self.critical(name, async move {
+            task.await;
+            Ok::<(), Cause>(())
+        });
     }
 
     /// Waits until `stop` fires or a critical task ends, then gives the rest `bound` to end and aborts what is left.
-    ///
-    /// # Errors
-    ///
-    /// The first thing that went wrong. Later ones are logged.
+    /// Returns the first thing that went wrong. Later ones are logged.
     pub async fn join(mut self, bound: Duration) -> Result<(), TaskError> {
         let stop = self.stop.clone();
         let mut first = None;
@@ -132,7 +111,7 @@ impl Tasks {
             }
         });
         if late.await.is_err() {
-            let tasks = self.names.values().map(|(name, _)| *name).collect();
+            let tasks = self.names.values().copied().collect();
             keep_first(&mut first, Some(TaskError::Stuck { tasks, bound }));
             self.set.shutdown().await;
         }
@@ -145,21 +124,14 @@ impl Tasks {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        let (task, kind) = self.names.remove(&id)?;
+        let task = self.names.remove(&id)?;
         match ended {
             Err(error) if error.is_panic() => Some(TaskError::Panicked { task }),
             Ok((_, Err(source))) => Some(TaskError::Failed { task, source }),
-            Ok((_, Ok(()))) if kind == Kind::Critical && !self.stop.is_cancelled() => {
-                Some(TaskError::Ended { task })
-            }
+            Ok((_, Ok(()))) if !self.stop.is_cancelled() => Some(TaskError::Ended { task }),
             Err(_) | Ok((_, Ok(()))) => None,
         }
     }
-}
-
-async fn succeed(task: impl Future<Output = ()>) -> Result<(), Cause> {
-    task.await;
-    Ok(())
 }
 
 fn keep_first(first: &mut Option<TaskError>, next: Option<TaskError>) {

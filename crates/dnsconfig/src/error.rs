@@ -15,7 +15,7 @@ const SHOWN: usize = 200;
 pub struct ConfigError {
     key: String,
     value: String,
-    reason: Reason,
+    pub(crate) reason: Reason,
     accepted: &'static str,
 }
 
@@ -33,63 +33,32 @@ impl ConfigError {
     pub fn value(&self) -> &str {
         &self.value
     }
-
-    /// What is wrong with it.
-    pub fn reason(&self) -> &Reason {
-        &self.reason
-    }
-
-    /// What would be right.
-    pub fn accepted(&self) -> &'static str {
-        self.accepted
-    }
 }
 
 /// What is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    /// Octets that are not UTF-8.
+pub(crate) enum Reason {
     #[error("not UTF-8")]
     NotUtf8,
-    /// The JSON text ends too early.
     #[error("unexpected end of JSON input")]
     JsonEnds,
-    /// JSON that does not parse or has another shape.
     #[error("invalid JSON: {0}")]
     Json(String),
-    /// A stub domain that is no DNS name.
     #[error("invalid domain name: {0:?}")]
     DomainName(String),
-    /// A stub server that is neither an address nor a name.
     #[error("invalid nameserver: {0:?}")]
     StubServer(String),
-    /// An upstream server that is no address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// More upstream servers than kube-dns ever took.
     #[error("upstreamNameserver cannot have more than three entries")]
     TooManyUpstreams,
-    /// A federation that does not parse.
     #[error(transparent)]
     Federation(#[from] FederationError),
-    /// A limit of ours on the size of a value.
+    // The rest are limits of ours.
     #[error("too large: {octets} octets, at most {limit} are accepted")]
-    TooLarge {
-        /// Its size.
-        octets: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// A limit of ours on a number of entries.
+    TooLarge { octets: usize, limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]
-    TooMany {
-        /// What there are too many of.
-        what: &'static str,
-        /// How many.
-        count: usize,
-        /// The limit.
-        limit: usize,
-    },
+    TooMany { what: &'static str, count: usize, limit: usize },
 }
 
 fn shorten(value: &str) -> String {

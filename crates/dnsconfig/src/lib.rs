@@ -18,7 +18,7 @@ mod server;
 mod source;
 
 pub use config::{Config, Version};
-pub use error::{ConfigError, Reason};
+pub use error::ConfigError;
 pub use parse::{Key, RawData, parse};
 pub use server::{AddressError, DNS_PORT, FlagAddrError, Nameserver, ServerAddr};
 pub use source::{ApiFeed, Follower, Rejection, Source, State};

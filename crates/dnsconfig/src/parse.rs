@@ -1,7 +1,6 @@
 //! From the `ConfigMap`'s raw data to a [`Config`], or to the one error that refuses all of it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::de::DeserializeOwned;
 
@@ -63,12 +62,6 @@ impl Key {
 
     fn error(self, value: &str, reason: Reason) -> ConfigError {
         ConfigError::new(self.as_str(), value, reason, self.accepted())
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

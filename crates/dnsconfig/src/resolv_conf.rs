@@ -2,16 +2,20 @@
 
 mod follower;
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
 use crate::server::{DNS_PORT, Nameserver};
 
 pub use self::follower::Follower;
 
 /// The largest file read, in octets; what is behind it is not looked at.
-pub const MAX_FILE: usize = 64 << 10;
+const MAX_FILE: u64 = 64 << 10;
 /// The most servers taken from one file.
-pub const MAX_NAMESERVERS: usize = 32;
+const MAX_NAMESERVERS: usize = 32;
 /// The most search domains taken from one file.
-pub const MAX_SEARCH: usize = 32;
+const MAX_SEARCH: usize = 32;
 /// The most dots `options ndots` can ask for.
 const MAX_NDOTS: usize = 15;
 
@@ -34,6 +38,13 @@ impl Default for ResolvConf {
 }
 
 impl ResolvConf {
+    /// Reads a file.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut octets = Vec::new();
+        File::open(path)?.take(MAX_FILE).read_to_end(&mut octets)?;
+        Ok(Self::parse(&String::from_utf8_lossy(&octets)))
+    }
+
     /// Reads the text of a file. Lines that make no sense are overlooked, as resolvers do.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
@@ -71,14 +82,13 @@ impl ResolvConf {
     }
 }
 
-/// The upstream servers alone.
-pub fn parse(text: &str) -> Vec<Nameserver> {
-    ResolvConf::parse(text).nameservers
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Vec<Nameserver> {
+        ResolvConf::parse(text).nameservers
+    }
 
     #[test]
     fn nameserver_lines_only() {
@@ -105,6 +115,15 @@ mod tests {
         assert_eq!((file.search.join(" ").as_str(), file.ndots), ("b.example c.example", 5));
         assert_eq!(ResolvConf::parse("options ndots:x ndots:99").ndots, 15);
         assert_eq!(ResolvConf::parse("").ndots, 1);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let first = "nameserver 192.0.2.1\n";
+        std::fs::write(file.path(), format!("{first}{}\nnameserver 192.0.2.2\n", "#".repeat(64 << 10)))
+            .unwrap();
+        assert_eq!(ResolvConf::read(file.path()).unwrap(), ResolvConf::parse(first));
     }
 
     #[test]

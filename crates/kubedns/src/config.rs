@@ -6,14 +6,14 @@
 mod configmap;
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::path_watch::PathWatch;
-use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Version, nameservers, resolv_conf};
+use dnsconfig::resolv_conf::ResolvConf;
+use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Version, nameservers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -280,8 +280,8 @@ impl Upstreams {
 
     /// Reads resolv.conf. One that cannot be read leaves what was read before.
     fn read(&mut self) {
-        match read_start(&self.resolv_conf) {
-            Ok(text) => self.from_resolv_conf = resolv_conf::parse(&text),
+        match ResolvConf::read(&self.resolv_conf) {
+            Ok(file) => self.from_resolv_conf = file.nameservers,
             Err(error) => {
                 tracing::debug!(path = %self.resolv_conf.display(), %error, "cannot read the system's resolver configuration");
             }
@@ -293,13 +293,6 @@ impl Upstreams {
         let chosen = chosen.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default();
         chosen.iter().map(|server| server.socket_addr()).collect()
     }
-}
-
-/// As much of a file as a resolver configuration may have.
-fn read_start(path: &Path) -> std::io::Result<String> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(resolv_conf::MAX_FILE as u64).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

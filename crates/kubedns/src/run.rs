@@ -212,7 +212,7 @@ fn bind_dns(
         .parse()
         .with_context(|| format!("--dns-bind-address {:?} is not an IP address", options.dns_bind_address))?;
     // As in Go, "any address" is one of either family.
-    let ip = if ip.is_unspecified() { daemon::everywhere::everywhere() } else { ip };
+    let ip = if ip.is_unspecified() { daemon::net::wildcard_addr() } else { ip };
     let address = SocketAddr::new(ip, options.dns_port);
     let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
     registry.register("the metrics of the DNS server", metrics.clone())?;

@@ -53,10 +53,6 @@ impl ValueError {
 
 /// Reads an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a leading zero for octal,
 /// and underscores between digits.
-///
-/// # Errors
-///
-/// [`ValueError::Syntax`], or [`ValueError::Range`] for what does not fit into `T`.
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     let syntax = || ValueError::Syntax { function: "ParseInt", text: text.to_owned() };
     let range = || ValueError::Range { function: "ParseInt", text: text.to_owned() };
@@ -74,10 +70,6 @@ pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
 }
 
 /// Reads a plain decimal integer as Go's `strconv.Atoi` does: a sign and digits, nothing else.
-///
-/// # Errors
-///
-/// As [`int`], under the name of `Atoi`.
 pub fn atoi(text: &str) -> Result<i64, ValueError> {
     plain("Atoi", text)
 }
@@ -115,10 +107,6 @@ fn without_underscores(radix: u32, digits: &str) -> Option<String> {
 }
 
 /// Reads a truth value as Go's `strconv.ParseBool` does.
-///
-/// # Errors
-///
-/// [`ValueError::Bool`].
 pub fn boolean(text: &str) -> Result<bool, ValueError> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),

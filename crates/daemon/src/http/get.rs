@@ -43,10 +43,6 @@ pub enum GetError {
 
 /// Gets `target` (a path, with its query) from `authority` (`host:port`). Takes no longer than `time`, and no more than
 /// `size` octets. Any status is a page.
-///
-/// # Errors
-///
-/// [`GetError`].
 pub async fn get(authority: &str, target: &str, time: Duration, size: usize) -> Result<Page, GetError> {
     let breaks = |c: char| c.is_ascii_control() || c == ' ' || !c.is_ascii();
     if target.contains(breaks) {

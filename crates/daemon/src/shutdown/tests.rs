@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{Signal as Number, raise};
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use super::*;
 
@@ -9,6 +10,14 @@ use super::*;
 static ALONE: Mutex<()> = Mutex::const_new(());
 const LONG: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Signals that drive this, with the lameduck time.
+fn driven(shutdown: &Shutdown, lameduck: Duration) -> JoinSet<()> {
+    let (signals, seen) = (Signals::listen().unwrap(), shutdown.clone());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { signals.drive(&seen, lameduck).await });
+    tasks
+}
 
 async fn soon(token: &CancellationToken) {
     tokio::time::timeout(PATIENCE, token.cancelled()).await.expect("the token is cancelled");
@@ -18,11 +27,7 @@ async fn soon(token: &CancellationToken) {
 async fn drains_at_the_first_signal_stops_at_the_second_and_gives_up_at_the_third() {
     let _alone = ALONE.lock().await;
     let shutdown = Shutdown::default();
-    let signals = Signals::listen().unwrap();
-    let seen = shutdown.clone();
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { signals.drive(&seen, LONG).await });
-
+    let mut tasks = driven(&shutdown, LONG);
     raise(Number::SIGTERM).unwrap();
     soon(&shutdown.draining).await;
     assert!(!shutdown.stop.is_cancelled());
@@ -36,10 +41,7 @@ async fn drains_at_the_first_signal_stops_at_the_second_and_gives_up_at_the_thir
 async fn stops_after_the_lameduck_time() {
     let _alone = ALONE.lock().await;
     let shutdown = Shutdown::default();
-    let signals = Signals::listen().unwrap();
-    let seen = shutdown.clone();
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { signals.drive(&seen, Duration::from_millis(50)).await });
+    let _tasks = driven(&shutdown, Duration::from_millis(50));
     raise(Number::SIGTERM).unwrap();
     soon(&shutdown.stop).await;
     assert!(shutdown.draining.is_cancelled());
@@ -49,10 +51,7 @@ async fn stops_after_the_lameduck_time() {
 async fn a_stop_from_inside_drains_too() {
     let _alone = ALONE.lock().await;
     let shutdown = Shutdown::default();
-    let signals = Signals::listen().unwrap();
-    let seen = shutdown.clone();
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { signals.drive(&seen, LONG).await });
+    let _tasks = driven(&shutdown, LONG);
     shutdown.stop.cancel();
     soon(&shutdown.draining).await;
 }

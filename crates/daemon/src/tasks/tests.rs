@@ -16,7 +16,6 @@ async fn all_end_when_told_to() {
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
     tasks.critical("one", until(stop.clone()));
-    tasks.passing("two", async {});
     stop.cancel();
     tasks.join(BOUND).await.unwrap();
 }
@@ -26,7 +25,6 @@ async fn an_early_end_stops_the_rest() {
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
     tasks.critical("goes on", until(stop.clone()));
-    tasks.passing("ends", async {});
     tasks.critical("gives up", async { io::Result::Ok(()) });
     let error = tasks.join(BOUND).await.unwrap_err();
     assert_eq!(error.to_string(), "gives up ended although it should go on");
@@ -52,7 +50,7 @@ async fn an_error_names_the_task_and_the_cause() {
 #[tokio::test]
 async fn a_panic_is_a_failure() {
     let mut tasks = Tasks::new(CancellationToken::new());
-    tasks.passing("thinks", async { panic!("no") });
+    tasks.lasting("thinks", async { panic!("no") });
     assert!(matches!(tasks.join(BOUND).await, Err(TaskError::Panicked { task: "thinks" })));
 }
 

@@ -87,7 +87,7 @@ fn refused_values_begin_with_the_reason() {
         let error = parse(&data(&[(key, value)])).unwrap_err();
         assert_eq!(error.key(), key);
         assert_eq!(error.value(), value);
-        assert_eq!(error.reason().to_string(), reason, "{value:?}");
+        assert_eq!(error.reason.to_string(), reason, "{value:?}");
         let line = error.to_string();
         assert!(line.starts_with(reason), "{line}");
         assert!(line.contains(&format!("key {key}, value {value:?}; accepted: ")), "{line}");
@@ -105,7 +105,7 @@ fn one_bad_value_refuses_the_rest() {
 fn octets_that_are_no_text_refuse_the_rest_even_under_an_unknown_key() {
     for key in ["stubDomains", "unknown"] {
         let raw = RawData::from([(key.to_owned(), vec![0xff, 0xfe])]);
-        assert_eq!(parse(&raw).unwrap_err().reason(), &Reason::NotUtf8);
+        assert_eq!(parse(&raw).unwrap_err().reason, Reason::NotUtf8);
     }
 }
 

@@ -1,8 +1,7 @@
 //! A resolv.conf that changes, followed.
 
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use futures::future::select_all;
@@ -10,7 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{MAX_FILE, ResolvConf};
+use super::ResolvConf;
 use crate::path_watch::PathWatch;
 
 /// Follows one or more files; of several, the one changed last counts, as with dnsmasq.
@@ -78,11 +77,5 @@ fn shown(file: &ResolvConf) -> String {
 fn read_newest(files: &[PathBuf]) -> io::Result<ResolvConf> {
     let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|metadata| metadata.modified());
     let newest = files.iter().max_by_key(|path| changed(path).unwrap_or(SystemTime::UNIX_EPOCH));
-    newest.map_or(Ok(ResolvConf::default()), |path| read(path))
-}
-
-fn read(path: &Path) -> io::Result<ResolvConf> {
-    let mut octets = Vec::new();
-    File::open(path)?.take(MAX_FILE as u64).read_to_end(&mut octets)?;
-    Ok(ResolvConf::parse(&String::from_utf8_lossy(&octets)))
+    newest.map_or(Ok(ResolvConf::default()), |path| ResolvConf::read(path))
 }

@@ -51,10 +51,6 @@ impl ServerAddr {
     }
 
     /// The address behind it; the first one of a name.
-    ///
-    /// # Errors
-    ///
-    /// When the system's resolver does not know the name.
     pub async fn resolve(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Address(address) => Ok(address.socket_addr()),

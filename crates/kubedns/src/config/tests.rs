@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::path::Path;
 
 use daemon::flags::Style;
 
@@ -123,11 +124,4 @@ async fn a_refused_configuration_shows_in_the_metrics() {
         stop.cancel();
     };
     tokio::join!(opened.run(stop.clone()), edit);
-}
-
-#[test]
-fn resolv_conf_is_read_up_to_its_limit() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), vec![b'x'; resolv_conf::MAX_FILE * 2]).unwrap();
-    assert_eq!(read_start(file.path()).unwrap().len(), resolv_conf::MAX_FILE);
 }

@@ -29,7 +29,7 @@ fn one_line_a_server() {
 
 #[test]
 fn a_link_local_server_keeps_its_interface() {
-    let upstreams = dnsconfig::resolv_conf::parse("nameserver fe80::1%lo");
+    let upstreams = dnsconfig::resolv_conf::ResolvConf::parse("nameserver fe80::1%lo").nameservers;
     let text = render(&Routes { upstreams, ..Routes::default() }, "");
     assert!(text.ends_with("\nserver=fe80::1%lo\n"), "{text}");
 }

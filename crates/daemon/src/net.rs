@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// The address to bind: `::`, which takes IPv4 too on a socket without `IPV6_V6ONLY`, or `0.0.0.0` where there is no IPv6.
-pub fn everywhere() -> IpAddr {
+pub fn wildcard_addr() -> IpAddr {
     match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
         Err(_) => Ipv4Addr::UNSPECIFIED.into(),
