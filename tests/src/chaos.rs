@@ -15,10 +15,11 @@ use std::net::SocketAddr;
 
 use apiserver::{Faults, Resource};
 use serde_json::Value;
+use testkit::processes::{Pid, descendants};
 use testkit::upstream::Upstream;
 
 use crate::conformance::wire::cluster::Cluster;
-use crate::e2e::{Pid, Pod, descendants};
+use crate::e2e::Pod;
 use crate::steady::Question;
 
 pub use cluster::{DOMAIN, objects, questions};

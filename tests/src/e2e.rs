@@ -10,36 +10,44 @@
     reason = "a test whose set-up fails has to end there, with the reason"
 )]
 
-mod http;
-mod processes;
 mod tools;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde::Deserialize;
+use serde_json::json;
 use tempfile::TempDir;
 use testkit::eventually;
+use testkit::http::Response;
 use testkit::process::{Process, Program};
+use testkit::processes::Pid;
+use tokio::time::timeout;
 
-pub use crate::conformance::wire::place::kubeconfig_text;
-pub use http::{Response, get};
-pub use processes::{Pid, Usage, descendants, is_running, send, udp_drops};
+pub use crate::conformance::wire::place::write_kubeconfig;
 pub use tools::{Dig, Kubectl};
 
 /// How long anything of the pod may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Longer than any HTTP response may take, so that a frozen process shows as an error.
+const RESPONSE: Duration = Duration::from_secs(5);
 
 /// How long a pod gets to stop at the end of a test before it is killed.
 const STOPPING: Duration = Duration::from_secs(15);
 
 /// The example cluster of the repository.
 pub fn example_cluster() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cluster")
+    crate::repository().join("examples/cluster")
+}
+
+/// `GET path` from a port of 127.0.0.1.
+pub async fn get(port: u16, path: &str) -> std::io::Result<Response> {
+    timeout(RESPONSE, testkit::http::get((Ipv4Addr::LOCALHOST, port).into(), path)).await?
 }
 
 /// What `localpod --status-file` writes.
@@ -120,8 +128,7 @@ impl Pod {
         environment: &[(&'static str, String)],
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let kubeconfig = directory.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, kubeconfig_text(api)).expect("a kubeconfig");
+        let kubeconfig = write_kubeconfig(directory.path(), api, &json!({})).expect("a kubeconfig");
         let upstreams: Vec<String> = upstreams.iter().map(SocketAddr::to_string).collect();
         let nameservers = format!("--nameservers={}", upstreams.join(","));
         let own = [OsStr::new("--kubecfg-file"), kubeconfig.as_os_str(), OsStr::new(&nameservers)];
@@ -145,7 +152,8 @@ impl Pod {
             .args([OsStr::new("--status-file"), status_file.as_os_str()])
             .args(args)
             .start();
-        let status = ready(&mut process, &status_file).await;
+        let ready = || std::future::ready(read_status(&status_file).filter(|status| status.ready));
+        let status = process.until("became ready", PATIENCE, ready).await;
         Self { process, ports: status.ports, directory, kubeconfig: None }
     }
 
@@ -200,29 +208,6 @@ impl Drop for Pod {
 #[allow(clippy::print_stderr, reason = "the test runner shows it with the failure")]
 fn show(log: &[String]) {
     eprintln!("the pod's log:\n{}", log.join("\n"));
-}
-
-/// Waits for `ready` in the status file. Panics with localpod's log when it ends or time is up.
-async fn ready(process: &mut Process, file: &Path) -> Status {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        if let Some(status) = read_status(file)
-            && status.ready
-        {
-            return status;
-        }
-        let ended = process.exited();
-        if ended.is_some() {
-            // Its last line says why: wait for it.
-            process.wait(PATIENCE).await;
-        }
-        assert!(
-            ended.is_none() && tokio::time::Instant::now() < deadline,
-            "localpod did not become ready ({ended:?}):\n{}",
-            process.stderr().join("\n")
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 fn read_status(file: &Path) -> Option<Status> {

@@ -24,7 +24,7 @@ use testkit::upstream::{Asked, Handler, Reaction, Upstream};
 
 use crate::conformance::wire::Target;
 use crate::conformance::wire::cluster::Cluster;
-use crate::conformance::wire::place::kubeconfig_text;
+use crate::conformance::wire::place::write_kubeconfig;
 use crate::conformance::wire::server::Server;
 use crate::conformance::wire::settle::Markers;
 
@@ -63,8 +63,7 @@ impl Lab {
         let cluster = Cluster::start().expect("an API server");
         let upstream = Upstream::start(handler).await;
         let directory = tempfile::tempdir().expect("a directory");
-        let kubeconfig = directory.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, kubeconfig_text(cluster.url())).expect("a kubeconfig");
+        let kubeconfig = write_kubeconfig(directory.path(), cluster.url(), &json!({})).expect("a kubeconfig");
         let address = upstream.addr().to_string();
         for object in initial {
             let text = object.to_string().replace("$UPSTREAM", &address);

@@ -10,3 +10,10 @@ pub mod pod;
 pub mod soak;
 pub mod steady;
 pub mod supply;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}

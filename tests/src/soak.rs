@@ -10,12 +10,12 @@ mod summary;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use testkit::processes::{Pid, udp_drops};
 use tokio::time::Instant;
 
 use self::churn::Churn;
 use self::samples::Samples;
 use crate::chaos::{Rig, Topology, names_outside_of_kubedns};
-use crate::e2e::{Pid, udp_drops};
 use crate::steady::Steady;
 
 pub use self::options::Options;

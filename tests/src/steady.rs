@@ -24,9 +24,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use self::ledger::{Ledger, Outcome, WindowId};
+use self::ledger::{Ledger, WindowId};
 
-pub use self::question::{Endpoints, Question, Server};
+pub use self::question::{Endpoints, Question};
 pub use self::report::{Line, Report};
 
 /// How long a client waits for one answer, without asking again: what resolvers wait before they try again.
@@ -190,12 +190,5 @@ async fn ask(shared: Arc<Shared>, number: usize) {
     let sent = Instant::now();
     shared.ledger().sent(question.path, sent);
     let outcome = question.ask().await;
-    let done = Instant::now();
-    let odd = match &outcome {
-        Outcome::Right => None,
-        Outcome::Failed(what) | Outcome::Wrong(what) | Outcome::Lost(what) => {
-            Some(format!("{question}: {what}"))
-        }
-    };
-    shared.ledger().done(question.path, sent, done, outcome.kind(), odd);
+    shared.ledger().done(question.path, sent, Instant::now(), outcome);
 }

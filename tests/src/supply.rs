@@ -19,15 +19,10 @@ pub mod licence;
 pub mod lock;
 pub mod page;
 
-use std::path::{Path, PathBuf};
+use crate::repository;
 
 /// The text of a file at the root of the repository.
 pub fn read(name: &str) -> String {
-    let path = root().join(name);
+    let path = repository().join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// The root of the repository.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -5,11 +5,13 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 use testkit::eventually;
 use testkit::process::{Process, Program};
+use testkit::processes::{Pid, descendants, is_running, send};
 use testkit::upstream::{Upstream, Zone};
-use tests::e2e::{PATIENCE, Pid, Pod, descendants, example_cluster, get, is_running, kubeconfig_text};
+use tests::e2e::{PATIENCE, Pod, example_cluster, get, write_kubeconfig};
 
 /// What `dig +short` prints for each question about the example cluster.
 const ANSWERS: &[(&str, &[&str])] = &[
@@ -162,9 +164,9 @@ async fn both_health_urls_follow_kubedns_where_health_is_an_answer_through_the_p
     assert_eq!(both().await, (Some(200), Some(200)));
 
     let kubedns = pod.container("kubedns").await;
-    signal(kubedns, Signal::SIGSTOP);
+    send(kubedns, Signal::SIGSTOP);
     eventually(PATIENCE, || async { both().await == (Some(503), Some(503)) }).await;
-    signal(kubedns, Signal::SIGCONT);
+    send(kubedns, Signal::SIGCONT);
     eventually(PATIENCE, || async { both().await == (Some(200), Some(200)) }).await;
 }
 
@@ -172,14 +174,14 @@ async fn both_health_urls_follow_kubedns_where_health_is_an_answer_through_the_p
 async fn a_stopped_kubedns_does_not_make_dnsmasq_unhealthy() {
     let pod = Pod::start().await;
     let kubedns = pod.container("kubedns").await;
-    signal(kubedns, Signal::SIGSTOP);
+    send(kubedns, Signal::SIGSTOP);
     eventually(PATIENCE, || async { pod.health("kubedns").await == Some(503) }).await;
     assert_eq!(
         pod.health("dnsmasq").await,
         Some(200),
         "restarting dnsmasq would cost its cache and help nobody"
     );
-    signal(kubedns, Signal::SIGCONT);
+    send(kubedns, Signal::SIGCONT);
     eventually(PATIENCE, || async { pod.health("kubedns").await == Some(200) }).await;
 }
 
@@ -208,7 +210,7 @@ async fn a_killed_container_comes_back() {
     for name in ["kubedns", "dnsmasq", "sidecar"] {
         let first = pod.container(name).await;
         let below = descendants(first);
-        signal(first, Signal::SIGKILL);
+        send(first, Signal::SIGKILL);
         eventually(PATIENCE, || async { pod.container(name).await != first }).await;
         assert_eq!(pod.status().containers[name].restarts, 1);
         eventually(PATIENCE, || async { none_runs(&below) }).await;
@@ -248,9 +250,8 @@ impl Unanswered {
     fn start() -> Self {
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (temporary, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let kubeconfig = directory.path().join("kubeconfig");
         let url = format!("http://{}", silent.local_addr().unwrap());
-        std::fs::write(&kubeconfig, kubeconfig_text(&url)).unwrap();
+        let kubeconfig = write_kubeconfig(directory.path(), &url, &json!({})).unwrap();
         let process = Program::named("localpod")
             .env("TMPDIR", temporary.path())
             .args(["--port-base=0", "--offline", &format!("--kubecfg-file={}", kubeconfig.display())])
@@ -288,7 +289,7 @@ async fn a_silent_api_server_does_not_keep_the_containers_from_starting() {
 async fn a_frozen_container_is_killed_after_the_grace_period() {
     let mut pod = Pod::start_with(&["--grace-period=1"]).await;
     let processes = descendants(pod.process.id());
-    signal(pod.container("kubedns").await, Signal::SIGSTOP);
+    send(pod.container("kubedns").await, Signal::SIGSTOP);
     pod.process.signal(Signal::SIGINT);
     let status = pod.process.wait(PATIENCE).await;
     assert!(status.success(), "{status}");
@@ -319,11 +320,6 @@ async fn even_a_killed_localpod_leaves_no_process() {
     pod.process.signal(Signal::SIGKILL);
     pod.process.wait(PATIENCE).await;
     eventually(PATIENCE, || async { none_runs(&processes) }).await;
-}
-
-fn signal(pid: Pid, signal: Signal) {
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
-    nix::sys::signal::kill(pid, signal).unwrap();
 }
 
 fn running(processes: &[Pid]) -> Vec<Pid> {

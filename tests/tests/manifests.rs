@@ -11,7 +11,7 @@ use serde_json::Value;
 use testkit::process::binary;
 use tests::manifests::command_lines::{ACCEPTED_SILENTLY, listed, port_faults, service_faults, used};
 use tests::manifests::pod::Pod;
-use tests::manifests::render::{combine, documents, kubectl_is_there, label, names, render, root};
+use tests::manifests::render::{combine, documents, kubectl_is_missing, label, names, render, root};
 use tests::manifests::replacing::{grace_faults, rollout_faults, snapshot_faults};
 use tests::manifests::{confinement, difference, schema};
 
@@ -36,14 +36,8 @@ const HARDENED: &[&str] = &["direct", "ha", "hardened", "nodelocal"];
 /// The addon of Kubernetes 1.36, as published.
 const STOCK: &str = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
 
-/// Says loudly that nothing is tested; without a terminal the runner shows it too.
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 fn skip() -> bool {
-    let skip = !kubectl_is_there();
-    if skip {
-        eprintln!("SKIPPED: kubectl is not installed, so the manifests were NOT tested");
-    }
-    skip
+    kubectl_is_missing("the manifests were")
 }
 
 fn rendered(name: &str) -> Vec<Value> {

@@ -12,10 +12,11 @@ use std::process::Command;
 use apiserver::{ApiServer, Options, Resource};
 use serde_json::{Value, json};
 use testkit::objects::{mk_cluster_ip, mk_config_map};
-use tests::docs::markdown::{Page, repository};
+use tests::docs::markdown::Page;
 use tests::manifests::difference;
 use tests::manifests::pod::Pod;
-use tests::manifests::render::{documents, kubectl_is_there, render, root};
+use tests::manifests::render::{documents, kubectl_is_missing, render, root};
+use tests::repository;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -252,11 +253,6 @@ fn with_images(object: &Value, images: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 fn skip() -> bool {
-    let skip = !kubectl_is_there();
-    if skip {
-        eprintln!("SKIPPED: kubectl is not installed, so docs/migrating.md was NOT tried");
-    }
-    skip
+    kubectl_is_missing("docs/migrating.md was")
 }

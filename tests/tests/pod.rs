@@ -12,7 +12,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use testkit::eventually;
 use testkit::objects::{mk_cluster_ip, mk_endpoints_of, mk_headless, mk_ports};
-use tests::pod::container::{Container, signal_process};
+use testkit::processes::send;
+use tests::pod::container::Container;
 use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
 use tests::pod::played::PATIENCE;
 use tests::pod::{Place, PlayedPod, kubelet, means};
@@ -216,7 +217,7 @@ fn a_dnsmasq_that_ends_is_started_again(pod: &PlayedPod) {
     let before = pod.pids();
     let container = pod.container("dnsmasq");
     let Some(dnsmasq) = container.process("dnsmasq") else { panic!("no dnsmasq") };
-    signal_process(dnsmasq, Signal::SIGKILL);
+    send(dnsmasq, Signal::SIGKILL);
     block_on(eventually(PATIENCE, || async {
         container.process("dnsmasq").is_some_and(|new| new != dnsmasq)
     }));
@@ -240,7 +241,7 @@ fn containers_that_hang_come_back(pod: &PlayedPod) {
 }
 
 fn kill(container: &Container) {
-    signal_process(container.pid().unwrap(), Signal::SIGKILL);
+    send(container.pid().unwrap(), Signal::SIGKILL);
 }
 
 /// After what `harm` does to it, the container is started again and the pod serves as before.

@@ -2,8 +2,9 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on has to end there")]
 
+use tests::repository;
 use tests::supply::graph::{Graph, Package};
-use tests::supply::{licence, lock, page, read, root};
+use tests::supply::{licence, lock, page, read};
 
 #[test]
 fn every_crate_has_a_licence_that_is_allowed() {
@@ -40,7 +41,7 @@ fn every_crate_comes_from_the_registry_with_a_checksum() {
 
 #[test]
 fn the_images_have_the_licences_of_what_is_in_them() {
-    let output = std::process::Command::new(root().join("images/licences")).arg("sidecar").output();
+    let output = std::process::Command::new(repository().join("images/licences")).arg("sidecar").output();
     let output = output.expect("images/licences can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
@@ -62,7 +63,7 @@ fn the_images_have_the_licences_of_what_is_in_them() {
 #[test]
 fn the_page_of_third_party_licences_is_up_to_date() {
     let rendered = page::render(&Graph::read());
-    let path = root().join("THIRD-PARTY-LICENCES.md");
+    let path = repository().join("THIRD-PARTY-LICENCES.md");
     if std::env::var_os("UPDATE_LICENCES_PAGE").is_some() {
         std::fs::write(&path, &rendered).expect("the page is written");
     }

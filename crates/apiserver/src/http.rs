@@ -1,58 +1,49 @@
-//! From an HTTP request to a response: routing, content negotiation, what every response has in common.
+//! From an HTTP request to a response.
 
 mod body;
 mod discovery;
 mod negotiate;
 mod path;
 mod protobuf;
-mod query;
 mod reply;
 mod resource;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 use warp::{Buf, Filter};
 
-use self::path::Target;
-pub(crate) use self::query::Query;
 use self::reply::Answer;
 use self::resource::Call;
-use crate::faults::mangle::Mangle;
 use crate::faults::{Faults, Presence};
+use crate::query::Query;
 use crate::registry::Registry;
-use crate::settings::Options;
-
-/// Largest request body in octets.
-const MAX_BODY: usize = 3 * 1024 * 1024;
+use crate::status::Status;
 
 /// What every request handler needs.
 pub(crate) struct Api {
     pub(crate) registry: Registry,
     pub(crate) faults: Faults,
-    pub(crate) options: Options,
+    pub(crate) bookmark_period: Duration,
     pub(crate) stop: CancellationToken,
-    pub(crate) slots: Arc<Semaphore>,
 }
 
 /// A request, read completely.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) raw_query: String,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// Everything this server serves, as a warp filter.
+/// All routes of this server, as a warp filter.
 pub(crate) fn routes(
     api: Arc<Api>,
 ) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static {
@@ -61,41 +52,38 @@ pub(crate) fn routes(
     let read = parts.and(warp::body::stream()).then(
         move |method, path: warp::path::FullPath, query: String, headers, body| {
             let api = Arc::clone(&api);
-            async move { receive(&api, method, path.as_str(), query, headers, body).await }
+            async move {
+                match read(method, &query, headers, body).await {
+                    Ok(request) => respond(&api, path.as_str(), &request).await,
+                    Err(status) => Answer::status(&status).into_response(None),
+                }
+            }
         },
     );
     read.recover(|_| async { Ok::<_, Infallible>(Answer::nothing().into_response(None)) }).unify()
 }
 
-async fn receive<B: Buf>(
-    api: &Arc<Api>,
+async fn read<B: Buf>(
     method: Method,
-    path: &str,
-    query: String,
+    query: &str,
     headers: HeaderMap,
     body: impl Stream<Item = Result<B, warp::Error>>,
-) -> Response {
-    let Ok(permit) = Arc::clone(&api.slots).try_acquire_owned() else {
-        return Answer::throttled(1).into_response(None);
-    };
-    let body = match body::read(body, MAX_BODY).await {
-        Ok(body) => body,
-        Err(status) => return Answer::status(&status).into_response(None),
-    };
-    let parsed = Query::parse(&query);
-    let request = Request { method, path: path.to_owned(), raw_query: query, query: parsed, headers, body };
-    let target = path::target(&request.path);
+) -> Result<Request, Status> {
+    Ok(Request { method, query: Query::parse(query), headers, body: body::read(body).await? })
+}
+
+async fn respond(api: &Api, path: &str, request: &Request) -> Response {
     thawed(api).await;
-    match target {
-        Target::Resource(path) => resource(api, Call { api, request: &request, path }, permit).await,
-        Target::Discovery(document) => discovery::serve(&document, &request).into_response(None),
-        Target::Health => Answer::plain(200, "ok").into_response(None),
-        Target::Unknown => Answer::nothing().into_response(None),
+    let parts = path::parts(path);
+    if let Some(at) = path::objects(&parts) {
+        return resource(api, Call { api, request, at }).await;
     }
+    let document = discovery::document(&parts);
+    document.map_or_else(Answer::nothing, |document| Answer::value(200, &document)).into_response(None)
 }
 
 /// Serves a request about objects, unless a fault gets in between.
-async fn resource(api: &Api, call: Call<'_>, permit: OwnedSemaphorePermit) -> Response {
+async fn resource(api: &Api, call: Call<'_>) -> Response {
     let verb = match call.verb() {
         Ok(verb) => verb,
         Err(status) => return Answer::status(&status).into_response(None),
@@ -110,11 +98,7 @@ async fn resource(api: &Api, call: Call<'_>, permit: OwnedSemaphorePermit) -> Re
     if let Some(seconds) = verdict.throttle {
         return Answer::throttled(seconds).into_response(None);
     }
-    let silent = verdict.mangle == Some(Mangle::Silence);
-    let answer = match verdict.refusal {
-        Some(refusal) => Err(refusal),
-        None => call.answer(verb, permit, silent),
-    };
+    let answer = verdict.refusal.map_or_else(|| call.answer(verb), Err);
     answer.unwrap_or_else(|status| Answer::status(&status)).into_response(verdict.mangle.as_ref())
 }
 

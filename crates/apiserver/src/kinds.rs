@@ -1,6 +1,4 @@
-//! The small table of kinds this server knows, and what is particular about each.
-//!
-//! Objects are stored as JSON; their fields are those of the typed objects in [`crate::schema`].
+//! The table of kinds this server knows, and what is particular about each. Their fields are those of the k8s-openapi types.
 
 use std::fmt;
 
@@ -12,7 +10,6 @@ pub enum Resource {
     Endpoints,
     Namespaces,
     Nodes,
-    ServiceAccounts,
     Services,
     EndpointSlices,
 }
@@ -27,99 +24,38 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Resource name in URLs and messages.
     pub(crate) plural: &'static str,
-    /// Name `kubectl` accepts for one of it.
-    pub(crate) singular: &'static str,
     /// Abbreviation `kubectl` accepts.
     pub(crate) short_name: Option<&'static str>,
-    /// Whether objects live in a namespace.
     pub(crate) namespaced: bool,
-    pub(crate) name_rule: NameRule,
     /// What a real server's zero value holds after `metadata`; bookmarks carry it.
     pub(crate) empty_tail: &'static str,
 }
 
-/// What an object's name must look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NameRule {
-    /// RFC 1035 label.
-    Label1035,
-    /// RFC 1123 label.
-    Label1123,
-    /// RFC 1123 subdomain.
-    Subdomain,
+const fn kind(
+    resource: Resource,
+    name: &'static str,
+    plural: &'static str,
+    short_name: &'static str,
+    empty_tail: &'static str,
+) -> Kind {
+    Kind { resource, group: "", name, plural, short_name: Some(short_name), namespaced: true, empty_tail }
 }
 
-const BASE: Kind = Kind {
-    resource: Resource::ConfigMaps,
-    group: "",
-    name: "ConfigMap",
-    plural: "configmaps",
-    singular: "configmap",
-    short_name: Some("cm"),
-    namespaced: true,
-    name_rule: NameRule::Subdomain,
-    empty_tail: "",
-};
+const EMPTY: &str = r#","spec":{},"status":{}"#;
+const EMPTY_SERVICE: &str = r#","spec":{},"status":{"loadBalancer":{}}"#;
+const EMPTY_SLICE: &str = r#","addressType":"","endpoints":null,"ports":null"#;
 
 /// All kinds, indexed by `Resource as usize`.
-static KINDS: [Kind; 7] = [
-    BASE,
+static KINDS: [Kind; 6] = [
+    kind(Resource::ConfigMaps, "ConfigMap", "configmaps", "cm", ""),
+    kind(Resource::Endpoints, "Endpoints", "endpoints", "ep", ""),
+    Kind { namespaced: false, ..kind(Resource::Namespaces, "Namespace", "namespaces", "ns", EMPTY) },
+    Kind { namespaced: false, ..kind(Resource::Nodes, "Node", "nodes", "no", EMPTY) },
+    kind(Resource::Services, "Service", "services", "svc", EMPTY_SERVICE),
     Kind {
-        resource: Resource::Endpoints,
-        name: "Endpoints",
-        plural: "endpoints",
-        singular: "endpoints",
-        short_name: Some("ep"),
-        ..BASE
-    },
-    Kind {
-        resource: Resource::Namespaces,
-        name: "Namespace",
-        plural: "namespaces",
-        singular: "namespace",
-        short_name: Some("ns"),
-        namespaced: false,
-        name_rule: NameRule::Label1123,
-        empty_tail: r#","spec":{},"status":{}"#,
-        ..BASE
-    },
-    Kind {
-        resource: Resource::Nodes,
-        name: "Node",
-        plural: "nodes",
-        singular: "node",
-        short_name: Some("no"),
-        namespaced: false,
-        empty_tail: r#","spec":{},"status":{}"#,
-        ..BASE
-    },
-    Kind {
-        resource: Resource::ServiceAccounts,
-        name: "ServiceAccount",
-        plural: "serviceaccounts",
-        singular: "serviceaccount",
-        short_name: Some("sa"),
-        ..BASE
-    },
-    Kind {
-        resource: Resource::Services,
-        name: "Service",
-        plural: "services",
-        singular: "service",
-        short_name: Some("svc"),
-        name_rule: NameRule::Label1035,
-        empty_tail: r#","spec":{},"status":{"loadBalancer":{}}"#,
-        ..BASE
-    },
-    Kind {
-        resource: Resource::EndpointSlices,
         group: "discovery.k8s.io",
-        name: "EndpointSlice",
-        plural: "endpointslices",
-        singular: "endpointslice",
         short_name: None,
-        empty_tail: r#","addressType":"","endpoints":null,"ports":null"#,
-        ..BASE
+        ..kind(Resource::EndpointSlices, "EndpointSlice", "endpointslices", "", EMPTY_SLICE)
     },
 ];
 
@@ -162,12 +98,16 @@ impl Kind {
 
     /// Resource with its group, as in messages: `services`, `endpointslices.discovery.k8s.io`.
     pub(crate) fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        self.with_group(self.plural)
     }
 
     /// Kind with its group, as in messages: `Service`, `EndpointSlice.discovery.k8s.io`.
     pub(crate) fn qualified_kind(&self) -> String {
-        if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
+        self.with_group(self.name)
+    }
+
+    fn with_group(&self, name: &str) -> String {
+        if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
     }
 }
 

@@ -1,19 +1,19 @@
-//! Lists: which objects, at which version, in which pages, and their JSON text.
+//! Lists: which objects, at which version, in which pages.
 
-mod encode;
 mod token;
 
-use std::ops::Range;
 use std::sync::Arc;
 
-pub(crate) use self::encode::Chunks;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails;
+
 use self::token::Token;
-use crate::http::Query;
+use crate::encode::Page;
 use crate::kinds::Resource;
-use crate::object::Object;
+use crate::object::{Object, Objects};
+use crate::query::Query;
 use crate::selector::Selection;
 use crate::status::Status;
-use crate::store::{Listing, Objects, Store};
+use crate::store::{Listing, Store};
 
 /// Parameters of a list.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -21,17 +21,6 @@ pub(crate) struct ListQuery {
     limit: usize,
     continue_token: String,
     version: Option<u64>,
-}
-
-/// One page of a list.
-#[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) resource: Resource,
-    pub(crate) version: u64,
-    pub(crate) continue_token: Option<String>,
-    pub(crate) remaining: Option<usize>,
-    pub(crate) objects: Objects,
-    pub(crate) range: Range<usize>,
 }
 
 const TOO_OLD_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. \
@@ -64,7 +53,11 @@ impl ListQuery {
 /// 422 about the parameters of a list or watch.
 pub(crate) fn invalid_options(what: &str) -> Status {
     let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {what}");
-    let details = serde_json::json!({ "group": "meta.k8s.io", "kind": "ListOptions" });
+    let details = StatusDetails {
+        group: Some("meta.k8s.io".to_owned()),
+        kind: Some("ListOptions".to_owned()),
+        ..StatusDetails::default()
+    };
     Status::failure(422, Some("Invalid"), message).with_details(details)
 }
 
@@ -114,9 +107,9 @@ fn first(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing
 fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing, String), Status> {
     let token = Token::decode(&query.continue_token)?;
     let Some(version) = token.version() else { return Ok((store.list(resource), token.start().to_owned())) };
-    match store.list_at(resource, version) {
-        Ok(listing) => Ok((listing, token.start().to_owned())),
-        Err(_) => Err(Status::expired(TOO_OLD_CONTINUE).with_continue(token.inconsistent().encode())),
+    match store.kept(resource, version) {
+        Some(listing) => Ok((listing, token.start().to_owned())),
+        None => Err(Status::expired(TOO_OLD_CONTINUE).with_continue(token.inconsistent().encode())),
     }
 }
 
@@ -133,18 +126,6 @@ fn choose(listing: &Listing, selection: &Selection) -> Objects {
         within = within.get(..to).unwrap_or_default();
     }
     within.iter().filter(|object| selection.matches(object)).cloned().collect()
-}
-
-impl Page {
-    /// Its objects.
-    pub(crate) fn objects(&self) -> &[Arc<Object>] {
-        self.objects.get(self.range.clone()).unwrap_or_default()
-    }
-
-    /// Its JSON text, made as it is read.
-    pub(crate) fn into_chunks(self) -> Chunks {
-        Chunks::new(self)
-    }
 }
 
 #[cfg(test)]

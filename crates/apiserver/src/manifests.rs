@@ -16,9 +16,6 @@ use self::documents::Document;
 use crate::kinds::Resource;
 use crate::registry::{ObjectRef, Registry};
 
-/// Largest file read, in octets.
-const MAX_FILE: u64 = 32 * 1024 * 1024;
-
 /// The manifests in a directory.
 #[derive(Debug)]
 pub struct Manifests {
@@ -39,12 +36,13 @@ pub struct ManifestError {
 
 #[derive(Debug, Default)]
 struct File {
-    text: String,
-    problem: String,
+    /// The text, or the error, that was read last.
+    read: String,
+    /// Those of the last text that was understood.
     documents: Vec<Document>,
 }
 
-/// What became of a document.
+/// A document that was written, or refused.
 #[derive(Debug)]
 struct Applied {
     at: ObjectRef,
@@ -57,45 +55,26 @@ impl Manifests {
         Self { registry, directory, files: BTreeMap::new(), applied: BTreeMap::new() }
     }
 
-    /// Reads the directory once and makes the objects follow it. Returns how many there are. What is wrong with a file
-    /// or an object is logged in a line that names both.
+    /// Reads the directory and makes the objects follow it. Returns how many there are. A mistake in a file or an object
+    /// is logged in a line that names both.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
-        self.read_files().map_err(|source| ManifestError { directory: self.directory.clone(), source })?;
+        let found = manifests(&self.directory)
+            .map_err(|source| ManifestError { directory: self.directory.clone(), source })?;
+        self.files.retain(|path, _| found.contains(path));
+        for path in found {
+            self.files.entry(path.clone()).or_default().read(&path);
+        }
         self.apply();
         Ok(self.applied.values().filter(|applied| !applied.refused).count())
     }
 
-    fn read_files(&mut self) -> std::io::Result<()> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            if is_manifest(&path) {
-                found.push(path);
-            }
-        }
-        self.files.retain(|path, _| found.contains(path));
-        for path in found {
-            let file = self.files.entry(path.clone()).or_default();
-            if let Err(problem) = file.read(&path)
-                && file.problem != problem
-            {
-                tracing::error!(file = %path.display(), error = problem, "manifest not understood, keeping its last good state");
-                file.problem = problem;
-            }
-        }
-        Ok(())
-    }
-
     fn apply(&mut self) {
-        let mut wanted: BTreeMap<String, (&Path, &Document)> = BTreeMap::new();
-        for (path, file) in &self.files {
-            for document in &file.documents {
-                let id = document.id();
-                if let Some((other, _)) = wanted.insert(id.clone(), (path.as_path(), document)) {
-                    tracing::debug!(object = id, file = %path.display(), other = %other.display(), "object given twice, the last counts");
-                }
-            }
-        }
+        let files = self.files.iter();
+        let documents =
+            files.flat_map(|(path, file)| file.documents.iter().map(move |document| (path, document)));
+        // Of an object given twice the last counts.
+        let wanted: BTreeMap<String, (&PathBuf, &Document)> =
+            documents.map(|(path, document)| (document.id(), (path, document))).collect();
         let registry = &self.registry;
         self.applied.retain(|id, applied| {
             let kept = wanted.contains_key(id);
@@ -105,7 +84,7 @@ impl Manifests {
             }
             kept
         });
-        let mut order: Vec<(String, (&Path, &Document))> = wanted.into_iter().collect();
+        let mut order: Vec<_> = wanted.into_iter().collect();
         order.sort_by_key(|(_, (_, document))| rank(document));
         for (id, (path, document)) in order {
             let before = self.applied.get(&id);
@@ -126,20 +105,28 @@ impl Manifests {
 
 impl File {
     /// Reads the file again; keeps its documents if it cannot be understood.
-    fn read(&mut self, path: &Path) -> Result<(), String> {
-        let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-        if size > MAX_FILE {
-            return Err(format!("the file has {size} octets, more than {MAX_FILE}"));
+    fn read(&mut self, path: &Path) {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        let read = text.clone().unwrap_or_else(|error| error);
+        if self.read == read {
+            return;
         }
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        if text == self.text && self.problem.is_empty() {
-            return Ok(());
+        self.read = read;
+        match text.and_then(|text| documents::parse(&text)) {
+            Ok(documents) => self.documents = documents,
+            Err(problem) => {
+                tracing::error!(file = %path.display(), error = problem, "manifest not understood, keeping its last good state");
+            }
         }
-        self.documents = documents::parse(&text)?;
-        self.text = text;
-        self.problem.clear();
-        Ok(())
     }
+}
+
+/// The paths of the manifests in a directory.
+fn manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let paths: Vec<PathBuf> = std::fs::read_dir(directory)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    Ok(paths.into_iter().filter(|path| is_manifest(path)).collect())
 }
 
 /// Namespaces first, then Services that choose their address, so that nobody else gets it.
@@ -158,11 +145,8 @@ fn is_manifest(path: &Path) -> bool {
     !hidden && matches!(extension, Some("yaml" | "yml" | "json")) && path.is_file()
 }
 
-/// Whether a text is understood; for tests with texts of all sorts.
 #[cfg(test)]
-pub(crate) fn understand(text: &str) -> Result<usize, String> {
-    documents::parse(text).map(|documents| documents.len())
-}
+pub(crate) use self::documents::parse;
 
 #[cfg(test)]
 mod tests;

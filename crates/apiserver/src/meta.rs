@@ -1,27 +1,34 @@
-//! What every object gets from the server: a uid and a time of creation.
+//! The metadata that the server sets and checks: names, uid, versions, time of creation.
 
 use chrono::{SecondsFormat, Utc};
 use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 
-use crate::kinds::Kind;
+use crate::kinds::{Kind, Resource};
+use crate::names;
 use crate::object::text;
-use crate::status::{FieldError, Status};
+use crate::status::{self, Status};
 
 /// Fills in the metadata of an object about to be created in `namespace`.
-pub(crate) fn prepare_create(kind: &Kind, namespace: &str, value: &mut Value) -> Result<(), Status> {
+pub(crate) fn prepare_create(resource: Resource, namespace: &str, value: &mut Value) -> Result<(), Status> {
+    let kind = resource.kind();
     check_type(kind, value)?;
     let meta = metadata(value)?;
     check_namespace(kind, namespace, meta)?;
-    if text(meta, "name").is_empty() {
-        let error = FieldError::required("metadata.name", "name is required");
-        return Err(Status::invalid(kind, "", &[error]));
+    let name = text(meta, "name");
+    if name.is_empty() {
+        let cause = status::required("metadata.name", "name is required");
+        return Err(Status::invalid(kind, "", vec![cause]));
+    }
+    if let Err(why) = names::check(resource, name) {
+        let cause = status::invalid("metadata.name", &json!(name), why);
+        return Err(Status::invalid(kind, name, vec![cause]));
     }
     if !text(meta, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
     meta.insert("uid".to_owned(), json!(uid()));
-    meta.insert("creationTimestamp".to_owned(), json!(now()));
+    meta.insert("creationTimestamp".to_owned(), json!(Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)));
     meta.remove("deletionTimestamp");
     tidy(meta);
     Ok(())
@@ -94,19 +101,7 @@ fn uid() -> String {
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    let mut text = String::with_capacity(36);
-    for (index, letter) in hex.chars().enumerate() {
-        if matches!(index, 8 | 12 | 16 | 20) {
-            text.push('-');
-        }
-        text.push(letter);
-    }
-    text
-}
-
-/// The time, as in `creationTimestamp`.
-pub(crate) fn now() -> String {
-    Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
+    [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| hex.get(part).unwrap_or_default()).join("-")
 }
 
 fn check_type(kind: &Kind, value: &Value) -> Result<(), Status> {
@@ -144,7 +139,7 @@ fn check_namespace(kind: &Kind, namespace: &str, meta: &mut Map<String, Value>) 
     Ok(())
 }
 
-/// Drops what a real server never sends: empty maps and nulls.
+/// Drops fields that a real server never sends: empty and null ones.
 fn tidy(meta: &mut Map<String, Value>) {
     meta.retain(|_, value| match value {
         Value::Null => false,
@@ -157,11 +152,6 @@ fn tidy(meta: &mut Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Resource;
-
-    fn service() -> &'static Kind {
-        Resource::Services.kind()
-    }
 
     #[test]
     fn uids_are_version_4() {
@@ -195,9 +185,9 @@ mod tests {
             (json!("text"), 400, "not a JSON object"),
         ];
         for (mut value, code, message) in cases {
-            let error = prepare_create(service(), "apps", &mut value).unwrap_err();
+            let error = prepare_create(Resource::Services, "apps", &mut value).unwrap_err();
             assert_eq!(error.code(), code, "{error}");
-            assert!(error.message().contains(message), "{error}");
+            assert!(error.to_string().contains(message), "{error}");
         }
     }
 
@@ -205,13 +195,14 @@ mod tests {
     fn an_update_keeps_what_the_server_set() {
         let before = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t" } });
         let mut after = json!({ "metadata": { "uid": "u", "resourceVersion": "7", "labels": { "x": "y" } } });
-        prepare_update(service(), "apps", "a", &mut after, &before).unwrap();
+        prepare_update(Resource::Services.kind(), "apps", "a", &mut after, &before).unwrap();
         assert_eq!(after["metadata"]["creationTimestamp"], "t");
         assert_eq!(after["metadata"]["name"], "a");
         for stale in [json!({ "resourceVersion": "6" }), json!({ "uid": "v" })] {
             let mut after = json!({ "metadata": stale });
-            let error = prepare_update(service(), "apps", "a", &mut after, &before).unwrap_err();
-            assert_eq!((error.code(), error.reason()), (409, Some("Conflict")));
+            let error =
+                prepare_update(Resource::Services.kind(), "apps", "a", &mut after, &before).unwrap_err();
+            assert_eq!(error.code(), 409);
         }
     }
 }

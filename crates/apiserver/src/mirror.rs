@@ -1,36 +1,31 @@
-//! `EndpointSlices` of Endpoints: what two controllers see to in a real cluster, so that clients of either find the same.
+//! `EndpointSlices` of Endpoints, as two controllers keep them in a real cluster, so that clients of either find the same.
 //!
 //! Endpoints are mirrored unless they are marked not to be, or somebody else keeps slices of the same Service.
 
-mod slices;
+use std::collections::{BTreeMap, BTreeSet};
 
-use std::collections::BTreeSet;
-
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointSubset, Endpoints};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::kinds::Resource;
 use crate::object::Object;
 use crate::registry::{ObjectRef, Registry};
 use crate::schema::Unknown;
-use crate::store::Batch;
 
-/// Events read at a time.
-const BATCH: usize = 256;
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// Where a Service is: namespace and name.
-type Service = (String, String);
-
 /// Mirrors until `stop` is cancelled.
 pub(crate) async fn run(registry: Registry, stop: CancellationToken) {
     let mut endpoints = registry.store.subscribe(Resource::Endpoints);
     let mut slices = registry.store.subscribe(Resource::EndpointSlices);
-    let mut mirror = Mirror { registry, seen: None };
     loop {
-        mirror.catch_up();
+        reconcile(&registry);
         tokio::select! {
             () = stop.cancelled() => return,
             changed = endpoints.changed() => if changed.is_err() { return },
@@ -39,101 +34,107 @@ pub(crate) async fn run(registry: Registry, stop: CancellationToken) {
     }
 }
 
-struct Mirror {
-    registry: Registry,
-    /// Versions of the last Endpoints and slices seen; nothing before the first look, and after falling behind.
-    seen: Option<(u64, u64)>,
-}
-
-impl Mirror {
-    /// Looks at everything that changed since the last time, until nothing does.
-    fn catch_up(&mut self) {
-        loop {
-            let concerned = match self.seen {
-                None => self.everything(),
-                Some(seen) => self.changes(seen),
-            };
-            if concerned.is_empty() && self.seen.is_some() {
-                return;
-            }
-            for (namespace, name) in concerned {
-                self.reconcile(&namespace, &name);
-            }
-        }
+/// Makes all mirrored slices say the same as the Endpoints.
+fn reconcile(registry: &Registry) {
+    let slices = registry.store.list(Resource::EndpointSlices).objects;
+    let (ours, others): (Vec<_>, Vec<_>) =
+        slices.iter().partition(|slice| slice.label(MANAGER_LABEL) == Some(MANAGER));
+    let kept: BTreeSet<(&str, Option<&str>)> =
+        others.iter().map(|slice| (slice.namespace(), slice.label(SERVICE_LABEL))).collect();
+    let endpoints = registry.store.list(Resource::Endpoints).objects;
+    let mirrored = endpoints.iter().filter(|object| {
+        object.label(SKIP_LABEL) != Some("true") && !kept.contains(&(object.namespace(), Some(object.name())))
+    });
+    let wanted: BTreeMap<String, EndpointSlice> =
+        mirrored.flat_map(|object| mirror(object)).map(|slice| (key(&slice.metadata), slice)).collect();
+    for slice in ours.iter().filter(|slice| !wanted.contains_key(slice.key())) {
+        // Gone already: just as well.
+        drop(registry.delete(&ObjectRef::new(Resource::EndpointSlices, slice.namespace(), slice.name())));
     }
-
-    fn everything(&mut self) -> BTreeSet<Service> {
-        let endpoints = self.registry.store.list(Resource::Endpoints);
-        let slices = self.registry.store.list(Resource::EndpointSlices);
-        self.seen = Some((endpoints.version, slices.version));
-        endpoints
-            .objects
-            .iter()
-            .chain(slices.objects.iter())
-            .filter_map(|object| service_of(object))
-            .collect()
-    }
-
-    fn changes(&mut self, (mut endpoints, mut slices): (u64, u64)) -> BTreeSet<Service> {
-        let mut concerned = BTreeSet::new();
-        for (resource, seen) in
-            [(Resource::Endpoints, &mut endpoints), (Resource::EndpointSlices, &mut slices)]
-        {
-            match self.registry.store.after(resource, *seen, BATCH) {
-                Batch::UpToDate(_) => {}
-                Batch::Lagged => {
-                    self.seen = None;
-                    return BTreeSet::new();
-                }
-                Batch::Events(events) => {
-                    for event in events {
-                        *seen = event.object.version();
-                        let objects = std::iter::once(&event.object).chain(&event.previous);
-                        concerned.extend(objects.filter_map(|object| service_of(object)));
-                    }
-                }
-            }
-        }
-        self.seen = Some((endpoints, slices));
-        concerned
-    }
-
-    /// Makes the slices of one Service what its Endpoints say.
-    fn reconcile(&self, namespace: &str, name: &str) {
-        let store = &self.registry.store;
-        let all = store.list(Resource::EndpointSlices).objects;
-        let start = all.partition_point(|slice| slice.key() < format!("{namespace}/").as_str());
-        let within = all.iter().skip(start).take_while(|slice| slice.namespace() == namespace);
-        let (ours, others): (Vec<_>, Vec<_>) = within
-            .filter(|slice| slice.label(SERVICE_LABEL) == Some(name))
-            .partition(|slice| slice.label(MANAGER_LABEL) == Some(MANAGER));
-        let endpoints = store.get(Resource::Endpoints, namespace, name);
-        let endpoints =
-            endpoints.filter(|object| object.label(SKIP_LABEL) != Some("true") && others.is_empty());
-        let wanted = endpoints.map(|object| slices::of(&object)).unwrap_or_default();
-        for slice in ours.iter().filter(|slice| !wanted.iter().any(|(name, _)| name == slice.name())) {
-            let at = ObjectRef::new(Resource::EndpointSlices, namespace, slice.name());
-            // Gone already: just as well.
-            drop(self.registry.delete(&at));
-        }
-        for (slice, value) in wanted {
-            let at = ObjectRef::new(Resource::EndpointSlices, namespace, &slice);
-            let update = self.registry.update(&at, Unknown::Drop, |_| Ok(value.clone()));
-            // Not made in a namespace that went in the meantime.
-            if let Err(error) = update.or_else(|_| self.registry.create(&at, value, Unknown::Drop)) {
-                tracing::debug!(namespace, slice, %error, "cannot mirror Endpoints");
-            }
-        }
+    for slice in wanted.values() {
+        write(registry, slice);
     }
 }
 
-/// The Service that Endpoints or a slice belong to.
-fn service_of(object: &Object) -> Option<Service> {
-    let name = match object.resource() {
-        Resource::Endpoints => object.name(),
-        _ => object.label(SERVICE_LABEL)?,
+fn write(registry: &Registry, slice: &EndpointSlice) {
+    let (namespace, name) = names(&slice.metadata);
+    let at = ObjectRef::new(Resource::EndpointSlices, namespace, name);
+    let Ok(value) = serde_json::to_value(slice) else { return };
+    let update = registry.update(&at, Unknown::Drop, |_| Ok(value.clone()));
+    // Not made in a namespace that went in the meantime.
+    if let Err(error) = update.or_else(|_| registry.create(&at, value, Unknown::Drop)) {
+        tracing::debug!(namespace, name, %error, "cannot mirror Endpoints");
+    }
+}
+
+/// The slices of an Endpoints object: one per subset and family.
+fn mirror(object: &Object) -> Vec<EndpointSlice> {
+    let endpoints = Endpoints::deserialize(object.value()).unwrap_or_default();
+    let mut slices = Vec::new();
+    for (index, subset) in endpoints.subsets.iter().flatten().enumerate() {
+        for family in ["IPv4", "IPv6"] {
+            let found = addresses(subset, family == "IPv6");
+            if found.is_empty() {
+                continue;
+            }
+            slices.push(EndpointSlice {
+                metadata: metadata(
+                    format!("{}-{}-{index}", object.name(), family.to_lowercase()),
+                    &endpoints.metadata,
+                ),
+                address_type: family.to_owned(),
+                endpoints: found,
+                ports: ports(subset),
+            });
+        }
+    }
+    slices
+}
+
+fn metadata(name: String, endpoints: &ObjectMeta) -> ObjectMeta {
+    let mut labels = endpoints.labels.clone().unwrap_or_default();
+    labels.insert(SERVICE_LABEL.to_owned(), endpoints.name.clone().unwrap_or_default());
+    labels.insert(MANAGER_LABEL.to_owned(), MANAGER.to_owned());
+    ObjectMeta {
+        name: Some(name),
+        namespace: endpoints.namespace.clone(),
+        labels: Some(labels),
+        ..ObjectMeta::default()
+    }
+}
+
+fn addresses(subset: &EndpointSubset, is_v6: bool) -> Vec<Endpoint> {
+    let ready = subset.addresses.iter().flatten().map(|address| (address, true));
+    let not_ready = subset.not_ready_addresses.iter().flatten().map(|address| (address, false));
+    let of_family = |(address, _): &(&EndpointAddress, bool)| address.ip.contains(':') == is_v6;
+    let endpoint = |(address, ready): (&EndpointAddress, bool)| Endpoint {
+        addresses: vec![address.ip.clone()],
+        conditions: Some(EndpointConditions { ready: Some(ready), ..EndpointConditions::default() }),
+        hostname: address.hostname.clone(),
+        node_name: address.node_name.clone(),
+        target_ref: address.target_ref.clone(),
+        ..Endpoint::default()
     };
-    Some((object.namespace().to_owned(), name.to_owned()))
+    ready.chain(not_ready).filter(of_family).map(endpoint).collect()
+}
+
+fn ports(subset: &EndpointSubset) -> Option<Vec<EndpointPort>> {
+    let ports = subset.ports.as_ref()?.iter().map(|port| EndpointPort {
+        name: port.name.clone(),
+        port: Some(port.port),
+        protocol: port.protocol.clone(),
+        app_protocol: port.app_protocol.clone(),
+    });
+    Some(ports.collect())
+}
+
+fn key(meta: &ObjectMeta) -> String {
+    let (namespace, name) = names(meta);
+    crate::object::key(Resource::EndpointSlices, namespace, name)
+}
+
+fn names(meta: &ObjectMeta) -> (&str, &str) {
+    (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! selectors and allocation look at. The text is parsed again only where somebody writes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -20,6 +21,9 @@ pub struct Object {
     addresses: Box<[IpAddr]>,
     item: Bytes,
 }
+
+/// The objects of one resource at one moment, in the order of their keys.
+pub(crate) type Objects = Arc<[Arc<Object>]>;
 
 /// Why a value cannot be stored as an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,38 +73,37 @@ impl Object {
     }
 
     /// Its resource.
-    pub fn resource(&self) -> Resource {
+    pub(crate) fn resource(&self) -> Resource {
         self.resource
     }
 
-    /// Where it is among those of its resource: `namespace/name`, or `name` without namespace. Lists are in the order of
-    /// its octets, as on a real server.
-    pub fn key(&self) -> &str {
+    /// `namespace/name`, or `name` without namespace. Lists are in the order of its octets, as on a real server.
+    pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
     /// `metadata.name`.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.key.get(self.name_at..).unwrap_or_default()
     }
 
     /// `metadata.namespace`, empty when there is none.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         self.key.get(..self.name_at.saturating_sub(1)).unwrap_or_default()
     }
 
     /// `metadata.uid`, empty when it has none.
-    pub fn uid(&self) -> &str {
+    pub(crate) fn uid(&self) -> &str {
         &self.uid
     }
 
     /// `metadata.resourceVersion`.
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
     /// The value of a label.
-    pub fn label(&self, name: &str) -> Option<&str> {
+    pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value)
     }
 
@@ -110,20 +113,8 @@ impl Object {
     }
 
     /// The JSON text without `kind` and `apiVersion`, as in a list of a real server.
-    pub fn item(&self) -> &Bytes {
+    pub(crate) fn item(&self) -> &Bytes {
         &self.item
-    }
-
-    /// What follows `{"kind":..,"apiVersion":..,` in its whole JSON text.
-    pub(crate) fn tail(&self) -> &[u8] {
-        self.item.get(1..).unwrap_or_default()
-    }
-
-    /// The whole JSON text.
-    pub fn to_json(&self) -> Vec<u8> {
-        let mut text = head(self.resource).into_bytes();
-        text.extend_from_slice(self.tail());
-        text
     }
 
     /// The object as a value, with `kind` and `apiVersion`.
@@ -135,12 +126,6 @@ impl Object {
         }
         value
     }
-}
-
-/// How the JSON text of an object of `resource` begins.
-pub(crate) fn head(resource: Resource) -> String {
-    let kind = resource.kind();
-    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.name, kind.api_version())
 }
 
 /// The resource that `value`'s `apiVersion` and `kind` name.
@@ -218,8 +203,6 @@ mod tests {
         let mut expected = given;
         expected["metadata"]["resourceVersion"] = json!("42");
         assert_eq!(object.value(), expected);
-        assert_eq!(serde_json::from_slice::<Value>(&object.to_json()).unwrap(), expected);
-        assert!(object.to_json().starts_with(br#"{"kind":"Service","apiVersion":"v1","metadata""#));
     }
 
     #[test]

@@ -4,11 +4,7 @@ mod strategic;
 
 use serde_json::Value;
 
-use crate::kinds::Resource;
 use crate::status::Status;
-
-/// Operations in one JSON patch at most, as on a real server.
-const MOST: usize = 10_000;
 
 /// A patch, read but not yet applied.
 #[derive(Debug)]
@@ -37,15 +33,11 @@ impl Patch {
         read.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
     }
 
-    /// What becomes of `value`.
-    pub(crate) fn apply(self, resource: Resource, mut value: Value) -> Result<Value, Status> {
+    /// The patched value.
+    pub(crate) fn apply(self, mut value: Value) -> Result<Value, Status> {
         match self {
             Self::Merge(patch) => json_patch::merge(&mut value, &patch),
-            Self::Strategic(patch) => strategic::apply(resource, &mut value, patch)?,
-            Self::Json(operations) if operations.0.len() > MOST => {
-                let message = format!("The allowed maximum operations in a JSON patch is {MOST}");
-                return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
-            }
+            Self::Strategic(patch) => strategic::merge("", &mut value, patch)?,
             Self::Json(operations) => json_patch::patch(&mut value, &operations).map_err(|error| {
                 let message =
                     format!("the server rejected our request due to an error in our request: {error}");

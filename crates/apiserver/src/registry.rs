@@ -1,18 +1,16 @@
-//! What clients may do to objects: create, update, delete, with the defaults, checks and allocations of kube-apiserver, on
-//! top of the plain [`Store`].
+//! Writes of clients: create, update and delete with the defaults, checks and allocations of kube-apiserver, on top of the
+//! plain [`Store`].
 
 mod bootstrap;
-mod delete;
-mod write;
 
 use std::sync::Arc;
 
-use ipnet::IpNet;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kinds::{Kind, Resource};
-use crate::object::{Object, key};
-use crate::schema::Unknown;
+use crate::meta;
+use crate::object::{Object, key, text};
+use crate::schema::{self, Unknown, Write};
 use crate::status::Status;
 use crate::store::{State, Store};
 
@@ -30,14 +28,9 @@ pub(crate) struct ObjectRef {
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     pub(crate) store: Store,
-    ranges: Arc<[IpNet]>,
 }
 
 impl Registry {
-    pub(crate) fn new(store: Store, ranges: &[IpNet]) -> Self {
-        Self { store, ranges: ranges.into() }
-    }
-
     /// One object, or 404.
     pub(crate) fn get(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
         let object = self.store.get(at.resource, &at.namespace, &at.name);
@@ -51,7 +44,7 @@ impl Registry {
         value: Value,
         unknown: Unknown,
     ) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| write::create(state, &self.ranges, at, value, unknown))
+        self.store.write(|state| create(state, at, value, unknown))
     }
 
     /// Replaces an object by what `change` makes of it.
@@ -61,27 +54,46 @@ impl Registry {
         unknown: Unknown,
         change: impl FnOnce(Value) -> Result<Value, Status>,
     ) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| write::update(state, &self.ranges, at, unknown, change))
+        self.store.write(|state| update(state, at, unknown, change))
     }
 
     /// Creates an object or replaces the one there is; makes its namespace if it is missing. For manifests.
     pub(crate) fn apply(&self, at: &ObjectRef, value: Value) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
-            write::ensure_namespace(state, &self.ranges, at)?;
+            if at.kind().namespaced && state.get(Resource::Namespaces, &at.namespace).is_none() {
+                let namespace = ObjectRef::new(Resource::Namespaces, "", "");
+                create(state, &namespace, json!({ "metadata": { "name": at.namespace } }), Unknown::Drop)?;
+            }
             if state.get(at.resource, &at.key()).is_some() {
-                write::update(state, &self.ranges, at, Unknown::Reject, |_| Ok(value))
+                update(state, at, Unknown::Reject, |_| Ok(value))
             } else {
-                write::create(state, &self.ranges, at, value, Unknown::Reject)
+                create(state, at, value, Unknown::Reject)
             }
         })
     }
 
     /// Deletes an object; a namespace with all that is inside.
     pub(crate) fn delete(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
-        self.store.write(|state| delete::delete(state, at))
+        self.store.write(|state| {
+            let object = current(state, at)?;
+            let inside: Vec<Resource> = match at.resource {
+                Resource::Namespaces => {
+                    Resource::all().filter(|resource| resource.kind().namespaced).collect()
+                }
+                _ => Vec::new(),
+            };
+            for resource in inside {
+                let objects = state.list(resource).objects;
+                for object in objects.iter().filter(|object| object.namespace() == at.name) {
+                    remove(state, object)?;
+                }
+            }
+            remove(state, &object)?;
+            Ok(object)
+        })
     }
 
-    /// Makes what every cluster has from the start.
+    /// Makes the objects every cluster has from the start.
     pub(crate) fn bootstrap(&self) {
         bootstrap::fill(self);
     }
@@ -100,6 +112,63 @@ impl ObjectRef {
     pub(crate) fn key(&self) -> String {
         key(self.resource, &self.namespace, &self.name)
     }
+}
+
+fn create(
+    state: &mut State,
+    at: &ObjectRef,
+    mut value: Value,
+    unknown: Unknown,
+) -> Result<Arc<Object>, Status> {
+    let kind = at.kind();
+    meta::prepare_create(at.resource, &at.namespace, &mut value)?;
+    if kind.namespaced && state.get(Resource::Namespaces, &at.namespace).is_none() {
+        return Err(Status::not_found(Resource::Namespaces.kind(), &at.namespace));
+    }
+    let name = meta::metadata(&mut value).map(|meta| text(meta, "name").to_owned())?;
+    let at = ObjectRef { name, ..at.clone() };
+    if state.get(at.resource, &at.key()).is_some() {
+        return Err(Status::already_exists(kind, &at.name));
+    }
+    store(state, &at, value, None, unknown)
+}
+
+fn update(
+    state: &mut State,
+    at: &ObjectRef,
+    unknown: Unknown,
+    change: impl FnOnce(Value) -> Result<Value, Status>,
+) -> Result<Arc<Object>, Status> {
+    let before = current(state, at)?.value();
+    let mut value = change(before.clone())?;
+    meta::prepare_update(at.kind(), &at.namespace, &at.name, &mut value, &before)?;
+    // A writer that says nothing about the status leaves it as it is.
+    if let (Some(map), Some(status)) = (value.as_object_mut(), before.get("status")) {
+        map.entry("status").or_insert_with(|| status.clone());
+    }
+    store(state, at, value, Some(&before), unknown)
+}
+
+/// Completes an object and stores it; one that is as before takes no version.
+fn store(
+    state: &mut State,
+    at: &ObjectRef,
+    value: Value,
+    before: Option<&Value>,
+    unknown: Unknown,
+) -> Result<Arc<Object>, Status> {
+    let services = state.list(Resource::Services).objects;
+    let write = Write { resource: at.resource, name: &at.name, value, before, unknown };
+    let value = schema::complete(&write, &services)?;
+    if before != Some(&value) {
+        state.set(at.resource, value).map_err(|error| Status::bad_request(error.to_string()))?;
+    }
+    current(state, at)
+}
+
+fn remove(state: &mut State, object: &Object) -> Result<(), Status> {
+    let removed = state.remove(object.resource(), object.value());
+    removed.map(drop).map_err(|error| Status::bad_request(error.to_string()))
 }
 
 /// The object as it is now.

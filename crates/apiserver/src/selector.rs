@@ -1,10 +1,9 @@
-//! Label and field selectors of lists and watches: equality alone, which is all that `kubectl -l` and a DNS server's watch of
-//! one object need.
+//! Label and field selectors of lists and watches: equality alone, as `kubectl -l` and the watch of one object use it.
 
 use crate::object::Object;
 use crate::status::Status;
 
-/// Which objects a list or a watch is about.
+/// The objects a list or a watch is about.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// Only this namespace; all when empty.
@@ -25,14 +24,13 @@ impl Selection {
     /// Reads `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
         let (labels, fields) = (parse_terms(labels)?, parse_terms(fields)?);
-        let unknown = |term: &&Term| !matches!(term.key.as_str(), "metadata.name" | "metadata.namespace");
-        if let Some(term) = fields.iter().find(unknown) {
+        if let Some(term) = fields.iter().find(|term| term.key != "metadata.name") {
             return Err(Status::bad_request(format!("field label not supported: {}", term.key)));
         }
         Ok(Self { namespace: namespace.to_owned(), labels, fields })
     }
 
-    /// Whether it selects among the objects of its namespace.
+    /// Whether it has label or field selectors.
     pub(crate) fn has_selectors(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -44,10 +42,9 @@ impl Selection {
 
     /// Whether it selects this object.
     pub(crate) fn matches(&self, object: &Object) -> bool {
-        let field = |key: &str| Some(if key == "metadata.name" { object.name() } else { object.namespace() });
         (self.namespace.is_empty() || self.namespace == object.namespace())
             && self.labels.iter().all(|term| term.matches(object.label(&term.key)))
-            && self.fields.iter().all(|term| term.matches(field(&term.key)))
+            && self.fields.iter().all(|term| term.matches(Some(object.name())))
     }
 }
 
@@ -103,8 +100,7 @@ mod tests {
             ("app=web, tier=x", "", false),
             ("", "metadata.name=web", true),
             ("", "metadata.name!=web", false),
-            ("", "metadata.namespace=other", false),
-            ("app=web", "metadata.name=web,metadata.namespace=apps", true),
+            ("app=web", "metadata.name=web", true),
         ];
         for (labels, fields, expected) in cases {
             assert_eq!(selects(labels, fields), expected, "{labels} {fields}");

@@ -14,18 +14,16 @@ use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::allocate::service_ranges;
 use crate::faults::{Faults, Presence, Signals};
 use crate::http::{Api, routes};
 use crate::manifests::Manifests;
 use crate::mirror;
 use crate::registry::Registry;
-use crate::settings::Options;
-use crate::store::Store;
+use crate::store::{DEFAULT_HISTORY, Store};
 
 /// Connections waiting to be accepted.
 const BACKLOG: u32 = 1024;
-/// Connections at a time; more wait to be accepted.
+/// Connections at a time, and so requests under way, watches included; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long a stopping server waits for responses under way.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -36,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An embedded Kubernetes API server.
 ///
-/// Bind it, ask where it is, run it:
+/// Bind it, read its address, run it:
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), apiserver::ServeError> {
@@ -58,41 +56,54 @@ pub struct ApiServer {
     options: Options,
 }
 
-/// Why a server cannot be had.
+/// Choices for [`ApiServer::bind`]. `Options::default()` is a small dual-stack cluster.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whether the namespaces, the `kubernetes` Service and its Endpoints that every cluster has exist from the start.
+    pub bootstrap: bool,
+    /// Whether Endpoints are mirrored into `EndpointSlices`, as controllers do in a real cluster.
+    pub mirror_endpoints: bool,
+    /// Events kept per resource; watches from before the oldest get 410.
+    pub history: usize,
+    /// Time between bookmarks on watches that allow them. None is sent while the resource does not change.
+    pub bookmark_period: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bootstrap: true,
+            mirror_endpoints: false,
+            history: DEFAULT_HISTORY,
+            bookmark_period: Duration::from_mins(1),
+        }
+    }
+}
+
+/// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
+#[error("cannot listen on {address}")]
+pub struct ServeError {
+    address: SocketAddr,
+    #[source]
+    source: std::io::Error,
 }
 
 impl ApiServer {
     /// Listens on `address` (port 0: any free one). Nothing is answered before [`ApiServer::run`], but clients can
     /// connect.
     pub fn bind(address: SocketAddr, options: Options) -> Result<Self, ServeError> {
-        let store = Store::new(options.history);
-        Self::bind_with_store(address, options, store)
-    }
-
-    /// Like [`ApiServer::bind`], with a store that is there already: a server started again, or one of several.
-    pub fn bind_with_store(address: SocketAddr, options: Options, store: Store) -> Result<Self, ServeError> {
-        let listener = listen(address).map_err(|source| ServeError::Bind { address, source })?;
-        let local_addr = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
-        let registry = Registry::new(store.clone(), &service_ranges());
+        let listener = listen(address).map_err(|source| ServeError { address, source })?;
+        let local_addr = listener.local_addr().map_err(|source| ServeError { address, source })?;
+        let registry = Registry { store: Store::new(options.history) };
         if options.bootstrap {
             registry.bootstrap();
         }
-        let faults = Faults::new(store);
+        let faults = Faults::new(registry.store.clone());
         Ok(Self { listener, local_addr, registry, faults, options })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -114,17 +125,15 @@ impl ApiServer {
 
     /// Serves until `stop` is cancelled; watches end then, and other responses get a moment to finish.
     pub async fn run(self, stop: CancellationToken) {
-        let connections = semaphore(MAX_CONNECTIONS);
-        let slots = semaphore(self.options.max_requests);
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let api = Arc::new(Api {
             registry: self.registry,
             faults: self.faults,
-            options: self.options,
+            bookmark_period: self.options.bookmark_period,
             stop: stop.clone(),
-            slots,
         });
         let mut tasks = JoinSet::new();
-        if api.options.mirror_endpoints {
+        if self.options.mirror_endpoints {
             tasks.spawn(mirror::run(api.registry.clone(), stop.clone()));
         }
         while let Some(stream) = accept(&self.listener, &stop).await {
@@ -168,7 +177,7 @@ async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
     }
 }
 
-/// Returns when this connection is to close, because it is cut or nobody is to be there any more.
+/// Returns when this connection is to close, because it is cut or the server is down.
 async fn cut(mut signals: Receiver<Signals>) {
     let accepted = signals.borrow().connections_cut;
     let over = |signals: &Signals| signals.presence == Presence::Down || signals.connections_cut != accepted;
@@ -188,10 +197,6 @@ async fn accept(listener: &TcpListener, stop: &CancellationToken) -> Option<TcpS
             }
         }
     }
-}
-
-fn semaphore(permits: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {

@@ -7,29 +7,20 @@ mod addresses;
 mod check;
 mod families;
 
-use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::allocate::Ledger;
-use crate::status::FieldError;
+pub(crate) use self::addresses::nth;
+use crate::object::Objects;
 
-/// Why a Service cannot be stored.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Rejection {
-    /// Fields are wrong: 422.
-    Fields(Vec<FieldError>),
-    /// No address is left: 500.
-    Exhausted(&'static str),
-}
-
-/// Makes a Service about to be stored complete; `before` is the one it replaces.
+/// Completes a Service about to be stored, or says what is wrong with it. `before` is the one it replaces, `services` are
+/// all there are.
 pub(crate) fn complete(
     service: &mut Service,
     before: Option<&Service>,
-    ranges: &[IpNet],
-    ledger: &mut Ledger,
-) -> Result<(), Rejection> {
+    services: &Objects,
+) -> Result<(), Vec<StatusCause>> {
     let spec = service.spec.get_or_insert_default();
     let before = before.and_then(|before| before.spec.as_ref());
     fill_defaults(spec);
@@ -39,8 +30,8 @@ pub(crate) fn complete(
     addresses::follow_first(spec, before);
     reject_if(check::spec(spec, before))?;
     if has_cluster_ip(spec) {
-        families::settle(spec, before, ranges)?;
-        addresses::assign(spec, before, ranges, ledger)?;
+        families::settle(spec, before)?;
+        addresses::assign(spec, before, services)?;
     }
     service.status.get_or_insert_default().load_balancer.get_or_insert_default();
     Ok(())
@@ -102,8 +93,8 @@ fn is_headless(spec: &ServiceSpec) -> bool {
     spec.cluster_ip.as_deref() == Some("None")
 }
 
-fn reject_if(errors: Vec<FieldError>) -> Result<(), Rejection> {
-    if errors.is_empty() { Ok(()) } else { Err(Rejection::Fields(errors)) }
+fn reject_if(causes: Vec<StatusCause>) -> Result<(), Vec<StatusCause>> {
+    if causes.is_empty() { Ok(()) } else { Err(causes) }
 }
 
 #[cfg(test)]

@@ -1,68 +1,36 @@
-//! `Status`: how a Kubernetes API server says that something went wrong, or that a deletion went well.
+//! `Status`: how a Kubernetes API server reports a failure, or the success of a deletion.
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, StatusCause, StatusDetails};
+use serde_json::Value;
 
 use crate::kinds::Kind;
 
 /// A `v1.Status` object.
-#[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
-#[error("{}", .0.message)]
-#[serde(transparent)]
-pub(crate) struct Status(Box<Fields>);
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Fields {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: ListMeta,
-    status: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Value>,
-    code: u16,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct ListMeta {
-    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
-    continue_token: Option<String>,
-}
-
-/// One field that is wrong: a cause of a 422.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FieldError {
-    field: String,
-    reason: &'static str,
-    message: String,
-}
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}", .0.message.as_deref().unwrap_or_default())]
+pub(crate) struct Status(Box<meta::Status>);
 
 impl Status {
-    /// A failure with an HTTP code, a reason (or none) and a sentence.
-    pub(crate) fn failure(code: u16, reason: Option<&'static str>, message: impl Into<String>) -> Self {
-        Self(Box::new(Fields {
-            kind: "Status",
-            api_version: "v1",
-            metadata: ListMeta { continue_token: None },
-            status: "Failure",
-            message: message.into(),
-            reason,
-            details: None,
-            code,
+    /// A failure with an HTTP code, a reason (or none) and a message.
+    pub(crate) fn failure(code: u16, reason: Option<&str>, message: impl Into<String>) -> Self {
+        Self(Box::new(meta::Status {
+            code: Some(code.into()),
+            message: Some(message.into()),
+            reason: reason.map(ToOwned::to_owned),
+            status: Some("Failure".to_owned()),
+            ..meta::Status::default()
         }))
     }
 
-    /// The answer to a deletion that left nothing behind.
+    /// The answer to a deletion.
     pub(crate) fn deleted(kind: &Kind, name: &str, uid: &str) -> Self {
-        let mut details = json!({ "name": name, "kind": kind.plural, "uid": uid });
-        add_group(&mut details, kind);
-        let mut status = Self::failure(200, None, "").with_details(details);
-        status.0.status = "Success";
-        status
+        let status = meta::Status {
+            code: Some(200),
+            status: Some("Success".to_owned()),
+            details: Some(StatusDetails { uid: Some(uid.to_owned()), ..details(kind, name) }),
+            ..meta::Status::default()
+        };
+        Self(Box::new(status))
     }
 
     /// 400 for a request that cannot be understood.
@@ -72,42 +40,37 @@ impl Status {
 
     /// 404 for one object.
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
-        Self::failure(404, Some("NotFound"), format!("{} \"{name}\" not found", kind.qualified()))
-            .about(kind, name)
+        let message = format!("{} \"{name}\" not found", kind.qualified());
+        Self::failure(404, Some("NotFound"), message).with_details(details(kind, name))
     }
 
-    /// 409: an object of that name is there already.
+    /// 409: an object of that name exists.
     pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
-        Self::failure(409, Some("AlreadyExists"), format!("{} \"{name}\" already exists", kind.qualified()))
-            .about(kind, name)
+        let message = format!("{} \"{name}\" already exists", kind.qualified());
+        Self::failure(409, Some("AlreadyExists"), message).with_details(details(kind, name))
     }
 
     /// 409: the object changed since the writer read it.
     pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.qualified());
-        Self::failure(409, Some("Conflict"), message).about(kind, name)
+        Self::failure(409, Some("Conflict"), message).with_details(details(kind, name))
     }
 
-    /// 422 for fields that are wrong.
-    pub(crate) fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
-        let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-        for error in errors {
-            let text = format!("{}: {}", error.field, error.message);
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+    /// 422 for invalid fields.
+    pub(crate) fn invalid(kind: &Kind, name: &str, causes: Vec<StatusCause>) -> Self {
+        let text = |cause: &StatusCause| {
+            let [field, message] =
+                [&cause.field, &cause.message].map(|text| text.as_deref().unwrap_or_default());
+            format!("{field}: {message}")
+        };
+        let texts: Vec<String> = causes.iter().map(text).collect();
         let all = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let causes: Vec<Value> = errors
-            .iter()
-            .map(|e| json!({ "reason": e.reason, "message": e.message, "field": e.field }))
-            .collect();
         let message = format!("{} \"{name}\" is invalid: {all}", kind.qualified_kind());
-        let mut details = json!({ "name": name, "kind": kind.name, "causes": causes });
-        add_group(&mut details, kind);
+        let details =
+            StatusDetails { causes: Some(causes), kind: Some(kind.name.to_owned()), ..details(kind, name) };
         Self::failure(422, Some("Invalid"), message).with_details(details)
     }
 
@@ -119,25 +82,21 @@ impl Status {
     /// 504: the version asked for has not been reached.
     pub(crate) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let details = json!({
-            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
-            "retryAfterSeconds": 1,
-        });
-        Self::failure(504, Some("Timeout"), message).with_details(details)
-    }
-
-    /// Adds `details` naming the object.
-    #[must_use]
-    pub(crate) fn about(mut self, kind: &Kind, name: &str) -> Self {
-        let mut details = json!({ "name": name, "kind": kind.plural });
-        add_group(&mut details, kind);
-        self.0.details = Some(details);
-        self
+        let cause = StatusCause {
+            reason: Some("ResourceVersionTooLarge".to_owned()),
+            message: Some("Too large resource version".to_owned()),
+            field: None,
+        };
+        Self::failure(504, Some("Timeout"), message).with_details(StatusDetails {
+            causes: Some(vec![cause]),
+            retry_after_seconds: Some(1),
+            ..StatusDetails::default()
+        })
     }
 
     /// Replaces `details`.
     #[must_use]
-    pub(crate) fn with_details(mut self, details: Value) -> Self {
+    pub(crate) fn with_details(mut self, details: StatusDetails) -> Self {
         self.0.details = Some(details);
         self
     }
@@ -145,78 +104,60 @@ impl Status {
     /// Adds a token to go on listing with.
     #[must_use]
     pub(crate) fn with_continue(mut self, token: String) -> Self {
-        self.0.metadata.continue_token = Some(token);
+        self.0.metadata.continue_ = Some(token);
         self
     }
 
     /// HTTP status code.
     pub(crate) fn code(&self) -> u16 {
-        self.0.code
+        self.0.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500)
     }
 
-    /// The sentence for people.
-    #[cfg(test)]
-    pub(crate) fn message(&self) -> &str {
-        &self.0.message
-    }
-
-    /// The word for programs.
-    #[cfg(test)]
-    pub(crate) fn reason(&self) -> Option<&'static str> {
-        self.0.reason
-    }
-
-    /// Seconds after which to try again, if it says so.
-    pub(crate) fn retry_after(&self) -> Option<u64> {
-        self.0.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
+    /// Seconds after which to try again, if it has them.
+    pub(crate) fn retry_after(&self) -> Option<i32> {
+        self.0.details.as_ref()?.retry_after_seconds
     }
 
     /// As JSON text.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        serde_json::to_vec(&self.0).unwrap_or_default()
     }
 }
 
-impl FieldError {
-    /// A required field is missing.
-    pub(crate) fn required(field: impl Into<String>, hint: &str) -> Self {
-        let message =
-            if hint.is_empty() { "Required value".to_owned() } else { format!("Required value: {hint}") };
-        Self { field: field.into(), reason: "FieldValueRequired", message }
-    }
-
-    /// A field has a value it cannot have.
-    pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
-        let message = format!("Invalid value: {value}: {}", why.as_ref());
-        Self { field: field.into(), reason: "FieldValueInvalid", message }
-    }
-
-    /// A field may only have one of a few values.
-    pub(crate) fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let supported: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
-        let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-        Self { field: field.into(), reason: "FieldValueNotSupported", message }
-    }
-
-    /// Two entries that must differ do not.
-    pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self {
-            field: field.into(),
-            reason: "FieldValueDuplicate",
-            message: format!("Duplicate value: {value}"),
-        }
-    }
-
-    /// A field may not be set here.
-    pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
-        Self { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {why}") }
+/// `details` that name an object.
+pub(crate) fn details(kind: &Kind, name: &str) -> StatusDetails {
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    StatusDetails {
+        name: given(name),
+        group: given(kind.group),
+        kind: given(kind.plural),
+        ..StatusDetails::default()
     }
 }
 
-fn add_group(details: &mut Value, kind: &Kind) {
-    if !kind.group.is_empty()
-        && let Some(map) = details.as_object_mut()
-    {
-        map.insert("group".to_owned(), json!(kind.group));
-    }
+/// A required field is missing.
+pub(crate) fn required(field: impl Into<String>, hint: &str) -> StatusCause {
+    let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
+    cause(field, "FieldValueRequired", format!("Required value{hint}"))
+}
+
+/// A field has a value it cannot have.
+pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> StatusCause {
+    cause(field, "FieldValueInvalid", format!("Invalid value: {value}: {why}"))
+}
+
+/// A field may only have one of a few values.
+pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> StatusCause {
+    let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+    let message = format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));
+    cause(field, "FieldValueNotSupported", message)
+}
+
+/// Two entries that must differ do not.
+pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> StatusCause {
+    cause(field, "FieldValueDuplicate", format!("Duplicate value: {value}"))
+}
+
+fn cause(field: impl Into<String>, reason: &str, message: String) -> StatusCause {
+    StatusCause { field: Some(field.into()), reason: Some(reason.to_owned()), message: Some(message) }
 }

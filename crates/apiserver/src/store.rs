@@ -1,14 +1,13 @@
-//! Where the objects are: an in-memory store with versions, a bounded history and a signal for watchers.
+//! An in-memory store of objects with versions, a bounded history and a signal for watchers.
 //!
-//! [`Store`] is also the direct way in for tests and benchmarks: its methods store objects exactly as given, without
-//! defaults, validation or allocation. What HTTP clients may do is in [`crate::registry`].
+//! Tests and benchmarks write to [`Store`] directly: its methods store objects exactly as given, without defaults,
+//! validation or allocation. Writes of HTTP clients go through [`crate::registry`].
 //!
 //! # Versions
 //!
 //! One counter for all resources, as in etcd: every stored or deleted object takes the next number, which becomes its
 //! `metadata.resourceVersion`. A list has the version of the whole store at that moment. [`Store::load`] numbers its
-//! objects one after the other. [`Store::expire`] takes a number too, so that whatever was handed out before it is older
-//! than what is kept.
+//! objects one after the other. [`Store::expire`] takes a number too, so that every version handed out before is older.
 
 mod history;
 mod table;
@@ -18,13 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub(crate) use self::history::line;
-pub(crate) use self::history::{Change, Event};
-pub use self::table::Objects;
+pub(crate) use self::history::Event;
+use self::history::Lagged;
 use self::table::Table;
-use crate::allocate::Ledger;
 use crate::kinds::Resource;
-use crate::object::{self, Object, ObjectError};
+use crate::object::{self, Object, ObjectError, Objects};
 
 /// Events kept per resource when nothing else is said.
 pub(crate) const DEFAULT_HISTORY: usize = 20_000;
@@ -46,34 +43,23 @@ struct Shared {
 pub(crate) struct State {
     version: u64,
     tables: Vec<Table>,
-    ledger: Ledger,
-    history_limit: usize,
 }
 
 /// All objects of a resource and the version of the store they were read at.
 #[derive(Debug, Clone)]
-pub struct Listing {
-    /// Version of the store.
-    pub version: u64,
-    /// The objects in the order of their keys.
-    pub objects: Objects,
+pub(crate) struct Listing {
+    pub(crate) version: u64,
+    pub(crate) objects: Objects,
 }
 
-/// What a watch that is under way got.
+/// The next events of a watch under way.
 pub(crate) enum Batch {
     /// Events after the version asked for.
     Events(Vec<Arc<Event>>),
-    /// It has seen everything; the last change of its resource was at this version.
+    /// There are none; the last change of its resource was at this version.
     UpToDate(u64),
     /// Events it has not seen are gone.
     Lagged,
-}
-
-/// The version asked for is too old.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooOld {
-    /// The version of the store.
-    pub(crate) current: u64,
 }
 
 impl Default for Store {
@@ -85,12 +71,8 @@ impl Default for Store {
 impl Store {
     /// An empty store that remembers up to `history_limit` events per resource.
     pub fn new(history_limit: usize) -> Self {
-        let state = State {
-            version: 1,
-            tables: Resource::all().map(|_| Table::new(history_limit, 1)).collect(),
-            ledger: Ledger::default(),
-            history_limit,
-        };
+        let state =
+            State { version: 1, tables: Resource::all().map(|_| Table::new(history_limit, 1)).collect() };
         let changed = Resource::all().map(|_| watch::channel(0).0).collect();
         Self { shared: Arc::new(Shared { state: Mutex::new(state), changed }) }
     }
@@ -142,13 +124,8 @@ impl Store {
     }
 
     /// All objects of a resource.
-    pub fn list(&self, resource: Resource) -> Listing {
+    pub(crate) fn list(&self, resource: Resource) -> Listing {
         self.lock().list(resource)
-    }
-
-    /// How many objects of a resource there are.
-    pub fn count(&self, resource: Resource) -> usize {
-        self.lock().table(resource).len()
     }
 
     /// The version of the store: that of the last change.
@@ -156,41 +133,31 @@ impl Store {
         self.lock().version
     }
 
-    /// Forgets all history: whatever was handed out before is too old for a new watch, a page of a list or an exact list.
-    /// Watches that are open and up to date go on.
-    pub fn expire(&self) {
+    /// Expires all versions handed out so far: a new watch from one, or the next page of a list, gets a 410. Watches that
+    /// are open go on.
+    pub(crate) fn expire(&self) {
         self.write(|state| {
-            state.version += 1;
-            let version = state.version;
-            state.tables.iter_mut().for_each(|table| table.expire(version));
+            state.expire_watches();
+            state.tables.iter_mut().for_each(Table::forget_pages);
         });
     }
 
-    /// Like [`Store::expire`], but only for watches: pages and exact lists at earlier versions still work, as when a real
-    /// server's watch cache is younger than its etcd.
-    pub fn expire_watches(&self) {
-        self.write(|state| {
-            state.version += 1;
-            let version = state.version;
-            state.tables.iter_mut().for_each(|table| table.history.expire_watches(version));
-        });
+    /// Like [`Store::expire`], but only for watches: pages at earlier versions still work, as when a real server's watch
+    /// cache is younger than its etcd.
+    pub(crate) fn expire_watches(&self) {
+        self.write(State::expire_watches);
     }
 
     /// Starts a fresh space of versions, as after a restore from a backup: the objects stay, their versions start again
-    /// at 1, and nothing is known of the past. Versions handed out before may lie in the future afterwards.
-    pub fn renumber(&self) {
+    /// at 1, and the history is empty. Versions handed out before may lie in the future afterwards.
+    pub(crate) fn renumber(&self) {
         self.write(State::renumber);
     }
 
-    /// All objects of a resource at an earlier version.
-    pub(crate) fn list_at(&self, resource: Resource, version: u64) -> Result<Listing, TooOld> {
-        let mut state = self.lock();
-        let current = state.version;
-        let table = state.table_mut(resource);
-        match table.at(version) {
-            Ok(objects) => Ok(Listing { version, objects }),
-            Err(history::Gone) => Err(TooOld { current }),
-        }
+    /// The listing at `version` whose next page somebody asks for, unless it is expired.
+    pub(crate) fn kept(&self, resource: Resource, version: u64) -> Option<Listing> {
+        let objects = self.lock().table(resource).kept(version)?;
+        Some(Listing { version, objects })
     }
 
     /// Keeps a listing at hand for whoever asks for its next page.
@@ -198,21 +165,17 @@ impl Store {
         self.lock().table_mut(resource).keep(listing.version, &listing.objects);
     }
 
-    /// Whether a watch may start after `version`.
-    pub(crate) fn can_watch(&self, resource: Resource, version: u64) -> Result<(), TooOld> {
+    /// Whether a watch may start after `version`; if not, the current version.
+    pub(crate) fn can_watch(&self, resource: Resource, version: u64) -> Result<(), u64> {
         let state = self.lock();
-        if state.table(resource).history.can_start(version) {
-            Ok(())
-        } else {
-            Err(TooOld { current: state.version })
-        }
+        if state.table(resource).history.can_start(version) { Ok(()) } else { Err(state.version) }
     }
 
-    /// Events after `version` for a watch that is under way.
+    /// Up to `max` events after `version` for a watch under way.
     pub(crate) fn after(&self, resource: Resource, version: u64, max: usize) -> Batch {
         let state = self.lock();
         match state.table(resource).history.after(version, max) {
-            Err(history::Gone) => Batch::Lagged,
+            Err(Lagged) => Batch::Lagged,
             Ok(events) if events.is_empty() => Batch::UpToDate(state.table(resource).history.newest()),
             Ok(events) => Batch::Events(events),
         }
@@ -267,25 +230,12 @@ impl State {
         Listing { version: self.version, objects: self.table_mut(resource).latest() }
     }
 
-    /// Addresses in use.
-    pub(crate) fn ledger(&mut self) -> &mut Ledger {
-        &mut self.ledger
-    }
-
-    /// The version that the next change will take.
-    pub(crate) fn next_version(&self) -> u64 {
-        self.version + 1
-    }
-
     /// Stores an object as given.
     pub(crate) fn set(&mut self, resource: Resource, value: Value) -> Result<u64, ObjectError> {
-        let version = self.next_version();
+        let version = self.version + 1;
         let object = Object::new(resource, value, version)?;
-        self.ledger.take(object.addresses());
         self.version = version;
-        if let Some(previous) = self.table_mut(resource).set(object) {
-            self.ledger.release(previous.addresses());
-        }
+        self.table_mut(resource).set(object);
         Ok(version)
     }
 
@@ -294,30 +244,33 @@ impl State {
         if self.get(resource, &object::key_of(resource, &last)?).is_none() {
             return Ok(None);
         }
-        let version = self.next_version();
+        let version = self.version + 1;
         let last = Object::new(resource, last, version)?;
         self.version = version;
-        if let Some(previous) = self.table_mut(resource).remove(last) {
-            self.ledger.release(previous.addresses());
-        }
+        self.table_mut(resource).remove(last);
         Ok(Some(version))
     }
 
-    fn renumber(&mut self) {
-        let limit = self.history_limit;
-        let mut version = 1;
-        let mut renumbered: Vec<Vec<Object>> = Vec::with_capacity(self.tables.len());
+    fn expire_watches(&mut self) {
+        self.version += 1;
         for table in &mut self.tables {
-            let mut objects = Vec::with_capacity(table.len());
-            for object in table.latest().iter() {
-                version += 1;
-                objects.extend(object.at_version(version));
-            }
-            renumbered.push(objects);
+            table.history.expire_watches(self.version);
         }
-        self.version = version;
-        for (table, objects) in self.tables.iter_mut().zip(renumbered) {
-            table.replace(objects, limit, version);
+    }
+
+    fn renumber(&mut self) {
+        self.version = 1;
+        let renumbered = |version: &mut u64, table: &mut Table| -> Vec<Object> {
+            let next = |object: &Arc<Object>| {
+                *version += 1;
+                object.at_version(*version).ok()
+            };
+            table.latest().iter().filter_map(next).collect()
+        };
+        let objects: Vec<Vec<Object>> =
+            self.tables.iter_mut().map(|table| renumbered(&mut self.version, table)).collect();
+        for (table, objects) in self.tables.iter_mut().zip(objects) {
+            table.restart(objects, self.version);
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Tables: what `kubectl get` shows of Services and their endpoints. Of other kinds it shows names and ages by itself.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::{Endpoints, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::kinds::Resource;
-use crate::list::Page;
 use crate::object::Object;
-use crate::schema;
 
 const NONE: &str = "<none>";
 
@@ -28,39 +29,22 @@ pub(crate) fn columns(resource: Resource) -> Option<Columns> {
         Resource::Services => (&["Type", "Cluster-IP", "External-IP", "Port(s)"], service),
         Resource::Endpoints => (&["Endpoints"], endpoints),
         Resource::EndpointSlices => (&["AddressType", "Ports", "Endpoints"], slice),
-        Resource::ConfigMaps | Resource::Namespaces | Resource::Nodes | Resource::ServiceAccounts => {
-            return None;
-        }
+        Resource::ConfigMaps | Resource::Namespaces | Resource::Nodes => return None,
     };
     Some(Columns { names, cells })
 }
 
-/// A page of a list as a table.
-pub(crate) fn list(columns: Columns, page: &Page) -> Value {
-    let mut meta = json!({ "resourceVersion": page.version.to_string() });
-    if let Some(token) = &page.continue_token {
-        meta["continue"] = json!(token);
-    }
-    let rows: Vec<Value> = page.objects().iter().map(|object| row(columns, object)).collect();
-    table(columns, &meta, &rows)
-}
-
-/// One object as a table.
-pub(crate) fn single(columns: Columns, object: &Object) -> Value {
-    table(columns, &json!({ "resourceVersion": object.version().to_string() }), &[row(columns, object)])
-}
-
-fn table(columns: Columns, meta: &Value, rows: &[Value]) -> Value {
+/// The table of these objects; `meta` is that of the list.
+pub(crate) fn table(columns: Columns, meta: &Value, objects: &[Arc<Object>]) -> Value {
     let names = std::iter::once(&"Name").chain(columns.names).chain(&["Age"]);
-    let definitions: Vec<Value> = names
-        .map(|name| {
-            let format = if *name == "Name" { "name" } else { "" };
-            json!({ "name": name, "type": "string", "format": format, "description": name, "priority": 0 })
-        })
-        .collect();
+    let definition = |name: &&str| {
+        let format = if *name == "Name" { "name" } else { "" };
+        json!({ "name": name, "type": "string", "format": format, "description": name, "priority": 0 })
+    };
+    let rows = objects.iter().map(|object| row(columns, object));
     json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
-        "metadata": meta, "columnDefinitions": definitions, "rows": rows,
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
+        "columnDefinitions": names.map(definition).collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>(),
     })
 }
 
@@ -89,7 +73,7 @@ fn age(timestamp: &str, now: DateTime<Utc>) -> String {
 }
 
 fn service(value: &Value) -> Vec<String> {
-    let service: Service = schema::read(value).unwrap_or_default();
+    let service = Service::deserialize(value).unwrap_or_default();
     let spec = service.spec.unwrap_or_default();
     let external = match spec.external_name {
         Some(name) => vec![name],
@@ -105,7 +89,7 @@ fn service(value: &Value) -> Vec<String> {
 }
 
 fn endpoints(value: &Value) -> Vec<String> {
-    let endpoints: Endpoints = schema::read(value).unwrap_or_default();
+    let endpoints = Endpoints::deserialize(value).unwrap_or_default();
     let mut all = Vec::new();
     for subset in endpoints.subsets.unwrap_or_default() {
         let ports = subset.ports.unwrap_or_default();
@@ -122,7 +106,7 @@ fn endpoints(value: &Value) -> Vec<String> {
 }
 
 fn slice(value: &Value) -> Vec<String> {
-    let slice: EndpointSlice = schema::read(value).unwrap_or_default();
+    let slice = EndpointSlice::deserialize(value).unwrap_or_default();
     let ports = slice.ports.unwrap_or_default();
     let ports: Vec<String> =
         ports.iter().map(|port| port.port.map_or_else(|| "*".to_owned(), |port| port.to_string())).collect();
@@ -148,8 +132,8 @@ mod tests {
 
     fn cells(resource: Resource, mut value: Value) -> Vec<String> {
         value["metadata"] = json!({ "name": "x", "namespace": "n" });
-        let object = Object::new(resource, value, 1).unwrap();
-        let table = single(columns(resource).unwrap(), &object);
+        let object = Arc::new(Object::new(resource, value, 1).unwrap());
+        let table = table(columns(resource).unwrap(), &json!({}), &[object]);
         let cells = table["rows"][0]["cells"].as_array().unwrap().clone();
         assert_eq!(cells.len(), table["columnDefinitions"].as_array().unwrap().len());
         cells.iter().map(|cell| cell.as_str().unwrap().to_owned()).collect()

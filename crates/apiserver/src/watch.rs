@@ -1,9 +1,8 @@
-//! Watches: what a client asks for, and the stream of events it gets.
+//! Watches: the parameters of a client, and the stream of events it gets.
 //!
 //! A watch has no queue of its own. It remembers the last version it has seen and reads on in the history of the
 //! resource whenever that changes; when the history has moved past it, it is cut off with a 410 like any slow watcher.
 
-mod encode;
 mod stream;
 
 use std::time::Duration;
@@ -12,16 +11,15 @@ use rand::RngExt as _;
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::encode::error as error_line;
 pub(crate) use self::stream::stream;
+use crate::encode::Format;
 use crate::faults::Signals;
-use crate::http::Query;
 use crate::kinds::Resource;
 use crate::list::invalid_options;
+use crate::query::Query;
 use crate::selector::Selection;
 use crate::status::Status;
 use crate::store::Store;
-use crate::table::Columns;
 
 /// The longest a client may ask a watch to last.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -55,11 +53,8 @@ pub(crate) struct Watch {
     pub(crate) resource: Resource,
     pub(crate) selection: Selection,
     pub(crate) query: WatchQuery,
-    /// The columns of the tables that the client wants, if it does.
-    pub(crate) columns: Option<Columns>,
+    pub(crate) format: Format,
     pub(crate) bookmark_period: Duration,
-    /// Whether it never delivers anything.
-    pub(crate) silent: bool,
     pub(crate) stop: CancellationToken,
     pub(crate) signals: Receiver<Signals>,
 }

@@ -3,20 +3,19 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, Error, bail};
+use testkit::ports::free_port;
+use testkit::process::{Process, Program};
+use testkit::processes::{Pid, Usage};
 
 use crate::api::Api;
 use crate::cluster::{Cluster, DOMAIN};
 use crate::probe;
-use crate::process::{Process, free_address};
 use crate::setup::Bench;
-use crate::usage::{Memory, Usage};
 
-/// How long a start may take.
+/// The longest start.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Ports that are tried.
-const ATTEMPTS: u32 = 5;
-/// How long one question may take while it starts.
+/// The longest wait for one answer while it starts.
 const ANSWER: Duration = Duration::from_millis(20);
 /// Between two questions while it starts.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -42,40 +41,20 @@ impl Kubedns {
         cluster: &Cluster,
         upstreams: &[SocketAddr],
     ) -> anyhow::Result<Self> {
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            match Self::start_once(bench, api, cluster, upstreams).await {
-                // Somebody else took the port that was free a moment ago.
-                Err(error) if attempts < ATTEMPTS && error.to_string().contains("Address already in use") => {
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    async fn start_once(
-        bench: &Bench,
-        api: &Api,
-        cluster: &Cluster,
-        upstreams: &[SocketAddr],
-    ) -> anyhow::Result<Self> {
-        let address = free_address(Ipv4Addr::LOCALHOST.into())?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let nameservers: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
-        let mut args = vec![
-            format!("--domain={DOMAIN}."),
-            format!("--kube-master-url={}", api.url()),
-            format!("--dns-bind-address={}", bench.options.bind),
-            format!("--dns-port={}", address.port()),
-            format!("--nameservers={}", nameservers.join(",")),
-            "--healthz-port=0".to_owned(),
-            "--resolv-conf=/dev/null".to_owned(),
-            "--lameduck=0s".to_owned(),
-        ];
-        args.extend(bench.options.kubedns_arg.iter().cloned());
+        let program = Program::tied(&bench.kubedns)
+            .args([
+                &format!("--domain={DOMAIN}."),
+                &format!("--kube-master-url={}", api.url()),
+                &format!("--dns-bind-address={}", bench.options.bind),
+                &format!("--dns-port={}", address.port()),
+                &format!("--nameservers={}", nameservers.join(",")),
+            ])
+            .args(["--healthz-port=0", "--resolv-conf=/dev/null", "--lameduck=0s"])
+            .args(&bench.options.kubedns_arg);
         let begun = Instant::now();
-        let process = Process::start("kubedns", &bench.kubedns, args, bench.directory())?;
-        let mut kubedns = Self { process, address, first_answer: Duration::ZERO };
+        let mut kubedns = Self { process: program.start(), address, first_answer: Duration::ZERO };
         kubedns.wait_for(cluster, begun).await?;
         kubedns.first_answer = begun.elapsed();
         Ok(kubedns)
@@ -86,16 +65,21 @@ impl Kubedns {
         self.address
     }
 
-    /// What it uses.
-    pub fn usage(&self) -> &Usage {
-        self.process.usage()
+    /// Its process ID.
+    pub fn pid(&self) -> Pid {
+        self.process.id()
+    }
+
+    /// What it uses now.
+    pub fn usage(&self) -> anyhow::Result<Usage> {
+        Usage::of(self.pid()).context("kubedns has ended")
     }
 
     async fn wait_for(&mut self, cluster: &Cluster, begun: Instant) -> anyhow::Result<()> {
         let Some(service) = cluster.services.last() else { bail!("the cluster is empty") };
         let (name, addresses) = (service.domain_name(), service.addresses());
         while !probe::leads_to(self.address, &name, &addresses, ANSWER).await {
-            self.process.check()?;
+            self.process.check().map_err(Error::msg)?;
             if begun.elapsed() > PATIENCE {
                 bail!("kubedns does not answer {name} within {PATIENCE:?}");
             }
@@ -104,20 +88,19 @@ impl Kubedns {
         Ok(())
     }
 
-    /// Its memory once that no longer changes.
-    pub async fn settled_memory(&mut self) -> anyhow::Result<Memory> {
-        let mut memory = self.usage().memory()?;
+    /// What it uses once its memory no longer changes.
+    pub async fn settled_usage(&self) -> anyhow::Result<Usage> {
+        let mut usage = self.usage()?;
         let mut same = 0;
         for _ in 0..10 * LOOKS {
             tokio::time::sleep(LOOK).await;
-            self.process.check()?;
-            let now = self.usage().memory()?;
-            same = if now.resident == memory.resident { same + 1 } else { 0 };
-            memory = now;
+            let now = self.usage()?;
+            same = if now.resident == usage.resident { same + 1 } else { 0 };
+            usage = now;
             if same == LOOKS {
                 break;
             }
         }
-        Ok(memory)
+        Ok(usage)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The cluster ([`cluster`]) is served by the embedded API server in this process ([`api`]). kubedns and the servers it
 //! is compared with are processes of their own ([`kubedns`], [`peers`]), their CPU time and memory are read from the
-//! operating system ([`usage`]), and dnsperf asks ([`load`]). Each [`scenario`] answers one question; [`report`] shows
+//! operating system, and dnsperf asks ([`load`]). Each [`scenario`] answers one question; [`report`] shows
 //! and keeps what was found.
 //!
 //! Absolute times depend on the machine and on what else it does; what counts are the ratios to the bare UDP echo that
@@ -14,17 +14,14 @@ pub mod distribution;
 pub mod echo;
 pub mod hickory;
 pub mod kubedns;
-pub mod launch;
 pub mod load;
 pub mod options;
 pub mod peers;
 pub mod probe;
-pub mod process;
 pub mod questions;
 pub mod report;
 mod run;
 pub mod scenario;
 pub mod setup;
-pub mod usage;
 
 pub use run::run;

@@ -1,16 +1,16 @@
 //! The servers that kubedns is measured beside.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, Error};
 use testkit::client;
+use testkit::ports::free_port;
+use testkit::process::{Process, Program};
+use testkit::processes::{Pid, cpu_time};
 use testkit::query::Query;
 
-use crate::process::{Process, free_address};
 use crate::questions::Kind;
-use crate::usage::Usage;
 
 /// Where further servers are named.
 pub const VARIABLE: &str = "BENCH_PEERS";
@@ -25,8 +25,8 @@ pub struct Peer {
     pub name: String,
     /// Where it answers.
     pub address: SocketAddr,
-    /// What it uses.
-    pub usage: Usage,
+    /// Its process.
+    pub pid: Pid,
     /// Whether its answers are answers; those of an echo are not.
     pub answers: bool,
     /// What it can be asked.
@@ -37,42 +37,39 @@ pub struct Peer {
 
 impl Peer {
     /// A server that runs already.
-    pub fn running(name: &str, address: SocketAddr, usage: Usage) -> Self {
+    pub fn running(name: &str, address: SocketAddr, pid: Pid) -> Self {
         let kinds = Kind::ALL.to_vec();
-        Self { name: name.to_owned(), address, usage, answers: true, kinds, _process: None }
+        Self { name: name.to_owned(), address, pid, answers: true, kinds, _process: None }
     }
 
     /// An echo with a thread for each of `sockets` sockets.
-    pub async fn echo(name: &str, sockets: usize, batched: bool, directory: &Path) -> anyhow::Result<Self> {
+    pub async fn echo(name: &str, sockets: usize, batched: bool) -> anyhow::Result<Self> {
         let mut args = vec!["echo".to_owned(), format!("--sockets={sockets}")];
         args.extend(batched.then(|| "--batched".to_owned()));
-        let peer = Self::start(name, args, directory).await?;
-        Ok(Self { answers: false, ..peer })
+        Ok(Self { answers: false, ..Self::start(name, args).await? })
     }
 
     /// hickory-server with the addresses of the cluster that `services` and `seed` generate.
-    pub async fn hickory(services: u32, seed: u64, directory: &Path) -> anyhow::Result<Self> {
+    pub async fn hickory(services: u32, seed: u64) -> anyhow::Result<Self> {
         let args = vec!["hickory".to_owned(), format!("--services={services}"), format!("--seed={seed}")];
-        let peer = Self::start("hickory-server", args, directory).await?;
         let kinds = vec![Kind::A, Kind::HeadlessA, Kind::Nxdomain, Kind::Nodata];
-        Ok(Self { kinds, ..peer })
+        Ok(Self { kinds, ..Self::start("hickory-server", args).await? })
     }
 
-    async fn start(name: &str, mut args: Vec<String>, directory: &Path) -> anyhow::Result<Self> {
-        let address = free_address(Ipv4Addr::LOCALHOST.into())?;
-        args.push(format!("--listen={address}"));
-        let mut process = Process::start(name, &std::env::current_exe()?, args, directory)?;
-        let begun = Instant::now();
+    async fn start(name: &str, args: Vec<String>) -> anyhow::Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let program = Program::tied(&std::env::current_exe()?).args(args);
+        let mut process = program.args([format!("--listen={address}")]).start();
         let query = Query::new("cluster.local.", "SOA").wire();
-        while client::udp(address, &query, ANSWER).await.is_err() {
-            process.check()?;
-            if begun.elapsed() > PATIENCE {
-                bail!("{name} does not answer within {PATIENCE:?}");
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let usage = process.usage().clone();
-        Ok(Self { _process: Some(process), ..Self::running(name, address, usage) })
+        let answer = || client::udp(address, &query, ANSWER);
+        process.try_until("answered", PATIENCE, answer).await.map_err(Error::msg)?;
+        let peer = Self::running(name, address, process.id());
+        Ok(Self { _process: Some(process), ..peer })
+    }
+
+    /// CPU time that it has used so far.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
+        cpu_time(self.pid).with_context(|| format!("{} has no process {}", self.name, self.pid))
     }
 }
 
@@ -81,14 +78,16 @@ pub fn named(variable: &str) -> anyhow::Result<Vec<Peer>> {
     let parts = variable.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            let (name, address, process) =
+            let (name, address, pid) =
                 split(part).with_context(|| format!("{VARIABLE}: {part:?} is not name=address:pid"))?;
-            Ok(Peer::running(name, address, Usage::of(process)?))
+            let peer = Peer::running(name, address, pid);
+            peer.cpu()?;
+            Ok(peer)
         })
         .collect()
 }
 
-fn split(part: &str) -> Option<(&str, SocketAddr, u32)> {
+fn split(part: &str) -> Option<(&str, SocketAddr, Pid)> {
     let (name, rest) = part.split_once('=')?;
     let (address, process) = rest.rsplit_once(':')?;
     Some((name, address.parse().ok()?, process.parse().ok()?))

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use testkit::client;
-use testkit::message::Message;
 use testkit::query::Query;
 use tokio::net::UdpSocket;
 use tokio::time::{MissedTickBehavior, interval};
@@ -18,15 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Asks once; `None` when no answer comes in time.
-pub async fn ask(server: SocketAddr, name: &str, rtype: &str, patience: Duration) -> Option<Message> {
-    let answer = client::udp(server, &Query::new(name, rtype).wire(), patience).await.ok()?;
-    Message::parse(&answer).ok()
-}
-
 /// Whether `name` leads to exactly these addresses now.
 pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], patience: Duration) -> bool {
-    let Some(answer) = ask(server, name, "A", patience).await else { return false };
+    let Ok(answer) = client::try_ask(server, &Query::new(name, "A"), patience).await else { return false };
     let mut found = answer.answer_data("A");
     let mut expected: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     found.sort_unstable();

@@ -94,6 +94,12 @@ pub struct Ignored {
     last: Option<String>,
 }
 
+impl Ignored {
+    fn add(&mut self, why: String) {
+        (self.count, self.last) = (self.count + 1, Some(why));
+    }
+}
+
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.last {
@@ -103,11 +109,7 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// Asks `server` once.
-///
-/// # Errors
-///
-/// [`ExchangeError`] when no answer arrives within `timeout`.
+/// Asks `server` once; fails when no answer arrives within `timeout`.
 pub async fn ask(
     server: &ServerAddr,
     transport: Transport,
@@ -116,10 +118,7 @@ pub async fn ask(
 ) -> Result<Answer, ExchangeError> {
     let deadline = Instant::now() + timeout;
     let lookup = |reason: String| ExchangeError::Lookup { transport, server: server.to_string(), reason };
-    let address = match within(deadline, server.resolve()).await {
-        Ok(address) => address,
-        Err(error) => return Err(lookup(reason(&error))),
-    };
+    let address = within(deadline, server.resolve()).await.map_err(|error| lookup(reason(&error)))?;
     let query = Asked::new(question)?;
     match transport {
         Transport::Udp => over_udp(address, &query, deadline).await,
@@ -128,10 +127,6 @@ pub async fn ask(
 }
 
 /// Asks over UDP, and again over TCP when the answer did not fit. Each of them may take `timeout`.
-///
-/// # Errors
-///
-/// As [`ask`].
 pub async fn ask_with_retry(
     server: &ServerAddr,
     question: &Query,
@@ -208,10 +203,7 @@ async fn over_udp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
             .map_err(|error| fail("read", &error, &ignored))?;
         match asked.answer(buffer.get(..length).unwrap_or_default()) {
             Ok(message) => return Ok(Answer { message, latency: start.elapsed() }),
-            Err(why) => {
-                ignored.count += 1;
-                ignored.last = Some(why);
-            }
+            Err(why) => ignored.add(why),
         }
     }
 }
@@ -243,10 +235,7 @@ async fn over_tcp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
             .map_err(|error| fail("read", &error, ignored.clone()))?;
         match asked.answer(&packet) {
             Ok(message) => return Ok(Answer { message, latency: start.elapsed() }),
-            Err(why) => {
-                ignored.count += 1;
-                ignored.last = Some(why);
-            }
+            Err(why) => ignored.add(why),
         }
     }
 }

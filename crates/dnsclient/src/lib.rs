@@ -9,29 +9,10 @@
 pub mod chaos;
 mod exchange;
 
-use std::fmt;
-
 use hickory_proto::op::ResponseCode;
 
+pub use dnsconfig::Transport;
 pub use exchange::{Answer, ExchangeError, Ignored, TIMEOUT, ask, ask_with_retry};
-
-/// How a question travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// One datagram each way.
-    Udp,
-    /// A connection of its own.
-    Tcp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        })
-    }
-}
 
 /// A response code as dig writes it.
 pub fn rcode_name(code: ResponseCode) -> String {

@@ -1,5 +1,7 @@
 //! Why a configuration was refused.
 
+use std::fmt::Display;
+
 use crate::federation::FederationError;
 use crate::server::AddressError;
 
@@ -27,6 +29,11 @@ impl ConfigError {
     /// The `ConfigMap` key, or the flag.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// What is wrong with it.
+    pub fn reason(&self) -> impl Display {
+        &self.reason
     }
 
     /// The value as it was given, cut to 200 characters.

@@ -4,7 +4,7 @@
 //! [`ConfigError`] that names key and value. A [`Source`] produces raw data (a mounted directory, the API server, fixed
 //! values) and keeps a [`State`] up to date in which the last good configuration stays in force.
 //!
-//! This crate does not resolve names, knows no DNS messages and nothing of dnsmasq.
+//! This crate does not resolve names, reads no DNS messages and knows nothing of dnsmasq.
 
 mod config;
 mod error;
@@ -16,9 +16,11 @@ pub mod path_watch;
 pub mod resolv_conf;
 mod server;
 mod source;
+mod transport;
 
 pub use config::{Config, Version};
 pub use error::ConfigError;
 pub use parse::{Key, RawData, parse};
 pub use server::{AddressError, DNS_PORT, FlagAddrError, Nameserver, ServerAddr};
 pub use source::{ApiFeed, Follower, Rejection, Source, State};
+pub use transport::Transport;

@@ -1,19 +1,19 @@
 //! One dnsmasq at a time: how it is started, how it gets its servers, how it is kept up and ended.
 
-pub mod deaths;
-pub mod delivery;
+pub(crate) mod deaths;
+pub(crate) mod delivery;
 pub mod exec;
-pub mod exit_status;
-pub mod health;
+pub(crate) mod exit_status;
+pub(crate) mod health;
 mod instance;
 pub mod keeper;
-pub mod launch;
-pub mod log_lines;
-pub mod process;
-pub mod quiet;
+pub(crate) mod launch;
+pub(crate) mod log_lines;
+pub(crate) mod process;
+pub(crate) mod quiet;
 pub mod servers_file;
-pub mod servfail_server;
-pub mod supervisor;
-pub mod trial;
-pub mod user;
-pub mod version;
+pub(crate) mod servfail_server;
+pub(crate) mod supervisor;
+pub(crate) mod trial;
+pub(crate) mod user;
+pub(crate) mod version;

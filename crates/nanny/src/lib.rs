@@ -17,9 +17,10 @@
 pub mod config;
 pub mod dnsmasq;
 pub mod flags;
-pub mod report;
-pub mod router;
+mod or_never;
+mod report;
+mod router;
 mod run;
-pub mod state_dir;
+mod state_dir;
 
 pub use run::run;

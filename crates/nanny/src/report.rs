@@ -1,6 +1,6 @@
 //! What happens, told once: kept as [`Status`], counted as metrics, written to the status file, shown over HTTP.
 
-pub mod status;
+mod status;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,7 @@ use self::status::Status;
 use crate::config::routes::{Omission, Routes};
 use crate::state_dir::StateDir;
 
-/// The name of the status file in the state directory.
-pub const STATUS_FILE: &str = "status.json";
+pub(crate) const STATUS_FILE: &str = "status.json";
 /// Changes that come together are written together.
 const GATHER: Duration = Duration::from_millis(20);
 /// The pause before a status file that could not be written is tried again.
@@ -29,12 +28,9 @@ const AGAIN: Duration = Duration::from_secs(3);
 
 /// Why dnsmasq was started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Restart {
-    /// It ended by itself.
+pub(crate) enum Restart {
     Died,
-    /// It did not answer any more.
     Hung,
-    /// Its arguments changed.
     Configuration,
 }
 
@@ -50,7 +46,7 @@ impl Restart {
 
 /// What dnsmasq needs to get the newest routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pending {
+pub(crate) enum Pending {
     /// Another try: the last one failed.
     Failed,
     /// A restart, which is not allowed.
@@ -59,7 +55,7 @@ pub enum Pending {
 
 /// The one place everything is told to. Cloning shares it.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub(crate) struct Report {
     status: Arc<Mutex<Status>>,
     changed: Arc<Notify>,
     counters: Arc<Counters>,
@@ -92,6 +88,7 @@ struct Counters {
 impl Counters {
     fn new(metrics: &Metrics) -> Result<Self, MetricError> {
         let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
+        let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         let counters = Self {
             up: gauge("nanny_dnsmasq_up", "1 while dnsmasq runs and is believed to answer.")?,
             restarts: metrics.int_counter_vec(
@@ -99,9 +96,11 @@ impl Counters {
                 "Starts of dnsmasq after the first one, by reason.",
                 &["reason"],
             )?,
-            probe_failures: metrics
-                .int_counter("nanny_dnsmasq_probe_failures_total", "Probes that dnsmasq did not answer.")?,
-            too_many_queries: metrics.int_counter(
+            probe_failures: counter(
+                "nanny_dnsmasq_probe_failures_total",
+                "Probes that dnsmasq did not answer.",
+            )?,
+            too_many_queries: counter(
                 "nanny_dnsmasq_too_many_queries_total",
                 "Times dnsmasq logged that it had no room for another forwarded query.",
             )?,
@@ -120,14 +119,13 @@ impl Counters {
             )?,
             config_edits: gauge("nanny_config_edits", "Edits of the configuration that came into force.")?,
             config_rejected: gauge("nanny_config_rejected", "Edits of the configuration that were refused.")?,
-            reloads: metrics
-                .int_counter("nanny_reloads_total", "Times dnsmasq was told to read its servers again.")?,
-            hasty_reloads: metrics.int_counter(
+            reloads: counter("nanny_reloads_total", "Times dnsmasq was told to read its servers again.")?,
+            hasty_reloads: counter(
                 "nanny_hasty_reloads_total",
                 "Reloads that took servers away while queries may have been waiting for them.",
             )?,
             last_reload: gauge("nanny_last_reload_timestamp_seconds", "When dnsmasq was last told so.")?,
-            reload_failures: metrics.int_counter(
+            reload_failures: counter(
                 "nanny_reload_failures_total",
                 "Attempts to bring dnsmasq the newest servers that failed.",
             )?,
@@ -152,15 +150,14 @@ impl Counters {
 }
 
 impl Report {
-    /// An empty report.
-    pub fn new() -> Result<Self, MetricError> {
+    pub(crate) fn new() -> Result<Self, MetricError> {
         let metrics = Metrics::new("nanny")?;
         let counters = Arc::new(Counters::new(&metrics)?);
         Ok(Self { status: Arc::default(), changed: Arc::default(), counters, metrics })
     }
 
     /// Which dnsmasq is used, and how edits reach it.
-    pub fn uses(
+    pub(crate) fn uses(
         &self,
         version: &str,
         package: Option<&str>,
@@ -185,8 +182,7 @@ impl Report {
         Ok(())
     }
 
-    /// dnsmasq was started.
-    pub fn started(&self, pid: i32, again: Option<Restart>) {
+    pub(crate) fn started(&self, pid: i32, again: Option<Restart>) {
         let mut status = self.edit();
         status.dnsmasq.pid = Some(pid);
         status.dnsmasq.started_at = Some(status::time(SystemTime::now()));
@@ -196,14 +192,12 @@ impl Report {
         }
     }
 
-    /// dnsmasq is up.
-    pub fn up(&self) {
+    pub(crate) fn up(&self) {
         self.counters.up.set(1);
         self.edit().dnsmasq.up = true;
     }
 
-    /// dnsmasq is gone.
-    pub fn ended(&self, how: &str) {
+    pub(crate) fn ended(&self, how: &str) {
         self.counters.up.set(0);
         let mut status = self.edit();
         status.dnsmasq.up = false;
@@ -211,18 +205,16 @@ impl Report {
         status.dnsmasq.last_end = Some(how.to_owned());
     }
 
-    /// dnsmasq did not answer a probe.
-    pub fn silent(&self) {
+    pub(crate) fn silent(&self) {
         self.counters.probe_failures.inc();
     }
 
-    /// dnsmasq had no room for another query.
-    pub fn too_many_queries(&self) {
+    pub(crate) fn too_many_queries(&self) {
         self.counters.too_many_queries.inc();
     }
 
     /// dnsmasq was told to read its servers again.
-    pub fn reloaded(&self) {
+    pub(crate) fn reloaded(&self) {
         self.counters.reloads.inc();
         self.counters.last_reload.set(seconds(SystemTime::now()));
         let mut status = self.edit();
@@ -231,23 +223,22 @@ impl Report {
     }
 
     /// A reload took servers away while queries may have been waiting for them.
-    pub fn hasty_reload(&self) {
+    pub(crate) fn hasty_reload(&self) {
         self.counters.hasty_reloads.inc();
     }
 
     /// The configuration, or what became of an edit.
-    pub fn configuration(&self, state: &State) {
+    pub(crate) fn configuration(&self, state: &State) {
         self.counters.config_info.reset();
         self.counters.config_info.with_label_values(&[&state.version.to_string()]).set(1);
         self.counters.config_error.set(i64::from(state.error.is_some()));
         self.counters.config_loaded.set(seconds(state.loaded_at));
-        self.counters.config_edits.set(i64::try_from(state.edits).unwrap_or(i64::MAX));
-        self.counters.config_rejected.set(i64::try_from(state.rejected).unwrap_or(i64::MAX));
+        self.counters.config_edits.set(count(state.edits));
+        self.counters.config_rejected.set(count(state.rejected));
         self.edit().configuration.set(state);
     }
 
-    /// dnsmasq has these routes now.
-    pub fn routes(&self, routes: &Routes) {
+    pub(crate) fn routes(&self, routes: &Routes) {
         let mut status = self.edit();
         status.routes.set(routes);
         self.counters.stub_domains.set(count(routes.stub_domains.len()));
@@ -255,8 +246,7 @@ impl Report {
         self.counters.loops.set(count(status.routes.loops.len()));
     }
 
-    /// What the newest routes leave out.
-    pub fn omissions(&self, omissions: &BTreeSet<Omission>) {
+    pub(crate) fn omissions(&self, omissions: &BTreeSet<Omission>) {
         let mut status = self.edit();
         status.routes.omit(omissions);
         self.counters.unresolved.set(count(status.routes.unresolved.len()));
@@ -264,15 +254,14 @@ impl Report {
     }
 
     /// Why dnsmasq has not got the newest routes; none when it has.
-    pub fn pending(&self, why: Option<(Pending, &str)>) {
+    pub(crate) fn pending(&self, why: Option<(Pending, &str)>) {
         let is = |pending| i64::from(why.is_some_and(|(kind, _)| kind == pending));
         self.counters.routes_pending.set(is(Pending::Failed));
         self.counters.restart_needed.set(is(Pending::Restart));
         self.edit().routes.set_pending(why.map(|(_, reason)| reason));
     }
 
-    /// An attempt to bring dnsmasq the newest routes failed.
-    pub fn reload_failed(&self) {
+    pub(crate) fn reload_failed(&self) {
         self.counters.reload_failures.inc();
     }
 
@@ -282,12 +271,12 @@ impl Report {
     }
 
     /// Where names go that have no usable server.
-    pub fn nowhere(&self, server: Nameserver) {
+    pub(crate) fn nowhere(&self, server: Nameserver) {
         self.edit().routes.nowhere = Some(server.to_string());
     }
 
     /// dnsmasq found that queries to this server come back.
-    pub fn found_loop(&self, server: Nameserver) {
+    pub(crate) fn found_loop(&self, server: Nameserver) {
         let mut status = self.edit();
         status.routes.add_loop(server);
         self.counters.loops.set(count(status.routes.loops.len()));
@@ -299,14 +288,13 @@ impl Report {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The status as JSON.
-    pub fn json(&self) -> String {
+    pub(crate) fn json(&self) -> String {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         serde_json::to_string_pretty(&status).unwrap_or_default() + "\n"
     }
 
     /// Keeps the status file up to date until cancelled.
-    pub async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
+    pub(crate) async fn write_file(self, directory: Arc<StateDir>, stop: CancellationToken) {
         let mut failed = false;
         while stop.run_until_cancelled(self.is_out_of_date(failed)).await.is_some() {
             let _ = stop.run_until_cancelled(sleep(GATHER)).await;
@@ -335,35 +323,33 @@ impl Report {
     }
 
     /// The pages `/status`, `/healthz` (200 while dnsmasq is up, else 503) and `/metrics`.
-    pub fn pages(
+    pub(crate) fn pages(
         &self,
     ) -> impl Filter<Extract = (warp::reply::Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static
     {
         use warp::http::StatusCode;
 
         let (report, health) = (self.clone(), self.clone());
-        let status = http::exact_path("/status")
+        let status_page = http::exact_path("/status")
             .map(move || http::with_type(StatusCode::OK, "application/json", report.json()));
         let healthz = http::exact_path("/healthz").map(move || {
             let up = health.status.lock().unwrap_or_else(PoisonError::into_inner).dnsmasq.up;
-            let (code, text) = if up {
-                (StatusCode::OK, "ok\n")
+            if up {
+                http::text(StatusCode::OK, "ok\n")
             } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
-            };
-            http::with_type(code, "text/plain; charset=utf-8", text.to_owned())
+                http::text(StatusCode::SERVICE_UNAVAILABLE, "dnsmasq is down\n")
+            }
         });
-        status.or(healthz).unify().or(self.metrics.route("/metrics")).unify()
+        status_page.or(healthz).unify().or(self.metrics.route("/metrics")).unify()
     }
 }
 
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+fn count(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
 }
 
 fn seconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    count(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 #[cfg(test)]

@@ -14,20 +14,16 @@ use crate::config::resolve::Resolutions;
 use crate::config::routes::{Ingredients, Omission, Routes};
 use crate::report::Report;
 
-/// What the routes are made of.
 #[derive(Debug)]
-pub struct Inputs {
-    /// The configuration.
-    pub config: watch::Receiver<State>,
+pub(crate) struct Inputs {
+    pub(crate) config: watch::Receiver<State>,
     /// The resolv.conf whose servers dnsmasq is to use; empty if none.
-    pub resolv_conf: watch::Receiver<ResolvConf>,
-    /// The addresses of stub servers given by name.
-    pub names: watch::Receiver<Resolutions>,
+    pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
+    pub(crate) names: watch::Receiver<Resolutions>,
 }
 
-/// The task.
 #[derive(Debug)]
-pub struct Router {
+pub(crate) struct Router {
     inputs: Inputs,
     arguments: Arguments,
     nowhere: Nameserver,
@@ -40,7 +36,7 @@ pub struct Router {
 impl Router {
     /// Computes the first routes. `wanted` is told which names to resolve; `nowhere` is the server for stub domains
     /// without a usable one.
-    pub fn new(
+    pub(crate) fn new(
         inputs: Inputs,
         arguments: Arguments,
         nowhere: Nameserver,
@@ -55,18 +51,16 @@ impl Router {
         this
     }
 
-    /// The routes now, and whenever they change.
-    pub fn subscribe(&self) -> watch::Receiver<Routes> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Routes> {
         self.routes.subscribe()
     }
 
     /// Whether some stub server is a name without an address (yet).
-    pub fn has_unresolved_names(&self) -> bool {
+    pub(crate) fn has_unresolved_names(&self) -> bool {
         self.omissions.iter().any(|omission| matches!(omission, Omission::Unresolved { .. }))
     }
 
-    /// Goes on until cancelled.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow()).await;
     }
 

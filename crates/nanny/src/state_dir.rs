@@ -29,24 +29,16 @@ const MAX_LOOKED_AT: usize = 10_000;
 
 /// A directory we can write to.
 #[derive(Debug)]
-pub struct StateDir {
+pub(crate) struct StateDir {
     path: PathBuf,
     /// We made it up, so we take it away. The lock of it.
     ours: Option<Mutex<File>>,
 }
 
-/// No such directory is to be had.
 #[derive(Debug, thiserror::Error)]
-pub enum StateDirError {
-    /// The one that was asked for cannot be used.
+pub(crate) enum StateDirError {
     #[error("cannot use the state directory {path:?}: {reason}")]
-    Given {
-        /// The directory.
-        path: PathBuf,
-        /// Why not.
-        reason: io::Error,
-    },
-    /// None of the usual places is writable.
+    Given { path: PathBuf, reason: io::Error },
     #[error("none of {} is writable; give a writable directory with -stateDir", PLACES.join(", "))]
     Nowhere,
 }
@@ -56,7 +48,7 @@ impl StateDir {
     /// behind that were killed is taken away from the usual places.
     ///
     /// That there is no room in `given` may be different tomorrow, so it is no mistake: a usual place has to do.
-    pub fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
+    pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         if let Some(path) = given {
             match usable(path) {
                 Ok(()) => return Ok(Self { path: path.to_owned(), ours: None }),
@@ -76,14 +68,13 @@ impl StateDir {
         Ok(Self { path, ours: Some(Mutex::new(lock)) })
     }
 
-    /// The path of a file in it.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Writes a file so that readers see either the old or the new content. dnsmasq may read it as another user. A
     /// directory that somebody has removed is made again.
-    pub fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         match write(&self.path, name, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.make_again()?;
@@ -102,8 +93,7 @@ impl StateDir {
         Ok(())
     }
 
-    /// Removes what we made.
-    pub fn remove(self) {
+    pub(crate) fn remove(self) {
         if self.ours.is_some() {
             // What is left there does no harm.
             let _ = fs::remove_dir_all(&self.path);
@@ -158,7 +148,6 @@ fn usable(path: &Path) -> io::Result<()> {
     probed
 }
 
-/// Whether it failed for want of room.
 fn has_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -14,7 +14,8 @@ use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event,
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::{Name, Zone};
-use tests::conformance::vector::{self, Scenario, Transport};
+use testkit::upstream::Transport;
+use tests::conformance::vector::{self, Scenario};
 
 /// Where inputs are written to.
 struct Seeds(PathBuf);

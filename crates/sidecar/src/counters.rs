@@ -12,11 +12,12 @@ use dnsclient::{ExchangeError, TIMEOUT, Transport, ask, chaos};
 use dnsconfig::ServerAddr;
 use prometheus::{IntCounter, IntGauge};
 use thiserror::Error;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
 use crate::metric_name::metric_name;
 use crate::monotonic::Monotonic;
+use crate::time::repeat;
 
 /// dnsmasq is not asked more often than this.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -24,55 +25,46 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// What dnsmasq counted when it was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Answers from the cache.
-    pub hits: u64,
+    pub(crate) hits: u64,
     /// Answers that had to be asked for.
-    pub misses: u64,
+    pub(crate) misses: u64,
     /// Names that left the cache for others.
-    pub evictions: u64,
+    pub(crate) evictions: u64,
     /// Names that entered the cache.
-    pub insertions: u64,
+    pub(crate) insertions: u64,
     /// How many names the cache holds.
-    pub cache_size: u64,
+    pub(crate) cache_size: u64,
 }
 
 /// Why a counter could not be read.
 #[derive(Debug, Error)]
-pub enum ReadError {
-    /// No answer.
+pub(crate) enum ReadError {
     #[error("{name}")]
     Exchange {
-        /// The counter.
         name: &'static str,
-        /// Why.
         #[source]
         source: ExchangeError,
     },
     /// An answer that is no number.
     #[error("{name} is answered with {text:?} where a number should be")]
-    NoNumber {
-        /// The counter.
-        name: &'static str,
-        /// What came.
-        text: Option<String>,
-    },
+    NoNumber { name: &'static str, text: Option<String> },
 }
 
 /// What is known about dnsmasq's counters.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub(crate) struct Known {
     /// The last reading that succeeded, and when.
-    pub reading: Option<(Reading, SystemTime)>,
+    pub(crate) reading: Option<(Reading, SystemTime)>,
     /// Why the last one did not.
-    pub error: Option<String>,
-    /// That has been logged.
+    pub(crate) error: Option<String>,
     complained: bool,
 }
 
 /// Reads dnsmasq's counters and exports them.
 #[derive(Debug)]
-pub struct Counters {
+pub(crate) struct Counters {
     server: ServerAddr,
     interval: Duration,
     metrics: CounterMetrics,
@@ -81,12 +73,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters that have not been read yet.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError`] when the namespace does not make valid names.
-    pub fn new(
+    pub(crate) fn new(
         server: ServerAddr,
         interval: Duration,
         namespace: &str,
@@ -102,30 +89,19 @@ impl Counters {
         })
     }
 
-    /// Which dnsmasq is asked.
-    pub fn server(&self) -> &ServerAddr {
+    pub(crate) fn server(&self) -> &ServerAddr {
         &self.server
     }
 
-    /// What is known now.
-    pub fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> Known {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads until `stop`.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut ticks = interval(self.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = async { ticks.tick().await; self.once().await } => {}
-            }
-        }
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        repeat(interval(self.interval), stop, || self.once()).await;
     }
 
-    /// Reads once and exports the result.
-    pub async fn once(&self) {
+    pub(crate) async fn once(&self) {
         match self.read().await {
             Ok(reading) => self.take(reading),
             Err(error) => {
@@ -185,7 +161,6 @@ impl Counters {
     }
 }
 
-/// What is exported about dnsmasq.
 #[derive(Debug)]
 struct CounterMetrics {
     hits: IntCounter,

@@ -5,14 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
+use crate::time::{millis, milliseconds};
+
 /// How many results are remembered for the plot: twenty minutes of the usual five seconds.
 const REMEMBERED: usize = 240;
 
 /// What the last probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    /// Nothing yet.
+pub(crate) enum State {
     Waiting,
     /// The probed name was answered.
     Ok,
@@ -24,75 +25,71 @@ pub enum State {
 
 impl State {
     /// Does the server pass its health check?
-    pub fn is_healthy(self) -> bool {
+    pub(crate) fn is_healthy(self) -> bool {
         matches!(self, Self::Ok | Self::Itself)
     }
 }
 
 /// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// What was found.
-    pub state: State,
+pub(crate) struct Verdict {
+    pub(crate) state: State,
     /// How long the answer took that makes the server healthy; zero when there was none.
-    pub latency: Duration,
+    pub(crate) latency: Duration,
     /// Why the probed name was not answered; empty when it was. The words of kube-dns, which lack the response code.
-    pub error: String,
+    pub(crate) error: String,
     /// The response code of an answer without the probed name; empty without one.
-    pub rcode: String,
+    pub(crate) rcode: String,
 }
 
 impl Verdict {
     /// The probed name was answered.
-    pub fn ok(latency: Duration) -> Self {
+    pub(crate) fn ok(latency: Duration) -> Self {
         Self { state: State::Ok, latency, error: String::new(), rcode: String::new() }
     }
 
     /// The server answers for itself.
-    pub fn itself(latency: Duration, failure: Failure) -> Self {
+    pub(crate) fn itself(latency: Duration, failure: Failure) -> Self {
         Self { state: State::Itself, latency, error: failure.error, rcode: failure.rcode }
     }
 
     /// The server is not well.
-    pub fn failed(failure: Failure) -> Self {
+    pub(crate) fn failed(failure: Failure) -> Self {
         Self { state: State::Failed, latency: Duration::ZERO, error: failure.error, rcode: failure.rcode }
     }
 }
 
 /// Why the probed name was not answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// In the words of kube-dns.
-    pub error: String,
+    pub(crate) error: String,
     /// The response code; empty when nothing came.
-    pub rcode: String,
+    pub(crate) rcode: String,
 }
 
-/// One point of the plot.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
-    /// When the probe ended.
-    pub at: SystemTime,
-    /// What it found.
-    pub state: State,
+/// One result, for `/status` and the plot.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Point {
+    /// When, in milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) state: State,
     /// How long the answer took.
-    pub latency: Duration,
+    pub(crate) latency_ms: f64,
 }
 
-/// What a probe knows.
 #[derive(Clone, Debug)]
-pub struct Health {
-    /// The last result.
-    pub last: Verdict,
+pub(crate) struct Health {
+    pub(crate) last: Verdict,
     /// Since when the state is what it is.
-    pub since: SystemTime,
+    pub(crate) since: SystemTime,
     /// The results so far, the newest last, bounded.
-    pub history: VecDeque<Sample>,
+    pub(crate) history: VecDeque<Point>,
 }
 
 impl Health {
-    /// Nothing is known yet.
-    pub fn waiting(now: SystemTime) -> Self {
+    pub(crate) fn waiting(now: SystemTime) -> Self {
         let last = Verdict {
             state: State::Waiting,
             latency: Duration::ZERO,
@@ -103,7 +100,7 @@ impl Health {
     }
 
     /// Takes in a result; tells whether the state is a new one.
-    pub fn record(&mut self, verdict: Verdict, now: SystemTime) -> bool {
+    pub(crate) fn record(&mut self, verdict: Verdict, now: SystemTime) -> bool {
         let changed = verdict.state != self.last.state;
         if changed {
             self.since = now;
@@ -111,13 +108,14 @@ impl Health {
         if self.history.len() == REMEMBERED {
             self.history.pop_front();
         }
-        self.history.push_back(Sample { at: now, state: verdict.state, latency: verdict.latency });
+        let latency_ms = milliseconds(verdict.latency);
+        self.history.push_back(Point { at: millis(now), state: verdict.state, latency_ms });
         self.last = verdict;
         changed
     }
 
     /// The body of `/healthcheck/<label>`.
-    pub fn check(&self) -> Check<'_> {
+    pub(crate) fn check(&self) -> Check<'_> {
         let healthy = self.last.state.is_healthy();
         Check {
             is_ok: healthy,
@@ -130,16 +128,13 @@ impl Health {
 
 /// The body of `/healthcheck/<label>`, in the reference's names and order.
 #[derive(Debug, Serialize)]
-pub struct Check<'a> {
-    /// Is the server healthy?
+pub(crate) struct Check<'a> {
     #[serde(rename = "IsOk")]
-    pub is_ok: bool,
-    /// How long the answer took.
+    pub(crate) is_ok: bool,
     #[serde(rename = "LatencySeconds", serialize_with = "go_float")]
-    pub latency_seconds: f64,
-    /// Why it is not.
+    pub(crate) latency_seconds: f64,
     #[serde(rename = "Err")]
-    pub error: &'a str,
+    pub(crate) error: &'a str,
 }
 
 /// Go writes whole numbers without a fraction.

@@ -26,22 +26,20 @@
 //! only an answer to the probed name is health. Servers that are neither part are always judged by the name.
 
 mod app;
-pub mod counters;
+mod counters;
 mod health;
 mod metric_name;
 mod monotonic;
 mod options;
-pub mod page;
-pub mod parts;
-pub mod peers;
-pub mod probe;
-pub mod routes;
+mod page;
+mod parts;
+mod peers;
+mod probe;
+mod routes;
 pub mod spec;
-pub mod status;
+mod status;
 mod time;
-pub mod upstreams;
+mod upstreams;
 
-pub use app::{App, run};
-pub use health::{Health, State};
+pub use app::run;
 pub use options::{Mode, Options};
-pub use parts::{Parts, StartError};

@@ -7,11 +7,6 @@ pub(crate) struct Monotonic {
 }
 
 impl Monotonic {
-    /// The last reading.
-    pub(crate) fn last(self) -> u64 {
-        self.last
-    }
-
     /// How much was counted since the last reading. After a restart that is everything counted so far.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
         let last = std::mem::replace(&mut self.last, reading);

@@ -17,7 +17,7 @@ use crate::health::State;
 use crate::status::{ProbeStatus, Status};
 
 /// What a browser may do with the page: run what carries the nonce, and fetch from where the page came from.
-pub fn policy(nonce: &str) -> String {
+pub(crate) fn policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -29,7 +29,7 @@ const STYLE: PreEscaped<&str> = PreEscaped(include_str!("page/style.css"));
 const SCRIPT: PreEscaped<&str> = PreEscaped(include_str!("page/live.js"));
 
 /// The whole page; `nonce` is the one of its [`policy`].
-pub fn render(status: &Status, nonce: &str) -> String {
+pub(crate) fn render(status: &Status, nonce: &str) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {

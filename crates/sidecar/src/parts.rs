@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::http::BindError;
 use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::ServerAddr;
 use thiserror::Error;
@@ -17,47 +16,32 @@ use crate::upstreams::Upstreams;
 
 /// What the tasks and the routes share.
 #[derive(Debug)]
-pub struct Parts {
+pub(crate) struct Parts {
     /// What it was told.
-    pub options: Options,
-    /// When it started.
-    pub started: std::time::Instant,
+    pub(crate) options: Options,
+    pub(crate) started: std::time::Instant,
     /// The probes, in the order of the flags.
-    pub probes: Vec<Arc<Probe>>,
-    /// dnsmasq's counters.
-    pub counters: Arc<Counters>,
-    /// The servers dnsmasq forwards to.
-    pub upstreams: Arc<Upstreams>,
+    pub(crate) probes: Vec<Arc<Probe>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) upstreams: Arc<Upstreams>,
     /// Everything exported.
-    pub metrics: Metrics,
-    /// The other parts of the pod.
-    pub peers: Arc<Peers>,
+    pub(crate) metrics: Metrics,
+    pub(crate) peers: Arc<Peers>,
 }
 
-/// Why a sidecar does not start.
 #[derive(Debug, Error)]
-pub enum StartError {
-    /// Two probes of one label.
+pub(crate) enum StartError {
     #[error("--probe: the label {0} is used twice")]
     Label(String),
-    /// A metrics path that is none.
     #[error("--prometheus-path: {0:?} does not begin with a slash")]
     Path(String),
-    /// A metric's name is invalid or taken.
     #[error(transparent)]
     Metric(#[from] MetricError),
-    /// The port is taken.
-    #[error(transparent)]
-    Bind(#[from] BindError),
 }
 
 impl Parts {
     /// Builds everything but the listener.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`].
-    pub fn new(options: Options) -> Result<Self, StartError> {
+    pub(crate) fn new(options: Options) -> Result<Self, StartError> {
         if !options.prometheus_path.starts_with('/') {
             return Err(StartError::Path(options.prometheus_path));
         }

@@ -16,61 +16,47 @@ use tokio::sync::Mutex;
 use self::fetch::fetch;
 use crate::options::Options;
 
-pub use self::kubedns::{Kubedns, Upstream};
-pub use self::nanny::{Configuration, Nanny, Process, Refusal, Routes};
+pub(crate) use self::kubedns::Kubedns;
+pub(crate) use self::nanny::{Configuration, Nanny, Routes};
 
 /// How long an answer is good before it is asked for again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The other parts of the pod.
 #[derive(Debug)]
-pub struct Peers {
-    kubedns: Peer<Kubedns>,
-    nanny: Peer<Nanny>,
+pub(crate) struct Peers {
+    pub(crate) kubedns: Peer<Kubedns>,
+    pub(crate) nanny: Peer<Nanny>,
 }
 
 /// What another part tells, or why it does not.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Fetched<T> {
+pub(crate) struct Fetched<T> {
     /// Where it is read; empty when nowhere.
-    pub source: String,
-    /// What it says.
-    pub known: Option<T>,
-    /// Why that is not known.
-    pub error: Option<String>,
+    pub(crate) source: String,
+    pub(crate) known: Option<T>,
+    pub(crate) error: Option<String>,
 }
 
 /// One of them, with what it told last, and when.
 #[derive(Debug)]
-struct Peer<T> {
+pub(crate) struct Peer<T> {
     source: String,
     read: fn(&str) -> Result<T, String>,
     last: Mutex<Option<(Instant, Fetched<T>)>>,
 }
 
 impl Peers {
-    /// Those that the flags name.
-    pub fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options) -> Self {
         Self::at(&options.kubedns_metrics, &options.nanny_status)
     }
 
     /// kubedns by its metrics, the nanny by its status: files or URLs, or empty.
-    pub fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
+    pub(crate) fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
             kubedns: Peer::new(kubedns_metrics, |text| Ok(Kubedns::read(text))),
             nanny: Peer::new(nanny_status, Nanny::read),
         }
-    }
-
-    /// What kubedns tells.
-    pub async fn kubedns(&self) -> Fetched<Kubedns> {
-        self.kubedns.known().await
-    }
-
-    /// What the nanny tells.
-    pub async fn nanny(&self) -> Fetched<Nanny> {
-        self.nanny.known().await
     }
 }
 
@@ -79,7 +65,8 @@ impl<T: Clone> Peer<T> {
         Self { source: source.to_owned(), read, last: Mutex::default() }
     }
 
-    async fn known(&self) -> Fetched<T> {
+    /// What it tells, no older than [`FRESH`].
+    pub(crate) async fn known(&self) -> Fetched<T> {
         let mut last = self.last.lock().await;
         if let Some((at, fetched)) = &*last
             && at.elapsed() < FRESH
@@ -96,11 +83,7 @@ impl<T: Clone> Peer<T> {
         if source.is_empty() {
             return Fetched { source, known: None, error: None };
         }
-        let known = match fetch(&source).await {
-            Ok(text) => (self.read)(&text),
-            Err(error) => Err(error.to_string()),
-        };
-        match known {
+        match fetch(&source).await.map_err(|error| error.to_string()).and_then(|text| (self.read)(&text)) {
             Ok(known) => Fetched { source, known: Some(known), error: None },
             Err(error) => Fetched { source, known: None, error: Some(error) },
         }

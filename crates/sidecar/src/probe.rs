@@ -7,13 +7,14 @@ use daemon::metrics::{MetricError, Metrics};
 use dnsclient::{Answer, ExchangeError, TIMEOUT, ask, chaos, rcode_name};
 use dnsconfig::ServerAddr;
 use prometheus::{Histogram, IntCounter, IntGauge};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::health::{Failure, Health, State, Verdict};
 use crate::metric_name::metric_name;
 use crate::options::Mode;
 use crate::spec::Spec;
+use crate::time::repeat;
 
 /// The first probes of a process are spread over at most this long.
 const STAGGER: Duration = Duration::from_secs(5);
@@ -22,10 +23,9 @@ const BUCKETS: usize = 16;
 
 /// Which part of the pod a probe looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(crate) enum Part {
     /// The dnsmasq whose counters are exported.
     Dnsmasq,
-    /// kubedns.
     Kubedns,
     /// Any other server.
     Other,
@@ -34,7 +34,7 @@ pub enum Part {
 impl Part {
     /// What `spec` probes. Its label says so if it is one of those that every manifest uses, so that other ports than
     /// the usual ones need no other flag; otherwise the address does.
-    pub fn of(spec: &Spec, dnsmasq: &ServerAddr, kubedns: &ServerAddr) -> Self {
+    pub(crate) fn of(spec: &Spec, dnsmasq: &ServerAddr, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,
             "dnsmasq" => Self::Dnsmasq,
@@ -47,7 +47,7 @@ impl Part {
 
 /// One probe and what it knows.
 #[derive(Debug)]
-pub struct Probe {
+pub(crate) struct Probe {
     spec: Spec,
     part: Part,
     mode: Mode,
@@ -56,12 +56,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// A probe that has not asked yet.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError`] when the label makes a metric's name that is taken.
-    pub fn new(
+    pub(crate) fn new(
         spec: Spec,
         part: Part,
         mode: Mode,
@@ -72,37 +67,26 @@ impl Probe {
         Ok(Self { spec, part, mode, metrics, health: Mutex::new(Health::waiting(SystemTime::now())) })
     }
 
-    /// What it asks.
-    pub fn spec(&self) -> &Spec {
+    pub(crate) fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Which part it looks at.
-    pub fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Part {
         self.part
     }
 
-    /// What it knows now.
-    pub fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Asks until `stop`. The first question waits for this probe's turn: the `index`-th of `count`, so that probes do
     /// not all ask in the same instant. The next question never begins before the last one has ended.
-    pub async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
+    pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
         let first = Instant::now() + stagger(self.spec.interval, index, count);
-        let mut ticks = interval_at(first, self.spec.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = async { ticks.tick().await; self.once().await } => {}
-            }
-        }
+        repeat(interval_at(first, self.spec.interval), stop, || self.once()).await;
     }
 
-    /// Asks once and remembers the result.
-    pub async fn once(&self) {
+    pub(crate) async fn once(&self) {
         let Spec { server, transport, question, .. } = &self.spec;
         let asked = ask(server, *transport, question, TIMEOUT).await;
         let verdict = match self.judge(asked) {
@@ -161,7 +145,6 @@ impl Probe {
     }
 }
 
-/// What an outcome means.
 enum Judgement {
     Settled(Verdict),
     /// That depends on dnsmasq's answer to a question about itself; this is why the probe failed.
@@ -175,7 +158,6 @@ fn stagger(interval: Duration, index: usize, count: usize) -> Duration {
     (interval.min(STAGGER) / parts).saturating_mul(index)
 }
 
-/// What a probe exports.
 #[derive(Debug)]
 struct ProbeMetrics {
     latency: Histogram,

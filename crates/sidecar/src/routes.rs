@@ -12,8 +12,7 @@ use warp::reply::Response;
 use crate::parts::Parts;
 use crate::{page, status};
 
-/// All routes.
-pub fn routes(
+pub(crate) fn routes(
     parts: Arc<Parts>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
     warp::path::full()

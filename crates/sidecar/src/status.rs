@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::counters::Reading;
-use crate::health::State;
+use crate::health::{Point, State};
 use crate::options::Mode;
 use crate::parts::Parts;
 use crate::peers::{Fetched, Kubedns, Nanny};
@@ -18,90 +18,57 @@ use crate::upstreams::UpstreamStatus;
 /// The document behind `/status` and the page.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
-    /// The sidecar's version.
-    pub version: &'static str,
+pub(crate) struct Status {
+    pub(crate) version: &'static str,
     /// When this was put together, in milliseconds since 1970.
-    pub time: u64,
+    pub(crate) time: u64,
     /// For how long the sidecar has been running, in seconds.
-    pub uptime_seconds: u64,
+    pub(crate) uptime_seconds: u64,
     /// How health is judged: `self` or `through`.
-    pub health: &'static str,
-    /// The probes.
-    pub probes: Vec<ProbeStatus>,
-    /// dnsmasq's counters.
-    pub dnsmasq: DnsmasqStatus,
-    /// What kubedns tells about itself.
-    pub kubedns: Fetched<Kubedns>,
-    /// What the nanny tells about dnsmasq and the configuration.
-    pub nanny: Fetched<Nanny>,
+    pub(crate) health: &'static str,
+    pub(crate) probes: Vec<ProbeStatus>,
+    pub(crate) dnsmasq: DnsmasqStatus,
+    pub(crate) kubedns: Fetched<Kubedns>,
+    pub(crate) nanny: Fetched<Nanny>,
 }
 
-/// One probe.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ProbeStatus {
-    /// Its label.
-    pub label: String,
+pub(crate) struct ProbeStatus {
+    pub(crate) label: String,
     /// `kubedns`, `dnsmasq` or `other`.
-    pub part: &'static str,
-    /// Who is asked.
-    pub server: String,
-    /// For what.
-    pub name: String,
-    /// For which type.
-    pub kind: String,
-    /// Over what.
-    pub transport: String,
-    /// How often, in seconds.
-    pub interval_seconds: u64,
-    /// What the last one found.
-    pub state: State,
+    pub(crate) part: &'static str,
+    pub(crate) server: String,
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) transport: String,
+    pub(crate) interval_seconds: u64,
+    pub(crate) state: State,
     /// Since when it has been so, in milliseconds since 1970.
-    pub since: u64,
-    /// How long the last answer took.
-    pub latency_ms: f64,
+    pub(crate) since: u64,
+    pub(crate) latency_ms: f64,
     /// Why the probed name was not answered.
-    pub error: String,
-    /// With which response code; empty if nothing came.
-    pub rcode: String,
+    pub(crate) error: String,
+    pub(crate) rcode: String,
     /// The last results, oldest first.
-    pub history: Vec<Point>,
+    pub(crate) history: Vec<Point>,
 }
 
-/// One result.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Point {
-    /// When, in milliseconds since 1970.
-    pub at: u64,
-    /// What.
-    pub state: State,
-    /// How long the answer took.
-    pub latency_ms: f64,
-}
-
-/// dnsmasq's counters.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DnsmasqStatus {
-    /// Which dnsmasq is asked.
-    pub server: String,
-    /// What it counted since it started.
-    pub counters: Option<Reading>,
+pub(crate) struct DnsmasqStatus {
+    pub(crate) server: String,
+    pub(crate) counters: Option<Reading>,
     /// Hits of hits and misses, between 0 and 1.
-    pub hit_ratio: Option<f64>,
+    pub(crate) hit_ratio: Option<f64>,
     /// When the counters were read, in milliseconds since 1970.
-    pub read_at: Option<u64>,
-    /// Why they could not be read the last time.
-    pub error: Option<String>,
-    /// The servers it asks, by address.
-    pub upstreams: Vec<UpstreamStatus>,
+    pub(crate) read_at: Option<u64>,
+    pub(crate) error: Option<String>,
+    pub(crate) upstreams: Vec<UpstreamStatus>,
 }
 
-/// Puts the document together.
-pub async fn status(parts: &Parts) -> Status {
-    let (kubedns, nanny) = tokio::join!(parts.peers.kubedns(), parts.peers.nanny());
+pub(crate) async fn status(parts: &Parts) -> Status {
+    let (kubedns, nanny) = tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known());
     Status {
         version: daemon::version::VERSION,
         time: millis(SystemTime::now()),
@@ -135,17 +102,9 @@ impl ProbeStatus {
             state: health.last.state,
             since: millis(health.since),
             latency_ms: milliseconds(health.last.latency),
-            error: health.last.error.clone(),
-            rcode: health.last.rcode.clone(),
-            history: health
-                .history
-                .iter()
-                .map(|sample| Point {
-                    at: millis(sample.at),
-                    state: sample.state,
-                    latency_ms: milliseconds(sample.latency),
-                })
-                .collect(),
+            error: health.last.error,
+            rcode: health.last.rcode,
+            history: health.history.into(),
         }
     }
 }

@@ -1,6 +1,9 @@
-//! Times and durations as JSON and the page have them.
+//! Times and durations as JSON and the page have them, and what is done again and again.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
 /// Milliseconds since 1970.
 pub(crate) fn millis(time: SystemTime) -> u64 {
@@ -11,4 +14,16 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 /// For people and for JavaScript.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
+}
+
+/// Does something at each tick, once at a time, until `stop`.
+pub(crate) async fn repeat<F: Future>(mut ticks: Interval, stop: CancellationToken, act: impl Fn() -> F) {
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let rounds = async {
+        loop {
+            ticks.tick().await;
+            act().await;
+        }
+    };
+    let _: Option<()> = stop.run_until_cancelled(rounds).await;
 }

@@ -26,7 +26,7 @@ use dnsclient::{Answer, ExchangeError, ask};
 use dnsconfig::ServerAddr;
 use hickory_proto::op::Query;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use self::listed::{Listed, list};
@@ -34,9 +34,10 @@ use self::metrics::UpstreamMetrics;
 use self::purpose::Purpose;
 use self::upstream::Upstream;
 use crate::peers::{Nanny, Peers};
+use crate::time::repeat;
 
-pub use self::condition::Condition;
-pub use self::upstream::UpstreamStatus;
+pub(crate) use self::condition::Condition;
+pub(crate) use self::upstream::UpstreamStatus;
 
 /// Servers probed at most; dnsmasq may have any number.
 const MAX: usize = 64;
@@ -49,7 +50,7 @@ const FIRST: Duration = Duration::from_secs(2);
 
 /// Probes the servers of one dnsmasq.
 #[derive(Debug)]
-pub struct Upstreams {
+pub(crate) struct Upstreams {
     dnsmasq: ServerAddr,
     /// Probed in another way, or not meant.
     others: Vec<ServerAddr>,
@@ -61,11 +62,7 @@ pub struct Upstreams {
 
 impl Upstreams {
     /// Nothing is known yet. `others` are not probed; an `interval` of zero means that nobody is.
-    ///
-    /// # Errors
-    ///
-    /// [`MetricError`] when the namespace does not make valid names.
-    pub fn new(
+    pub(crate) fn new(
         dnsmasq: ServerAddr,
         others: Vec<ServerAddr>,
         peers: Arc<Peers>,
@@ -78,34 +75,23 @@ impl Upstreams {
     }
 
     /// What is known now, by address.
-    pub fn status(&self) -> Vec<UpstreamStatus> {
-        self.known().iter().map(|(address, upstream)| upstream.status(*address)).collect()
+    pub(crate) fn status(&self) -> Vec<UpstreamStatus> {
+        self.known().values().map(|upstream| upstream.status.clone()).collect()
     }
 
-    /// Probes until `stop`.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         if self.interval.is_zero() {
             return stop.cancelled().await;
         }
-        let mut ticks = interval_at(Instant::now() + FIRST, self.interval.max(SHORTEST));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let rounds = async {
-            loop {
-                ticks.tick().await;
-                Arc::clone(&self).round().await;
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = rounds => {}
-        }
+        let ticks = interval_at(Instant::now() + FIRST, self.interval.max(SHORTEST));
+        repeat(ticks, stop, || Arc::clone(&self).round()).await;
     }
 
     /// Learns whom dnsmasq asks, and asks each of them once. Without an answer of dnsmasq, those it asked before.
     async fn round(self: Arc<Self>) {
         match list(&self.dnsmasq).await {
             Ok(listed) => {
-                let nanny = self.peers.nanny().await.known.unwrap_or_default();
+                let nanny = self.peers.nanny.known().await.known.unwrap_or_default();
                 self.follow(&listed, &nanny);
             }
             Err(error) => tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not tell its servers"),
@@ -149,10 +135,8 @@ impl Upstreams {
             stays
         });
         for (address, queries) in &wanted {
-            let new = || Upstream::new(self.metrics.series_of(*address));
-            let upstream = known.entry(*address).or_insert_with(new);
-            upstream.purpose = Purpose::of(*address, nanny);
-            upstream.asked(*queries);
+            let new = || Upstream::new(*address, self.metrics.series_of(*address));
+            known.entry(*address).or_insert_with(new).follow(Purpose::of(*address, nanny), *queries);
         }
         if changed {
             let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
@@ -163,7 +147,7 @@ impl Upstreams {
     fn record(&self, address: SocketAddr, asked: Result<Answer, ExchangeError>) {
         if let Some(upstream) = self.known().get_mut(&address) {
             let outcome = upstream.purpose.judge(asked);
-            upstream.record(address, outcome, SystemTime::now());
+            upstream.record(outcome, SystemTime::now());
         }
     }
 

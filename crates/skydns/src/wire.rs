@@ -15,12 +15,13 @@ pub mod reverse;
 pub mod text;
 mod writer;
 
+pub use dnsconfig::Transport;
 pub use edns::Edns;
 pub(crate) use edns::{OUR_UDP_SIZE, options};
 pub use header::{HEADER, Header, flag, rcode};
 pub use message::{Heading, Message};
 pub use name::Name;
-pub use query::{MAX_UDP, Malformed, PLAIN_UDP, Query, Transport};
+pub use query::{MAX_UDP, Malformed, PLAIN_UDP, Query};
 pub use question::Question;
 pub use record::{Record, Records, Section, class, rtype};
 pub(crate) use writer::{Full, Mark, Owner, Writer, refuse};

@@ -57,17 +57,27 @@ pub async fn tcp(server: SocketAddr, packet: &[u8], patience: Duration) -> Resul
 
 /// Asks over UDP and reads the answer; panics when there is none.
 pub async fn ask(server: SocketAddr, query: &Query) -> Message {
-    read(query, udp(server, &query.wire(), PATIENCE).await)
+    try_ask(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
 /// Asks over TCP and reads the answer; panics when there is none.
 pub async fn ask_tcp(server: SocketAddr, query: &Query) -> Message {
-    read(query, tcp(server, &query.wire(), PATIENCE).await)
+    try_ask_tcp(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
-fn read(query: &Query, answer: Result<Vec<u8>, AskError>) -> Message {
-    let wire = answer.unwrap_or_else(|error| panic!("{query:?}: {error}"));
-    Message::parse(&wire).unwrap_or_else(|error| panic!("{query:?}: malformed answer: {error}"))
+/// Asks over UDP; the answer, or why there is none that can be read.
+pub async fn try_ask(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
+    read(udp(server, &query.wire(), patience).await)
+}
+
+/// Asks over TCP; the answer, or why there is none that can be read.
+pub async fn try_ask_tcp(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
+    read(tcp(server, &query.wire(), patience).await)
+}
+
+fn read(answer: Result<Vec<u8>, AskError>) -> Result<Message, String> {
+    let wire = answer.map_err(|error| error.to_string())?;
+    Message::parse(&wire).map_err(|error| format!("malformed answer: {error}"))
 }
 
 /// A TCP connection on which questions can be pipelined.

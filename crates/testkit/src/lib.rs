@@ -7,6 +7,7 @@
 //! * [`objects`]: Kubernetes objects as JSON.
 //! * [`config_map`]: a mounted `ConfigMap`, edited as a kubelet does.
 //! * [`process`], [`ports`]: start one of our binaries, read its log, end it.
+//! * [`processes`]: which processes run and what they use.
 //! * [`http`]: one request and its response.
 //! * [`eventually`]: wait for a condition without sleeping for a guessed time.
 //!
@@ -30,6 +31,7 @@ pub mod name;
 pub mod objects;
 pub mod ports;
 pub mod process;
+pub mod processes;
 pub mod query;
 pub mod record;
 pub mod reply;

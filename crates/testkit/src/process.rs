@@ -10,13 +10,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use tokio::time::{Instant, sleep};
 
-use crate::eventually;
+use crate::processes::{Pid, send};
+use crate::{Settled, eventually};
 
 /// Lines kept of each stream at most; the oldest go first.
 const KEPT_LINES: usize = 50_000;
+
+/// The pause between two looks at what a process is to bring about: the first, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
 /// The path of one of our binaries.
 ///
@@ -51,6 +55,7 @@ fn beside_the_test(name: &str) -> Option<PathBuf> {
 /// A program to be started.
 #[derive(Debug)]
 pub struct Program {
+    name: OsString,
     command: Command,
 }
 
@@ -62,7 +67,15 @@ impl Program {
 
     /// Any executable.
     pub fn at(path: &Path) -> Self {
-        Self { command: Command::new(path) }
+        Self { name: path.into(), command: Command::new(path) }
+    }
+
+    /// An executable that cannot outlive this process, however that ends: the kernel kills it at the end of the thread
+    /// that starts it.
+    pub fn tied(path: &Path) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(path);
+        Self { name: path.into(), command }
     }
 
     /// Adds arguments.
@@ -80,9 +93,9 @@ impl Program {
     }
 
     /// Starts it without input, both outputs captured. Panics when it cannot be started.
-    pub fn start(mut self) -> Process {
-        let name = self.command.get_program().to_owned();
-        let spawned = self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    pub fn start(self) -> Process {
+        let Self { name, mut command } = self;
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {}: {error}", name.display()));
         let (stdout, stderr) = (Lines::default(), Lines::default());
         let readers = [
@@ -132,7 +145,7 @@ pub struct Process {
 
 impl Process {
     /// Its process ID.
-    pub fn id(&self) -> u32 {
+    pub fn id(&self) -> Pid {
         self.child.id()
     }
 
@@ -150,22 +163,69 @@ impl Process {
     ///
     /// Panics with everything logged when the line does not come in time or the process ends first.
     pub async fn line_with(&mut self, text: &str, patience: Duration) -> String {
-        let deadline = tokio::time::Instant::now() + patience;
+        let stderr = self.stderr.clone();
+        let found = || std::future::ready(stderr.all().into_iter().find(|line| line.contains(text)));
+        self.until(&format!("logged {text:?}"), patience, found).await
+    }
+
+    /// Probes until the probe settles, and returns its value.
+    ///
+    /// Panics with everything logged when that takes too long or the process ends first.
+    pub async fn until<P, F>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        probe: P,
+    ) -> <F::Output as Settled>::Value
+    where
+        P: FnMut() -> F,
+        F: Future<Output: Settled>,
+    {
+        self.try_until(what, patience, probe).await.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same, with an error in place of the panic.
+    ///
+    /// # Errors
+    ///
+    /// When that takes too long or the process ends first; with everything logged.
+    pub async fn try_until<P, F>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut probe: P,
+    ) -> Result<<F::Output as Settled>::Value, String>
+    where
+        P: FnMut() -> F,
+        F: Future<Output: Settled>,
+    {
+        let deadline = Instant::now() + patience;
+        let [mut pause, longest] = PAUSES;
         loop {
-            let ended = self.exited();
-            if ended.is_some() {
-                self.drain();
+            // Once it has ended, the last look is at all that it did.
+            let ended = self.exited().inspect(|_| self.drain());
+            let last = match probe().await.settled() {
+                Ok(value) => return Ok(value),
+                Err(last) => last,
+            };
+            if ended.is_some() || Instant::now() >= deadline {
+                let (name, log) = (self.name.display(), self.stderr().join("\n"));
+                return Err(format!("{name} ({ended:?}, {last}) never {what}; it logged:\n{log}"));
             }
-            let lines = self.stderr();
-            if let Some(line) = lines.iter().find(|line| line.contains(text)) {
-                return line.clone();
-            }
-            if ended.is_some() || tokio::time::Instant::now() >= deadline {
-                let (name, log) = (self.name.display(), lines.join("\n"));
-                panic!("{name} ({ended:?}) never logged {text:?}; it logged:\n{log}");
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
         }
+    }
+
+    /// Fails when it has ended, with everything logged.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn check(&mut self) -> Result<(), String> {
+        let Some(status) = self.exited() else { return Ok(()) };
+        self.drain();
+        Err(format!("{} has ended ({status}); it logged:\n{}", self.name.display(), self.stderr().join("\n")))
     }
 
     /// The exit status, if it has ended.
@@ -175,8 +235,7 @@ impl Process {
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.id()).expect("a process ID is positive");
-        kill(Pid::from_raw(id), signal).unwrap_or_else(|error| panic!("{signal}: {error}"));
+        send(self.id(), signal);
     }
 
     /// Waits for the end, and for the rest of the output.

@@ -34,21 +34,13 @@ use crate::codes;
 use crate::message::Question;
 use crate::reply::Reply;
 
+pub use dnsconfig::Transport;
 pub use reaction::{Act, Reaction};
 pub use replay::{Exchange, Replay, repeat};
 pub use zone::Zone;
 
 /// Packets remembered at most; later ones are only counted.
 const REMEMBERED: usize = 100_000;
-
-/// How a packet arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// One datagram.
-    Udp,
-    /// One message of a TCP connection.
-    Tcp,
-}
 
 /// A packet that arrived at the upstream.
 #[derive(Clone, Debug)]

@@ -159,8 +159,12 @@ impl Differences {
                 difference.edit.is_some() || !difference.answers.is_empty() || !difference.tests.is_empty();
             ensure!(pinned, "{}: no answer, edit or test pins it", difference.id);
             for test in &difference.tests {
-                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(test);
-                ensure!(path.is_file(), "{}: there is no {}", difference.id, test.display());
+                ensure!(
+                    crate::repository().join(test).is_file(),
+                    "{}: there is no {}",
+                    difference.id,
+                    test.display()
+                );
             }
             for answer in &difference.answers {
                 let case = answer

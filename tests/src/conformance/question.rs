@@ -3,9 +3,9 @@
 use anyhow::Context as _;
 use testkit::message::{self, unhex};
 use testkit::query::Query;
-use testkit::upstream;
+use testkit::upstream::{self, Transport};
 
-use super::vector::{Edns, Exchange, Question, Transport};
+use super::vector::{Edns, Exchange, Question};
 
 impl Question {
     /// The packet, with this ID where it is long enough to have one.
@@ -63,12 +63,8 @@ impl Exchange {
     /// The exchange for a replaying upstream.
     pub fn to_replay(&self) -> anyhow::Result<upstream::Exchange> {
         let responses: Option<Vec<Vec<u8>>> = self.response_wire.iter().map(|hex| unhex(hex)).collect();
-        let transport = match self.transport {
-            Transport::Udp => upstream::Transport::Udp,
-            Transport::Tcp => upstream::Transport::Tcp,
-        };
         let responses = responses.with_context(|| format!("{}: a response is not hex", self.question))?;
-        Ok(upstream::Exchange { transport, question: self.question.clone(), responses })
+        Ok(upstream::Exchange { transport: self.transport, question: self.question.clone(), responses })
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::Value;
+use testkit::upstream::Transport;
 
 /// One file: a course of events and the questions asked on the way.
 #[derive(Debug, Deserialize)]
@@ -134,16 +135,6 @@ pub struct Question {
     pub wire: Option<String>,
     /// What is wrong with a packet that is not one well-formed question.
     pub what: Option<String>,
-}
-
-/// How a question travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// One datagram.
-    Udp,
-    /// A TCP connection of its own.
-    Tcp,
 }
 
 /// An OPT record.

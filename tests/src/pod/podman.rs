@@ -8,6 +8,7 @@ use testkit::process::binary;
 
 use super::means::say;
 use super::netns::NetNs;
+use crate::repository;
 
 /// Names a directory with `kubedns.tar`, `nanny.tar` and `sidecar.tar`: the images to play instead of new ones.
 const IMAGES: &str = "KUBE_DNS_RS_IMAGES";
@@ -17,11 +18,6 @@ const SUBNET: &str = "10.77.0.0/24";
 
 /// Limits for whatever hangs.
 const TIMEOUT: [&str; 4] = ["timeout", "--kill-after=5", "300", "nsenter"];
-
-/// The directory of the repository.
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 /// A podman.
 #[derive(Debug, Clone)]

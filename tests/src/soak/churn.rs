@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Error, ensure};
 use apiserver::Resource;
 use serde_json::json;
 use testkit::client;
-use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_headless};
 use testkit::query::Query;
 use testkit::upstream::{Upstream, Zone};
@@ -156,10 +155,9 @@ impl<'a> Churn<'a> {
     async fn answered(&self, service: u32, stage: Stage) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         let server = ([127, 0, 0, 1], self.rig.pod.ports.kubedns).into();
-        let query = Query::new(&name(service), "A").wire();
+        let query = Query::new(&name(service), "A");
         loop {
-            let answer = client::udp(server, &query, LATE).await.context("a question about a change")?;
-            let message = Message::parse(&answer).context("an answer about a change")?;
+            let message = client::try_ask(server, &query, LATE).await.map_err(Error::msg)?;
             let (line, right) = (in_a_line(&message), stage.answer(service));
             if line == right {
                 return Ok(begun.elapsed());

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use testkit::processes::{Pid, Usage};
 use tokio::time::{Instant, interval_at};
-
-use crate::e2e::{Pid, Usage};
 
 /// Everything that was sampled.
 pub(super) struct Samples {
@@ -72,10 +71,10 @@ impl Samples {
 
 /// Medians of one quantity over the three thirds of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Thirds(pub(super) [u64; 3]);
+pub(super) struct Thirds(pub(super) [u32; 3]);
 
 impl Thirds {
-    pub(super) fn of(values: &[u64]) -> anyhow::Result<Self> {
+    pub(super) fn of(values: &[u32]) -> anyhow::Result<Self> {
         ensure!(values.len() >= 3, "too few samples");
         let length = values.len() / 3;
         let third = |n: usize| median(values.get(n * length..(n + 1) * length).unwrap_or_default());
@@ -83,13 +82,13 @@ impl Thirds {
     }
 
     /// Whether the last third is above the second by no more than `percent` and `slack`.
-    pub(super) fn is_flat(self, percent: u64, slack: u64) -> bool {
+    pub(super) fn is_flat(self, percent: u32, slack: u32) -> bool {
         let Self([_, second, last]) = self;
         last <= second + second * percent / 100 + slack
     }
 }
 
-fn median(values: &[u64]) -> u64 {
+fn median(values: &[u32]) -> u32 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
@@ -101,9 +100,9 @@ mod tests {
 
     #[test]
     fn growth_is_told_from_noise() {
-        let noise: Vec<u64> = (0..300).map(|n| 1000 + n % 7).collect();
-        let growth: Vec<u64> = (0..300).map(|n| 1000 + n).collect();
-        let start: Vec<u64> = (0..300).map(|n| if n < 100 { n * 10 } else { 1000 }).collect();
+        let noise: Vec<u32> = (0..300).map(|n| 1000 + n % 7).collect();
+        let growth: Vec<u32> = (0..300).map(|n| 1000 + n).collect();
+        let start: Vec<u32> = (0..300).map(|n| if n < 100 { n * 10 } else { 1000 }).collect();
         assert!(Thirds::of(&noise).unwrap().is_flat(1, 0));
         assert!(!Thirds::of(&growth).unwrap().is_flat(5, 10));
         assert!(Thirds::of(&start).unwrap().is_flat(0, 0), "warming up is no leak");

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
+use testkit::processes::Usage;
+
 use super::churn::Counts;
 use super::samples::{Process, Samples, Thirds};
-use crate::e2e::Usage;
 use crate::steady::Report;
 
 /// How much more resident memory the last third may have than the second, in percent and KiB.
-const MEMORY: (u64, u64) = (5, 512);
+const MEMORY: (u32, u32) = (5, 512);
 /// How many more descriptors: queries in flight have one each.
-const DESCRIPTORS: (u64, u64) = (10, 8);
+const DESCRIPTORS: (u32, u32) = (10, 8);
 /// How many more threads.
-const THREADS: (u64, u64) = (0, 1);
+const THREADS: (u32, u32) = (0, 1);
 
 /// The result.
 pub struct Summary {
@@ -27,7 +28,7 @@ pub struct Summary {
 }
 
 /// A quantity, how it is read, and how much more of it there may be: percent and number.
-type Quantity = (&'static str, fn(&Usage) -> u64, (u64, u64));
+type Quantity = (&'static str, fn(&Usage) -> u32, (u32, u32));
 
 /// The quantities that must not grow.
 const QUANTITIES: [Quantity; 3] = [
@@ -70,7 +71,7 @@ impl Summary {
     }
 }
 
-fn growth(process: &Process, what: &str, of: fn(&Usage) -> u64, margin: (u64, u64)) -> Option<String> {
+fn growth(process: &Process, what: &str, of: fn(&Usage) -> u32, margin: (u32, u32)) -> Option<String> {
     let name = process.name;
     match thirds(process, of) {
         Err(error) => Some(format!("{name}: {error}")),
@@ -79,7 +80,7 @@ fn growth(process: &Process, what: &str, of: fn(&Usage) -> u64, margin: (u64, u6
     }
 }
 
-fn thirds(process: &Process, of: fn(&Usage) -> u64) -> anyhow::Result<Thirds> {
+fn thirds(process: &Process, of: fn(&Usage) -> u32) -> anyhow::Result<Thirds> {
     Thirds::of(&process.usages.iter().map(of).collect::<Vec<_>>())
 }
 

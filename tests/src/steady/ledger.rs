@@ -9,33 +9,14 @@ use super::report::{Line, Report};
 /// Descriptions of odd outcomes kept of each path; all are counted.
 const KEPT: usize = 20;
 
-/// What became of a query.
+/// The outcome of a query; in words where it is odd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Right,
-    /// Answered that there is no answer now.
+    /// SERVFAIL or REFUSED.
     Failed(String),
     Wrong(String),
     Lost(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Right,
-    Failed,
-    Wrong,
-    Lost,
-}
-
-impl Outcome {
-    pub(super) fn kind(&self) -> Kind {
-        match self {
-            Self::Right => Kind::Right,
-            Self::Failed(_) => Kind::Failed,
-            Self::Wrong(_) => Kind::Wrong,
-            Self::Lost(_) => Kind::Lost,
-        }
-    }
 }
 
 /// Names an excuse of a path.
@@ -81,30 +62,28 @@ impl Ledger {
         *path.under_way.entry(at).or_default() += 1;
     }
 
-    pub(super) fn done(&mut self, path: &str, sent: Instant, done: Instant, kind: Kind, odd: Option<String>) {
+    pub(super) fn done(&mut self, path: &str, sent: Instant, done: Instant, outcome: Outcome) {
         let path = self.path(path);
         path.no_longer_under_way(sent);
-        let excuse = path.excuse(sent, done);
-        let line = &mut path.line;
-        match (kind, excuse) {
-            (Kind::Right, _) => {
-                line.answered += 1;
-                line.slowest = line.slowest.max(done - sent);
-            }
-            (Kind::Wrong, _) => line.wrong += 1,
-            (Kind::Failed, None) => line.failed += 1,
-            (Kind::Lost, None) => line.lost += 1,
-            (Kind::Failed, Some(_)) => line.excused_failed += 1,
-            (Kind::Lost, Some(_)) => line.excused_lost += 1,
-        }
-        if let Some(odd) = odd
-            && (excuse.is_none() || kind == Kind::Wrong)
-            && line.odd.len() < KEPT
-        {
-            line.odd.push(odd);
-        }
         if path.streak_from.is_some_and(|from| sent >= from) {
-            path.streak = if kind == Kind::Right { path.streak + 1 } else { 0 };
+            path.streak = if outcome == Outcome::Right { path.streak + 1 } else { 0 };
+        }
+        let excused = path.is_excused(sent, done);
+        let line = &mut path.line;
+        let (count, odd) = match (outcome, excused) {
+            (Outcome::Right, _) => {
+                line.slowest = line.slowest.max(done - sent);
+                (&mut line.answered, None)
+            }
+            (Outcome::Wrong(odd), _) => (&mut line.wrong, Some(odd)),
+            (Outcome::Failed(odd), false) => (&mut line.failed, Some(odd)),
+            (Outcome::Lost(odd), false) => (&mut line.lost, Some(odd)),
+            (Outcome::Failed(_), true) => (&mut line.excused_failed, None),
+            (Outcome::Lost(_), true) => (&mut line.excused_lost, None),
+        };
+        *count += 1;
+        if line.odd.len() < KEPT {
+            line.odd.extend(odd);
         }
     }
 
@@ -157,10 +136,9 @@ impl Path {
         }
     }
 
-    /// Why a query that was under way from `sent` to `done` may have failed.
-    fn excuse(&self, sent: Instant, done: Instant) -> Option<&'static str> {
-        let overlaps = |window: &&Window| done >= window.from && window.to.is_none_or(|to| sent <= to);
-        self.windows.iter().find(overlaps).map(|window| window.why)
+    /// Whether a query that was under way from `sent` to `done` may have failed.
+    fn is_excused(&self, sent: Instant, done: Instant) -> bool {
+        self.windows.iter().any(|window| done >= window.from && window.to.is_none_or(|to| sent <= to))
     }
 
     fn line(&self) -> Line {
@@ -191,13 +169,13 @@ mod tests {
         let closed = Instant::now();
         let mut lost = |from, to| {
             ledger.sent("a", from);
-            ledger.done("a", from, to, Kind::Lost, Some("gone".to_owned()));
+            ledger.done("a", from, to, Outcome::Lost("gone".to_owned()));
         };
         lost(opened - 9 * SECOND, opened - SECOND);
         lost(opened - SECOND, opened + SECOND);
         lost(opened, closed);
         lost(closed + SECOND, closed + 2 * SECOND);
-        ledger.done("a", opened, closed, Kind::Wrong, Some("lie".to_owned()));
+        ledger.done("a", opened, closed, Outcome::Wrong("lie".to_owned()));
         let report = ledger.report();
         let line = &report.lines["a"];
         assert_eq!((line.lost, line.excused_lost, line.wrong), (2, 2, 1));
@@ -211,15 +189,15 @@ mod tests {
         let before = Instant::now() - SECOND;
         ledger.begin_streak("a");
         let after = Instant::now();
-        let mut done = |sent, kind| {
-            ledger.done("a", sent, Instant::now(), kind, None);
+        let mut done = |sent, outcome| {
+            ledger.done("a", sent, Instant::now(), outcome);
             ledger.streak("a")
         };
-        assert_eq!(done(before, Kind::Right), 0);
-        assert_eq!(done(after, Kind::Right), 1);
-        assert_eq!(done(before, Kind::Lost), 1);
-        assert_eq!(done(after, Kind::Right), 2);
-        assert_eq!(done(after, Kind::Failed), 0);
+        assert_eq!(done(before, Outcome::Right), 0);
+        assert_eq!(done(after, Outcome::Right), 1);
+        assert_eq!(done(before, Outcome::Lost(String::new())), 1);
+        assert_eq!(done(after, Outcome::Right), 2);
+        assert_eq!(done(after, Outcome::Failed(String::new())), 0);
     }
 
     #[test]
@@ -230,9 +208,9 @@ mod tests {
         ledger.begin_streak("a");
         let after = Instant::now();
         ledger.sent("a", after);
-        ledger.done("a", after, Instant::now(), Kind::Right, None);
+        ledger.done("a", after, Instant::now(), Outcome::Right);
         assert!(!ledger.has_settled("a", 1), "one from before is under way");
-        ledger.done("a", hanging, Instant::now(), Kind::Failed, None);
+        ledger.done("a", hanging, Instant::now(), Outcome::Failed(String::new()));
         assert!(ledger.has_settled("a", 1));
         assert!(!ledger.has_settled("a", 2), "one answer is no streak of two");
     }

@@ -16,16 +16,7 @@ use crate::lab::in_a_line;
 /// RCODEs by which a server says that it cannot answer now: never wrong, but no answer either.
 const FAILURES: [&str; 2] = ["SERVFAIL", "REFUSED"];
 
-/// Whom to ask.
-#[derive(Clone, Debug)]
-pub enum Server {
-    /// Always the same.
-    At(SocketAddr),
-    /// One of those that are in the list at the moment.
-    Behind(Endpoints),
-}
-
-/// A list of servers that changes, as a Service's endpoints do; clones share it.
+/// The servers to ask, in turn. They may change, as a Service's endpoints do; clones share the list.
 #[derive(Clone, Debug)]
 pub struct Endpoints(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -53,7 +44,7 @@ pub struct Question {
     /// What it has to pass.
     pub path: &'static str,
     /// Whom to ask.
-    pub server: Server,
+    pub servers: Endpoints,
     /// The name asked for.
     pub name: String,
     /// The type asked for.
@@ -69,10 +60,9 @@ pub struct Question {
 impl Question {
     /// A question over UDP with one right answer, such as `NOERROR 10.0.0.1`.
     pub fn new(path: &'static str, port: u16, name: &str, rtype: &'static str, right: &str) -> Self {
-        let server = Server::At((Ipv4Addr::LOCALHOST, port).into());
         Self {
             path,
-            server,
+            servers: Endpoints::of((Ipv4Addr::LOCALHOST, port).into()),
             name: name.to_owned(),
             rtype,
             tcp: false,
@@ -91,7 +81,7 @@ impl Question {
     /// The same to whoever is in this list.
     #[must_use]
     pub fn follows(mut self, endpoints: &Endpoints) -> Self {
-        self.server = Server::Behind(endpoints.clone());
+        self.servers = endpoints.clone();
         self
     }
 
@@ -124,10 +114,7 @@ impl Question {
 
     async fn ask_once(&self, patience: Duration) -> Outcome {
         let query = Query::new(&self.name, self.rtype).wire();
-        let server = match &self.server {
-            Server::At(server) => *server,
-            Server::Behind(endpoints) => endpoints.next(),
-        };
+        let server = self.servers.next();
         let answer = if self.tcp {
             client::tcp(server, &query, patience).await
         } else {
@@ -135,25 +122,26 @@ impl Question {
         };
         match answer {
             Ok(answer) => self.judge(&query, &answer),
-            Err(error) => Outcome::Lost(format!("{server}: {}", reason(&error))),
+            Err(error) => Outcome::Lost(format!("{self}: {server}: {}", reason(&error))),
         }
     }
 
     fn judge(&self, asked: &[u8], answer: &[u8]) -> Outcome {
         let message = match Message::parse(answer) {
             Ok(message) => message,
-            Err(malformed) => return Outcome::Wrong(format!("malformed: {malformed}")),
+            Err(malformed) => return Outcome::Wrong(format!("{self}: malformed: {malformed}")),
         };
         let line = in_a_line(&message);
+        let odd = format!("{self}: {line}");
         let same_id = asked.get(..2) == answer.get(..2);
         let same_question = message.questions.first().is_some_and(|question| question.name == self.name);
         if !same_id || !same_question {
-            return Outcome::Wrong(format!("the answer to something else: {line} {:?}", message.questions));
+            return Outcome::Wrong(format!("{odd}, the answer to something else: {:?}", message.questions));
         }
         if self.right.contains(&line) {
             return Outcome::Right;
         }
-        if FAILURES.contains(&line.as_str()) { Outcome::Failed(line) } else { Outcome::Wrong(line) }
+        if FAILURES.contains(&line.as_str()) { Outcome::Failed(odd) } else { Outcome::Wrong(odd) }
     }
 }
 
@@ -182,24 +170,22 @@ impl fmt::Display for Question {
 mod tests {
     use super::*;
     use testkit::reply::Reply;
-    use testkit::upstream::{Reaction, Upstream, Zone};
+    use testkit::upstream::{Asked, Upstream, Zone};
+
+    use crate::lab::silent;
 
     const SHORT: Duration = Duration::from_millis(300);
 
     #[tokio::test]
     async fn right_wrong_failed_and_lost_are_told_apart() {
         let honest = Upstream::start(Zone::new(["a.test. 1 IN A 192.0.2.1"]).handler()).await;
-        let failing = Upstream::start(|asked: &testkit::upstream::Asked| {
-            Reply::to(&asked.packet).rcode("SERVFAIL").into()
-        })
-        .await;
-        let lying =
-            Upstream::start(|asked: &testkit::upstream::Asked| Reply::to(&asked.packet).wrong_id().into())
-                .await;
-        let silent = Upstream::start(|_: &testkit::upstream::Asked| Reaction::silence()).await;
+        let failing = |asked: &Asked| Reply::to(&asked.packet).rcode("SERVFAIL").into();
+        let lying = |asked: &Asked| Reply::to(&asked.packet).wrong_id().into();
+        let [failing, lying] = [Upstream::start(failing).await, Upstream::start(lying).await];
+        let silent = Upstream::start(silent).await;
         let question = |server: &Upstream, right: &str| {
             let mut question = Question::new("x", 0, "a.test.", "A", right);
-            question.server = Server::At(server.addr());
+            question.servers = Endpoints::of(server.addr());
             question
         };
         for tcp in [false, true] {
@@ -210,9 +196,10 @@ mod tests {
             assert_eq!(ask(question(&honest, "NOERROR 192.0.2.1")).await, Outcome::Right);
             assert_eq!(ask(question(&honest, "NXDOMAIN").or("NOERROR 192.0.2.1")).await, Outcome::Right);
             let other = ask(question(&honest, "NXDOMAIN")).await;
-            assert_eq!(other, Outcome::Wrong("NOERROR 192.0.2.1".to_owned()));
+            let odd = |line| format!("a.test. A over {}: {line}", if tcp { "TCP" } else { "UDP" });
+            assert_eq!(other, Outcome::Wrong(odd("NOERROR 192.0.2.1")));
             let failed = ask(question(&failing, "NXDOMAIN")).await;
-            assert_eq!(failed, Outcome::Failed("SERVFAIL".to_owned()));
+            assert_eq!(failed, Outcome::Failed(odd("SERVFAIL")));
             assert!(matches!(ask(question(&lying, "NOERROR")).await, Outcome::Wrong(_)));
             assert!(matches!(ask(question(&silent, "NOERROR")).await, Outcome::Lost(_)));
         }

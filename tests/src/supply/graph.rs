@@ -65,7 +65,7 @@ impl Graph {
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", PLATFORM])
             .arg("--manifest-path")
-            .arg(super::root().join("Cargo.toml"))
+            .arg(crate::repository().join("Cargo.toml"))
             .output()
             .expect("cargo starts");
         let error = String::from_utf8_lossy(&output.stderr);

@@ -6,9 +6,10 @@ use nix::sys::signal::Signal;
 use testkit::client::{self, TcpConnection};
 use testkit::eventually;
 use testkit::message::Message;
+use testkit::processes::send;
 use testkit::query::Query;
 use tests::chaos::{Mood, Rig, Topology};
-use tests::e2e::{PATIENCE, get, send};
+use tests::e2e::{PATIENCE, get};
 use tests::lab::in_a_line;
 use tests::steady::Steady;
 

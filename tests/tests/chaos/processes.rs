@@ -2,8 +2,9 @@
 
 use nix::sys::signal::Signal;
 use testkit::eventually;
+use testkit::processes::send;
 use tests::chaos::{Rig, Topology};
-use tests::e2e::{PATIENCE, send};
+use tests::e2e::PATIENCE;
 use tests::steady::Steady;
 
 use super::{RATE, WHILE};

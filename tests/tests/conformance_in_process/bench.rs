@@ -3,9 +3,9 @@
 use skydns::Name;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use skydns::wire::Transport;
 use testkit::message::Message;
-use testkit::{codes, name, record, upstream};
+use testkit::upstream::Transport;
+use testkit::{codes, name, record};
 use tests::conformance::answer::Observed;
 use tests::conformance::difference::{Differences, Mode};
 use tests::conformance::memory::{Memory, Recalled};
@@ -68,15 +68,11 @@ fn wrongly_forwarded(bench: &Bench<'_>, step: usize, number: usize, case: &Case)
 fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observed> {
     let packet = case.query.packet(1).expect("a packet");
     let identity = Identity { version: format!("kube-dns-rs {}", env!("CARGO_PKG_VERSION")) };
-    let transport = match case.query.transport {
-        vector::Transport::Udp => Transport::Udp,
-        vector::Transport::Tcp => Transport::Tcp,
-    };
     let view = cluster.published.get();
     let mut outside = Outside::none();
     for _ in 0..ROUNDS {
         let mut out = Vec::new();
-        match answer(&view, &identity, &packet, transport, &outside, &mut out) {
+        match answer(&view, &identity, &packet, case.query.transport, &outside, &mut out) {
             Outcome::Reply(_) => return Some(Observed::Packet(out)),
             Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
             Outcome::Forward(_) => return None,
@@ -98,7 +94,7 @@ fn look_up(memory: Option<&Memory>, case: &Case, question: &OutsideQuestion) -> 
     let recorded = case.upstream.iter().find(|exchange| exchange.question.eq_ignore_ascii_case(&text));
     let recorded = recorded.map(|exchange| exchange.to_replay().expect("an exchange"));
     let Some(memory) = memory else { return OutsideAnswer::Failed };
-    let packets = match (&recorded, memory.recall(&text, upstream::Transport::Udp, false)) {
+    let packets = match (&recorded, memory.recall(&text, Transport::Udp, false)) {
         (Some(exchange), _) | (None, Recalled::Exchange(exchange)) => &exchange.responses,
         (None, Recalled::Unknown("NXDOMAIN")) => return OutsideAnswer::Records(Vec::new()),
         (None, Recalled::Unknown(_) | Recalled::OnlyTruncated) => return OutsideAnswer::Failed,

@@ -1,6 +1,7 @@
 //! Links between pages lead somewhere.
 
-use tests::docs::markdown::{Page, repository};
+use tests::docs::markdown::Page;
+use tests::repository;
 
 /// Pages that are linked to before they are written.
 const COMING: [&str; 1] = ["troubleshooting.md"];

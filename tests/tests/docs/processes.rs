@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use testkit::eventually;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 use tests::docs::exposition::{self, Exposition};
@@ -54,12 +53,8 @@ impl Alone {
     }
 
     async fn ready(mut self) -> Self {
-        let Self { process, metrics, .. } = &mut self;
-        let log = || process.stderr().join("\n");
-        eventually(PATIENCE, || async {
-            get(*metrics, "/metrics").await.map_err(|error| format!("{error}: {}", log()))
-        })
-        .await;
+        let metrics = self.metrics;
+        self.process.until("served /metrics", PATIENCE, || get(metrics, "/metrics")).await;
         self
     }
 

@@ -14,7 +14,7 @@ use testkit::process::Program;
 use testkit::query::Query;
 use testkit::upstream::{Asked, Zone};
 use tests::chaos::{Rig, Topology, objects, zone};
-use tests::e2e::{PATIENCE, get};
+use tests::e2e::{PATIENCE, get, write_kubeconfig};
 use tests::lab::Lab;
 use tests::steady::Steady;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -147,14 +147,7 @@ async fn tokens_are_not_logged_at_any_verbosity() {
     let mut serving = tokio::task::JoinSet::new();
     serving.spawn(server.run(CancellationToken::new()));
     let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = directory.path().join("kubeconfig");
-    let text = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": url}}],
-        "users": [{"name": "test", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-    });
-    std::fs::write(&kubeconfig, text.to_string()).unwrap();
+    let kubeconfig = write_kubeconfig(directory.path(), &url, &json!({"token": TOKEN})).unwrap();
     let readiness = free_port();
     let mut kubedns = Program::named("kubedns")
         .args([format!("--kubecfg-file={}", kubeconfig.display()), format!("--healthz-port={readiness}")])

@@ -8,10 +8,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use testkit::client::{self, TcpConnection};
 use testkit::eventually;
 use testkit::message::Message;
+use testkit::processes::Usage;
 use testkit::query::Query;
 use testkit::upstream::{Asked, Zone};
 use tests::chaos::{names_outside, objects, questions, zone};
-use tests::e2e::{PATIENCE, Usage};
+use tests::e2e::PATIENCE;
 use tests::lab::{Lab, in_a_line};
 use tests::steady::{Question, Steady};
 
@@ -26,7 +27,7 @@ const DATAGRAMS: u32 = 30_000;
 const BURST: u32 = 64;
 
 /// What kubedns may use at its worst: see docs/resilience.md.
-const MOST_MEMORY_KIB: u64 = 96 * 1024;
+const MOST_MEMORY_KIB: u32 = 96 * 1024;
 
 /// Connections of a flood.
 pub(super) const CONNECTIONS: usize = 2000;
@@ -241,7 +242,7 @@ async fn no_descriptor_left() {
     assert_eq!(report.lines["outside"].excused_lost, 0, "it says SERVFAIL: {report}");
 }
 
-fn limit_descriptors(pid: u32, most: u64) {
+fn limit_descriptors(pid: u32, most: u32) {
     let limit = format!("--nofile={most}:{most}");
     let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
     assert!(status.unwrap().success(), "prlimit of util-linux");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use serde::Deserialize;
-use tests::docs::markdown::repository;
+use tests::repository;
 
 use crate::promql;
 use crate::promtool::promtool;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use tests::docs::markdown::repository;
 use tests::docs::metrics::{self, Documented};
+use tests::repository;
 
 /// Labels that come from Prometheus itself, or with the type.
 const OF_PROMETHEUS: [&str; 6] = ["namespace", "pod", "instance", "job", "container", "le"];

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tests::docs::markdown::{Page, code, repository};
+use tests::docs::markdown::{Page, code};
+use tests::repository;
 
 use crate::promql;
 use crate::promtool::promtool;

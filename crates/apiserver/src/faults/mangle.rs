@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 
+use crate::encode;
 use crate::status::Status;
 
 /// The chunks of a body.
@@ -17,8 +18,6 @@ const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
 /// How a body is spoiled.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mangle {
-    /// Nothing is ever delivered.
-    Silence,
     /// An error event and no more.
     Error(Status),
     /// Not JSON.
@@ -32,18 +31,17 @@ pub(crate) enum Mangle {
 /// Spoils a body that is there as a whole.
 pub(crate) fn whole(body: Bytes, mangle: &Mangle) -> Body {
     match mangle {
-        Mangle::Silence | Mangle::Error(_) => once(body),
+        Mangle::Error(_) => once(body),
         Mangle::Garbage => once(Bytes::from_static(GARBAGE)),
         Mangle::Malformed => once(malformed(&body)),
         Mangle::Cut(after) => cut(once(body), *after),
     }
 }
 
-/// Spoils the lines of a watch. Silence is the watch's own business.
+/// Spoils the lines of a watch.
 pub(crate) fn lines(body: Body, mangle: &Mangle) -> Body {
     match mangle {
-        Mangle::Silence => body,
-        Mangle::Error(status) => once(crate::watch::error_line(status)),
+        Mangle::Error(status) => once(encode::error(status)),
         Mangle::Garbage => Box::pin(once(Bytes::from_static(GARBAGE)).chain(body)),
         Mangle::Malformed => {
             let mut done = false;

@@ -3,15 +3,18 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use serde_json::json;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails;
 use tokio::time::Instant;
 
 use super::mangle::Mangle;
-use super::{KUBE_DNS_USER, Request, Verdict};
+use super::{Request, Verdict};
 use crate::kinds::Resource;
-use crate::status::Status;
+use crate::status::{Status, details};
 
-/// What a request wants to do.
+/// The user that an injected 403 names.
+const KUBE_DNS_USER: &str = "system:serviceaccount:kube-system:kube-dns";
+
+/// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the verbs of Kubernetes")]
 pub enum Verb {
@@ -27,26 +30,16 @@ pub enum Verb {
 /// Which requests go wrong, and how. Without limits, all that are about objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// How they go wrong.
-    pub action: Action,
-    /// Only these verbs; all when empty.
-    pub verbs: Vec<Verb>,
-    /// Only these resources; all when empty.
-    pub resources: Vec<Resource>,
-    /// Only in this namespace; anywhere when empty.
-    pub namespace: String,
-    /// Only this object; any when empty.
-    pub name: String,
-    /// All requests except those that the limits describe.
-    pub except: bool,
-    /// Lets so many matching requests pass first.
-    pub skip: u32,
-    /// Only every so many-th of the requests after those: 10 for one in ten. All when absent.
-    pub every: Option<NonZeroU32>,
-    /// Goes wrong so many times, then no more; always when absent.
-    pub times: Option<u32>,
-    /// Ends so long after it was added; never when absent.
-    pub lasting: Option<Duration>,
+    action: Action,
+    /// All when empty, as are `resources`.
+    verbs: Vec<Verb>,
+    resources: Vec<Resource>,
+    /// The rule is for all requests except those with these verbs and resources.
+    except: bool,
+    skip: u32,
+    every: Option<NonZeroU32>,
+    times: Option<u32>,
+    lasting: Option<Duration>,
 }
 
 /// How a request goes wrong.
@@ -71,8 +64,6 @@ pub enum Action {
     },
     /// Never answers.
     Freeze,
-    /// Opens a watch that never delivers anything. Other requests pass.
-    Silence,
     /// Opens a watch whose only event is an `ERROR` with this code. Other requests pass.
     ErrorEvent {
         /// Code of the Status in the event: 410 for an expired version.
@@ -117,8 +108,6 @@ impl Rule {
             action,
             verbs: Vec::new(),
             resources: Vec::new(),
-            namespace: String::new(),
-            name: String::new(),
             except: false,
             skip: 0,
             every: None,
@@ -143,7 +132,7 @@ impl Rule {
 
     /// To all requests except those described so far.
     #[must_use]
-    pub fn inverted(mut self) -> Self {
+    pub(super) fn inverted(mut self) -> Self {
         self.except = true;
         self
     }
@@ -178,9 +167,7 @@ impl Rule {
 
     fn applies(&self, request: &Request<'_>) -> bool {
         let described = (self.verbs.is_empty() || self.verbs.contains(&request.verb))
-            && (self.resources.is_empty() || self.resources.contains(&request.resource))
-            && (self.namespace.is_empty() || self.namespace == request.namespace)
-            && (self.name.is_empty() || self.name == request.name);
+            && (self.resources.is_empty() || self.resources.contains(&request.resource));
         described != self.except
     }
 }
@@ -242,9 +229,8 @@ impl Verdict {
             }
             Action::Expire => self.expire = true,
             Action::Freeze => self.freeze = true,
-            Action::Silence if watch => self.mangle = Some(Mangle::Silence),
             Action::ErrorEvent { code } if watch => self.mangle = Some(Mangle::Error(refusal(code, request))),
-            Action::Silence | Action::ErrorEvent { .. } => {}
+            Action::ErrorEvent { .. } => {}
             Action::Garbage => self.mangle = Some(Mangle::Garbage),
             Action::Malformed => self.mangle = Some(Mangle::Malformed),
             Action::Cut { after } => self.mangle = Some(Mangle::Cut(after)),
@@ -253,61 +239,42 @@ impl Verdict {
 }
 
 fn refusal(code: u16, request: &Request<'_>) -> Status {
-    match code {
-        401 => Status::failure(401, Some("Unauthorized"), "Unauthorized"),
-        403 => forbidden(request, KUBE_DNS_USER),
-        404 => Status::failure(404, Some("NotFound"), "the server could not find the requested resource"),
-        410 => Status::expired("too old resource version: 1 (2)"),
+    let (reason, message) = match code {
+        401 => ("Unauthorized", "Unauthorized"),
+        403 => return forbidden(request, KUBE_DNS_USER),
+        404 => ("NotFound", "the server could not find the requested resource"),
+        410 => ("Expired", "too old resource version: 1 (2)"),
         429 => {
-            let message = "storage is (re)initializing";
-            Status::failure(429, Some("TooManyRequests"), message)
-                .with_details(json!({ "retryAfterSeconds": 1 }))
+            let details = StatusDetails { retry_after_seconds: Some(1), ..StatusDetails::default() };
+            let status = Status::failure(429, Some("TooManyRequests"), "storage is (re)initializing");
+            return status.with_details(details);
         }
-        500 => Status::failure(500, Some("InternalError"), "Internal error occurred: injected fault"),
-        503 => Status::failure(
-            503,
-            Some("ServiceUnavailable"),
-            "the server is currently unable to handle the request",
-        ),
-        504 => Status::failure(
-            504,
-            Some("Timeout"),
-            "Timeout: request did not complete within the allotted timeout",
-        ),
-        other => Status::failure(other, None, "injected fault"),
-    }
+        500 => ("InternalError", "Internal error occurred: injected fault"),
+        503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
+        504 => ("Timeout", "Timeout: request did not complete within the allotted timeout"),
+        other => return Status::failure(other, None, "injected fault"),
+    };
+    Status::failure(code, Some(reason), message)
 }
 
 /// 403 in the words of a real server.
 pub(super) fn forbidden(request: &Request<'_>, user: &str) -> Status {
-    let kind = request.resource.kind();
-    let what = if request.name.is_empty() {
-        kind.qualified()
-    } else {
-        format!("{} \"{}\"", kind.qualified(), request.name)
+    let (kind, name) = (request.resource.kind(), request.name);
+    let quoted = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+    let scope = match request.namespace {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace \"{namespace}\""),
     };
-    let scope = if request.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace \"{}\"", request.namespace)
-    };
-    let (verb, plural, group) = (request.verb.as_str(), kind.plural, kind.group);
+    let (what, verb, plural, group) = (kind.qualified(), request.verb.as_str(), kind.plural, kind.group);
     let message = format!(
-        "{what} is forbidden: User \"{user}\" cannot {verb} resource \"{plural}\" in API group \"{group}\" {scope}"
+        "{what}{quoted} is forbidden: User \"{user}\" cannot {verb} resource \"{plural}\" in API group \"{group}\" {scope}"
     );
-    let mut details = json!({ "kind": plural });
-    if !request.name.is_empty() {
-        details["name"] = json!(request.name);
-    }
-    if !group.is_empty() {
-        details["group"] = json!(group);
-    }
-    Status::failure(403, Some("Forbidden"), message).with_details(details)
+    Status::failure(403, Some("Forbidden"), message).with_details(details(kind, name))
 }
 
 impl Verb {
     /// As Kubernetes writes it.
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::List => "list",

@@ -5,7 +5,7 @@ fn faults() -> Faults {
 }
 
 fn request(verb: Verb, resource: Resource) -> Request<'static> {
-    Request { verb, resource, namespace: "", name: "", query: "", authorization: None, user_agent: None }
+    Request { verb, resource, namespace: "", name: "", authorization: None }
 }
 
 fn code(faults: &Faults, verb: Verb, resource: Resource) -> Option<u16> {
@@ -39,11 +39,11 @@ fn refusals_read_like_those_of_a_real_server() {
     let one =
         Request { namespace: "kube-system", name: "kube-dns", ..request(Verb::Get, Resource::ConfigMaps) };
     assert_eq!(
-        faults.admit(&one).refusal.unwrap().message(),
+        faults.admit(&one).refusal.unwrap().to_string(),
         "configmaps \"kube-dns\" is forbidden: User \"system:serviceaccount:kube-system:kube-dns\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"kube-system\""
     );
     assert_eq!(
-        faults.admit(&request(Verb::Watch, Resource::EndpointSlices)).refusal.unwrap().message(),
+        faults.admit(&request(Verb::Watch, Resource::EndpointSlices)).refusal.unwrap().to_string(),
         "endpointslices.discovery.k8s.io is forbidden: User \"system:serviceaccount:kube-system:kube-dns\" cannot watch resource \"endpointslices\" in API group \"discovery.k8s.io\" at the cluster scope"
     );
 }
@@ -82,12 +82,11 @@ fn tokens_are_looked_at() {
     faults.require_token(Some("secret"));
     let with = |authorization| {
         let request = Request { authorization, ..request(Verb::List, Resource::Services) };
-        faults.admit(&request).refusal.map(|status| (status.code(), status.message().to_owned()))
+        faults.admit(&request).refusal.map(|status| (status.code(), status.to_string()))
     };
     assert_eq!(with(Some("Bearer secret")), None);
     assert_eq!(with(Some("Bearer other")), Some((401, "Unauthorized".to_owned())));
     let anonymous = "services is forbidden: User \"system:anonymous\" cannot list resource \"services\" in API group \"\" at the cluster scope";
     assert_eq!(with(None), Some((403, anonymous.to_owned())));
     assert_eq!(faults.requests().len(), 3);
-    assert_eq!(faults.requests()[0].authorization.as_deref(), Some("Bearer secret"));
 }

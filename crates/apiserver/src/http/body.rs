@@ -1,8 +1,8 @@
-//! Reading request bodies.
+//! Request bodies: read within bounds, and decoded.
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use serde_json::Value;
 use warp::Buf;
@@ -13,45 +13,29 @@ use crate::status::Status;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// How many times the limit is read, and thrown away, so that a client that sends too much hears of it.
-const TOLERATED: usize = 4;
+/// Largest body in octets.
+const LIMIT: usize = 3 * 1024 * 1024;
 
 /// How long a client may take to send it.
-const SLOWEST: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Reads a whole body of at most `limit` octets.
-pub(super) async fn read<B: Buf>(
-    body: impl Stream<Item = Result<B, warp::Error>>,
-    limit: usize,
-) -> Result<Bytes, Status> {
-    tokio::time::timeout(SLOWEST, read_all(body, limit)).await.unwrap_or_else(|_| {
+/// Reads a whole body.
+pub(super) async fn read<B: Buf>(body: impl Stream<Item = Result<B, warp::Error>>) -> Result<Bytes, Status> {
+    tokio::time::timeout(PATIENCE, read_all(body)).await.unwrap_or_else(|_| {
         Err(Status::failure(408, Some("Timeout"), "Timeout: the body did not arrive in time"))
     })
 }
 
-async fn read_all<B: Buf>(
-    body: impl Stream<Item = Result<B, warp::Error>>,
-    limit: usize,
-) -> Result<Bytes, Status> {
+async fn read_all<B: Buf>(body: impl Stream<Item = Result<B, warp::Error>>) -> Result<Bytes, Status> {
     let mut whole = BytesMut::new();
-    let mut length: usize = 0;
     let mut body = std::pin::pin!(body);
     while let Some(part) = body.next().await {
-        let mut part = part.map_err(|error| Status::bad_request(format!("cannot read the body: {error}")))?;
-        length = length.saturating_add(part.remaining());
-        if length > limit.saturating_mul(TOLERATED) {
-            break;
+        let part = part.map_err(|error| Status::bad_request(format!("cannot read the body: {error}")))?;
+        if whole.len().saturating_add(part.remaining()) > LIMIT {
+            let message = format!("Request entity too large: limit is {LIMIT}");
+            return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
         }
-        while length <= limit && part.has_remaining() {
-            let chunk = part.chunk();
-            whole.extend_from_slice(chunk);
-            let read = chunk.len();
-            part.advance(read);
-        }
-    }
-    if length > limit {
-        let message = format!("Request entity too large: limit is {limit}");
-        return Err(Status::failure(413, Some("RequestEntityTooLarge"), message));
+        whole.put(part);
     }
     Ok(whole.freeze())
 }
@@ -64,12 +48,10 @@ pub(super) fn media_type(headers: &HeaderMap) -> &str {
 
 /// An object sent as JSON or protobuf.
 pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
-    let unreadable =
-        |error: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"));
     match media_type(headers) {
-        "" | "application/json" => {
-            serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))
-        }
+        "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
+            Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+        }),
         PROTOBUF => protobuf::object(body).map_err(|error| Status::bad_request(error.to_string())),
         _ => {
             let message = format!(

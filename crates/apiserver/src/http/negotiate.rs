@@ -1,17 +1,9 @@
-//! In which form a client wants its answer.
+//! The form a client wants its answer in.
 
 use warp::http::HeaderMap;
 
+use crate::encode::Format;
 use crate::status::Status;
-
-/// Forms this server has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// The object itself as JSON.
-    Json,
-    /// A table for people.
-    Table,
-}
 
 /// The first form in the `Accept` header that this server has, or 406.
 pub(super) fn format(headers: &HeaderMap) -> Result<Format, Status> {

@@ -1,20 +1,20 @@
-//! Answers, and the responses with the headers of a real server that they become.
+//! Answers, and the responses with the headers of a real server made of them.
 
 use bytes::Bytes;
 use serde_json::Value;
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply as _, Response};
 
+use crate::encode::{Chunks, json_line};
 use crate::faults::mangle::{self, Mangle};
-use crate::list::Chunks;
 use crate::status::Status;
 
-/// What a real server since 1.33 says about Endpoints.
+/// The warning of a real server since 1.33 about Endpoints.
 const ENDPOINTS_WARNING: HeaderValue = HeaderValue::from_static(
     "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",
 );
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(super) struct Answer {
     code: u16,
     content_type: HeaderValue,
@@ -40,9 +40,7 @@ impl Answer {
 
     /// A JSON document.
     pub(super) fn value(code: u16, value: &Value) -> Self {
-        let mut body = serde_json::to_vec(value).unwrap_or_default();
-        body.push(b'\n');
-        Self::json(code, body)
+        Self::json(code, json_line(value))
     }
 
     /// A failure, or the success of a deletion.
@@ -57,7 +55,7 @@ impl Answer {
         }
     }
 
-    /// What priority and fairness answers when too much is under way: not a `Status`, but a sentence.
+    /// The answer of priority and fairness when too much is under way: not a `Status`, but plain text.
     pub(super) fn throttled(retry_after: u64) -> Self {
         Self::plain(429, "Too many requests, please try again later.\n")
             .header("retry-after", retry_after.into())
@@ -83,7 +81,7 @@ impl Answer {
         Self { body: Body::Lines(lines), ..Self::json(200, Bytes::new()) }
     }
 
-    /// Says that Endpoints are deprecated.
+    /// Adds the warning that Endpoints are deprecated.
     pub(super) fn warn_of_endpoints(self) -> Self {
         self.header("warning", ENDPOINTS_WARNING)
     }
@@ -93,10 +91,7 @@ impl Answer {
         let mut response = match (self.body, mangle) {
             (Body::Whole(body), None) => warp::http::Response::new(body).into_response(),
             (Body::Whole(body), Some(mangle)) => stream(mangle::whole(body, mangle)),
-            (Body::List(chunks), None) => match chunks.into_short() {
-                Ok(body) => warp::http::Response::new(body).into_response(),
-                Err(chunks) => stream(Box::pin(futures::stream::iter(chunks.map(Ok)))),
-            },
+            (Body::List(chunks), None) => stream(Box::pin(futures::stream::iter(chunks.map(Ok)))),
             (Body::List(chunks), Some(mangle)) => {
                 let body: Vec<u8> = chunks.flatten().collect();
                 stream(mangle::whole(body.into(), mangle))

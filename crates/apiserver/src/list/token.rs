@@ -44,38 +44,11 @@ impl Token {
     }
 
     pub(super) fn decode(text: &str) -> Result<Self, Status> {
-        let refuse = |why: String| {
-            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
-        };
-        let json = URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|error| refuse(format!("illegal base64 data: {error}")))?;
-        match json.first() {
-            Some(b'{') => {}
-            Some(octet) => {
-                return Err(refuse(format!(
-                    "invalid character {} looking for beginning of value",
-                    quoted(*octet)
-                )));
-            }
-            None => return Err(refuse("unexpected end of JSON input".to_owned())),
-        }
-        let token: Self = serde_json::from_slice(&json).map_err(|error| refuse(error.to_string()))?;
-        if token.v != VERSION {
-            return Err(refuse(format!("unrecognized version of continue token: {}", token.v)));
-        }
-        if token.rv == 0 || token.start.is_empty() {
-            return Err(refuse("incorrect encoded start resourceVersion or key".to_owned()));
-        }
-        Ok(token)
-    }
-}
-
-fn quoted(octet: u8) -> String {
-    match octet {
-        b'\'' | b'\\' => format!("'\\{}'", char::from(octet)),
-        0x20..0x7f => format!("'{}'", char::from(octet)),
-        _ => format!("'\\x{octet:02x}'"),
+        let json = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
+        let token: Option<Self> = json.and_then(|json| serde_json::from_slice(&json).ok());
+        token
+            .filter(|token| token.v == VERSION && token.rv != 0 && !token.start.is_empty())
+            .ok_or_else(|| Status::bad_request("invalid continue token: continue key is not valid"))
     }
 }
 
@@ -94,12 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_the_words_of_a_real_server() {
-        assert_eq!(
-            Token::decode("nonsense").unwrap_err().message(),
-            "invalid continue token: continue key is not valid: invalid character '\\x9e' looking for beginning of value"
-        );
-        for text in ["", "!", "e30", "eyJ2IjoieCIsInJ2IjoxLCJzdGFydCI6Ii9hIn0", "W10"] {
+    fn nonsense_is_rejected() {
+        for text in ["nonsense", "", "!", "e30", "eyJ2IjoieCIsInJ2IjoxLCJzdGFydCI6Ii9hIn0", "W10"] {
             assert_eq!(Token::decode(text).unwrap_err().code(), 400, "{text}");
         }
     }

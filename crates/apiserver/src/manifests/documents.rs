@@ -1,4 +1,4 @@
-//! What a file of manifests says: YAML (or JSON) documents, `List` kinds taken apart.
+//! The objects in a file of manifests: YAML (or JSON) documents, `List`s taken apart.
 
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
@@ -6,63 +6,42 @@ use serde_json::{Map, Value};
 use crate::object::{resource_of, text};
 use crate::registry::ObjectRef;
 
-/// Lists inside lists at most.
-const DEPTH: usize = 4;
-
 /// One object as a file describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Document {
+pub(crate) struct Document {
     pub(super) at: ObjectRef,
     pub(super) value: Value,
 }
 
 impl Document {
-    /// What it is about, as in `services/apps/web`.
+    /// Resource and key, as in `services/apps/web`.
     pub(super) fn id(&self) -> String {
         format!("{}/{}", self.at.resource, self.at.key())
     }
 }
 
-/// Reads all documents of a file, or says what is wrong with it.
-pub(super) fn parse(text: &str) -> Result<Vec<Document>, String> {
+/// Reads all documents of a file.
+pub(crate) fn parse(text: &str) -> Result<Vec<Document>, String> {
     let mut documents = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {
         let value = Value::deserialize(document).map_err(|error| error.to_string())?;
-        collect(value, DEPTH, &mut documents)?;
+        collect(value, &mut documents)?;
     }
     Ok(documents)
 }
 
-fn collect(value: Value, depth: usize, documents: &mut Vec<Document>) -> Result<(), String> {
+fn collect(value: Value, documents: &mut Vec<Document>) -> Result<(), String> {
     let mut map = match value {
         Value::Null => return Ok(()),
         Value::Object(map) => map,
         _ => return Err("a document is not an object".to_owned()),
     };
-    if text(&map, "kind").ends_with("List") {
-        let Some(depth) = depth.checked_sub(1) else { return Err("lists nest too deep".to_owned()) };
-        let item_type =
-            (text(&map, "apiVersion").to_owned(), text(&map, "kind").trim_end_matches("List").to_owned());
-        let Some(Value::Array(items)) = map.remove("items") else { return Ok(()) };
-        for mut item in items {
-            inherit_type(&mut item, &item_type);
-            collect(item, depth, documents)?;
-        }
+    if text(&map, "kind") != "List" {
+        documents.push(document(map)?);
         return Ok(());
     }
-    documents.push(document(map)?);
-    Ok(())
-}
-
-/// Items of a typed list (`ServiceList`) need not say what they are.
-fn inherit_type(item: &mut Value, (api_version, kind): &(String, String)) {
-    if let Some(map) = item.as_object_mut()
-        && !kind.is_empty()
-        && !map.contains_key("kind")
-    {
-        map.insert("kind".to_owned(), Value::String(kind.clone()));
-        map.insert("apiVersion".to_owned(), Value::String(api_version.clone()));
-    }
+    let Some(Value::Array(items)) = map.remove("items") else { return Ok(()) };
+    items.into_iter().try_for_each(|item| collect(item, documents))
 }
 
 fn document(map: Map<String, Value>) -> Result<Document, String> {
@@ -106,7 +85,6 @@ mod tests {
                 "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Namespace, metadata: {name: a, namespace: x}}]",
                 vec!["namespaces/a"],
             ),
-            ("apiVersion: v1\nkind: ServiceList\nitems: [{metadata: {name: a}}]", vec!["services/default/a"]),
         ];
         for (text, expected) in cases {
             assert_eq!(ids(text).unwrap(), expected, "{text}");
@@ -114,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_mistake() {
         let cases = [
             ("a: [", "did not find expected"),
             ("- a", "a document is not an object"),

@@ -1,4 +1,4 @@
-//! Following a directory: at once when the system tells of a change, and every so often in case it does not.
+//! Following a directory: at once when the system reports a change, and every so often in case it does not.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let registry = Registry::new(Store::default(), &crate::allocate::service_ranges());
+        let registry = Registry { store: Store::default() };
         registry.bootstrap();
         let manifests = Manifests::new(registry, directory.path().to_owned());
         Self { directory, manifests }

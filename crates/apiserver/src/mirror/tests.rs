@@ -3,13 +3,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::store::Store;
 
-fn mirror() -> Mirror {
-    let registry = Registry::new(Store::default(), &crate::allocate::service_ranges());
+/// A cluster with the namespace `apps`.
+fn cluster() -> Registry {
+    let registry = Registry { store: Store::default() };
     registry.bootstrap();
     registry.store.set(namespace()).unwrap();
-    let mut mirror = Mirror { registry, seen: None };
-    mirror.catch_up();
-    mirror
+    reconcile(&registry);
+    registry
 }
 
 fn namespace() -> Value {
@@ -22,8 +22,8 @@ fn endpoints(subsets: &Value) -> Value {
 }
 
 /// Name, family, addresses with readiness, ports of each slice of the namespace.
-fn slices(mirror: &Mirror) -> Vec<(String, Value, Value, Value)> {
-    let all = mirror.registry.store.list(Resource::EndpointSlices).objects;
+fn slices(registry: &Registry) -> Vec<(String, Value, Value, Value)> {
+    let all = registry.store.list(Resource::EndpointSlices).objects;
     all.iter()
         .filter(|slice| slice.namespace() == "apps")
         .map(|slice| {
@@ -41,15 +41,15 @@ fn slices(mirror: &Mirror) -> Vec<(String, Value, Value, Value)> {
 
 #[test]
 fn slices_follow_endpoints() {
-    let mut mirror = mirror();
+    let registry = cluster();
     let port = json!([{ "name": "sql", "port": 5432, "protocol": "TCP" }]);
-    let store = mirror.registry.store.clone();
+    let store = registry.store.clone();
     let subset = json!([{ "addresses": [{ "ip": "10.0.0.1", "hostname": "db-0" }, { "ip": "fd00::1" }],
                           "notReadyAddresses": [{ "ip": "10.0.0.2" }], "ports": port }]);
     store.set(endpoints(&subset)).unwrap();
-    mirror.catch_up();
+    reconcile(&registry);
     assert_eq!(
-        slices(&mirror),
+        slices(&registry),
         [
             (
                 "db-ipv4-0".into(),
@@ -65,49 +65,33 @@ fn slices_follow_endpoints() {
     assert_eq!(slice.value()["endpoints"][0]["hostname"], "db-0");
 
     store.set(endpoints(&json!([{ "addresses": [{ "ip": "fd00::2" }], "ports": port }]))).unwrap();
-    mirror.catch_up();
-    assert_eq!(slices(&mirror), [("db-ipv6-0".into(), json!("IPv6"), json!([["fd00::2", true]]), port)]);
+    reconcile(&registry);
+    assert_eq!(slices(&registry), [("db-ipv6-0".into(), json!("IPv6"), json!([["fd00::2", true]]), port)]);
     store.delete(Resource::Endpoints, "apps", "db");
-    mirror.catch_up();
-    assert_eq!(slices(&mirror), []);
+    reconcile(&registry);
+    assert_eq!(slices(&registry), []);
 }
 
 #[test]
 fn slices_of_others_are_left_alone() {
-    let mut mirror = mirror();
-    let store = mirror.registry.store.clone();
+    let registry = cluster();
+    let store = registry.store.clone();
     assert!(store.get(Resource::EndpointSlices, "default", "kubernetes-ipv4-0").is_none());
     store.set(endpoints(&json!([{ "addresses": [{ "ip": "10.0.0.1" }] }]))).unwrap();
-    mirror.catch_up();
-    assert_eq!(slices(&mirror).len(), 1);
+    reconcile(&registry);
+    assert_eq!(slices(&registry).len(), 1);
     let own = json!({ "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "addressType": "IPv4", "endpoints": [],
                       "metadata": { "name": "own", "namespace": "apps", "labels": { SERVICE_LABEL: "db" } } });
     store.set(own).unwrap();
-    mirror.catch_up();
-    let names: Vec<String> = slices(&mirror).into_iter().map(|(name, ..)| name).collect();
+    reconcile(&registry);
+    let names: Vec<String> = slices(&registry).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["own"]);
     store.delete(Resource::EndpointSlices, "apps", "own");
-    mirror.catch_up();
-    assert_eq!(slices(&mirror).len(), 1);
+    reconcile(&registry);
+    assert_eq!(slices(&registry).len(), 1);
     let mut marked = endpoints(&json!([{ "addresses": [{ "ip": "10.0.0.1" }] }]));
     marked["metadata"]["labels"] = json!({ SKIP_LABEL: "true" });
     store.set(marked).unwrap();
-    mirror.catch_up();
-    assert_eq!(slices(&mirror), []);
-}
-
-#[test]
-fn nothing_is_missed_when_the_history_is_short() {
-    let registry = Registry::new(Store::new(2), &crate::allocate::service_ranges());
-    let mut mirror = Mirror { registry, seen: None };
-    mirror.catch_up();
-    let store = mirror.registry.store.clone();
-    store.set(namespace()).unwrap();
-    for index in 0..10 {
-        let mut object = endpoints(&json!([{ "addresses": [{ "ip": "10.0.0.1" }] }]));
-        object["metadata"]["name"] = json!(format!("db{index}"));
-        store.set(object).unwrap();
-    }
-    mirror.catch_up();
-    assert_eq!(slices(&mirror).len(), 10);
+    reconcile(&registry);
+    assert_eq!(slices(&registry), []);
 }

@@ -1,42 +1,39 @@
-//! What every cluster has before anybody made anything: namespaces, and the Service of the API server itself.
+//! The objects every cluster has from the start: namespaces, and the Service of the API server itself.
 
 use serde_json::{Value, json};
 
 use super::{ObjectRef, Registry};
-use crate::allocate::nth;
 use crate::kinds::Resource;
 use crate::schema::Unknown;
+use crate::service::nth;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 /// Where the API server of the examples is reached, an address for documentation (RFC 5737).
 const API_SERVER: &str = "203.0.113.10";
 
-/// Creates it all, unless it is there.
+/// Creates them all.
 pub(super) fn fill(registry: &Registry) {
     for name in NAMESPACES {
         make(registry, Resource::Namespaces, "", json!({ "metadata": { "name": name } }));
     }
-    make(registry, Resource::Services, "default", service(registry));
+    make(registry, Resource::Services, "default", service());
     make(registry, Resource::Endpoints, "default", endpoints());
     make(registry, Resource::EndpointSlices, "default", slice());
+    // The watch cache of a server that just started knows no earlier version.
     registry.store.expire_watches();
 }
 
 fn make(registry: &Registry, resource: Resource, namespace: &str, value: Value) {
-    // Exists already when a store is used again: that is fine.
-    if let Err(status) = registry.create(&ObjectRef::new(resource, namespace, ""), value, Unknown::Drop)
-        && status.code() != 409
-    {
-        tracing::warn!(%resource, error = %status, "cannot create what every cluster has");
+    if let Err(status) = registry.create(&ObjectRef::new(resource, namespace, ""), value, Unknown::Drop) {
+        tracing::warn!(%resource, error = %status, "cannot create an object every cluster has");
     }
 }
 
-fn service(registry: &Registry) -> Value {
-    let address = registry.ranges.first().and_then(|range| nth(*range, 1)).map(|address| address.to_string());
+fn service() -> Value {
     json!({
         "metadata": { "name": "kubernetes", "labels": { "component": "apiserver", "provider": "kubernetes" } },
         "spec": {
-            "clusterIP": address,
+            "clusterIP": nth("IPv4", 1),
             "ports": [{ "name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443 }],
         },
     })

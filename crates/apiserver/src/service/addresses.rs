@@ -1,15 +1,24 @@
-//! `clusterIP` and `clusterIPs`: kept in step, and given to a Service that has none.
+//! `clusterIP` and `clusterIPs`: kept in step, checked, and given to a Service that has none.
+//!
+//! The cluster is dual-stack: `10.96.0.0/16` comes first, `fd00:10:96::/112` second.
 
-use std::net::IpAddr;
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
 use k8s_openapi::api::core::v1::ServiceSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::json;
 
-use super::families::range_of;
-use super::{Rejection, is_headless, reject_if};
-use crate::allocate::{Ledger, assignable};
-use crate::status::FieldError;
+use super::{is_headless, reject_if};
+use crate::object::Objects;
+use crate::status::invalid;
+
+const V4: u32 = u32::from_be_bytes([10, 96, 0, 0]);
+const V6: u128 = 0xfd00_0010_0096 << 80;
+/// The last address of each range that may be given: behind it is the broadcast address of IPv4.
+const LAST: u16 = u16::MAX - 1;
+/// As on a real server, the lower end of a range is left to those who choose their address, until the rest is taken.
+const STATIC_BAND: u16 = 256;
 
 /// Makes `clusterIPs` follow `clusterIP` where only that was set or changed.
 pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
@@ -24,46 +33,81 @@ pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>)
 pub(super) fn assign(
     spec: &mut ServiceSpec,
     before: Option<&ServiceSpec>,
-    ranges: &[IpNet],
-    ledger: &mut Ledger,
-) -> Result<(), Rejection> {
+    services: &Objects,
+) -> Result<(), Vec<StatusCause>> {
     if is_headless(spec) {
         return Ok(());
     }
+    let taken: HashSet<IpAddr> = services.iter().flat_map(|service| service.addresses()).copied().collect();
     let held = before.and_then(|before| before.cluster_ips.as_deref()).unwrap_or_default();
     let mut addresses = spec.cluster_ips.clone().unwrap_or_default();
-    let mut errors = Vec::new();
+    let mut causes = Vec::new();
+    let mut wrong = |why: &str, all: &[String]| causes.push(invalid("spec.clusterIPs", &json!(all), why));
     for (index, family) in spec.ip_families.iter().flatten().enumerate() {
-        let Some(range) = range_of(ranges, family) else { continue };
         match addresses.get(index) {
             Some(chosen) if held.contains(chosen) => {}
             Some(chosen) => {
-                if let Err(why) = check(chosen, range, ledger) {
-                    let why = format!("failed to allocate IP {chosen}: {why}");
-                    errors.push(FieldError::invalid("spec.clusterIPs", &json!(addresses), why));
+                if let Err(why) = check(chosen, family, &taken) {
+                    wrong(&format!("failed to allocate IP {chosen}: {why}"), &addresses);
                 }
             }
-            None => match ledger.next_address(range) {
+            None => match free(family, &taken) {
                 Some(address) => addresses.push(address.to_string()),
-                None => return Err(Rejection::Exhausted("failed to allocate a serviceIP: range is full")),
+                None => wrong("failed to allocate a serviceIP: range is full", &addresses),
             },
         }
     }
-    reject_if(errors)?;
+    reject_if(causes)?;
     spec.cluster_ip = addresses.first().cloned();
     spec.cluster_ips = Some(addresses);
     Ok(())
 }
 
-fn check(chosen: &str, range: IpNet, ledger: &Ledger) -> Result<(), String> {
+/// The address with this number in the range of a family.
+pub(crate) fn nth(family: &str, number: u16) -> IpAddr {
+    if family == "IPv6" {
+        Ipv6Addr::from(V6 + u128::from(number)).into()
+    } else {
+        Ipv4Addr::from(V4 + u32::from(number)).into()
+    }
+}
+
+/// The first address of a family that nobody has.
+fn free(family: &str, taken: &HashSet<IpAddr>) -> Option<IpAddr> {
+    let numbers = (STATIC_BAND + 1..=LAST).chain(1..=STATIC_BAND);
+    numbers.map(|number| nth(family, number)).find(|address| !taken.contains(address))
+}
+
+fn check(chosen: &str, family: &str, taken: &HashSet<IpAddr>) -> Result<(), String> {
     let address: IpAddr = chosen.parse().map_err(|_| "not an address".to_owned())?;
-    if !assignable(range, address) {
+    let number = match address {
+        IpAddr::V4(address) => u32::from(address).checked_sub(V4).map(u128::from),
+        IpAddr::V6(address) => u128::from(address).checked_sub(V6),
+    };
+    if !number.is_some_and(|number| (1..=LAST.into()).contains(&number)) {
+        let range = if family == "IPv6" { "fd00:10:96::/112" } else { "10.96.0.0/16" };
         return Err(format!(
             "the provided IP ({chosen}) is not in the valid range. The range of valid IPs is {range}"
         ));
     }
-    if ledger.has_address(address) {
+    if taken.contains(&address) {
         return Err("provided IP is already allocated".to_owned());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocation_starts_above_the_static_band_and_falls_back_to_it() {
+        let mut taken = HashSet::new();
+        assert_eq!(free("IPv4", &taken), Some("10.96.1.1".parse().unwrap()));
+        assert_eq!(free("IPv6", &taken), Some("fd00:10:96::101".parse().unwrap()));
+        taken.extend((STATIC_BAND + 1..=LAST).map(|number| nth("IPv4", number)));
+        assert_eq!(free("IPv4", &taken), Some("10.96.0.1".parse().unwrap()));
+        taken.extend((1..=STATIC_BAND).map(|number| nth("IPv4", number)));
+        assert_eq!(free("IPv4", &taken), None);
+    }
 }

@@ -1,20 +1,14 @@
-//! `ipFamilies` and `ipFamilyPolicy`: what is inferred, and what contradicts itself or the cluster.
+//! `ipFamilies` and `ipFamilyPolicy`: inferred where they are missing, rejected where they contradict the addresses.
 
-use ipnet::IpNet;
 use k8s_openapi::api::core::v1::ServiceSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::json;
 
-use super::{Rejection, is_headless, reject_if};
-use crate::status::FieldError;
-
-const POLICY: &str = "spec.ipFamilyPolicy";
+use super::{is_headless, reject_if};
+use crate::status::invalid;
 
 /// Settles both fields of a Service that has cluster IPs.
-pub(super) fn settle(
-    spec: &mut ServiceSpec,
-    before: Option<&ServiceSpec>,
-    ranges: &[IpNet],
-) -> Result<(), Rejection> {
+pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) -> Result<(), Vec<StatusCause>> {
     let anything_goes = is_headless(spec) && spec.selector.is_none();
     let policy = spec.ip_family_policy.take();
     let policy = policy.or_else(|| before.and_then(|before| before.ip_family_policy.clone()));
@@ -25,13 +19,14 @@ pub(super) fn settle(
         release_second(spec, before);
     }
     let mut families = infer(spec);
-    reject_if(contradictions(spec, &policy, &families, if anything_goes { None } else { Some(ranges) }))?;
+    if single {
+        reject_if(contradictions(spec, &families))?;
+    }
     if families.is_empty() {
-        families.push(ranges.first().map_or("IPv4", |range| family_of_range(*range)).to_owned());
+        families.push("IPv4".to_owned());
     }
     if let [only] = families.as_slice()
         && !single
-        && (anything_goes || ranges.len() > 1)
     {
         let other = if only == "IPv4" { "IPv6" } else { "IPv4" };
         families.push(other.to_owned());
@@ -39,15 +34,6 @@ pub(super) fn settle(
     spec.ip_family_policy = Some(policy);
     spec.ip_families = Some(families);
     Ok(())
-}
-
-/// The range of a family.
-pub(super) fn range_of(ranges: &[IpNet], family: &str) -> Option<IpNet> {
-    ranges.iter().copied().find(|range| family_of_range(*range) == family)
-}
-
-fn family_of_range(range: IpNet) -> &'static str {
-    if range.network().is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// Going to a single stack releases the second address and family.
@@ -72,32 +58,14 @@ fn infer(spec: &ServiceSpec) -> Vec<String> {
     families
 }
 
-/// What is wrong with the policy and the families; `ranges` are those of the cluster, if it has to have them.
-fn contradictions(
-    spec: &ServiceSpec,
-    policy: &str,
-    families: &[String],
-    ranges: Option<&[IpNet]>,
-) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+/// The reasons why a Service of these families cannot be single-stack.
+fn contradictions(spec: &ServiceSpec, families: &[String]) -> Vec<StatusCause> {
     let two_addresses = spec.cluster_ips.as_ref().is_some_and(|list| list.len() > 1);
-    for (two, what) in [(two_addresses, "cluster IPs"), (families.len() > 1, "IP families")] {
-        if two && policy == "SingleStack" {
-            let why =
-                format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
-            errors.push(FieldError::invalid(POLICY, &json!(policy), why));
-        }
-    }
-    let Some(ranges) = ranges else { return errors };
-    if policy == "RequireDualStack" && ranges.len() < 2 {
-        let why = "this cluster is not configured for dual-stack services";
-        errors.push(FieldError::invalid(POLICY, &json!(policy), why));
-    }
-    for (index, family) in families.iter().enumerate() {
-        if range_of(ranges, family).is_none() {
-            let why = "not configured on this cluster";
-            errors.push(FieldError::invalid(format!("spec.ipFamilies[{index}]"), &json!(family), why));
-        }
-    }
-    errors
+    let both = [(two_addresses, "cluster IPs"), (families.len() > 1, "IP families")];
+    let cause = |(_, what)| {
+        let why =
+            format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+        invalid("spec.ipFamilyPolicy", &json!("SingleStack"), &why)
+    };
+    both.into_iter().filter(|(two, _)| *two).map(cause).collect()
 }

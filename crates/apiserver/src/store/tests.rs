@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::encode::EventType;
 
 fn service(namespace: &str, name: &str) -> Value {
     json!({ "kind": "Service", "apiVersion": "v1", "metadata": { "name": name, "namespace": namespace } })
@@ -40,13 +41,13 @@ fn recorded_events_are_replayed_as_given() {
     let Batch::Events(events) = store.after(Resource::Services, added - 1, 10) else {
         panic!("no events");
     };
-    let seen: Vec<(Change, Value)> =
+    let seen: Vec<(EventType, Value)> =
         events.iter().map(|event| (event.change, event.object.value()["spec"].clone())).collect();
     assert_eq!(
         seen,
         [
-            (Change::Added, json!({ "clusterIP": "10.96.0.9" })),
-            (Change::Deleted, json!({ "clusterIP": "None" })),
+            (EventType::Added, json!({ "clusterIP": "10.96.0.9" })),
+            (EventType::Deleted, json!({ "clusterIP": "None" })),
         ]
     );
     let again = store.apply_event(&json!({ "type": "DELETED", "object": object })).unwrap();
@@ -62,10 +63,13 @@ fn expiry_makes_everything_handed_out_too_old() {
     store.expire();
     assert!(store.can_watch(Resource::Services, before).is_err());
     assert!(store.can_watch(Resource::Services, store.version()).is_ok());
+    let listing = store.list(Resource::Services);
+    store.keep(Resource::Services, &listing);
     store.expire_watches();
-    let before = store.version() - 1;
-    assert!(store.can_watch(Resource::Endpoints, before).is_err());
-    assert!(store.list_at(Resource::Endpoints, before).is_ok());
+    assert!(store.can_watch(Resource::Services, listing.version).is_err());
+    assert!(store.kept(Resource::Services, listing.version).is_some(), "pages go on");
+    store.expire();
+    assert!(store.kept(Resource::Services, listing.version).is_none());
 }
 
 #[test]

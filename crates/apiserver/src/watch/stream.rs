@@ -1,18 +1,19 @@
-//! The stream of a watch: what is sent next, and what it waits for.
+//! The stream of a watch: initial objects, then events and bookmarks, until it times out or is ended.
 
 use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Start, Watch, encode};
+use super::{Start, Watch};
+use crate::encode::{self, EventType, Format};
 use crate::faults::Presence;
+use crate::object::Objects;
 use crate::status::Status;
-use crate::store::{Batch, Objects};
+use crate::store::{Batch, Event};
 
 /// Events read at a time.
 const BATCH: usize = 256;
@@ -21,13 +22,9 @@ const CHUNK: usize = 64 * 1024;
 /// How long before its end a watch gets a last bookmark, as on a real server.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// The lines of a watch until it ends. The permit is held as long.
-pub(crate) fn stream(
-    watch: Watch,
-    permit: OwnedSemaphorePermit,
-) -> impl Stream<Item = Result<Bytes, io::Error>> + Send + Sync + 'static {
-    let session = Session::new(watch, permit);
-    futures::stream::unfold(session, |mut session| async move {
+/// The lines of a watch until it ends.
+pub(crate) fn stream(watch: Watch) -> impl Stream<Item = Result<Bytes, io::Error>> + Send + Sync + 'static {
+    futures::stream::unfold(Session::new(watch), |mut session| async move {
         let chunk = session.next().await?;
         Some((chunk, session))
     })
@@ -35,7 +32,6 @@ pub(crate) fn stream(
 
 struct Session {
     watch: Watch,
-    _permit: OwnedSemaphorePermit,
     changed: Receiver<u64>,
     /// The generation of watches it belongs to.
     generation: u64,
@@ -56,7 +52,7 @@ enum Phase {
 }
 
 impl Session {
-    fn new(watch: Watch, permit: OwnedSemaphorePermit) -> Self {
+    fn new(watch: Watch) -> Self {
         let now = Instant::now();
         let deadline = now + watch.query.timeout;
         let generation = watch.signals.borrow().dropped;
@@ -70,7 +66,6 @@ impl Session {
             next_bookmark: None,
             deadline,
             watch,
-            _permit: permit,
         };
         session.schedule_bookmark(now);
         session
@@ -89,7 +84,7 @@ impl Session {
                     None
                 };
             }
-            let paused = signals.held || signals.presence != Presence::Up || self.watch.silent;
+            let paused = signals.held || signals.presence != Presence::Up;
             if !paused {
                 self.changed.borrow_and_update();
                 if matches!(self.phase, Phase::Over) {
@@ -140,19 +135,17 @@ impl Session {
     }
 
     fn open(&mut self) -> Result<(), Bytes> {
-        let (store, resource) = (&self.watch.store, self.watch.resource);
+        let resource = self.watch.resource;
         match self.watch.query.start {
             Start::Everything => {
-                let listing = store.list(resource);
+                let listing = self.watch.store.list(resource);
                 self.cursor = listing.version;
                 self.bookmarked = listing.version;
                 self.phase = Phase::Initial { objects: listing.objects, next: 0 };
             }
             Start::After(version) => {
-                if let Err(too_old) = store.can_watch(resource, version) {
-                    let message = format!("too old resource version: {version} ({})", too_old.current);
-                    self.phase = Phase::Over;
-                    return Err(encode::error(&Status::expired(message)));
+                if let Err(current) = self.watch.store.can_watch(resource, version) {
+                    return Err(self.too_old(version, current));
                 }
                 self.cursor = version;
                 self.bookmarked = version;
@@ -171,7 +164,8 @@ impl Session {
                     return chunk.freeze();
                 }
                 if self.watch.selection.matches(object) {
-                    chunk.extend_from_slice(&encode::initial(&self.watch, object));
+                    let line = encode::event(self.watch.format, EventType::Added, object);
+                    chunk.extend_from_slice(&line);
                 }
                 *next += 1;
             }
@@ -185,10 +179,7 @@ impl Session {
         loop {
             match self.watch.store.after(self.watch.resource, self.cursor, BATCH) {
                 Batch::Lagged => {
-                    self.phase = Phase::Over;
-                    let message =
-                        format!("too old resource version: {} ({})", self.cursor, self.watch.store.version());
-                    return Some(encode::error(&Status::expired(message)));
+                    return Some(self.too_old(self.cursor, self.watch.store.version()));
                 }
                 Batch::UpToDate(version) => return self.bookmark(version),
                 Batch::Events(events) => {
@@ -198,7 +189,7 @@ impl Session {
                             break;
                         }
                         self.cursor = event.object.version();
-                        if let Some(line) = encode::event(&self.watch, &event) {
+                        if let Some(line) = self.line(&event) {
                             chunk.extend_from_slice(&line);
                         }
                     }
@@ -208,6 +199,30 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The line of an event as this watch is to see it, if at all: an object that comes into the selection is new to the
+    /// client, one that leaves it is gone.
+    fn line(&self, event: &Event) -> Option<Bytes> {
+        let selection = &self.watch.selection;
+        let before = event.previous.as_deref().is_some_and(|previous| selection.matches(previous));
+        let after = event.change != EventType::Deleted && selection.matches(&event.object);
+        let event_type = match (before, after) {
+            (false, false) => return None,
+            (false, true) => EventType::Added,
+            (true, true) => EventType::Modified,
+            (true, false) => EventType::Deleted,
+        };
+        if event_type == event.change && self.watch.format == Format::Json {
+            return Some(event.json());
+        }
+        Some(encode::event(self.watch.format, event_type, &event.object))
+    }
+
+    /// The last line of a watch whose next event is gone.
+    fn too_old(&mut self, version: u64, current: u64) -> Bytes {
+        self.phase = Phase::Over;
+        encode::error(&Status::expired(format!("too old resource version: {version} ({current})")))
     }
 
     fn bookmark(&mut self, version: u64) -> Option<Bytes> {

@@ -109,7 +109,7 @@ async fn bad_requests_get_a_status() {
             "DELETE",
             "/api/v1/namespaces/default/services/kubernetes",
             "application/json",
-            r#"{"preconditions":{"uid":"another"}}"#,
+            r#"{"dryRun":["All"]}"#,
             400,
         ),
         ("POST", "/api/v1/namespaces?dryRun=All", "application/json", r#"{"metadata":{"name":"dry"}}"#, 400),
@@ -118,19 +118,14 @@ async fn bad_requests_get_a_status() {
         ("GET", "/api/v1/services?labelSelector=a+b", "", "", 400),
         ("GET", "/api/v1/services?fieldSelector=spec.type%3D1", "", "", 400),
         ("GET", "/api/v1/services?watch=1&sendInitialEvents=true", "", "", 422),
-        ("DELETE", "/api/v1/namespaces/default", "", "", 403),
     ];
     for (method, path, kind, body, code) in cases {
         let headers = if kind.is_empty() { vec![] } else { vec![("Content-Type", kind)] };
         let response = server.send(method, path, &headers, body).await;
         assert_eq!(response.code, code, "{method} {path} {body}: {}", response.body);
-        if code != 201 {
-            assert_eq!(response.json()["kind"], "Status", "{path}");
-        }
+        assert_eq!(response.json()["kind"], "Status", "{path}");
     }
     assert_eq!(server.get("/api/v1/nothing").await.body, "404 page not found\n");
-    let huge = "x".repeat(4 * 1024 * 1024);
-    assert_eq!(server.send("POST", SERVICES, &[], &huge).await.code, 413);
     server.stop().await;
 }
 
@@ -168,7 +163,6 @@ async fn documents_about_the_api() {
     let resources = server.get("/apis/discovery.k8s.io/v1").await.json();
     assert_eq!(resources["resources"][0]["name"], "endpointslices");
     assert_eq!(server.get("/apis/apps/v1").await.code, 404);
-    assert_eq!(server.get("/readyz").await.body, "ok");
     let url = server.get("/openapi/v3").await.json()["paths"]["api/v1"]["serverRelativeURL"].clone();
     assert!(server.get(url.as_str().unwrap()).await.body.contains("fieldValidation"));
     server.stop().await;

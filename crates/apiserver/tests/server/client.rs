@@ -48,13 +48,7 @@ impl Server {
     }
 
     pub(crate) fn with(options: Options) -> Self {
-        let store = Store::new(options.history);
-        Self::at(([127, 0, 0, 1], 0).into(), options, store)
-    }
-
-    /// At an address, with objects that are there already.
-    pub(crate) fn at(address: SocketAddr, options: Options, store: Store) -> Self {
-        let server = ApiServer::bind_with_store(address, options, store).unwrap();
+        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap();
         let (store, faults, address) = (server.store(), server.faults(), server.local_addr());
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();

@@ -9,8 +9,6 @@ mod faults;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
-mod load;
-#[cfg(test)]
 mod samples;
 #[cfg(test)]
 mod watch;

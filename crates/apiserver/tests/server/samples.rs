@@ -127,7 +127,6 @@ async fn lists() {
         sample!("list-endpoints"),
         sample!("list-configmaps-kube-system"),
         sample!("list-nodes-empty"),
-        sample!("list-bad-continue"),
         sample!("get-configmap-missing"),
         sample!("watch-bad-resource-version"),
     ];

@@ -124,31 +124,6 @@ async fn a_watch_ends_by_itself_and_with_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_comes_back_at_its_address_with_its_objects() {
-    let server = Server::start();
-    server.store.set(service("web", "x")).unwrap();
-    let (address, store, version) = (server.address, server.store.clone(), server.store.version());
-    server.stop().await;
-    let again = Server::at(address, Options::default(), store);
-    assert_eq!(again.get("/api/v1/services").await.names(), ["web", "kubernetes"]);
-    let mut watch = again.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
-    assert_eq!(watch.event().await.unwrap()["object"]["code"], 410, "its watch cache is fresh");
-    again.stop().await;
-}
-
-#[tokio::test]
-async fn watchers_beyond_the_bound_are_refused() {
-    let server = Server::with(Options { max_requests: 2, ..Options::default() });
-    let first = server.watch("/api/v1/nodes?watch=1").await;
-    let _second = server.watch("/api/v1/nodes?watch=1").await;
-    let refused = server.get("/api/v1/nodes").await;
-    assert_eq!((refused.code, refused.header("retry-after")), (429, Some("1")));
-    drop(first);
-    eventually("there is room again", async || server.get("/api/v1/nodes").await.code == 200).await;
-    server.stop().await;
-}
-
-#[tokio::test]
 async fn tables_can_be_watched() {
     let server = Server::start();
     let table = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];

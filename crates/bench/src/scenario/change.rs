@@ -37,7 +37,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut waiting = JoinSet::new();
-    let before = (Instant::now(), kubedns.usage().cpu()?);
+    let before = (Instant::now(), kubedns.usage()?.cpu);
     for (service, ip) in services.zip(NEW_IPS..NEW_IPS + CHANGES) {
         tick.tick().await;
         let changed = moved(service, ip.into());
@@ -47,7 +47,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         api.store.set(object).context("cannot change an object")?;
         waiting.spawn(shown(kubedns.address(), changed, at));
     }
-    let (span, used) = (before.0.elapsed(), kubedns.usage().cpu()?.saturating_sub(before.1));
+    let (span, used) = (before.0.elapsed(), kubedns.usage()?.cpu.saturating_sub(before.1));
     let took: anyhow::Result<Vec<Duration>> = waiting.join_all().await.into_iter().collect();
     let latency = Distribution::of(took?).context("nothing was changed")?;
     Ok(Change { latency, cpu_share: used.as_secs_f64() / span.as_secs_f64() })

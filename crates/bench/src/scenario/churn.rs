@@ -60,16 +60,16 @@ async fn during<R>(
     churn: impl Future<Output = R>,
 ) -> anyhow::Result<Churn> {
     say(&format!("churn: {title}"));
-    let (begun, before) = (Instant::now(), kubedns.usage().cpu()?);
+    let (begun, before) = (Instant::now(), kubedns.usage()?.cpu);
     let (_, pulse) = tokio::join!(churn, probe::pulse(kubedns.address(), names, SPAN));
-    let (span, used) = (begun.elapsed(), kubedns.usage().cpu()?.saturating_sub(before));
+    let (span, used) = (begun.elapsed(), kubedns.usage()?.cpu.saturating_sub(before));
     let pulse = pulse?;
     Ok(Churn {
         title: title.to_owned(),
         cpu_share: used.as_secs_f64() / span.as_secs_f64(),
         latency: pulse.answered.context("no query was answered")?,
         lost: pulse.lost,
-        resident: kubedns.usage().memory()?.resident,
+        resident: kubedns.usage()?.resident,
     })
 }
 

@@ -60,13 +60,13 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 }
 
 async fn servers(bench: &Bench, kubedns: &Kubedns) -> anyhow::Result<Vec<Peer>> {
-    let (options, directory) = (&bench.options, bench.directory());
+    let options = &bench.options;
     let sockets = std::thread::available_parallelism()?.get().min(MAX_SOCKETS);
     let mut servers = vec![
-        Peer::running("kubedns", kubedns.address(), kubedns.usage().clone()),
-        Peer::echo(ECHO, sockets, false, directory).await?,
-        Peer::echo("echo in batches", sockets, true, directory).await?,
-        Peer::hickory(options.services, options.seed, directory).await?,
+        Peer::running("kubedns", kubedns.address(), kubedns.pid()),
+        Peer::echo(ECHO, sockets, false).await?,
+        Peer::echo("echo in batches", sockets, true).await?,
+        Peer::hickory(options.services, options.seed).await?,
     ];
     servers.extend(peers::named(&std::env::var(peers::VARIABLE).unwrap_or_default())?);
     Ok(servers)
@@ -77,9 +77,9 @@ async fn ask(bench: &Bench, server: &Peer, kind: Kind, file: &Path) -> anyhow::R
     let options = &bench.options;
     let load =
         Load { dnsperf: options.dnsperf.clone(), outstanding: options.outstanding, span: options.span() };
-    let before = server.usage.cpu()?;
+    let before = server.cpu()?;
     let outcome = load.run(server.address, file).await?;
-    let used = server.usage.cpu()?.saturating_sub(before);
+    let used = server.cpu()?.saturating_sub(before);
     let right = outcome.rcodes.get(kind.expected().0).copied().unwrap_or_default();
     if server.answers && right != outcome.completed {
         bail!("{} gives wrong answers to {}: {:?}", server.name, kind.title(), outcome.rcodes);

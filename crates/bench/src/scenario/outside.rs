@@ -51,7 +51,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         asked: hung.asked,
         unanswered: hung.asked - hung.answered,
         longest: hung.longest.as_secs_f64(),
-        peak: kubedns.usage().memory()?.peak,
+        peak: kubedns.usage()?.peak,
     })
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use apiserver::{Resource, Verb};
+use testkit::processes::forget_peak;
 
 use crate::api::Api;
 use crate::cluster::Cluster;
@@ -34,20 +35,20 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     for _ in 1..STARTS {
         took.push(Kubedns::start(bench, &api, cluster, &[]).await?.first_answer.as_secs_f64());
     }
-    let mut kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
+    let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     took.push(kubedns.first_answer.as_secs_f64());
-    let synced = kubedns.settled_memory().await?;
-    kubedns.usage().forget_peak()?;
+    let synced = kubedns.settled_usage().await?;
+    forget_peak(kubedns.pid())?;
     for _ in 0..RELISTS {
         relist(&api, services).await?;
     }
-    let relisted = kubedns.settled_memory().await?;
-    kubedns.usage().forget_peak()?;
+    let relisted = kubedns.settled_usage().await?;
+    forget_peak(kubedns.pid())?;
     let file = Kind::A.file(cluster, bench.directory(), bench.options.seed)?;
     let load =
         Load { dnsperf: bench.options.dnsperf.clone(), outstanding: bench.options.outstanding, span: LOAD };
     load.run(kubedns.address(), &file).await?;
-    let loaded = kubedns.usage().memory()?;
+    let loaded = kubedns.usage()?;
     Ok(Start {
         services,
         addresses: cluster.addresses(),

@@ -87,7 +87,7 @@ fn refused_values_begin_with_the_reason() {
         let error = parse(&data(&[(key, value)])).unwrap_err();
         assert_eq!(error.key(), key);
         assert_eq!(error.value(), value);
-        assert_eq!(error.reason.to_string(), reason, "{value:?}");
+        assert_eq!(error.reason().to_string(), reason, "{value:?}");
         let line = error.to_string();
         assert!(line.starts_with(reason), "{line}");
         assert!(line.contains(&format!("key {key}, value {value:?}; accepted: ")), "{line}");

@@ -256,7 +256,7 @@ async fn a_frozen_api_server_is_noticed_and_followed_again_when_it_thaws() {
     cluster.faults.freeze();
     cluster.set(service("b", "10.96.0.2"));
     feed.until_phase(Phase::Away).await;
-    cluster.faults.thaw();
+    cluster.faults.up();
     feed.until_known(&["apps/a", "apps/b"]).await;
 }
 

@@ -13,8 +13,6 @@ use std::path::PathBuf;
 
 use dnsconfig::{DNS_PORT, Nameserver};
 
-use self::table::Takes;
-
 /// One option with its value, under its long name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
@@ -139,12 +137,8 @@ impl Arguments {
     fn conf_files(&self) -> Vec<PathBuf> {
         if self.has("conf-file") {
             // An empty one means that none is read.
-            return self
-                .all("conf-file")
-                .into_iter()
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from)
-                .collect();
+            let named = self.all("conf-file").into_iter().filter(|path| !path.is_empty());
+            return named.map(PathBuf::from).collect();
         }
         let default = PathBuf::from("/etc/dnsmasq.conf");
         default.exists().then_some(default).into_iter().collect()
@@ -196,26 +190,25 @@ fn long_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>, it
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (text, None),
     };
-    let option = table::long(name);
-    let takes_next = value.is_none() && option.is_some_and(|option| option.long == Takes::Value);
-    let value = if takes_next { item.take(rest) } else { value };
-    item.give(option.map_or(name, |option| option.name), value);
+    let (name, takes_value) = table::long(name).unwrap_or((name, false));
+    let value = if value.is_none() && takes_value { item.take(rest) } else { value };
+    item.give(name, value);
 }
 
 /// A cluster such as `-kq` or `-p53`.
 fn short_options<'a>(cluster: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
     let mut letters = cluster.chars();
     while let Some(letter) = letters.next() {
-        let Some(option) = table::short(letter) else {
+        let Some((name, takes_value)) = table::short(letter) else {
             continue;
         };
-        if option.short_takes_value {
+        if takes_value {
             let attached = letters.as_str();
             let value = if attached.is_empty() { item.take(rest) } else { Some(attached.to_owned()) };
-            item.give(option.name, value);
+            item.give(name, value);
             return;
         }
-        item.give(option.name, None);
+        item.give(name, None);
     }
 }
 

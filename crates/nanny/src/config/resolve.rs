@@ -12,18 +12,18 @@ mod lookup;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dnsconfig::resolv_conf::ResolvConf;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::entry::Entry;
 pub use self::entry::Pace;
 use self::lookup::Found;
 pub use self::lookup::Sources;
+use crate::or_never::or_never;
 
 /// Names looked after at most; those beyond it (in alphabetical order) stay without addresses.
 const MAX_NAMES: usize = 512;
@@ -38,11 +38,6 @@ impl Resolutions {
     /// The addresses of a name.
     pub fn addresses(&self, name: &str) -> &[IpAddr] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    /// All names that have addresses.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[IpAddr])> {
-        self.0.iter().map(|(name, addresses)| (name.as_str(), addresses.as_slice()))
     }
 }
 
@@ -104,7 +99,7 @@ impl Resolver {
                         self.settle(&name, found);
                     }
                 }
-                () = until(due), if lookups.len() < MAX_LOOKUPS => {}
+                () = or_never(due.map(sleep_until)), if lookups.len() < MAX_LOOKUPS => {}
                 Ok(()) = self.wanted.changed() => self.sync_wanted(),
                 Ok(()) = self.resolv_conf.changed() => self.ask_again(),
                 else => return,
@@ -167,14 +162,6 @@ impl Resolver {
             *before = now;
             changed
         });
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        // Woken by another branch.
-        None => tokio::time::sleep(Duration::from_hours(1)).await,
     }
 }
 

@@ -11,13 +11,12 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// The pause after the second death within the window; the first one costs none. It doubles from death to death.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// The deaths of the last minute.
 #[derive(Debug, Default)]
-pub struct Deaths(VecDeque<Instant>);
+pub(crate) struct Deaths(VecDeque<Instant>);
 
 /// What to do about one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Start dnsmasq again after this long.
     Restart(Duration),
     /// It died this often within a minute: end.
@@ -25,8 +24,7 @@ pub enum Verdict {
 }
 
 impl Deaths {
-    /// Counts a death.
-    pub fn count(&mut self, now: Instant) -> Verdict {
+    pub(crate) fn count(&mut self, now: Instant) -> Verdict {
         while self.0.front().is_some_and(|then| now.duration_since(*then) > WINDOW) {
             self.0.pop_front();
         }

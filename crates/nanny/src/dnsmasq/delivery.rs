@@ -14,6 +14,7 @@ use tracing::{error, info};
 
 use crate::config::routes::Routes;
 use crate::dnsmasq::trial::TrialError;
+use crate::or_never::or_never;
 use crate::report::{Pending, Report};
 
 /// The pause before what failed is tried again.
@@ -21,29 +22,20 @@ const AGAIN: Duration = Duration::from_secs(3);
 
 /// Why dnsmasq has not got the newest routes.
 #[derive(Debug, thiserror::Error)]
-pub enum Obstacle {
-    /// The servers file cannot be written.
+pub(crate) enum Obstacle {
     #[error("cannot write the servers file {path:?}: {reason}")]
-    Unwritable {
-        /// Its path.
-        path: PathBuf,
-        /// Why not.
-        reason: io::Error,
-    },
-    /// dnsmasq would not start with them.
+    Unwritable { path: PathBuf, reason: io::Error },
     #[error("dnsmasq refuses the new arguments: {0}")]
     Refused(TrialError),
-    /// dnsmasq cannot be told to read them.
     #[error("dnsmasq cannot be signalled: {0}")]
     Signal(Errno),
-    /// Edits are not to be followed.
     #[error("only a restart of dnsmasq would bring them, and -restartDnsmasq does not allow it")]
     NoRestart,
 }
 
 /// The routes that dnsmasq has, and those it is to have.
 #[derive(Debug)]
-pub struct Delivery {
+pub(crate) struct Delivery {
     newest: watch::Receiver<Routes>,
     in_force: Routes,
     /// When to try again what is not in force.
@@ -55,27 +47,25 @@ pub struct Delivery {
 
 impl Delivery {
     /// Nothing is in force yet.
-    pub fn new(newest: watch::Receiver<Routes>, report: Report) -> Self {
+    pub(crate) fn new(newest: watch::Receiver<Routes>, report: Report) -> Self {
         Self { newest, in_force: Routes::default(), again: None, reason: None, report }
     }
 
-    /// The routes that dnsmasq has.
-    pub fn in_force(&self) -> &Routes {
+    pub(crate) fn in_force(&self) -> &Routes {
         &self.in_force
     }
 
-    /// The newest routes.
-    pub fn newest(&mut self) -> Routes {
+    pub(crate) fn newest(&mut self) -> Routes {
         self.newest.borrow_and_update().clone()
     }
 
     /// Waits until there are routes to bring to dnsmasq. Unless they are said to be in force they come again. May be
     /// dropped and called again.
-    pub async fn due(&mut self) -> Routes {
+    pub(crate) async fn due(&mut self) -> Routes {
         loop {
             tokio::select! {
                 Ok(()) = self.newest.changed() => {}
-                () = reached(self.again) => {}
+                () = or_never(self.again.map(sleep_until)) => {}
             }
             let routes = self.newest();
             if routes != self.in_force {
@@ -86,15 +76,14 @@ impl Delivery {
         }
     }
 
-    /// dnsmasq has these routes now.
-    pub fn done(&mut self, routes: Routes) {
+    pub(crate) fn done(&mut self, routes: Routes) {
         self.report.routes(&routes);
         self.in_force = routes;
         self.settle();
     }
 
     /// dnsmasq cannot have the newest routes now.
-    pub fn failed(&mut self, obstacle: &Obstacle) {
+    pub(crate) fn failed(&mut self, obstacle: &Obstacle) {
         self.again = Some(Instant::now() + AGAIN);
         let pending = match obstacle {
             Obstacle::NoRestart => Pending::Restart,
@@ -125,13 +114,6 @@ impl Delivery {
             info!("the newest servers are in force after all");
             self.report.pending(None);
         }
-    }
-}
-
-async fn reached(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use crate::dnsmasq::exec::CANNOT_EXECUTE;
 
 /// One phrase: the status and its meaning as dnsmasq(8) gives it.
-pub fn describe(status: ExitStatus) -> String {
+pub(crate) fn describe(status: ExitStatus) -> String {
     if let Some(number) = status.signal() {
         let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
         return format!("killed by {name}");

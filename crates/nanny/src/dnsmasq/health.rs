@@ -33,13 +33,11 @@ const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Watches one dnsmasq process.
 #[derive(Debug)]
-pub struct Health {
+pub(crate) struct Health {
     server: Nameserver,
     pid: Pid,
     has_answered: bool,
-    /// When to ask next.
     due: Instant,
     /// Since the last answer.
     silence: Option<Silence>,
@@ -47,33 +45,29 @@ pub struct Health {
 
 /// What the kernel tells of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Look {
+pub(super) struct Look {
     /// Processor time used so far, in clock ticks.
     ticks: u64,
-    /// Stopped by a signal.
-    stopped: bool,
+    pub(super) stopped: bool,
 }
 
-/// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finding {
-    /// It answered.
+pub(crate) enum Finding {
     Answers,
     /// It did not answer this time.
     Silent,
-    /// It hangs.
     Hangs,
 }
 
 impl Health {
     /// Watches the process that answers at `server`.
-    pub fn new(server: Nameserver, pid: Pid) -> Self {
+    pub(crate) fn new(server: Nameserver, pid: Pid) -> Self {
         Self { server, pid, has_answered: false, due: Instant::now() + FIRST_INTERVAL, silence: None }
     }
 
     /// What is found, one after the other. Whoever waits for the next may give up and come back at any time: a probe
     /// that is under way, or not yet due, stays so.
-    pub fn findings(self) -> BoxStream<'static, Finding> {
+    pub(crate) fn findings(self) -> BoxStream<'static, Finding> {
         let next = |mut health: Self| async { Some((health.next().await, health)) };
         stream::unfold(self, next).boxed()
     }
@@ -177,7 +171,7 @@ async fn answers(server: Nameserver) -> bool {
 }
 
 /// Reads state and processor time of a process (fields 3, 14 and 15 of its `stat`, see proc(5)).
-fn look(pid: Pid) -> Option<Look> {
+pub(super) fn look(pid: Pid) -> Option<Look> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; what follows it is fixed.
     let (_, fields) = stat.rsplit_once(") ")?;

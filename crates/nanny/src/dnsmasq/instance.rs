@@ -28,7 +28,6 @@ pub(super) enum Ended {
     Replaced,
 }
 
-/// One dnsmasq process and what belongs to it.
 pub(super) struct Instance {
     pub(super) process: Process,
     pub(super) events: mpsc::Receiver<Event>,
@@ -38,7 +37,6 @@ pub(super) struct Instance {
     pub(super) up: bool,
     /// It has its servers from our file, and so does not need a restart for others.
     pub(super) reads_file: bool,
-    /// New arguments that are being tried.
     pub(super) trial: Option<Trial>,
 }
 
@@ -63,12 +61,4 @@ pub(super) enum Outcome {
     Stop,
     Hangs,
     Replace,
-}
-
-/// Waits for the end of a trial; for ever without one.
-pub(super) async fn tried(trial: &mut Option<Trial>) -> (Result<(), TrialError>, Routes) {
-    match trial {
-        Some(trial) => trial.await,
-        None => std::future::pending().await,
-    }
 }

@@ -22,45 +22,39 @@ use crate::dnsmasq::user::Identity;
 
 /// How an edit reaches dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// The servers file is written and dnsmasq reads it again.
-    Reload {
-        /// The servers file.
-        file: PathBuf,
-    },
+    Reload { file: PathBuf },
     /// dnsmasq is restarted with other arguments.
     Restart,
 }
 
-/// How dnsmasq is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// How an edit reaches dnsmasq.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// A file of the user's with `server=` lines: its content goes into ours.
-    pub extra_servers: Option<PathBuf>,
+    pub(crate) extra_servers: Option<PathBuf>,
     /// The resolv.conf files whose servers we hand to dnsmasq; none when it reads them itself or is not to.
-    pub resolv_files: Vec<PathBuf>,
+    pub(crate) resolv_files: Vec<PathBuf>,
     /// Whether resolv.conf is looked at again after the start.
-    pub follow_resolv: bool,
+    pub(crate) follow_resolv: bool,
     /// Why edits need a restart, if they do.
-    pub obstacle: Option<String>,
+    pub(crate) obstacle: Option<String>,
     /// What becomes of the user's arguments that touch ours.
-    pub notes: Vec<String>,
-    /// The user's arguments.
+    pub(crate) notes: Vec<String>,
     words: Vec<OsString>,
     /// The same without what is in our file.
     words_beside_file: Vec<OsString>,
     ours: Vec<OsString>,
 }
 
-/// The option that names our file.
 const SERVERS_FILE: &str = "--servers-file=";
 
 impl Plan {
     /// Decides. `servers_file` is where ours would be (or why there is none); `loop_detection` is whether this dnsmasq
     /// was built with it.
-    pub fn new(
+    pub(crate) fn new(
         arguments: &Arguments,
         servers_file: Result<PathBuf, String>,
         identity: &Identity,
@@ -88,7 +82,7 @@ impl Plan {
     }
 
     /// dnsmasq's arguments. With the servers in a file they do not depend on the routes.
-    pub fn argv(&self, routes: &Routes) -> Vec<OsString> {
+    pub(crate) fn argv(&self, routes: &Routes) -> Vec<OsString> {
         match self.mode {
             Mode::Reload { .. } => self.words_beside_file.iter().chain(&self.ours).cloned().collect(),
             Mode::Restart => self.argv_without_file(routes),
@@ -96,7 +90,7 @@ impl Plan {
     }
 
     /// The same without a servers file of ours, for when it cannot be written.
-    pub fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
+    pub(crate) fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
         let mut argv = self.words.clone();
         for value in servers_file::values(routes) {
             argv.extend(["--server".into(), value.into()]);
@@ -156,7 +150,6 @@ impl Plan {
     }
 }
 
-/// Why the servers cannot be in a file of ours.
 fn obstacle(arguments: &Arguments) -> Option<String> {
     if let Some(unknown) = &arguments.unknown {
         return Some(format!("dnsmasq's configuration is not fully known ({unknown})"));

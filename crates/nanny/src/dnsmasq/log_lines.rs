@@ -5,10 +5,8 @@ use std::net::IpAddr;
 use dnsconfig::Nameserver;
 use tracing::{error, info, warn};
 
-/// Something a line tells the nanny.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// dnsmasq is up.
+pub(crate) enum Event {
     Started,
     /// It sent a query to this upstream server and got it back.
     Loop(Nameserver),
@@ -20,7 +18,7 @@ pub enum Event {
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub(crate) enum Weight {
     /// Someone must act.
     Error,
     /// Degraded, but serving.
@@ -35,22 +33,19 @@ pub enum Weight {
 
 /// One line without its line feed, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogLine<'a> {
-    /// The text without dnsmasq's own prefix.
-    pub text: &'a str,
-    /// How much it matters.
-    pub weight: Weight,
+pub(crate) struct LogLine<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) weight: Weight,
 }
 
 impl<'a> LogLine<'a> {
-    /// Reads a line.
-    pub fn parse(line: &'a str) -> Self {
+    pub(crate) fn parse(line: &'a str) -> Self {
         let text = without_prefix(line.trim_end());
         Self { text, weight: weight(text) }
     }
 
     /// What it tells, if anything.
-    pub fn event(&self) -> Option<Event> {
+    pub(crate) fn event(&self) -> Option<Event> {
         let text = self.text;
         if text.starts_with("started, ") {
             return Some(Event::Started);
@@ -69,7 +64,7 @@ impl<'a> LogLine<'a> {
 
     /// Writes it into our log. Lines about single queries, which only `--log-queries` asks for, are written as they
     /// are: all of them (as long as the log is read), and not at the price of a log line of ours.
-    pub fn log(&self, json: bool) {
+    pub(crate) fn log(&self, json: bool) {
         match self.weight {
             Weight::Error => error!("dnsmasq: {}", self.text),
             Weight::Warning => warn!("dnsmasq: {}", self.text),

@@ -32,7 +32,7 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A dnsmasq process. Dropping it kills it.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     pid: Pid,
     /// Nothing where no further process is to be had.
@@ -44,7 +44,11 @@ pub struct Process {
 impl Process {
     /// Starts `program`; its log lines go into ours (those of single queries as JSON if `json`), and what they tell
     /// comes out of the receiver.
-    pub fn start(program: &Path, argv: &[OsString], json: bool) -> io::Result<(Self, mpsc::Receiver<Event>)> {
+    pub(crate) fn start(
+        program: &Path,
+        argv: &[OsString],
+        json: bool,
+    ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
         let mut command = Command::new("/proc/self/exe");
         command
             .args(exec::arguments(program, argv))
@@ -73,13 +77,12 @@ impl Process {
         Ok((Self { child, pid, keeper, pumps, last_words }, events))
     }
 
-    /// Its process ID.
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
     /// Sends a signal. Only while it runs: a process that was waited for is not signalled.
-    pub async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
+    pub(crate) async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
         if self.child.id().is_none() {
             return Ok(());
         }
@@ -90,12 +93,12 @@ impl Process {
     }
 
     /// Waits for its end. May be dropped and called again.
-    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
     /// After its end: ends what it left behind and returns the last thing it had to say.
-    pub async fn last_words(mut self) -> String {
+    pub(crate) async fn last_words(mut self) -> String {
         // Children that answer TCP queries outlive their parent; the next dnsmasq is to be the only one.
         let killed = killpg(self.pid, Signal::SIGKILL);
         if let Some(mut keeper) = self.keeper.take() {
@@ -110,7 +113,7 @@ impl Process {
     }
 
     /// Stops it: SIGTERM, then SIGKILL after `patience`. Returns once it is gone, or cannot be brought to that.
-    pub async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
+    pub(crate) async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
         let _ = self.signal(Signal::SIGTERM).await;
         // One that was stopped by a signal would not notice the other.
         let _ = self.signal(Signal::SIGCONT).await;

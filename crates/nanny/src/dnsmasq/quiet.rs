@@ -23,6 +23,8 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::dnsmasq::health::look;
+
 /// How long a stopped process may take to be seen stopped.
 const STOPPING: Duration = Duration::from_millis(5);
 /// A query that has waited for so long has been asked again, or given up.
@@ -32,7 +34,7 @@ const PAUSE: Duration = Duration::from_micros(500);
 
 /// Looks for quiet moments of one dnsmasq process.
 #[derive(Debug, Clone)]
-pub struct Quiet {
+pub(crate) struct Quiet {
     pid: Pid,
     port: u16,
     /// The descriptors it had when it had fewest: those of an idle one.
@@ -46,21 +48,19 @@ type Descriptors = BTreeSet<OsString>;
 
 /// How a reload went out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
-    /// In a quiet moment.
+pub(crate) enum Sent {
     Quietly,
-    /// Without one.
     Anyway,
 }
 
 impl Quiet {
     /// For the process that answers on `port`.
-    pub fn new(pid: Pid, port: u16) -> Self {
+    pub(crate) fn new(pid: Pid, port: u16) -> Self {
         Self { pid, port, idle: None, since: BTreeMap::new() }
     }
 
     /// Learns what idle looks like; to be called now and then.
-    pub fn observe(&mut self) {
+    pub(crate) fn observe(&mut self) {
         let Some(now) = descriptors(self.pid) else {
             return;
         };
@@ -76,7 +76,7 @@ impl Quiet {
     /// Sends SIGHUP in the first quiet moment within `patience`, or at its end. Blocks for as long.
     ///
     /// The process must not be waited for meanwhile, so that its ID stays its own.
-    pub fn hang_up(&mut self, patience: Duration) -> Result<Sent, Errno> {
+    pub(crate) fn hang_up(&mut self, patience: Duration) -> Result<Sent, Errno> {
         let deadline = Instant::now() + if can_look(self.pid) { patience } else { Duration::ZERO };
         loop {
             self.observe();
@@ -119,7 +119,7 @@ impl Stopped {
         kill(pid, Signal::SIGSTOP).ok()?;
         let stopped = Self(pid);
         let deadline = Instant::now() + STOPPING;
-        while !is_stopped(pid) {
+        while !look(pid).is_some_and(|look| look.stopped) {
             if Instant::now() >= deadline {
                 return None;
             }
@@ -138,11 +138,6 @@ impl Drop for Stopped {
 /// Whether this system shows what has to be looked at.
 fn can_look(pid: Pid) -> bool {
     ["syscall", "net/udp", "stat"].iter().all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
-}
-
-fn is_stopped(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
 /// The open descriptors; none if they are not for us to see.

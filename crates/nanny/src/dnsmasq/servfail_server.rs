@@ -32,15 +32,14 @@ const PORTS: usize = 32;
 
 /// The server, on a loopback port of its own.
 #[derive(Debug)]
-pub struct ServfailServer {
+pub(crate) struct ServfailServer {
     datagrams: UdpSocket,
     connections: TcpListener,
     address: Nameserver,
 }
 
 impl ServfailServer {
-    /// Takes a port.
-    pub async fn bind() -> io::Result<Self> {
+    pub(crate) async fn bind() -> io::Result<Self> {
         Self::bind_one_of(repeat_n(0, PORTS)).await
     }
 
@@ -63,13 +62,11 @@ impl ServfailServer {
         Ok(Self { datagrams, connections, address: Nameserver::new(address.ip(), address.port()) })
     }
 
-    /// Where it listens.
-    pub fn local_addr(&self) -> Nameserver {
+    pub(crate) fn local_addr(&self) -> Nameserver {
         self.address
     }
 
-    /// Answers until cancelled.
-    pub async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(self, stop: CancellationToken) {
         let both = async { tokio::join!(self.answer_datagrams(), self.answer_connections()) };
         let _ = stop.run_until_cancelled(both).await;
     }

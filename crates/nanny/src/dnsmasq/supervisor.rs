@@ -18,13 +18,14 @@ use crate::dnsmasq::deaths::{Deaths, Verdict};
 use crate::dnsmasq::delivery::{Delivery, Obstacle};
 use crate::dnsmasq::exit_status;
 use crate::dnsmasq::health::{Finding, Health};
-use crate::dnsmasq::instance::{Ended, Instance, Outcome, Trial, tried};
+use crate::dnsmasq::instance::{Ended, Instance, Outcome, Trial};
 use crate::dnsmasq::launch::{Mode, Plan};
 use crate::dnsmasq::log_lines::Event;
 use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
 use crate::dnsmasq::servers_file;
 use crate::dnsmasq::trial;
+use crate::or_never::or_never;
 use crate::report::{Report, Restart};
 use crate::state_dir::StateDir;
 
@@ -39,61 +40,40 @@ const LARGEST_EXTRA: u64 = 1 << 20;
 
 /// Why the nanny ends.
 #[derive(Debug, thiserror::Error)]
-pub enum SuperviseError {
-    /// The process cannot even be created.
+pub(crate) enum SuperviseError {
     #[error("cannot start a process for dnsmasq")]
     Spawn(#[source] std::io::Error),
-    /// It goes on, whatever signals it is sent.
     #[error("dnsmasq cannot be stopped")]
     Stop(#[source] std::io::Error),
     /// The first start failed: the arguments, the port or the like.
     #[error("dnsmasq did not start: {how}: {last_words}")]
-    Start {
-        /// How it ended.
-        how: String,
-        /// The last thing it said.
-        last_words: String,
-    },
-    /// It died too often.
+    Start { how: String, last_words: String },
     #[error("dnsmasq ended {count} times within a minute, the last time with {how}: {last_words}")]
-    Deaths {
-        /// How often.
-        count: usize,
-        /// How it ended the last time.
-        how: String,
-        /// The last thing it said.
-        last_words: String,
-    },
+    Deaths { count: usize, how: String, last_words: String },
 }
 
-/// Looks after dnsmasq.
 #[derive(Debug)]
-pub struct Supervisor {
-    /// The executable.
-    pub program: PathBuf,
-    /// How it is started.
-    pub plan: Plan,
+pub(crate) struct Supervisor {
+    pub(crate) program: PathBuf,
+    pub(crate) plan: Plan,
     /// Where the servers file lives; none if there is no such place.
-    pub directory: Option<Arc<StateDir>>,
-    /// The routes, in force and newest.
-    pub delivery: Delivery,
-    /// The port dnsmasq answers on.
-    pub port: u16,
+    pub(crate) directory: Option<Arc<StateDir>>,
+    pub(crate) delivery: Delivery,
+    pub(crate) port: u16,
     /// Where dnsmasq can be asked whether it lives.
-    pub probe: Option<Nameserver>,
+    pub(crate) probe: Option<Nameserver>,
     /// How often dnsmasq is to log its statistics; zero for never.
-    pub log_interval: Duration,
+    pub(crate) log_interval: Duration,
     /// Whether dnsmasq may be restarted for other routes.
-    pub may_restart: bool,
+    pub(crate) may_restart: bool,
     /// Log lines of single queries as JSON.
-    pub json: bool,
-    /// Where everything is told.
-    pub report: Report,
+    pub(crate) json: bool,
+    pub(crate) report: Report,
 }
 
 impl Supervisor {
     /// Runs until cancelled, or until dnsmasq cannot be kept up. dnsmasq is gone when this returns.
-    pub async fn run(mut self, stop: CancellationToken) -> Result<(), SuperviseError> {
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), SuperviseError> {
         let mut deaths = Deaths::default();
         let mut again = None;
         loop {
@@ -163,7 +143,7 @@ impl Supervisor {
                 status = instance.process.wait() => return Outcome::Ended(status),
                 Some(event) = instance.events.recv() => self.on_event(instance, &event),
                 routes = self.delivery.due(), if instance.up && instance.trial.is_none() => self.deliver(instance, routes).await,
-                (outcome, routes) = tried(&mut instance.trial) => {
+                (outcome, routes) = or_never(instance.trial.as_mut()) => {
                     instance.trial = None;
                     let Err(error) = outcome else {
                         self.delivery.done(routes);
@@ -176,12 +156,12 @@ impl Supervisor {
                     Finding::Silent => self.report.silent(),
                     Finding::Hangs => return Outcome::Hangs,
                 },
-                () = tick(&mut statistics), if instance.up => {
+                _ = or_never(statistics.as_mut().map(Interval::tick)), if instance.up => {
                     if let Err(error) = instance.process.signal(Signal::SIGUSR1).await {
                         warn!(%error, "dnsmasq cannot be asked for its statistics");
                     }
                 }
-                () = tick(&mut observation), if instance.up => instance.quiet.observe(),
+                _ = or_never(observation.as_mut().map(Interval::tick)), if instance.up => instance.quiet.observe(),
                 () = &mut surely_up, if !instance.up => self.is_up(instance),
             }
         }
@@ -348,15 +328,6 @@ fn every(period: Duration) -> Option<Interval> {
     let mut interval = interval_at(first, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     Some(interval)
-}
-
-async fn tick(interval: &mut Option<Interval>) {
-    match interval {
-        Some(interval) => {
-            interval.tick().await;
-        }
-        None => std::future::pending().await,
-    }
 }
 
 fn shown(argv: &[OsString]) -> String {

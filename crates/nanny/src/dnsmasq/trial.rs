@@ -15,22 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why arguments would not do.
 #[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// dnsmasq refuses them.
+pub(crate) enum TrialError {
     #[error("{how}: {words}")]
-    Refused {
-        /// How the trial ended.
-        how: String,
-        /// What dnsmasq said.
-        words: String,
-    },
-    /// The trial itself failed.
+    Refused { how: String, words: String },
     #[error("dnsmasq --test: {0}")]
     Failed(String),
 }
 
-/// Tries the arguments.
-pub async fn test(program: &Path, argv: &[OsString]) -> Result<(), TrialError> {
+pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), TrialError> {
     let mut command = Command::new(program);
     // In front: behind a `--` among the user's arguments it would not be an option.
     command.arg("--test").args(argv).stdin(Stdio::null()).kill_on_drop(true);

@@ -10,21 +10,15 @@ use nix::unistd::{Gid, Group, Uid, User};
 
 /// Who we are, as far as dnsmasq cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Identity {
+pub(crate) enum Identity {
     /// Root, with the names of its user and group: dnsmasq would change to others.
-    Root {
-        /// The user's name.
-        user: String,
-        /// The group's name.
-        group: String,
-    },
+    Root { user: String, group: String },
     /// Not root (or root without a name): dnsmasq changes nothing, or cannot be told.
     Other,
 }
 
 impl Identity {
-    /// Ours.
-    pub fn own() -> Self {
+    pub(crate) fn own() -> Self {
         let uid = Uid::effective();
         if !uid.is_root() {
             return Self::Other;

@@ -34,49 +34,29 @@ const MAX_STATUS: u64 = 16 << 20;
 
 /// A release such as 2.90 or 2.92rel2: major, minor, point release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Release(u32, u32, u32);
+pub(crate) struct Release(u32, u32, u32);
 
-/// A dnsmasq executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dnsmasq {
-    /// The version as it prints it.
-    pub version: String,
+pub(crate) struct Dnsmasq {
+    pub(crate) version: String,
     /// Whether it was built with `--dns-loop-detect`.
-    pub loop_detection: bool,
+    pub(crate) loop_detection: bool,
     /// The version of the distribution's package, when that can be found out.
-    pub package: Option<String>,
+    pub(crate) package: Option<String>,
 }
 
-/// dnsmasq could not be asked for its version.
 #[derive(Debug, thiserror::Error)]
-pub enum VersionError {
-    /// It cannot be executed.
+pub(crate) enum VersionError {
     #[error("cannot execute {path}: {reason}")]
-    Execute {
-        /// The executable.
-        path: String,
-        /// Why not.
-        reason: String,
-    },
-    /// It printed something else.
+    Execute { path: String, reason: String },
     #[error("{path} is no dnsmasq: {path} --version printed {printed:?}")]
-    NoDnsmasq {
-        /// The executable.
-        path: String,
-        /// The first line it printed.
-        printed: String,
-    },
-    /// It printed nothing in time.
+    NoDnsmasq { path: String, printed: String },
     #[error("{path} --version did not end within {PATIENCE:?}")]
-    Timeout {
-        /// The executable.
-        path: String,
-    },
+    Timeout { path: String },
 }
 
 impl Dnsmasq {
-    /// Asks an executable.
-    pub async fn ask(path: &Path) -> Result<Self, VersionError> {
+    pub(crate) async fn ask(path: &Path) -> Result<Self, VersionError> {
         let shown = path.display().to_string();
         let mut command = Command::new(path);
         command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
@@ -106,7 +86,7 @@ impl Dnsmasq {
     }
 
     /// The fixes that came with later releases; empty for one that has them all, also by way of its distribution.
-    pub fn missing_fixes(&self) -> Vec<&'static str> {
+    pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();
         }

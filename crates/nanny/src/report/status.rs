@@ -12,109 +12,87 @@ use crate::config::routes::{Omission, Routes};
 /// The whole document. Absent values are null, so that every field is always there.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
-    /// The supervised process.
-    pub dnsmasq: DnsmasqStatus,
-    /// The `ConfigMap`.
-    pub configuration: ConfigurationStatus,
+pub(crate) struct Status {
+    pub(crate) dnsmasq: DnsmasqStatus,
+    pub(crate) configuration: ConfigurationStatus,
     /// Which server answers which names.
-    pub routes: RoutesStatus,
+    pub(crate) routes: RoutesStatus,
 }
 
-/// The supervised process.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DnsmasqStatus {
-    /// Its version.
-    pub version: String,
+pub(crate) struct DnsmasqStatus {
+    pub(crate) version: String,
     /// Security fixes this version lacks, unless its distribution added them.
-    pub missing_fixes: Vec<&'static str>,
-    /// Its process ID while it runs.
-    pub pid: Option<i32>,
+    pub(crate) missing_fixes: Vec<&'static str>,
+    pub(crate) pid: Option<i32>,
     /// It has started and is believed to answer.
-    pub up: bool,
-    /// When this process started.
-    pub started_at: Option<String>,
+    pub(crate) up: bool,
+    pub(crate) started_at: Option<String>,
     /// Starts after the first one, by reason: `died`, `hung`, `configuration`.
-    pub restarts: BTreeMap<&'static str, u64>,
-    /// How the last process ended.
-    pub last_end: Option<String>,
+    pub(crate) restarts: BTreeMap<&'static str, u64>,
+    pub(crate) last_end: Option<String>,
 }
 
-/// The `ConfigMap`.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ConfigurationStatus {
+pub(crate) struct ConfigurationStatus {
     /// `reload` or `restart`: how an edit reaches dnsmasq; `none` when edits are not applied.
-    pub edits_by: &'static str,
-    /// The version in force.
-    pub version: String,
-    /// When it came into force.
-    pub loaded_at: Option<String>,
-    /// Edits that came into force since the start.
-    pub edits: u64,
-    /// Edits that were refused since the start.
-    pub rejected: u64,
+    pub(crate) edits_by: &'static str,
+    pub(crate) version: String,
+    pub(crate) loaded_at: Option<String>,
+    pub(crate) edits: u64,
+    pub(crate) rejected: u64,
     /// Why the newest data are not in force; null when they are.
-    pub error: Option<ErrorStatus>,
-    /// `stubDomains` in force.
-    pub stub_domains: BTreeMap<String, Vec<String>>,
-    /// `upstreamNameservers` in force.
-    pub upstream_nameservers: Vec<String>,
+    pub(crate) error: Option<ErrorStatus>,
+    pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
+    pub(crate) upstream_nameservers: Vec<String>,
     /// Times dnsmasq was told to read its servers again.
-    pub reloads: u64,
-    /// When it last was.
-    pub last_reload_at: Option<String>,
+    pub(crate) reloads: u64,
+    pub(crate) last_reload_at: Option<String>,
 }
 
-/// An edit that was refused.
 #[derive(Debug, Clone, Serialize)]
-pub struct ErrorStatus {
+pub(crate) struct ErrorStatus {
     /// What is wrong, and what is accepted.
-    pub text: String,
+    pub(crate) text: String,
     /// The key, if a value was wrong.
-    pub key: Option<String>,
-    /// The value.
-    pub value: Option<String>,
-    /// When.
-    pub at: String,
+    pub(crate) key: Option<String>,
+    pub(crate) value: Option<String>,
+    pub(crate) at: String,
 }
 
 /// Which server answers which names, as dnsmasq has it.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RoutesStatus {
+pub(crate) struct RoutesStatus {
     /// Stub domain -> addresses, names resolved.
-    pub stub_domains: BTreeMap<String, Vec<String>>,
-    /// The servers for all other names.
-    pub upstreams: Vec<String>,
+    pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
+    pub(crate) upstreams: Vec<String>,
     /// Where `upstreams` come from: `configuration` or `resolv.conf`.
-    pub upstreams_from: &'static str,
+    pub(crate) upstreams_from: &'static str,
     /// Names of stub servers that have no address yet.
-    pub unresolved: BTreeSet<String>,
+    pub(crate) unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back to dnsmasq.
-    pub loops: BTreeSet<String>,
+    pub(crate) loops: BTreeSet<String>,
     /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
-    pub nowhere: Option<String>,
+    pub(crate) nowhere: Option<String>,
     /// Why dnsmasq has not got the newest routes, but older ones; null when it has.
-    pub pending: Option<PendingStatus>,
+    pub(crate) pending: Option<PendingStatus>,
     /// Those of `loops` that the nanny found itself.
     #[serde(skip)]
     omitted_loops: BTreeSet<String>,
 }
 
-/// Routes that dnsmasq has not got yet.
 #[derive(Debug, Clone, Serialize)]
-pub struct PendingStatus {
-    /// Why not.
-    pub reason: String,
-    /// Since when.
-    pub since: String,
+pub(crate) struct PendingStatus {
+    pub(crate) reason: String,
+    pub(crate) since: String,
 }
 
 impl ConfigurationStatus {
     /// Takes over what the configuration's source says.
-    pub fn set(&mut self, state: &State) {
+    pub(crate) fn set(&mut self, state: &State) {
         self.version = state.version.to_string();
         self.loaded_at = Some(time(state.loaded_at));
         self.edits = state.edits;
@@ -134,7 +112,7 @@ impl ConfigurationStatus {
 impl RoutesStatus {
     /// Takes over the routes that dnsmasq has now. Loops that it found with the old ones are forgotten: it looks for
     /// them again.
-    pub fn set(&mut self, routes: &Routes) {
+    pub(crate) fn set(&mut self, routes: &Routes) {
         let domains = routes.stub_domains.iter();
         self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
         self.upstreams = strings(&routes.upstreams);
@@ -143,7 +121,7 @@ impl RoutesStatus {
     }
 
     /// Takes over what the newest routes leave out.
-    pub fn omit(&mut self, omissions: &BTreeSet<Omission>) {
+    pub(crate) fn omit(&mut self, omissions: &BTreeSet<Omission>) {
         self.unresolved.clear();
         let before = std::mem::take(&mut self.omitted_loops);
         for omission in omissions {
@@ -157,19 +135,18 @@ impl RoutesStatus {
     }
 
     /// dnsmasq has not got the newest routes, or has them after all.
-    pub fn set_pending(&mut self, reason: Option<&str>) {
+    pub(crate) fn set_pending(&mut self, reason: Option<&str>) {
         let since = self.pending.take().map_or_else(|| time(SystemTime::now()), |pending| pending.since);
         self.pending = reason.map(|reason| PendingStatus { reason: reason.to_owned(), since });
     }
 
-    /// dnsmasq found another loop.
-    pub fn add_loop(&mut self, server: Nameserver) {
+    pub(crate) fn add_loop(&mut self, server: Nameserver) {
         self.loops.insert(server.to_string());
     }
 }
 
 /// A time as in RFC 3339, to the millisecond.
-pub fn time(time: SystemTime) -> String {
+pub(crate) fn time(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 

@@ -58,5 +58,5 @@ fn states_last_and_history_is_bounded() {
     }
     assert_eq!(health.since, at(3));
     assert_eq!(health.history.len(), REMEMBERED);
-    assert_eq!(health.history.back().unwrap().at, at(1999));
+    assert_eq!(health.history.back().unwrap().at, 1_999_000);
 }

@@ -8,7 +8,6 @@ use super::facts::unknown;
 use crate::peers::{Configuration, Nanny, Routes};
 use crate::status::Status;
 
-/// The section of the page.
 pub(super) fn section(status: &Status) -> Markup {
     html! {
         section aria-label="configuration" {

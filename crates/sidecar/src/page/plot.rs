@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::text::number;
-use crate::health::State;
-use crate::status::{Point, ProbeStatus};
+use crate::health::{Point, State};
+use crate::status::ProbeStatus;
 
 /// The drawing's size, in its own units.
 const WIDTH: f64 = 720.0;

@@ -1,8 +1,9 @@
 //! The page in good and bad times, as a browser without JavaScript shows it.
 
 use crate::counters::Reading;
-use crate::peers::{Fetched, Kubedns, Nanny, Upstream};
-use crate::status::{DnsmasqStatus, Point, ProbeStatus, Status};
+use crate::health::Point;
+use crate::peers::{Fetched, Kubedns, Nanny};
+use crate::status::{DnsmasqStatus, ProbeStatus, Status};
 
 use crate::upstreams::{Condition, UpstreamStatus};
 
@@ -42,7 +43,11 @@ fn upstream(address: &str, serves: &[&str], error: &str) -> UpstreamStatus {
 
 fn good() -> Status {
     let kubedns = "kubedns_synced 1\nkubedns_stale 0\nkubedns_watch_connected{kind=\"services\"} 1\n\
-                   kubedns_last_event_timestamp_seconds{kind=\"services\"} 1795208050\n";
+                   kubedns_last_event_timestamp_seconds{kind=\"services\"} 1795208050\n\
+                   kubedns_forward_requests_total{upstream=\"192.0.2.9:53\"} 5\n\
+                   kubedns_forward_errors_total{upstream=\"192.0.2.9:53\"} 1\n\
+                   kubedns_forward_request_duration_seconds_sum{upstream=\"192.0.2.9:53\"} 0.0123\n\
+                   kubedns_forward_request_duration_seconds_count{upstream=\"192.0.2.9:53\"} 1\n";
     let nanny = r#"{"dnsmasq":{"version":"2.90","restarts":{"died":2},"lastEnd":"signal 9"},
                     "configuration":{"version":"00ff","loadedAt":"2026-11-21T01:00:00Z","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"stubDomains":{"acme.local":["192.0.2.1#53"]},"upstreams":["192.0.2.9#53"],"upstreamsFrom":"resolv.conf"}}"#;
@@ -60,15 +65,7 @@ fn good() -> Status {
             error: None,
             upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
         },
-        kubedns: told(Kubedns {
-            upstreams: vec![Upstream {
-                address: "192.0.2.9:53".to_owned(),
-                requests: 5.0,
-                errors: 1.0,
-                mean_ms: Some(12.3),
-            }],
-            ..Kubedns::read(kubedns)
-        }),
+        kubedns: told(Kubedns::read(kubedns)),
         nanny: told(Nanny::read(nanny).unwrap()),
     }
 }

@@ -12,37 +12,35 @@ const SHOWN: usize = 10;
 /// kubedns, as its metrics show it. What an older or a newer one does not export is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Kubedns {
-    /// Its version.
-    pub version: Option<String>,
+pub(crate) struct Kubedns {
+    pub(crate) version: Option<String>,
     /// Have the first lists of the API server arrived?
-    pub synced: Option<bool>,
+    pub(crate) synced: Option<bool>,
     /// Are the records those of an earlier run?
-    pub stale: Option<bool>,
+    pub(crate) stale: Option<bool>,
     /// Kinds of objects, and whether their watch is open.
-    pub watches: BTreeMap<String, bool>,
+    pub(crate) watches: BTreeMap<String, bool>,
     /// When the last event arrived from the API server, in seconds since 1970.
-    pub last_event: Option<f64>,
+    pub(crate) last_event: Option<f64>,
     /// Is the newest configuration in force?
-    pub config_current: Option<bool>,
+    pub(crate) config_current: Option<bool>,
     /// Questions answered since it started.
-    pub requests: Option<f64>,
+    pub(crate) requests: Option<f64>,
     /// The upstreams asked most, the busiest first.
-    pub upstreams: Vec<Upstream>,
+    pub(crate) upstreams: Vec<Upstream>,
 }
 
 /// One upstream of kubedns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Upstream {
-    /// Its address.
-    pub address: String,
+pub(crate) struct Upstream {
+    pub(crate) address: String,
     /// Questions put to it.
-    pub requests: f64,
+    pub(crate) requests: f64,
     /// What went wrong with it.
-    pub errors: f64,
+    pub(crate) errors: f64,
     /// How long its answers took on average.
-    pub mean_ms: Option<f64>,
+    pub(crate) mean_ms: Option<f64>,
 }
 
 #[derive(Default)]
@@ -55,7 +53,7 @@ struct Sums {
 
 impl Kubedns {
     /// Reads an exposition.
-    pub fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let mut kubedns = Self::default();
         let mut upstreams: BTreeMap<String, Sums> = BTreeMap::new();
         for line in series(text) {

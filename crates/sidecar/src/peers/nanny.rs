@@ -10,96 +10,71 @@ use serde::{Deserialize, Serialize};
 /// The nanny's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Nanny {
+pub(crate) struct Nanny {
     /// The dnsmasq it supervises.
-    pub dnsmasq: Process,
-    /// The `ConfigMap`.
-    pub configuration: Configuration,
-    /// Which server dnsmasq asks for which names.
-    pub routes: Routes,
+    pub(crate) dnsmasq: Process,
+    pub(crate) configuration: Configuration,
+    pub(crate) routes: Routes,
 }
 
-/// The dnsmasq process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Process {
-    /// Its version.
-    pub version: Option<String>,
-    /// Security fixes this version lacks.
-    pub missing_fixes: Vec<String>,
-    /// When it was started.
-    pub started_at: Option<String>,
+pub(crate) struct Process {
+    pub(crate) version: Option<String>,
+    pub(crate) missing_fixes: Vec<String>,
+    pub(crate) started_at: Option<String>,
     /// Starts after the first one, by reason.
-    pub restarts: BTreeMap<String, u64>,
-    /// How the last one ended.
-    pub last_end: Option<String>,
+    pub(crate) restarts: BTreeMap<String, u64>,
+    pub(crate) last_end: Option<String>,
 }
 
-/// The `ConfigMap` as it is in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Configuration {
-    /// Its version.
-    pub version: Option<String>,
-    /// When it came into force.
-    pub loaded_at: Option<String>,
+pub(crate) struct Configuration {
+    pub(crate) version: Option<String>,
+    pub(crate) loaded_at: Option<String>,
     /// How many were refused since the start.
-    pub rejected: u64,
+    pub(crate) rejected: u64,
     /// Why the newest one is not in force; none when it is.
-    pub error: Option<Refusal>,
-    /// Stub domains and their servers.
-    pub stub_domains: BTreeMap<String, Vec<String>>,
-    /// Upstream name servers.
-    pub upstream_nameservers: Vec<String>,
+    pub(crate) error: Option<Refusal>,
+    pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
+    pub(crate) upstream_nameservers: Vec<String>,
 }
 
-/// A configuration that was refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Refusal {
-    /// What is wrong with it.
-    pub text: Option<String>,
-    /// When it was refused.
-    pub at: Option<String>,
+pub(crate) struct Refusal {
+    pub(crate) text: Option<String>,
+    pub(crate) at: Option<String>,
 }
 
-/// Which server dnsmasq asks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Routes {
+pub(crate) struct Routes {
     /// Stub domains and the addresses of their servers.
-    pub stub_domains: BTreeMap<String, Vec<String>>,
-    /// The servers for all other names.
-    pub upstreams: Vec<String>,
-    /// Where these come from.
-    pub upstreams_from: Option<String>,
+    pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
+    pub(crate) upstreams: Vec<String>,
+    pub(crate) upstreams_from: Option<String>,
     /// Servers whose names have no address yet.
-    pub unresolved: BTreeSet<String>,
+    pub(crate) unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back.
-    pub loops: BTreeSet<String>,
+    pub(crate) loops: BTreeSet<String>,
     /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
-    pub nowhere: Option<String>,
+    pub(crate) nowhere: Option<String>,
     /// Why dnsmasq has not got the newest ones; none when it has.
-    pub pending: Option<Pending>,
+    pub(crate) pending: Option<Pending>,
 }
 
 /// Servers that are on their way to dnsmasq.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Pending {
-    /// What is in the way.
-    pub reason: Option<String>,
-    /// Since when.
-    pub since: Option<String>,
+pub(crate) struct Pending {
+    pub(crate) reason: Option<String>,
+    pub(crate) since: Option<String>,
 }
 
 impl Nanny {
-    /// Reads a status.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be read.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| format!("not a status of the nanny: {error}"))
     }
 }

@@ -5,15 +5,13 @@ use serde::Serialize;
 /// How an upstream is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Condition {
+pub(crate) enum Condition {
     /// Not known yet.
     #[default]
     Waiting,
-    /// It answers.
     Answers,
     /// It answers SERVFAIL or REFUSED where it should not.
     Fails,
-    /// No answer comes.
     Silent,
 }
 

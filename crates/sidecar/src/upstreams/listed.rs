@@ -6,10 +6,8 @@ use std::net::SocketAddr;
 use dnsclient::{Answer, TIMEOUT, ask_with_retry, chaos};
 use dnsconfig::{Nameserver, ServerAddr};
 
-/// One server of dnsmasq's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// Its address.
     pub(super) address: SocketAddr,
     /// How often dnsmasq asked it since it started.
     pub(super) queries: u64,

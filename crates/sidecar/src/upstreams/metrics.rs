@@ -23,7 +23,6 @@ pub(super) struct UpstreamMetrics {
     queries: IntCounterVec,
 }
 
-/// Those of one.
 #[derive(Debug)]
 pub(super) struct SeriesOf {
     probes: IntCounter,

@@ -1,5 +1,7 @@
 //! Reading a query: header, the one question, EDNS. What is malformed, and what it gets.
 
+use dnsconfig::Transport;
+
 use super::edns::{Edns, options};
 use super::name::MAX_NAME;
 use super::{HEADER, Header, Question, Records, Section, rcode, rtype};
@@ -10,25 +12,6 @@ pub const MAX_UDP: usize = 65_507;
 pub const PLAIN_UDP: usize = 512;
 /// The largest message over TCP.
 const MAX_TCP: usize = 65_535;
-
-/// What carries messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// One datagram.
-    Udp,
-    /// A stream, each message behind its length.
-    Tcp,
-}
-
-impl Transport {
-    /// The name in metric labels: `udp` or `tcp`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        }
-    }
-}
 
 /// A well-formed query with one question.
 #[derive(Debug)]

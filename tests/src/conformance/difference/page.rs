@@ -21,7 +21,7 @@ files: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib the_page`.
 
 /// Where the page is.
 pub fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/differences.md")
+    crate::repository().join("docs/differences.md")
 }
 
 /// The page.

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use testkit::client::{self, AskError};
-use testkit::upstream::Exchange;
+use testkit::upstream::{Exchange, Transport};
 use tokio::task::JoinSet;
 
 use super::place::Place;
 use super::server::{Server, Target};
 use crate::conformance::answer::Observed;
-use crate::conformance::vector::{Case, Step, Transport};
+use crate::conformance::vector::{Case, Step};
 
 /// Questions asked at a time, where the resolver behind plays no part.
 const AT_A_TIME: usize = 16;

@@ -2,20 +2,21 @@
 //! that the vectors use for them.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::Context as _;
+use localpod::config_volume::ConfigVolume;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::ports::free_port;
 use testkit::reply::Reply;
 use testkit::upstream::{self, Asked, Reaction, Replay, Upstream};
-use tokio::net::TcpListener;
 
 use crate::conformance::memory::{Memory, Recalled, has_opt};
 use crate::conformance::vector::Files;
+use crate::lab::silent;
 
 /// The surroundings of one scenario; dropping them takes everything down.
 pub(crate) struct Place {
@@ -23,9 +24,8 @@ pub(crate) struct Place {
     pub(crate) replay: Replay,
     directory: TempDir,
     values: Vec<(&'static str, String)>,
-    generation: u32,
+    config: Option<ConfigVolume>,
     upstreams: Vec<Upstream>,
-    _blackhole: (UdpSocket, TcpListener),
 }
 
 impl Place {
@@ -35,24 +35,17 @@ impl Place {
         let replay = Replay::new(move |asked| react(&memory, asked));
         let upstream = Upstream::start(replay.handler()).await;
         let directory = tempfile::tempdir().context("a directory for the scenario")?;
-        let kubeconfig = directory.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, kubeconfig_text(api_server))?;
-        let blackhole = blackhole().await?;
+        let kubeconfig = write_kubeconfig(directory.path(), api_server, &json!({}))?;
+        let blackhole = Upstream::start(silent).await;
         let values = vec![
             ("$KUBECONFIG", kubeconfig.display().to_string()),
             ("$UPSTREAM", upstream.addr().to_string()),
             ("$DEAD", format!("127.0.0.1:{}", free_port())),
-            ("$BLACKHOLE", blackhole.1.local_addr()?.to_string()),
+            ("$BLACKHOLE", blackhole.addr().to_string()),
             ("$CONFIG_DIR", directory.path().join("config").display().to_string()),
         ];
-        Ok(Self {
-            replay,
-            directory,
-            values,
-            generation: 0,
-            upstreams: vec![upstream],
-            _blackhole: blackhole,
-        })
+        let upstreams = vec![upstream, blackhole];
+        Ok(Self { replay, directory, values, config: None, upstreams })
     }
 
     /// Makes the resolver listen on port 53 of an address of its own too, which takes a privilege.
@@ -81,20 +74,15 @@ impl Place {
         Ok(path)
     }
 
-    /// Replaces the configuration directory's content at once, as the kubelet does for a mounted ConfigMap: the files
-    /// are links through `..data`, which is swapped for a link to a directory with the new ones.
+    /// Replaces the configuration directory's content at once, as the kubelet does for a mounted ConfigMap.
     pub(crate) fn write_config_dir(&mut self, files: &Files) -> anyhow::Result<()> {
-        let mount = self.directory.path().join("config");
-        std::fs::create_dir_all(&mount)?;
-        self.generation += 1;
-        let name = format!("..generation-{}", self.generation);
-        std::fs::create_dir(mount.join(&name))?;
-        for (file, content) in files {
-            std::fs::write(mount.join(&name).join(file), self.fill(content))?;
-        }
-        symlink(&name, mount.join("..data_tmp"))?;
-        std::fs::rename(mount.join("..data_tmp"), mount.join("..data"))?;
-        link_files(&mount, files)
+        let payload = files.iter().map(|(file, text)| (file.clone(), self.fill(text).into_bytes())).collect();
+        let volume = match self.config.take() {
+            Some(volume) => volume,
+            None => ConfigVolume::create(self.directory.path().join("config"))?,
+        };
+        self.config.insert(volume).write(&payload)?;
+        Ok(())
     }
 }
 
@@ -109,36 +97,17 @@ fn react(memory: &Memory, asked: &Asked) -> Reaction {
     }
 }
 
-fn link_files(mount: &Path, files: &Files) -> anyhow::Result<()> {
-    for entry in std::fs::read_dir(mount)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with("..") && !files.contains_key(&name) {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    for file in files.keys().filter(|file| mount.join(file).symlink_metadata().is_err()) {
-        symlink(Path::new("..data").join(file), mount.join(file))?;
-    }
-    Ok(())
-}
-
-/// A port that takes packets and connections and never answers.
-async fn blackhole() -> anyhow::Result<(UdpSocket, TcpListener)> {
-    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).await?;
-    let udp = UdpSocket::bind(tcp.local_addr()?)?;
-    Ok((udp, tcp))
-}
-
-/// A kubeconfig for an API server at this URL.
-pub fn kubeconfig_text(server: &str) -> String {
-    serde_json::json!({
+/// Writes a kubeconfig for an API server at this URL; `user` holds the credentials.
+pub fn write_kubeconfig(directory: &Path, server: &str, user: &Value) -> std::io::Result<PathBuf> {
+    let content = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "test", "cluster": {"server": server}}],
-        "users": [{"name": "test", "user": {}}],
+        "users": [{"name": "test", "user": user}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         "current-context": "test",
-    })
-    .to_string()
+    });
+    let path = directory.join("kubeconfig");
+    std::fs::write(&path, content.to_string())?;
+    Ok(path)
 }

@@ -134,7 +134,7 @@ impl Stage<'_> {
                 .collect();
             let right = verdicts.iter().all(|verdict| !matches!(verdict.outcome, Outcome::Unlisted(_)));
             if right || !step.is_unmarked() || Instant::now() >= deadline {
-                self.server.check(Instant::now() + UNMARKED, "asked")?;
+                self.server.process.check().map_err(anyhow::Error::msg)?;
                 return Ok(verdicts);
             }
         }

@@ -4,12 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::bail;
-use testkit::client;
+use testkit::http::get;
 use testkit::ports::free_port;
 use testkit::process::{self, Process, Program};
 use testkit::query::Query;
-use tokio::time::{Instant, timeout};
+use testkit::{Settled, client};
 
 const START: Duration = Duration::from_secs(30);
 
@@ -86,40 +85,28 @@ impl Server {
 
     /// Waits until `/readiness` says that the first lists are in.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + START;
-        while !matches!(timeout(START, is_ready(self.http)).await, Ok(Ok(true))) {
-            self.check(deadline, "ready")?;
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+        let http = self.http;
+        self.until("was ready", START, async || {
+            get(http, "/readiness").await.is_ok_and(|page| page.status == 200)
+        })
+        .await
     }
 
     /// Waits until it answers a DNS question, whatever the answer.
     pub(crate) async fn answers(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + START;
-        let question = Query::new("cluster.local.", "SOA").wire();
-        while client::udp(self.dns, &question, Duration::from_millis(200)).await.is_err() {
-            self.check(deadline, "answering")?;
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let (dns, question) = (self.dns, Query::new("cluster.local.", "SOA").wire());
+        let answer = || client::udp(dns, &question, Duration::from_millis(200));
+        self.until("answered", START, answer).await
+    }
+
+    /// Waits until the probe settles. Fails when the server has ended or time is up, with its log.
+    pub(crate) async fn until<F: Future<Output: Settled>>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        probe: impl FnMut() -> F,
+    ) -> anyhow::Result<()> {
+        self.process.try_until(what, patience, probe).await.map_err(anyhow::Error::msg)?;
         Ok(())
     }
-
-    /// Fails when it has ended or the deadline is over, with the end of its log.
-    pub(crate) fn check(&mut self, deadline: Instant, what: &str) -> anyhow::Result<()> {
-        let ended = self.process.exited();
-        if ended.is_none() && Instant::now() < deadline {
-            return Ok(());
-        }
-        let log = self.process.stderr();
-        let last = log.get(log.len().saturating_sub(20)..).unwrap_or_default().join("\n");
-        match ended {
-            Some(status) => bail!("the server ended with {status} before it was {what}:\n{last}"),
-            None => bail!("the server was not {what} in time:\n{last}"),
-        }
-    }
-}
-
-async fn is_ready(http: SocketAddr) -> anyhow::Result<bool> {
-    Ok(testkit::http::get(http, "/readiness").await?.status == 200)
 }

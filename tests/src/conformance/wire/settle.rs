@@ -9,10 +9,8 @@ use std::time::Duration;
 use apiserver::Resource;
 use serde_json::Value;
 use testkit::client;
-use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::query::Query;
-use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::server::Server;
@@ -95,19 +93,11 @@ impl Markers {
 
     async fn await_address(&self, name: &str, ip: Option<&str>, server: &mut Server) -> anyhow::Result<()> {
         let name = format!("{name}.{NAMESPACE}.svc.{}", self.domain);
-        let deadline = Instant::now() + PATIENCE;
-        let mut pause = Duration::from_millis(1);
-        loop {
-            let answer =
-                client::udp(server.dns, &Query::new(&name, "A").wire(), Duration::from_secs(1)).await;
-            let addresses = answer.ok().and_then(|packet| Message::parse(&packet).ok());
-            let addresses = addresses.map(|message| message.answer_data("A"));
-            if addresses.is_some_and(|addresses| addresses.iter().map(String::as_str).eq(ip)) {
-                return Ok(());
-            }
-            server.check(deadline, &format!("up to date ({name} {ip:?})"))?;
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(20));
-        }
+        let (dns, query) = (server.dns, Query::new(&name, "A"));
+        let shown = async || {
+            let found = client::try_ask(dns, &query, Duration::from_secs(1)).await?.answer_data("A");
+            if found.iter().map(String::as_str).eq(ip) { Ok(()) } else { Err(found.join(" ")) }
+        };
+        server.until(&format!("answered {name} with {ip:?}"), PATIENCE, shown).await
     }
 }

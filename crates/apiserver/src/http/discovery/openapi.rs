@@ -1,35 +1,31 @@
 //! `OpenAPI` v3, as little as `kubectl` needs: it looks whether a kind's PATCH takes `fieldValidation`, and then leaves
-//! validation to the server. Schemas say no more than that an object is an object.
+//! validation to the server. Schemas contain no more than that an object is an object.
 
 use serde_json::{Map, Value, json};
 
 use crate::kinds::{Kind, Resource};
 
-/// `/openapi/v3`: where the document of each group and version is.
+/// `/openapi/v3`: the URL of the document of each group.
 pub(super) fn index() -> Value {
-    let mut paths = Map::new();
-    for resource in Resource::all() {
+    let entry = |resource: Resource| {
         let path = path(resource.kind());
-        let url = format!("/openapi/v3/{path}");
-        paths.insert(path, json!({ "serverRelativeURL": url }));
-    }
-    json!({ "paths": paths })
+        let url = json!({ "serverRelativeURL": format!("/openapi/v3/{path}") });
+        (path, url)
+    };
+    json!({ "paths": Resource::all().map(entry).collect::<Map<_, _>>() })
 }
 
-/// The document of a group and version.
-pub(super) fn group(group: &str, version: &str) -> Option<Value> {
-    let kinds: Vec<&Kind> = super::kinds(group, version).collect();
+/// The document of a group.
+pub(super) fn group(group: &str) -> Option<Value> {
+    let kinds: Vec<&Kind> = super::kinds(group).collect();
     if kinds.is_empty() {
         return None;
     }
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for kind in kinds {
-        paths.insert(object_path(kind), json!({ "patch": patch(kind) }));
-        schemas.insert(schema_name(kind), schema(kind));
-    }
+    let paths: Map<String, Value> = kinds.iter().map(|kind| (object_path(kind), patch(kind))).collect();
+    let schemas: Map<String, Value> =
+        kinds.iter().map(|kind| (format!("v1.{}", kind.name), schema(kind))).collect();
     Some(json!({
-        "openapi": "3.0.0", "info": { "title": "Kubernetes", "version": super::GIT_VERSION },
+        "openapi": "3.0.0", "info": { "title": "Kubernetes", "version": "v1" },
         "paths": paths, "components": { "schemas": schemas },
     }))
 }
@@ -44,23 +40,14 @@ fn object_path(kind: &Kind) -> String {
     format!("/{}{namespace}/{}/{{name}}", path(kind), kind.plural)
 }
 
-fn schema_name(kind: &Kind) -> String {
-    let group = if kind.group.is_empty() { "core" } else { "discovery" };
-    format!("io.k8s.api.{group}.v1.{}", kind.name)
-}
-
-fn group_version_kind(kind: &Kind) -> Value {
-    json!({ "group": kind.group, "version": "v1", "kind": kind.name })
-}
-
 fn patch(kind: &Kind) -> Value {
     let parameter = json!({ "name": "fieldValidation", "in": "query", "schema": { "type": "string" } });
-    json!({
+    json!({ "patch": {
         "parameters": [parameter],
         "responses": { "200": { "description": "OK" } },
         "x-kubernetes-action": "patch",
         "x-kubernetes-group-version-kind": group_version_kind(kind),
-    })
+    } })
 }
 
 fn schema(kind: &Kind) -> Value {
@@ -69,4 +56,8 @@ fn schema(kind: &Kind) -> Value {
         "x-kubernetes-preserve-unknown-fields": true,
         "x-kubernetes-group-version-kind": [group_version_kind(kind)],
     })
+}
+
+fn group_version_kind(kind: &Kind) -> Value {
+    json!({ "group": kind.group, "version": "v1", "kind": kind.name })
 }

@@ -1,56 +1,30 @@
 //! dnsmasq's options: which take a value, and the letters they have (dnsmasq 2.90; older ones have fewer).
 
-/// What follows a long option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
-    /// Nothing.
-    Nothing,
-    /// A value behind `=`, or nothing.
-    Maybe,
-    /// A value behind `=` or as the next word.
-    Value,
-}
-
-/// An option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LongOption {
-    pub(super) name: &'static str,
-    pub(super) long: Takes,
-}
-
-/// An option by its letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ShortOption {
-    pub(super) name: &'static str,
-    pub(super) short_takes_value: bool,
-}
-
-/// The option of that name, or the only one that begins so.
-pub(super) fn long(name: &str) -> Option<LongOption> {
-    let all = || {
-        let lists = [(NOTHING, Takes::Nothing), (MAYBE, Takes::Maybe), (VALUE, Takes::Value)];
-        lists.into_iter().flat_map(|(list, long)| list.iter().map(move |name| LongOption { name, long }))
-    };
-    if let Some(exact) = all().find(|option| option.name == name) {
+/// The option of that name, or the only one that begins so, and whether the next word is its value unless it has one
+/// behind `=`.
+pub(super) fn long(name: &str) -> Option<(&'static str, bool)> {
+    let all =
+        || WITHOUT_VALUE.iter().map(|name| (*name, false)).chain(VALUE.iter().map(|name| (*name, true)));
+    if let Some(exact) = all().find(|(known, _)| *known == name) {
         return Some(exact);
     }
-    let mut beginning = all().filter(|option| option.name.starts_with(name));
+    let mut beginning = all().filter(|(known, _)| known.starts_with(name));
     let first = beginning.next()?;
     beginning.next().is_none().then_some(first)
 }
 
-/// The option with that letter.
-pub(super) fn short(letter: char) -> Option<ShortOption> {
-    let with = |list: &'static [(char, &'static str)], short_takes_value| {
+/// The option with that letter, and whether what follows is its value.
+pub(super) fn short(letter: char) -> Option<(&'static str, bool)> {
+    let find = |list: &[(char, &'static str)], takes_value| {
         let found = list.iter().find(|(known, _)| *known == letter);
-        found.map(|(_, name)| ShortOption { name, short_takes_value })
+        found.map(|(_, name)| (*name, takes_value))
     };
-    with(LETTERS_ALONE, false).or_else(|| with(LETTERS_WITH_VALUE, true))
+    find(LETTERS_ALONE, false).or_else(|| find(LETTERS_WITH_VALUE, true))
 }
 
-/// Long options that take no value.
+/// Long options that take no value, and below those that may have one behind `=`.
 #[rustfmt::skip]
-const NOTHING: &[&str] = &[
+const WITHOUT_VALUE: &[&str] = &[
     "all-servers", "bind-dynamic", "bind-interfaces", "bogus-priv", "clear-on-reload", "conntrack",
     "dhcp-authoritative", "dhcp-client-update", "dhcp-fqdn", "dhcp-ignore-clid", "dhcp-no-override",
     "dhcp-rapid-commit", "dhcp-sequential-ip", "dns-loop-detect", "dnssec", "dnssec-check-unsigned",
@@ -61,11 +35,7 @@ const NOTHING: &[&str] = &[
     "quiet-tftp", "read-ethers", "rebind-localhost-ok", "script-arp", "script-on-renewal", "selfmx",
     "stop-dns-rebind", "strict-order", "strip-mac", "strip-subnet", "test", "tftp-lowercase",
     "tftp-no-blocksize", "tftp-no-fail", "tftp-secure", "tftp-single-port", "version",
-];
 
-/// Long options whose value may be left out.
-#[rustfmt::skip]
-const MAYBE: &[&str] = &[
     "add-mac", "add-subnet", "bootp-dynamic", "conf-file", "connmark-allowlist-enable",
     "dhcp-alternate-port", "dhcp-broadcast", "dhcp-generate-names", "dhcp-ignore-names", "dhcp-leasefile",
     "dhcp-proxy", "enable-dbus", "enable-tftp", "enable-ubus", "fast-dns-retry", "group", "local-service",

@@ -1,9 +1,10 @@
-//! Which processes run and what they use, from `/proc`: to see that none is left behind and that none grows.
+//! Processes as the operating system sees them: which run, and what they use.
 
 use std::fs;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::time::ClockId;
 
 /// A process ID.
 pub type Pid = u32;
@@ -28,22 +29,25 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
 
 /// Sends a signal to a process that is there.
 pub fn send(pid: Pid, signal: Signal) {
-    let target = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a process ID"));
-    kill(target, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+    kill(raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+}
+
+fn raw(pid: Pid) -> nix::unistd::Pid {
+    nix::unistd::Pid::from_raw(pid.try_into().expect("a process ID"))
 }
 
 /// What a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Resident memory in KiB.
-    pub resident: u64,
-    /// The most resident memory there has been, in KiB.
-    pub peak: u64,
+    pub resident: u32,
+    /// The most resident memory since the start or [`forget_peak`], in KiB.
+    pub peak: u32,
     /// Open file descriptors.
-    pub descriptors: u64,
+    pub descriptors: u32,
     /// Threads.
-    pub threads: u64,
-    /// CPU time so far, in user and kernel mode, in steps of 10 ms.
+    pub threads: u32,
+    /// CPU time of all threads so far, in user and kernel mode.
     pub cpu: Duration,
 }
 
@@ -59,19 +63,25 @@ impl Usage {
         Some(Self {
             resident: field("VmRSS:")?,
             peak: field("VmHWM:")?,
-            descriptors: u64::try_from(descriptors).ok()?,
+            descriptors: descriptors.try_into().ok()?,
             threads: field("Threads:")?,
-            cpu: cpu(pid)?,
+            cpu: cpu_time(pid)?,
         })
     }
 }
 
-/// utime and stime, the 14th and 15th field of `/proc/<pid>/stat`, in the kernel's ticks of 10 ms.
-fn cpu(pid: Pid) -> Option<Duration> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
+/// CPU time of all threads of a process so far; `None` when it has ended.
+pub fn cpu_time(pid: Pid) -> Option<Duration> {
+    Some(ClockId::pid_cpu_clock_id(raw(pid)).ok()?.now().ok()?.into())
+}
+
+/// Lets the peak of a process start again from what it uses now.
+///
+/// # Errors
+///
+/// When it has ended.
+pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }
 
 /// Datagrams that the kernel dropped because the socket of this port was full.
@@ -107,9 +117,9 @@ mod tests {
     fn our_own_usage() {
         let before = Usage::of(std::process::id()).unwrap();
         assert!(before.resident > 0 && before.peak >= before.resident && before.threads > 0, "{before:?}");
-        let files: Vec<fs::File> = (0..20).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        let _files: Vec<fs::File> = (0..20).map(|_| fs::File::open("/dev/null").unwrap()).collect();
         let with_files = Usage::of(std::process::id()).unwrap();
-        assert!(with_files.descriptors >= u64::try_from(files.len()).unwrap() + 3, "{with_files:?}");
+        assert!(with_files.descriptors >= before.descriptors + 20, "{with_files:?}");
         let mut sum = 0_u64;
         while Usage::of(std::process::id()).unwrap().cpu <= before.cpu {
             sum = std::hint::black_box(sum + 1);

@@ -65,9 +65,9 @@ mod tests {
         assert!(query.flag("watch") && query.flag("empty") && !query.flag("off") && !query.flag("missing"));
         assert_eq!(query.number("limit"), Ok(Some(5)));
         let error = query.version("resourceVersion").unwrap_err();
-        assert_eq!((error.code(), error.reason()), (500, None));
+        assert_eq!(error.code(), 500);
         assert_eq!(
-            error.message(),
+            error.to_string(),
             "resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax"
         );
     }

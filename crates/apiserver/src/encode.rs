@@ -1,0 +1,174 @@
+//! Objects, lists and watch events as the bytes of a response: [`object`], [`list`] and [`event`] are the only places where
+//! that happens.
+
+use std::iter::once;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde_json::{Value, json};
+
+use crate::kinds::Resource;
+use crate::object::{Object, Objects};
+use crate::status::Status;
+use crate::table;
+
+/// Objects in one chunk of a list.
+const PER_CHUNK: usize = 64;
+
+/// The form a client wants its answer in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// The object itself as JSON.
+    Json,
+    /// A table for people. Resources without columns come as JSON.
+    Table,
+}
+
+/// The `type` of a watch event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventType {
+    /// The object is new.
+    Added,
+    /// It is different.
+    Modified,
+    /// It is gone; the event carries its last state.
+    Deleted,
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) resource: Resource,
+    pub(crate) version: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+    pub(crate) objects: Objects,
+    /// The part of `objects` that is on this page.
+    pub(crate) range: Range<usize>,
+}
+
+/// The text of a list, made as it is sent.
+pub(crate) type Chunks = Box<dyn Iterator<Item = Bytes> + Send + Sync>;
+
+/// The body of an answer that is one object.
+pub(crate) fn object(format: Format, object: &Arc<Object>) -> Bytes {
+    if let Some(table) = table_of_one(format, object) {
+        return json_line(&table);
+    }
+    let mut text = BytesMut::from(head(object.resource()).as_bytes());
+    text.put_slice(tail(object));
+    text.put_u8(b'\n');
+    text.freeze()
+}
+
+/// The body of a list.
+pub(crate) fn list(format: Format, page: Page) -> Chunks {
+    let mut meta = json!({ "resourceVersion": page.version.to_string() });
+    if let Some(token) = &page.continue_token {
+        meta["continue"] = json!(token);
+    }
+    if let Some(remaining) = page.remaining {
+        meta["remainingItemCount"] = json!(remaining);
+    }
+    let objects = page.objects.get(page.range.clone()).unwrap_or_default();
+    if let Some(columns) = table::columns(page.resource).filter(|_| format == Format::Table) {
+        return Box::new(once(json_line(&table::table(columns, &meta, objects))));
+    }
+    let kind = page.resource.kind();
+    let (name, api_version) = (kind.name, kind.api_version());
+    let head =
+        format!("{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
+    let items = page.range.clone().step_by(PER_CHUNK).map(move |from| items(&page, from));
+    Box::new(once(head.into()).chain(items).chain(once(Bytes::from_static(b"]}\n"))))
+}
+
+/// The objects of the chunk that begins at `from`, with the comma before each.
+fn items(page: &Page, from: usize) -> Bytes {
+    let mut text = BytesMut::new();
+    let objects = page.objects.iter().take(page.range.end).enumerate();
+    for (index, object) in objects.skip(from).take(PER_CHUNK) {
+        if index > page.range.start {
+            text.put_u8(b',');
+        }
+        text.put_slice(object.item());
+    }
+    text.freeze()
+}
+
+/// One line of a watch.
+pub(crate) fn event(format: Format, event_type: EventType, object: &Arc<Object>) -> Bytes {
+    let name = event_type.as_str();
+    if let Some(table) = table_of_one(format, object) {
+        return json_line(&json!({ "type": name, "object": table }));
+    }
+    let mut text = BytesMut::with_capacity(object.item().len() + 80);
+    text.put_slice(format!("{{\"type\":\"{name}\",\"object\":{}", head(object.resource())).as_bytes());
+    text.put_slice(tail(object));
+    text.put_slice(b"}\n");
+    text.freeze()
+}
+
+/// The line of a bookmark.
+pub(crate) fn bookmark(resource: Resource, version: u64) -> Bytes {
+    let (head, tail) = (head(resource), resource.kind().empty_tail);
+    format!(
+        "{{\"type\":\"BOOKMARK\",\"object\":{head}\"metadata\":{{\"resourceVersion\":\"{version}\"}}{tail}}}}}\n"
+    )
+    .into()
+}
+
+/// The line of an error, the last of a watch.
+pub(crate) fn error(status: &Status) -> Bytes {
+    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &status.to_json(), b"}\n"].concat().into()
+}
+
+/// A JSON document on a line of its own.
+pub(crate) fn json_line(value: &Value) -> Bytes {
+    format!("{value}\n").into()
+}
+
+fn table_of_one(format: Format, object: &Arc<Object>) -> Option<Value> {
+    let columns = table::columns(object.resource()).filter(|_| format == Format::Table)?;
+    let meta = json!({ "resourceVersion": object.version().to_string() });
+    Some(table::table(columns, &meta, std::slice::from_ref(object)))
+}
+
+/// The beginning of the JSON text of an object of `resource`; [`tail`] is the rest.
+fn head(resource: Resource) -> String {
+    let kind = resource.kind();
+    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.name, kind.api_version())
+}
+
+fn tail(object: &Object) -> &[u8] {
+    object.item().get(1..).unwrap_or_default()
+}
+
+impl EventType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_and_bookmarks_look_like_those_of_a_real_server() {
+        let value = json!({ "metadata": { "name": "a", "namespace": "b" } });
+        let service = Arc::new(Object::new(Resource::Services, value, 7).unwrap());
+        let text = r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"a","namespace":"b","resourceVersion":"7"}}"#;
+        assert_eq!(object(Format::Json, &service), format!("{text}\n"));
+        let added = event(Format::Json, EventType::Added, &service);
+        assert_eq!(added, format!("{{\"type\":\"ADDED\",\"object\":{text}}}\n"));
+        assert_eq!(
+            bookmark(Resource::Services, 219),
+            "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Service\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"219\"},\"spec\":{},\"status\":{\"loadBalancer\":{}}}}\n"
+        );
+    }
+}

@@ -1,0 +1,31 @@
+//! How DNS messages travel.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+/// A transport of DNS messages (RFC 1035, section 4.2), `udp` or `tcp` in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// Streams, each message behind its length.
+    Tcp,
+}
+
+impl Transport {
+    /// Its name, in metric labels for one.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,11 @@
+//! A future that may be missing.
+
+use std::future::pending;
+
+/// Waits for the future; for ever without one.
+pub(crate) async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
