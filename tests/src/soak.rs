@@ -52,7 +52,7 @@ async fn soak(options: &Options) -> anyhow::Result<Summary> {
     let begun = Instant::now();
     tokio::select! {
         failed = churn.go_on(options.changes) => return Err(failed.context(last_words(&rig))),
-        watched = samples.watch(begun, options.duration(), EVERY) => watched.with_context(|| last_words(&rig))?,
+        watched = samples.watch(begun, Duration::from_mins(1) * options.minutes, EVERY) => watched.with_context(|| last_words(&rig))?,
     }
     let report = steady.stop().await;
     let restarts = rig.pod.status().containers.values().map(|container| container.restarts).sum();

@@ -8,7 +8,7 @@
     reason = "helpers of tests: a broken set-up ends the test with its reason"
 )]
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless};
 use testkit::reply::Reply;
@@ -31,6 +31,15 @@ async fn hold(lab: &Lab, way: &str, table: Table<'_>) {
     }
 }
 
+/// Holds what both ways say alike of these objects.
+async fn both(objects: &[Value], table: Table<'_>) {
+    for (way, flags) in WAYS {
+        let mut lab = Lab::with_upstream(flags, upstream).await;
+        lab.set_all(objects.iter().cloned()).await;
+        hold(&lab, way, table).await;
+    }
+}
+
 fn upstream(asked: &Asked) -> Reaction {
     let reply = Reply::to(&asked.packet);
     match (asked.name().as_str(), asked.rtype().as_str()) {
@@ -42,56 +51,50 @@ fn upstream(asked: &Asked) -> Reaction {
 
 #[tokio::test]
 async fn section_2_2_the_schema_version() {
-    for (way, flags) in WAYS {
-        let lab = Lab::start(flags).await;
-        hold(&lab, way, &[("dns-version", "TXT", "NOERROR \"1.1.0\""), ("dns-version", "A", "NOERROR")])
-            .await;
-    }
+    both(&[], &[("dns-version", "TXT", "NOERROR \"1.1.0\""), ("dns-version", "A", "NOERROR")]).await;
 }
 
 #[tokio::test]
 async fn section_2_3_services_with_a_cluster_ip() {
-    for (way, flags) in WAYS {
-        let mut lab = Lab::start(flags).await;
-        let ports = ["https:443", "dns:53/UDP", ":8080"];
-        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &ports)).await;
-        lab.set(mk_cluster_ip("my-ns", "six", &["2001:db8::1"], &ports)).await;
-        lab.set(mk_cluster_ip("my-ns", "both", &["10.3.0.101", "2001:db8::2"], &ports)).await;
-        hold(
-            &lab,
-            way,
-            &[
-                // 2.3.1: A and AAAA records
-                ("four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
-                ("four.my-ns.svc", "AAAA", "NOERROR"),
-                ("six.my-ns.svc", "A", "NOERROR"),
-                ("six.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
-                ("both.my-ns.svc", "A", "NOERROR 10.3.0.101"),
-                ("both.my-ns.svc", "AAAA", "NOERROR 2001:db8::2"),
-                ("none.my-ns.svc", "A", "NXDOMAIN"),
-                // 2.3.2: SRV records of named ports; a port without a name has none
-                ("_https._tcp.four.my-ns.svc", "SRV", "NOERROR 10 100 443 four.my-ns.svc.cluster.local."),
-                ("_dns._udp.four.my-ns.svc", "SRV", "NOERROR 10 100 53 four.my-ns.svc.cluster.local."),
-                ("_https._tcp.six.my-ns.svc", "SRV", "NOERROR 10 100 443 six.my-ns.svc.cluster.local."),
-                ("_https._tcp.both.my-ns.svc", "SRV", "NOERROR 10 50 443 both.my-ns.svc.cluster.local."),
-                ("_dns._tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
-                // 2.3.3: PTR records
-                ("100.0.3.10.in-addr.arpa.", "PTR", "NOERROR four.my-ns.svc.cluster.local."),
-                (
-                    "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
-                    "PTR",
-                    "NOERROR six.my-ns.svc.cluster.local.",
-                ),
-                ("101.0.3.10.in-addr.arpa.", "PTR", "NOERROR both.my-ns.svc.cluster.local."),
-                (
-                    "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
-                    "PTR",
-                    "NOERROR both.my-ns.svc.cluster.local.",
-                ),
-            ],
-        )
-        .await;
-    }
+    let ports = ["https:443", "dns:53/UDP", ":8080"];
+    let objects = [
+        mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &ports),
+        mk_cluster_ip("my-ns", "six", &["2001:db8::1"], &ports),
+        mk_cluster_ip("my-ns", "both", &["10.3.0.101", "2001:db8::2"], &ports),
+    ];
+    both(
+        &objects,
+        &[
+            // 2.3.1: A and AAAA records
+            ("four.my-ns.svc", "A", "NOERROR 10.3.0.100"),
+            ("four.my-ns.svc", "AAAA", "NOERROR"),
+            ("six.my-ns.svc", "A", "NOERROR"),
+            ("six.my-ns.svc", "AAAA", "NOERROR 2001:db8::1"),
+            ("both.my-ns.svc", "A", "NOERROR 10.3.0.101"),
+            ("both.my-ns.svc", "AAAA", "NOERROR 2001:db8::2"),
+            ("none.my-ns.svc", "A", "NXDOMAIN"),
+            // 2.3.2: SRV records of named ports; a port without a name has none
+            ("_https._tcp.four.my-ns.svc", "SRV", "NOERROR 10 100 443 four.my-ns.svc.cluster.local."),
+            ("_dns._udp.four.my-ns.svc", "SRV", "NOERROR 10 100 53 four.my-ns.svc.cluster.local."),
+            ("_https._tcp.six.my-ns.svc", "SRV", "NOERROR 10 100 443 six.my-ns.svc.cluster.local."),
+            ("_https._tcp.both.my-ns.svc", "SRV", "NOERROR 10 50 443 both.my-ns.svc.cluster.local."),
+            ("_dns._tcp.four.my-ns.svc", "SRV", "NXDOMAIN"),
+            // 2.3.3: PTR records
+            ("100.0.3.10.in-addr.arpa.", "PTR", "NOERROR four.my-ns.svc.cluster.local."),
+            (
+                "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
+                "PTR",
+                "NOERROR six.my-ns.svc.cluster.local.",
+            ),
+            ("101.0.3.10.in-addr.arpa.", "PTR", "NOERROR both.my-ns.svc.cluster.local."),
+            (
+                "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.",
+                "PTR",
+                "NOERROR both.my-ns.svc.cluster.local.",
+            ),
+        ],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -237,28 +240,26 @@ fn owned(lines: &[&str]) -> Vec<String> {
 
 #[tokio::test]
 async fn section_2_5_external_names() {
-    for (way, flags) in WAYS {
-        let mut lab = Lab::with_upstream(flags, upstream).await;
-        lab.set(mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"])).await;
-        lab.set(mk_external_name("my-ns", "out", "www.example.com")).await;
-        lab.set(mk_external_name("my-ns", "in", "four.my-ns.svc.cluster.local")).await;
-        lab.set(mk_external_name("my-ns", "nowhere", "nowhere.example.com")).await;
-        hold(
-            &lab,
-            way,
-            &[
-                ("out.my-ns.svc", "CNAME", "NOERROR -> www.example.com."),
-                ("out.my-ns.svc", "A", "NOERROR -> www.example.com. 198.51.100.1"),
-                ("out.my-ns.svc", "AAAA", "NOERROR -> www.example.com. 2001:db8::1"),
-                ("in.my-ns.svc", "CNAME", "NOERROR -> four.my-ns.svc.cluster.local."),
-                ("in.my-ns.svc", "A", "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100"),
-                ("in.my-ns.svc", "AAAA", "NOERROR -> four.my-ns.svc.cluster.local."),
-                ("nowhere.my-ns.svc", "CNAME", "NOERROR -> nowhere.example.com."),
-                ("nowhere.my-ns.svc", "A", "NOERROR -> nowhere.example.com."),
-            ],
-        )
-        .await;
-    }
+    let objects = [
+        mk_cluster_ip("my-ns", "four", &["10.3.0.100"], &["https:443"]),
+        mk_external_name("my-ns", "out", "www.example.com"),
+        mk_external_name("my-ns", "in", "four.my-ns.svc.cluster.local"),
+        mk_external_name("my-ns", "nowhere", "nowhere.example.com"),
+    ];
+    both(
+        &objects,
+        &[
+            ("out.my-ns.svc", "CNAME", "NOERROR -> www.example.com."),
+            ("out.my-ns.svc", "A", "NOERROR -> www.example.com. 198.51.100.1"),
+            ("out.my-ns.svc", "AAAA", "NOERROR -> www.example.com. 2001:db8::1"),
+            ("in.my-ns.svc", "CNAME", "NOERROR -> four.my-ns.svc.cluster.local."),
+            ("in.my-ns.svc", "A", "NOERROR -> four.my-ns.svc.cluster.local. 10.3.0.100"),
+            ("in.my-ns.svc", "AAAA", "NOERROR -> four.my-ns.svc.cluster.local."),
+            ("nowhere.my-ns.svc", "CNAME", "NOERROR -> nowhere.example.com."),
+            ("nowhere.my-ns.svc", "A", "NOERROR -> nowhere.example.com."),
+        ],
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -14,6 +14,9 @@ use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event,
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::{Name, Zone};
+use testkit::message::unhex;
+use testkit::query::Query;
+use testkit::reply::Reply;
 use testkit::upstream::Transport;
 use tests::conformance::vector::{self, Scenario};
 
@@ -122,7 +125,7 @@ fn queries(seeds: &Seeds, scenarios: &[Scenario]) -> anyhow::Result<()> {
         let name = format!("{name}.cluster.local").trim_start_matches('.').to_owned();
         for (at, rtype) in ["A", "AAAA", "SRV", "CNAME", "TXT", "NS", "SOA", "PTR"].iter().enumerate() {
             for choice in [0, 2, 6, 0x10, 0x20, 0x30, 0x16, 0x36, 0x37] {
-                let query = testkit::query::Query::new(&format!("{name}."), rtype);
+                let query = Query::new(&format!("{name}."), rtype);
                 let query =
                     if (at + usize::from(choice)).is_multiple_of(3) { query } else { query.edns(4096) };
                 seeds.write("query", &[&[choice][..], &query.wire()].concat())?;
@@ -137,7 +140,7 @@ fn replies(seeds: &Seeds, scenarios: &[Scenario]) -> anyhow::Result<()> {
     let cases = scenarios.iter().flat_map(|scenario| &scenario.steps).flat_map(|step| &step.queries);
     for hex in cases.flat_map(|case| &case.upstream).flat_map(|exchange| &exchange.response_wire) {
         number = number.wrapping_add(37);
-        seeds.write("reply", &[&[number, 4, number][..], &unhex(hex)?].concat())?;
+        seeds.write("reply", &[&[number, 4, number][..], &unhex(hex).context("not hex")?].concat())?;
     }
     let name = "www.outside.test.";
     for (number, rtype, data) in [
@@ -159,17 +162,12 @@ fn replies(seeds: &Seeds, scenarios: &[Scenario]) -> anyhow::Result<()> {
         (2, "MX", vec!["www.outside.test. 60 IN MX 1 edge.outside.test."]),
         (2, "TXT", vec!["www.outside.test. 60 IN TXT \"a\" \"b\""]),
     ] {
-        let query = testkit::query::Query::new(name, rtype).edns(1232).wire();
-        let reply = data.iter().fold(testkit::reply::Reply::to(&query), |reply, record| reply.answer(record));
+        let query = Query::new(name, rtype).edns(1232).wire();
+        let reply = data.iter().fold(Reply::to(&query), |reply, record| reply.answer(record));
         let reply = reply.wire();
         seeds.write("reply", &[&[number, 4, 0][..], &reply].concat())?;
     }
     Ok(())
-}
-
-fn unhex(hex: &str) -> anyhow::Result<Vec<u8>> {
-    let digits: Vec<char> = hex.chars().collect();
-    digits.chunks(2).map(|pair| Ok(u8::from_str_radix(&pair.iter().collect::<String>(), 16)?)).collect()
 }
 
 /// A resolv.conf and the four keys.

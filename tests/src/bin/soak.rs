@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use tests::soak::{Options, run};
 
 fn main() -> ExitCode {
-    let outcome = Options::read(std::env::args_os()).and_then(|options| run(&options));
-    match outcome {
+    match run(&Options::parse()) {
         Ok(summary) => {
             let printed = writeln!(std::io::stdout(), "{summary}");
             if printed.is_ok() && summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
