@@ -11,7 +11,6 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use testkit::client::{self, PATIENCE};
 use testkit::eventually;
 use testkit::message::Message;
@@ -230,39 +229,6 @@ async fn each_http_port_serves_its_own() {
         assert_eq!(status_of(lab.http(), path).await, on_status_port, "{path} on the status port");
         assert_eq!(status_of(lab.metrics(), path).await, on_metrics_port, "{path} on the metrics port");
     }
-}
-
-#[tokio::test]
-async fn an_api_server_that_is_away_does_not_end_the_process() {
-    // Nothing listens on port 1.
-    let flags = ["--kube-master-url=http://127.0.0.1:1", "--initial-sync-timeout=300ms"];
-    let mut lab = Lab::unready(&flags, &[], one_address).await;
-    lab.process().line_with("the first lists have not come", LONG).await;
-    let overdue = "kubedns_initial_sync_overdue 1";
-    eventually(LONG, async || tests::lab::body_of(lab.metrics(), "/metrics").await.contains(overdue)).await;
-    assert_eq!(lab.answer("www.outside.test.", "A").await, "NOERROR 198.51.100.1");
-    for name in ["kubernetes.default.svc.cluster.local.", "cluster.local."] {
-        assert_eq!(in_a_line(&lab.ask(name, "A").await), "REFUSED", "{name}");
-    }
-    assert_eq!(in_a_line(&lab.ask("1.0.96.10.in-addr.arpa.", "PTR").await), "REFUSED");
-    assert_ne!(status_of(lab.http(), "/readiness").await, 200);
-    assert!(lab.process().exited().is_none(), "it goes on trying");
-}
-
-#[tokio::test]
-async fn sigterm_drains_and_ends_with_status_zero() {
-    let mut lab = Lab::start(&["--lameduck=2s"]).await;
-    lab.set(mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"])).await;
-    let start = Instant::now();
-    lab.process().signal(Signal::SIGTERM);
-    eventually(LONG, async || status_of(lab.http(), "/readiness").await != 200).await;
-    assert_eq!(
-        lab.answer("web.apps.svc.cluster.local.", "A").await,
-        "NOERROR 10.96.0.10",
-        "it goes on answering"
-    );
-    assert_eq!(lab.process().wait(LONG).await.code(), Some(0));
-    assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use testkit::eventually;
 use testkit::process::{Process, Program};
 use testkit::processes::{Pid, descendants, is_running, send};
 use testkit::upstream::{Upstream, Zone};
-use tests::e2e::{PATIENCE, Pod, example_cluster, get, write_kubeconfig};
+use tests::e2e::{PATIENCE, Pod, example_cluster, write_kubeconfig};
 
 /// What `dig +short` prints for each question about the example cluster.
 const ANSWERS: &[(&str, &[&str])] = &[
@@ -154,54 +154,6 @@ async fn a_stub_domain_follows_kubectl_edit_and_delete() {
     let asked = corporate.count();
     assert_eq!(dig.status("other.corp.test").await.as_deref(), Some("NXDOMAIN"));
     assert_eq!(corporate.count(), asked, "nothing goes there any more");
-}
-
-#[tokio::test]
-async fn both_health_urls_follow_kubedns_where_health_is_an_answer_through_the_pod() {
-    // dnsmasq forgets after a second, so that its cache does not hide for long what happens behind it.
-    let pod = Pod::start_with(&["--sidecar-arg=--health=through", "--dnsmasq-arg=--max-cache-ttl=1"]).await;
-    let both = || async { (pod.health("kubedns").await, pod.health("dnsmasq").await) };
-    assert_eq!(both().await, (Some(200), Some(200)));
-
-    let kubedns = pod.container("kubedns").await;
-    send(kubedns, Signal::SIGSTOP);
-    eventually(PATIENCE, || async { both().await == (Some(503), Some(503)) }).await;
-    send(kubedns, Signal::SIGCONT);
-    eventually(PATIENCE, || async { both().await == (Some(200), Some(200)) }).await;
-}
-
-#[tokio::test]
-async fn a_stopped_kubedns_does_not_make_dnsmasq_unhealthy() {
-    let pod = Pod::start().await;
-    let kubedns = pod.container("kubedns").await;
-    send(kubedns, Signal::SIGSTOP);
-    eventually(PATIENCE, || async { pod.health("kubedns").await == Some(503) }).await;
-    assert_eq!(
-        pod.health("dnsmasq").await,
-        Some(200),
-        "restarting dnsmasq would cost its cache and help nobody"
-    );
-    send(kubedns, Signal::SIGCONT);
-    eventually(PATIENCE, || async { pod.health("kubedns").await == Some(200) }).await;
-}
-
-#[tokio::test]
-async fn every_http_endpoint_answers() {
-    let pod = Pod::start().await;
-    let ports = pod.ports;
-    let cases = [
-        (ports.readiness, "/readiness", "ok\n"),
-        (ports.readiness, "/cache", "{"),
-        (ports.kubedns_metrics, "/metrics", "# HELP skydns_skydns_dns_request_count_total"),
-        (ports.sidecar, "/metrics", "kubedns_dnsmasq_hits"),
-        (ports.sidecar, "/metrics", "kubedns_probe_kubedns_errors"),
-        (ports.sidecar, "/healthz", ""),
-    ];
-    for (port, path, expected) in cases {
-        let response = get(port, path).await.unwrap();
-        assert_eq!(response.status, 200, "{path}: {response:?}");
-        assert!(response.body.contains(expected), "{path}: {response:?}");
-    }
 }
 
 #[tokio::test]

@@ -129,21 +129,13 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
 #[tokio::test]
 async fn what_is_said_to_be_always_there_is_there_from_the_start_and_the_rest_is_not() {
     let alone = [
-        ("kubedns", Alone::kubedns("", &[]).await),
+        ("kubedns", Alone::kubedns("").await),
         ("nanny", Alone::nanny().await),
         ("sidecar", Alone::sidecar().await),
     ];
     for (binary, alone) in alone {
         compare(binary, &of_binary(binary), &alone.scrape().await, Documented::is_always_there);
     }
-}
-
-#[tokio::test]
-async fn the_variables_of_the_environment_name_the_query_metrics() {
-    let env = [("PROMETHEUS_NAMESPACE", "old"), ("PROMETHEUS_SUBSYSTEM", "dns")];
-    let exported = Alone::kubedns("", &env).await.scrape().await;
-    let named: Vec<&String> = exported.keys().filter(|name| name.contains("cachemiss")).collect();
-    assert_eq!(named, ["old_dns_dns_cachemiss_count_total"]);
 }
 
 /// Errors, durations and sizes against requests, for each system.
@@ -168,7 +160,7 @@ fn sums_agree(exported: &Exposition) {
 #[tokio::test]
 async fn errors_never_exceed_requests() {
     let upstream = Upstream::start(upstream).await;
-    let kubedns = Alone::kubedns(&format!("127.0.0.1:{},{}", free_port(), upstream.addr()), &[]).await;
+    let kubedns = Alone::kubedns(&format!("127.0.0.1:{},{}", free_port(), upstream.addr())).await;
     let dns = SocketAddr::from(([127, 0, 0, 1], kubedns.dns));
     for _ in 0..3 {
         ask_everything(dns).await;

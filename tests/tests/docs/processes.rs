@@ -19,7 +19,7 @@ pub(crate) struct Alone {
 
 impl Alone {
     /// kubedns without an API server, with these upstreams.
-    pub(crate) async fn kubedns(nameservers: &str, env: &[(&str, &str)]) -> Self {
+    pub(crate) async fn kubedns(nameservers: &str) -> Self {
         let (dns, metrics, nowhere) = (free_port(), free_port(), free_port());
         let program = Program::named("kubedns")
             .args([format!("--dns-port={dns}"), format!("--healthz-port={}", free_port())])
@@ -29,7 +29,6 @@ impl Alone {
             ])
             .args(["--dns-bind-address=127.0.0.1", "--resolv-conf=/dev/null", "--lameduck=0s"])
             .env("PROMETHEUS_PORT", metrics.to_string());
-        let program = env.iter().fold(program, |program, (name, value)| program.env(name, value));
         Self { process: program.start(), dns, metrics }.ready().await
     }
 

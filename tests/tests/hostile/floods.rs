@@ -10,7 +10,6 @@ use testkit::eventually;
 use testkit::message::Message;
 use testkit::processes::Usage;
 use testkit::query::Query;
-use testkit::upstream::{Asked, Zone};
 use tests::chaos::{names_outside, objects, questions, zone};
 use tests::e2e::PATIENCE;
 use tests::lab::{Lab, in_a_line};
@@ -34,9 +33,7 @@ pub(super) const CONNECTIONS: usize = 2000;
 
 /// kubedns with an upstream, and a client that knows both.
 async fn lab() -> (Lab, Vec<Question>) {
-    let zone = zone();
-    let mut lab =
-        Lab::with_upstream(&["--lameduck=0s"], move |asked: &Asked| Zone::answer(&zone, asked).into()).await;
+    let mut lab = Lab::with_upstream(&["--lameduck=0s"], zone().handler()).await;
     lab.set_all(objects()).await;
     let port = lab.dns().port();
     let mut all = questions("cluster", port);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apiserver::{Action, Resource, Rule};
 use nix::sys::signal::Signal;
@@ -143,12 +143,14 @@ async fn on_sigterm_it_is_not_ready_at_once_and_answers_for_a_while() {
     // These mean nothing, as in kube-dns, also outside a container of its own.
     kubedns.process.signal(Signal::SIGUSR1);
     kubedns.process.signal(Signal::SIGUSR2);
+    let begun = Instant::now();
     kubedns.process.signal(Signal::SIGTERM);
     kubedns.process.line_with("stopping", PATIENCE).await;
     let (code, body) = kubedns.get("/readiness").await;
     assert_eq!((code, body.as_str()), (503, "not ready: shutting down\n"));
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     assert!(kubedns.process.wait(PATIENCE).await.success());
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
