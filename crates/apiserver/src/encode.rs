@@ -1,7 +1,6 @@
 //! Objects, lists and watch events as the bytes of a response: [`object`], [`list`] and [`event`] are the only places where
 //! that happens.
 
-use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,9 +11,6 @@ use crate::kinds::Resource;
 use crate::object::{Object, Objects};
 use crate::status::Status;
 use crate::table;
-
-/// Objects in one chunk of a list.
-const PER_CHUNK: usize = 64;
 
 /// The form a client wants its answer in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +44,6 @@ pub(crate) struct Page {
     pub(crate) range: Range<usize>,
 }
 
-/// The text of a list, made as it is sent.
-pub(crate) type Chunks = Box<dyn Iterator<Item = Bytes> + Send + Sync>;
-
 /// The body of an answer that is one object.
 pub(crate) fn object(format: Format, object: &Arc<Object>) -> Bytes {
     if let Some(table) = table_of_one(format, object) {
@@ -63,7 +56,7 @@ pub(crate) fn object(format: Format, object: &Arc<Object>) -> Bytes {
 }
 
 /// The body of a list.
-pub(crate) fn list(format: Format, page: Page) -> Chunks {
+pub(crate) fn list(format: Format, page: &Page) -> Bytes {
     let mut meta = json!({ "resourceVersion": page.version.to_string() });
     if let Some(token) = &page.continue_token {
         meta["continue"] = json!(token);
@@ -73,26 +66,20 @@ pub(crate) fn list(format: Format, page: Page) -> Chunks {
     }
     let objects = page.objects.get(page.range.clone()).unwrap_or_default();
     if let Some(columns) = table::columns(page.resource).filter(|_| format == Format::Table) {
-        return Box::new(once(json_line(&table::table(columns, &meta, objects))));
+        return json_line(&table::table(columns, &meta, objects));
     }
     let kind = page.resource.kind();
     let (name, api_version) = (kind.name, kind.api_version());
     let head =
         format!("{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
-    let items = page.range.clone().step_by(PER_CHUNK).map(move |from| items(&page, from));
-    Box::new(once(head.into()).chain(items).chain(once(Bytes::from_static(b"]}\n"))))
-}
-
-/// The objects of the chunk that begins at `from`, with the comma before each.
-fn items(page: &Page, from: usize) -> Bytes {
-    let mut text = BytesMut::new();
-    let objects = page.objects.iter().take(page.range.end).enumerate();
-    for (index, object) in objects.skip(from).take(PER_CHUNK) {
-        if index > page.range.start {
-            text.put_u8(b',');
-        }
+    let length: usize = objects.iter().map(|object| object.item().len() + 1).sum();
+    let mut text = BytesMut::with_capacity(head.len() + length + 3);
+    text.put_slice(head.as_bytes());
+    for (index, object) in objects.iter().enumerate() {
+        text.put_slice(if index > 0 { b"," } else { b"" });
         text.put_slice(object.item());
     }
+    text.put_slice(b"]}\n");
     text.freeze()
 }
 

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use tokio_util::sync::CancellationToken;
 use warp::http::{HeaderMap, Method};
 use warp::reply::Response;
 use warp::{Buf, Filter};
@@ -31,7 +30,6 @@ pub(crate) struct Api {
     pub(crate) registry: Registry,
     pub(crate) faults: Faults,
     pub(crate) bookmark_period: Duration,
-    pub(crate) stop: CancellationToken,
 }
 
 /// A request, read completely.
@@ -90,10 +88,10 @@ async fn resource(api: &Api, call: Call<'_>) -> Response {
     };
     let verdict = api.faults.admit(&call.fault_request(verb));
     if verdict.freeze {
-        api.stop.cancelled().await;
+        std::future::pending::<()>().await;
     }
     if !verdict.delay.is_zero() {
-        api.stop.run_until_cancelled(tokio::time::sleep(verdict.delay)).await;
+        tokio::time::sleep(verdict.delay).await;
     }
     if let Some(seconds) = verdict.throttle {
         return Answer::throttled(seconds).into_response(None);
@@ -102,8 +100,9 @@ async fn resource(api: &Api, call: Call<'_>) -> Response {
     answer.unwrap_or_else(|status| Answer::status(&status)).into_response(verdict.mangle.as_ref())
 }
 
-/// Returns at once unless the server is frozen; then when it is no longer, or stops.
+/// Waits while the server is frozen.
 async fn thawed(api: &Api) {
     let mut signals = api.faults.signals();
-    api.stop.run_until_cancelled(signals.wait_for(|signals| signals.presence != Presence::Frozen)).await;
+    // The sender lives as long as the server.
+    let _ended = signals.wait_for(|signals| signals.presence != Presence::Frozen).await;
 }

@@ -1,12 +1,11 @@
 //! Lists: which objects, at which version, in which pages.
 
-mod token;
-
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails;
 
-use self::token::Token;
 use crate::encode::Page;
 use crate::kinds::Resource;
 use crate::object::{Object, Objects};
@@ -24,9 +23,7 @@ pub(crate) struct ListQuery {
 }
 
 const TOO_OLD_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. \
-    You can start a new list without the continue parameter, or use the continue token in this response to retrieve the \
-    remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
-    created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+    You can start a new list without the continue parameter.";
 
 impl ListQuery {
     /// Reads and checks the parameters.
@@ -80,7 +77,7 @@ pub(crate) fn page(
     let range = from..from + taken;
     let more = left - taken;
     let last = chosen.get(range.end.wrapping_sub(1)).filter(|_| more > 0);
-    let continue_token = last.map(|last| Token::after(listing.version, last.key()).encode());
+    let continue_token = last.map(|last| token(listing.version, last.key()));
     if continue_token.is_some() {
         store.keep(resource, &listing);
     }
@@ -105,12 +102,22 @@ fn first(store: &Store, resource: Resource, query: &ListQuery) -> Result<Listing
 }
 
 fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing, String), Status> {
-    let token = Token::decode(&query.continue_token)?;
-    let Some(version) = token.version() else { return Ok((store.list(resource), token.start().to_owned())) };
-    match store.kept(resource, version) {
-        Some(listing) => Ok((listing, token.start().to_owned())),
-        None => Err(Status::expired(TOO_OLD_CONTINUE).with_continue(token.inconsistent().encode())),
-    }
+    let Some((version, start)) = read_token(&query.continue_token) else {
+        return Err(Status::bad_request("invalid continue token: continue key is not valid"));
+    };
+    let listing = store.kept(resource, version).ok_or_else(|| Status::expired(TOO_OLD_CONTINUE))?;
+    Ok((listing, start))
+}
+
+/// The token to go on with after the object of `key`: the version and the next key there may be.
+fn token(version: u64, key: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{version} {key}\0"))
+}
+
+fn read_token(token: &str) -> Option<(u64, String)> {
+    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+    let (version, start) = text.split_once(' ')?;
+    Some((version.parse().ok()?, start.to_owned()))
 }
 
 fn choose(listing: &Listing, selection: &Selection) -> Objects {

@@ -1,16 +1,17 @@
-//! Objects from YAML files in a directory, followed as the files change.
+//! Objects from YAML files in a directory, which is read again and again.
 //!
 //! An object is written when what a file says about it changes, not when somebody else changed it in the meantime:
 //! edits through `kubectl` stay until the file is edited. An object that no file mentions any more is deleted. A file that
 //! cannot be read keeps the objects it had.
 
 mod documents;
-mod follow;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use self::documents::Document;
 use crate::kinds::Resource;
@@ -66,6 +67,16 @@ impl Manifests {
         }
         self.apply();
         Ok(self.applied.values().filter(|applied| !applied.refused).count())
+    }
+
+    /// Reads the directory again every `period` until `stop` is cancelled.
+    pub async fn run(mut self, period: Duration, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
+            if let Err(error) = self.load() {
+                let cause = error.source.to_string();
+                tracing::warn!(%error, cause, "keeping the manifests read before");
+            }
+        }
     }
 
     fn apply(&mut self) {

@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{EndpointAddress, EndpointSubset, Endpoints};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
-use tokio_util::sync::CancellationToken;
 
 use crate::kinds::Resource;
 use crate::object::Object;
@@ -20,14 +19,13 @@ const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// Mirrors until `stop` is cancelled.
-pub(crate) async fn run(registry: Registry, stop: CancellationToken) {
+/// Mirrors for as long as the server runs.
+pub(crate) async fn run(registry: Registry) {
     let mut endpoints = registry.store.subscribe(Resource::Endpoints);
     let mut slices = registry.store.subscribe(Resource::EndpointSlices);
     loop {
         reconcile(&registry);
         tokio::select! {
-            () = stop.cancelled() => return,
             changed = endpoints.changed() => if changed.is_err() { return },
             changed = slices.changed() => if changed.is_err() { return },
         }

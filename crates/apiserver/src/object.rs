@@ -217,15 +217,4 @@ mod tests {
             assert_eq!(Object::new(Resource::Services, value, 1).unwrap_err(), error);
         }
     }
-
-    #[test]
-    fn a_service_holds_its_addresses() {
-        let service = json!({
-            "metadata": { "name": "web", "namespace": "apps" },
-            "spec": { "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd00::7", "None"] },
-        });
-        let object = Object::new(Resource::Services, service, 1).unwrap();
-        let addresses: Vec<String> = object.addresses().iter().map(ToString::to_string).collect();
-        assert_eq!(addresses, ["10.96.0.7", "fd00::7"]);
-    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
@@ -21,12 +21,8 @@ use crate::mirror;
 use crate::registry::Registry;
 use crate::store::{DEFAULT_HISTORY, Store};
 
-/// Connections waiting to be accepted.
-const BACKLOG: u32 = 1024;
 /// Connections at a time, and so requests under way, watches included; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-/// How long a stopping server waits for responses under way.
-const DRAIN: Duration = Duration::from_secs(2);
 /// How long a connection may stay without a request.
 const IDLE: Duration = Duration::from_mins(5);
 /// How long accepting pauses when it fails, for want of file descriptors for example.
@@ -123,57 +119,49 @@ impl ApiServer {
         Manifests::new(self.registry.clone(), directory.into())
     }
 
-    /// Serves until `stop` is cancelled; watches end then, and other responses get a moment to finish.
+    /// Serves until `stop` is cancelled; all connections close then.
     pub async fn run(self, stop: CancellationToken) {
-        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let api = Arc::new(Api {
-            registry: self.registry,
-            faults: self.faults,
-            bookmark_period: self.options.bookmark_period,
-            stop: stop.clone(),
-        });
         let mut tasks = JoinSet::new();
         if self.options.mirror_endpoints {
-            tasks.spawn(mirror::run(api.registry.clone(), stop.clone()));
+            tasks.spawn(mirror::run(self.registry.clone()));
         }
-        while let Some(stream) = accept(&self.listener, &stop).await {
-            let Some(Ok(permit)) = stop.run_until_cancelled(Arc::clone(&connections).acquire_owned()).await
-            else {
-                break;
-            };
-            let (api, stop) = (Arc::clone(&api), stop.clone());
+        stop.run_until_cancelled(self.serve(&mut tasks)).await;
+        tasks.shutdown().await;
+    }
+
+    async fn serve(self, tasks: &mut JoinSet<()>) {
+        let (registry, faults) = (self.registry, self.faults);
+        let api = Arc::new(Api { registry, faults, bookmark_period: self.options.bookmark_period });
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+            let (stream, api) = (accept(&self.listener).await, Arc::clone(&api));
             tasks.spawn(async move {
-                connection(api, stream, stop).await;
-                drop(permit);
+                connection(api, stream).await;
+                drop(slot);
             });
             while tasks.try_join_next().is_some() {}
-        }
-        drop(self.listener);
-        let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
-        if drained.is_err() {
-            tasks.shutdown().await;
         }
     }
 }
 
-/// Serves one connection until it closes, or until `stop`: then the response under way is finished and no more begun.
-async fn connection(api: Arc<Api>, stream: TcpStream, stop: CancellationToken) {
+/// Serves one connection until it closes or is cut.
+async fn connection(api: Arc<Api>, stream: TcpStream) {
     let signals = api.faults.signals();
     let service = TowerToHyperService::new(warp::service(routes(api)));
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
+    // Watch events are small and must not wait.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot send small packets at once");
+    }
+    tokio::select! {
         biased;
-        () = cut(signals) => return,
-        ended = &mut connection => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        () = cut(signals) => {}
+        ended = builder.serve_connection(TokioIo::new(stream), service) => {
+            if let Err(error) = ended {
+                tracing::debug!(error = error.to_string(), "connection ended early");
+            }
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(error = error.to_string(), "connection ended early");
     }
 }
 
@@ -186,24 +174,21 @@ async fn cut(mut signals: Receiver<Signals>) {
     }
 }
 
-/// The next connection; `None` when the server stops.
-async fn accept(listener: &TcpListener, stop: &CancellationToken) -> Option<TcpStream> {
+/// The next connection.
+async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
-        match stop.run_until_cancelled(listener.accept()).await? {
-            Ok((stream, _)) => return Some(stream),
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
-                stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await?;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    // Watch events are small and must not wait; accepted connections inherit this.
-    socket.set_nodelay(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }

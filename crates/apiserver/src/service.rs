@@ -24,13 +24,11 @@ pub(crate) fn complete(
     let spec = service.spec.get_or_insert_default();
     let before = before.and_then(|before| before.spec.as_ref());
     fill_defaults(spec);
-    if let Some(before) = before {
-        carry_over(spec, before);
-    }
+    carry_over(spec, before);
     addresses::follow_first(spec, before);
     reject_if(check::spec(spec, before))?;
     if has_cluster_ip(spec) {
-        families::settle(spec, before)?;
+        families::settle(spec, before);
         addresses::assign(spec, before, services)?;
     }
     service.status.get_or_insert_default().load_balancer.get_or_insert_default();
@@ -60,26 +58,21 @@ fn fill_defaults(spec: &mut ServiceSpec) {
     }
 }
 
-/// Keeps the addresses that the writer left out, and drops what a Service of another type had.
-fn carry_over(spec: &mut ServiceSpec, before: &ServiceSpec) {
-    match (has_cluster_ip(before), has_cluster_ip(spec)) {
-        (true, true) => {
-            if spec.cluster_ip.is_none() {
-                spec.cluster_ip.clone_from(&before.cluster_ip);
-            }
-            if spec.cluster_ips.is_none() && spec.cluster_ip == before.cluster_ip {
-                spec.cluster_ips.clone_from(&before.cluster_ips);
-            }
-        }
-        (true, false) => {
-            spec.cluster_ip.take_if(|value| before.cluster_ip.as_ref() == Some(value));
-            spec.cluster_ips.take_if(|value| before.cluster_ips.as_ref() == Some(value));
-            spec.ip_families.take_if(|value| before.ip_families.as_ref() == Some(value));
-            spec.ip_family_policy.take_if(|value| before.ip_family_policy.as_ref() == Some(value));
-            spec.internal_traffic_policy = None;
-        }
-        (false, true) => spec.external_name = None,
-        (false, false) => {}
+/// Keeps the addresses that the writer left out, and drops what a Service of another type has.
+fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
+    if !has_cluster_ip(spec) {
+        (spec.cluster_ip, spec.cluster_ips) = (None, None);
+        (spec.ip_families, spec.ip_family_policy) = (None, None);
+        spec.internal_traffic_policy = None;
+        return;
+    }
+    spec.external_name = None;
+    let Some(before) = before else { return };
+    if spec.cluster_ip.is_none() {
+        spec.cluster_ip.clone_from(&before.cluster_ip);
+    }
+    if spec.cluster_ips.is_none() && spec.cluster_ip == before.cluster_ip {
+        spec.cluster_ips.clone_from(&before.cluster_ips);
     }
 }
 

@@ -101,13 +101,6 @@ impl Status {
         self
     }
 
-    /// Adds a token to go on listing with.
-    #[must_use]
-    pub(crate) fn with_continue(mut self, token: String) -> Self {
-        self.0.metadata.continue_ = Some(token);
-        self
-    }
-
     /// HTTP status code.
     pub(crate) fn code(&self) -> u16 {
         self.0.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500)
@@ -151,11 +144,6 @@ pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[
     let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
     let message = format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));
     cause(field, "FieldValueNotSupported", message)
-}
-
-/// Two entries that must differ do not.
-pub(crate) fn duplicate(field: impl Into<String>, value: &Value) -> StatusCause {
-    cause(field, "FieldValueDuplicate", format!("Duplicate value: {value}"))
 }
 
 fn cause(field: impl Into<String>, reason: &str, message: String) -> StatusCause {

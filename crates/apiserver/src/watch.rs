@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use tokio::sync::watch::Receiver;
-use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::stream::stream;
 use crate::encode::Format;
@@ -55,7 +54,6 @@ pub(crate) struct Watch {
     pub(crate) query: WatchQuery,
     pub(crate) format: Format,
     pub(crate) bookmark_period: Duration,
-    pub(crate) stop: CancellationToken,
     pub(crate) signals: Receiver<Signals>,
 }
 

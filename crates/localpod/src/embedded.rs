@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use apiserver::{ApiServer, Manifests, Options};
 use tokio_util::sync::CancellationToken;
 
-/// How often the directory is read again even if no change was noticed.
-const MANIFESTS_PERIOD: Duration = Duration::from_secs(2);
+/// How often the directory is read again.
+const MANIFESTS_PERIOD: Duration = Duration::from_millis(500);
 
 /// A bound API server with its first objects.
 pub(crate) struct Embedded {

@@ -49,14 +49,6 @@ fn refusals_read_like_those_of_a_real_server() {
 }
 
 #[test]
-fn rules_count() {
-    let faults = faults();
-    faults.add(Rule::new(Action::Refuse { code: 500 }).verbs([Verb::List]).skip(1).times(2));
-    let codes: Vec<_> = (0..5).map(|_| code(&faults, Verb::List, Resource::Services)).collect();
-    assert_eq!(codes, [None, Some(500), Some(500), None, None]);
-}
-
-#[test]
 fn one_request_in_so_many_goes_wrong() {
     let faults = faults();
     let rule = Rule::new(Action::Refuse { code: 503 }).verbs([Verb::List]);
@@ -64,29 +56,4 @@ fn one_request_in_so_many_goes_wrong() {
     let failed: Vec<usize> =
         (1..=12).filter(|_| code(&faults, Verb::List, Resource::Services).is_some()).collect();
     assert_eq!(failed, [4, 7]);
-}
-
-#[test]
-fn a_rule_lasts_as_long_as_it_says() {
-    for (lasting, expected) in [(Duration::ZERO, None), (Duration::from_hours(1), Some(403))] {
-        let faults = faults();
-        faults.reboot(lasting);
-        assert_eq!(code(&faults, Verb::List, Resource::Services), expected, "{lasting:?}");
-        assert_eq!(code(&faults, Verb::Get, Resource::ConfigMaps), expected, "{lasting:?}");
-    }
-}
-
-#[test]
-fn tokens_are_looked_at() {
-    let faults = faults();
-    faults.require_token(Some("secret"));
-    let with = |authorization| {
-        let request = Request { authorization, ..request(Verb::List, Resource::Services) };
-        faults.admit(&request).refusal.map(|status| (status.code(), status.to_string()))
-    };
-    assert_eq!(with(Some("Bearer secret")), None);
-    assert_eq!(with(Some("Bearer other")), Some((401, "Unauthorized".to_owned())));
-    let anonymous = "services is forbidden: User \"system:anonymous\" cannot list resource \"services\" in API group \"\" at the cluster scope";
-    assert_eq!(with(None), Some((403, anonymous.to_owned())));
-    assert_eq!(faults.requests().len(), 3);
 }

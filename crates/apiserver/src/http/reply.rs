@@ -5,7 +5,7 @@ use serde_json::Value;
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply as _, Response};
 
-use crate::encode::{Chunks, json_line};
+use crate::encode::json_line;
 use crate::faults::mangle::{self, Mangle};
 use crate::status::Status;
 
@@ -23,10 +23,7 @@ pub(super) struct Answer {
 }
 
 enum Body {
-    /// There as a whole.
     Whole(Bytes),
-    /// A list, made as it is sent.
-    List(Chunks),
     /// The lines of a watch.
     Lines(mangle::Body),
 }
@@ -71,11 +68,6 @@ impl Answer {
         Self::plain(404, "404 page not found\n")
     }
 
-    /// A list.
-    pub(super) fn list(chunks: Chunks) -> Self {
-        Self { body: Body::List(chunks), ..Self::json(200, Bytes::new()) }
-    }
-
     /// A watch.
     pub(super) fn lines(lines: mangle::Body) -> Self {
         Self { body: Body::Lines(lines), ..Self::json(200, Bytes::new()) }
@@ -91,11 +83,6 @@ impl Answer {
         let mut response = match (self.body, mangle) {
             (Body::Whole(body), None) => warp::http::Response::new(body).into_response(),
             (Body::Whole(body), Some(mangle)) => stream(mangle::whole(body, mangle)),
-            (Body::List(chunks), None) => stream(Box::pin(futures::stream::iter(chunks.map(Ok)))),
-            (Body::List(chunks), Some(mangle)) => {
-                let body: Vec<u8> = chunks.flatten().collect();
-                stream(mangle::whole(body.into(), mangle))
-            }
             (Body::Lines(lines), None) => stream(lines),
             (Body::Lines(lines), Some(mangle)) => stream(mangle::lines(lines, mangle)),
         };

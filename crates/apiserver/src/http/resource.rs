@@ -77,7 +77,7 @@ impl Call<'_> {
         let format = format(&self.request.headers)?;
         let query = ListQuery::parse(&self.request.query)?;
         let page = list::page(&self.api.registry.store, self.at.resource, &self.selection()?, &query)?;
-        Ok(Answer::list(encode::list(format, page)))
+        Ok(Answer::json(200, encode::list(format, &page)))
     }
 
     fn watch(&self) -> Result<Answer, Status> {
@@ -88,7 +88,6 @@ impl Call<'_> {
             query: WatchQuery::parse(&self.request.query)?,
             format: format(&self.request.headers)?,
             bookmark_period: self.api.bookmark_period,
-            stop: self.api.stop.clone(),
             signals: self.api.faults.signals(),
         };
         Ok(Answer::lines(Box::pin(watch::stream(watch))))

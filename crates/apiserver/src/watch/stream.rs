@@ -105,7 +105,6 @@ impl Session {
     async fn wait(&mut self, paused: bool) -> Option<()> {
         let wake = self.next_bookmark.map_or(self.deadline, |bookmark| bookmark.min(self.deadline));
         tokio::select! {
-            () = self.watch.stop.cancelled() => return None,
             changed = self.watch.signals.changed() => changed.ok()?,
             changed = self.changed.changed(), if !paused => changed.ok()?,
             () = sleep_until(wake), if !paused => {}

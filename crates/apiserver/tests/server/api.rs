@@ -130,45 +130,6 @@ async fn bad_requests_get_a_status() {
 }
 
 #[tokio::test]
-async fn pages_cross_the_wire() {
-    let server = Server::start();
-    let objects = (0..25).map(|index| {
-        let mut service = service(&format!("s{index:02}"));
-        service["metadata"]["namespace"] = json!("bulk");
-        service
-    });
-    assert_eq!(server.store.load(objects).unwrap(), 25);
-    let mut names = Vec::new();
-    let mut token = String::new();
-    loop {
-        let page = server.get(&format!("/api/v1/services?limit=10&continue={token}")).await;
-        assert_eq!(page.code, 200, "{}", page.body);
-        names.extend(page.names());
-        match page.json()["metadata"]["continue"].as_str() {
-            Some(next) => token = next.to_owned(),
-            None => break,
-        }
-        server.store.delete(apiserver::Resource::Services, "bulk", "s20");
-    }
-    assert_eq!(names.len(), 26, "all of one version");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn documents_about_the_api() {
-    let server = Server::start();
-    assert_eq!(server.get("/version").await.json()["major"], "1");
-    assert_eq!(server.get("/api").await.json()["versions"], json!(["v1"]));
-    assert_eq!(server.get("/apis").await.json()["groups"][0]["name"], "discovery.k8s.io");
-    let resources = server.get("/apis/discovery.k8s.io/v1").await.json();
-    assert_eq!(resources["resources"][0]["name"], "endpointslices");
-    assert_eq!(server.get("/apis/apps/v1").await.code, 404);
-    let url = server.get("/openapi/v3").await.json()["paths"]["api/v1"]["serverRelativeURL"].clone();
-    assert!(server.get(url.as_str().unwrap()).await.body.contains("fieldValidation"));
-    server.stop().await;
-}
-
-#[tokio::test]
 async fn what_clients_accept_decides_the_form() {
     let server = Server::start();
     let table = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];

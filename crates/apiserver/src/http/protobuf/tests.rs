@@ -19,26 +19,6 @@ fn enveloped(kind: &str, raw: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_config_map() {
-    let meta = [octets(1, b"kube-dns"), octets(2, b""), octets(3, b"kube-system"), octets(8, b"")].concat();
-    let entry = [octets(1, b"upstreamNameservers"), octets(2, b"[\"10.0.0.1\"]")].concat();
-    let empty = [octets(1, b"k"), octets(2, b"")].concat();
-    let binary = [octets(1, b"b"), octets(2, &[0xff])].concat();
-    let raw =
-        [octets(1, &meta), octets(2, &entry), octets(2, &empty), octets(3, &binary), number(4, 0)].concat();
-    assert_eq!(
-        object(&enveloped("ConfigMap", &raw)).unwrap(),
-        json!({
-            "kind": "ConfigMap", "apiVersion": "v1",
-            "metadata": { "name": "kube-dns", "namespace": "kube-system" },
-            "data": { "upstreamNameservers": "[\"10.0.0.1\"]", "k": "" },
-            "binaryData": { "b": "/w==" },
-            "immutable": false,
-        })
-    );
-}
-
-#[test]
 fn a_service() {
     let by_number =
         [octets(1, b"http"), octets(2, b"TCP"), number(3, 80), octets(4, &number(2, 81)), number(5, 0)];
