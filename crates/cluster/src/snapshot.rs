@@ -5,6 +5,7 @@ mod pod;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -197,11 +198,22 @@ impl Published {
 }
 
 impl Backend for Published {
-    type View = Arc<Snapshot>;
-    type Guard = arc_swap::Guard<Arc<Snapshot>>;
+    type View = Snapshot;
+    type Guard = Reading;
 
     fn view(&self) -> Self::Guard {
-        self.0.load()
+        Reading(self.0.load())
+    }
+}
+
+/// Holds the snapshot that a query reads.
+pub struct Reading(arc_swap::Guard<Arc<Snapshot>>);
+
+impl Deref for Reading {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.0
     }
 }
 

@@ -192,9 +192,8 @@ impl ApiServer {
 }
 
 fn forwarder(registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {
-    let (metrics, nested) = (ForwardMetrics::new(), prometheus::Registry::new());
-    let metrics = metrics.context("cannot set up metrics")?;
-    metrics.register(&nested).context("cannot set up metrics")?;
+    let nested = prometheus::Registry::new();
+    let metrics = ForwardMetrics::new(&nested).context("cannot set up metrics")?;
     registry.register("the metrics of forwarding", Nested(nested))?;
     let limits = Limits::default().within_descriptors(crate::descriptors::raise());
     Ok(Arc::new(Forwarder::new(limits, metrics)))

@@ -76,7 +76,9 @@ fn judge(query: &Query<'_>, octets: &[u8]) {
         let read = Message::parse(&reply.message);
         let read = read.unwrap_or_else(|error| unreachable!("{error} in the reply {:02x?}", reply.message));
         assert!(read.header().is_response());
-        assert_eq!(read.header().rcode(), reply.rcode);
+        let header = read.header();
+        assert_eq!((header.rcode(), header.is_truncated()), (reply.rcode, reply.truncated));
+        assert_eq!((header.counts[1], read.end()), (reply.answers, reply.message.len()));
         let asked = Question { name: query.name, qtype: query.qtype, qclass: query.qclass };
         assert!(
             read.question().is_some_and(|question| question.matches(asked)),

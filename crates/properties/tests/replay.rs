@@ -17,9 +17,13 @@ fn inputs(property: &str) -> Vec<PathBuf> {
     inputs
 }
 
+fn check_of(property: &str) -> properties::Property {
+    let check = properties::ALL.iter().find(|(name, _)| *name == property).map(|(_, check)| *check);
+    check.unwrap_or_else(|| panic!("no property {property}"))
+}
+
 fn replay(property: &str) {
-    let check = properties::ALL.iter().find(|(name, _)| *name == property).map(|(_, check)| check);
-    let check = check.unwrap_or_else(|| panic!("no property {property}"));
+    let check = check_of(property);
     let inputs = inputs(property);
     assert!(!inputs.is_empty(), "no inputs for {property}");
     for path in inputs {
@@ -27,6 +31,27 @@ fn replay(property: &str) {
         let held = std::panic::catch_unwind(|| check(&octets));
         // The panic has said what is wrong; this says with which input.
         assert!(held.is_ok(), "{property} does not hold for {}", path.display());
+    }
+}
+
+/// Messages near those that were collected: some octets are others, or missing, or there are more of them. Other ones each
+/// time.
+#[test]
+fn damaged_messages() {
+    let mut random = fastrand::Rng::new();
+    for property in ["query", "reply"] {
+        let (check, inputs) = (check_of(property), inputs(property));
+        for _ in 0..4000 {
+            let mut octets = std::fs::read(random.choice(&inputs).unwrap()).unwrap();
+            for _ in 0..random.usize(..4) {
+                let at = random.usize(..octets.len().max(1));
+                octets.get_mut(at).into_iter().for_each(|octet| *octet = random.u8(..));
+            }
+            octets.truncate(octets.len().saturating_sub(random.usize(..4)));
+            octets.extend((0..random.usize(..4)).map(|_| random.u8(..)));
+            let held = std::panic::catch_unwind(|| check(&octets));
+            assert!(held.is_ok(), "{property} does not hold for {octets:02x?}");
+        }
     }
 }
 

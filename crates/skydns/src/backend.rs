@@ -69,34 +69,6 @@ pub struct Entry<'v> {
     pub record: Cow<'v, ServiceRecord>,
 }
 
-impl<V: View> View for Arc<V> {
-    fn has_synced(&self) -> bool {
-        (**self).has_synced()
-    }
-
-    fn records<'v>(
-        &'v self,
-        path: &[&str],
-        exact: bool,
-        steps: &mut usize,
-        visit: &mut dyn FnMut(Entry<'v>),
-    ) -> Lookup {
-        (**self).records(path, exact, steps, visit)
-    }
-
-    fn has_descendants(&self, path: &[&str]) -> bool {
-        (**self).has_descendants(path)
-    }
-
-    fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer)) {
-        (**self).reverse_record(address, visit);
-    }
-
-    fn zone(&self) -> &Zone {
-        (**self).zone()
-    }
-}
-
 /// One owner of an address: what PTR answers are made of. The least one is answered first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {

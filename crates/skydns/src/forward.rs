@@ -130,7 +130,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Makes a forwarder that has asked nobody yet. See [`ForwardMetrics::register`] for its metrics.
+    /// Makes a forwarder that has asked nobody yet. It counts in `metrics`.
     pub fn new(limits: Limits, metrics: ForwardMetrics) -> Self {
         let limits = limits.clamped();
         let stop = CancellationToken::new();

@@ -62,14 +62,4 @@ impl Outside {
     pub fn insert(&mut self, question: OutsideQuestion, answer: OutsideAnswer) {
         self.answers.push((question, answer));
     }
-
-    /// The number of answers collected.
-    pub fn len(&self) -> usize {
-        self.answers.len()
-    }
-
-    /// True when nothing is known.
-    pub fn is_empty(&self) -> bool {
-        self.answers.is_empty()
-    }
 }

@@ -16,7 +16,6 @@ use crate::lane::Lane;
 use crate::metrics::{Shard, System};
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::shares::{Share, Shares};
-use crate::udp::Job;
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
 
 mod fit;
@@ -139,19 +138,20 @@ impl<B: Backend> Resolver<B> {
         Some(out)
     }
 
-    /// Resolves in a task of its own and sends the answer to `job`. True when its client has too many waiting already.
+    /// Resolves in a task of its own and hands the answer to `send`. True when `client` has too many waiting already.
     pub(crate) fn resolve_later(
         self: &Arc<Self>,
         message: &[u8],
         transport: Transport,
         outcome: Outcome,
-        job: Job,
+        client: IpAddr,
+        send: impl FnOnce(&[u8]) + Send + 'static,
     ) -> bool {
-        let Some(share) = self.admit(job.client(), message, &outcome) else { return true };
+        let Some(share) = self.admit(client, message, &outcome) else { return true };
         let (this, message): (_, Box<[u8]>) = (Arc::clone(self), message.into());
         let task = async move {
             if let Some(answer) = this.resolve(&message, transport, outcome, share).await {
-                job.send(&answer);
+                send(&answer);
             }
         };
         self.tasks.spawn_on(task, &self.runtime);

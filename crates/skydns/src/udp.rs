@@ -7,7 +7,7 @@
 mod socket;
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -175,8 +175,10 @@ impl<B: Backend> Worker<B> {
 
     /// Hands a query over to be answered later. True when there is no room for it.
     fn resolve_later(&self, message: &[u8], outcome: Outcome, peer: Peer) -> bool {
-        let job = Job { socket: Arc::clone(&self.socket), peer };
-        self.resolver.resolve_later(message, Transport::Udp, outcome, job)
+        let socket = Arc::clone(&self.socket);
+        // A full send buffer drops the answer, as the network might.
+        let send = move |answer: &[u8]| socket.send(answer, &peer);
+        self.resolver.resolve_later(message, Transport::Udp, outcome, peer.address(), send)
     }
 
     /// Sends a batch. Replies that leave from the same local address go out in one system call.
@@ -198,24 +200,6 @@ impl<B: Backend> Worker<B> {
         if count > 0 {
             self.socket.send_batch(headers, &slices[..count], &peers[..count], local);
         }
-    }
-}
-
-/// Where a later answer goes.
-pub(crate) struct Job {
-    socket: Arc<UdpSocket>,
-    peer: Peer,
-}
-
-impl Job {
-    /// Who asked.
-    pub(crate) fn client(&self) -> IpAddr {
-        self.peer.address()
-    }
-
-    /// Sends the answer. A full send buffer drops it, as the network might.
-    pub(crate) fn send(&self, answer: &[u8]) {
-        self.socket.send(answer, &self.peer);
     }
 }
 

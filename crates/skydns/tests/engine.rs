@@ -1,147 +1,67 @@
-//! What holds for every message, however odd.
+//! The engine over a few records: aliases, names outside, and odd messages.
 #![allow(dead_code, clippy::panic, clippy::unwrap_used, reason = "helpers of tests, shared with others")]
 
 #[path = "support/fixed.rs"]
 mod fixed;
 
-use std::sync::LazyLock;
-
 use fixed::Fixed;
-use proptest::prelude::*;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use skydns::wire::Transport;
+use skydns::{Name, Zone};
 use testkit::message::Message;
-
-static PLAIN: LazyLock<Fixed> = LazyLock::new(|| Fixed::new(&[]));
-static STRICT: LazyLock<Fixed> = LazyLock::new(|| Fixed::new(&[]).strict());
+use testkit::query::Query;
+use testkit::reply::Reply;
 
 fn identity() -> Identity {
     Identity { version: "kube-dns-rs test".into() }
 }
 
-fn transport() -> impl Strategy<Value = Transport> {
-    prop_oneof![Just(Transport::Udp), Just(Transport::Tcp)]
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
 }
 
-fn name() -> impl Strategy<Value = String> {
-    let label = prop_oneof![
-        Just("web"),
-        Just("apps"),
-        Just("svc"),
-        Just("*"),
-        Just("_http"),
-        Just("pod"),
-        Just("big")
-    ];
-    let below = proptest::collection::vec(label, 0..6).prop_map(|labels| labels.join("."));
-    (
-        below,
-        prop_oneof![Just("cluster.local."), Just("CLUSTER.local."), Just("in-addr.arpa."), Just("example.")],
-    )
-        .prop_map(|(below, zone)| if below.is_empty() { zone.to_owned() } else { format!("{below}.{zone}") })
+/// The question for an address of `text`.
+fn address_of(text: &str) -> OutsideQuestion {
+    OutsideQuestion { name: name(text), qtype: 1 }
 }
 
-/// A well-formed query, then some octets changed, added or cut off.
-fn mutated() -> impl Strategy<Value = Vec<u8>> {
-    let query = (name(), 0_u16..70, proptest::option::of(any::<u16>())).prop_map(|(name, rtype, edns)| {
-        let query = testkit::query::Query::new(&name, &format!("TYPE{rtype}"));
-        match edns {
-            Some(size) => query.edns(size).wire(),
-            None => query.wire(),
-        }
-    });
-    let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
-    (query, changes, 0_usize..4, proptest::collection::vec(any::<u8>(), 0..4)).prop_map(
-        |(mut query, changes, cut, added)| {
-            for (at, octet) in changes {
-                let at = at.index(query.len());
-                query[at] = octet;
-            }
-            query.truncate(query.len() - cut);
-            query.extend(added);
-            query
-        },
-    )
+/// What was said to the question for the address of `www.outside.test`.
+fn outside(answer: OutsideAnswer) -> Outside {
+    let mut outside = Outside::none();
+    outside.insert(address_of("www.outside.test"), answer);
+    outside
 }
 
-fn check(message: &[u8], transport: Transport, view: &Fixed) -> Result<(), TestCaseError> {
-    let mut out = b"before".to_vec();
-    match answer(view, &identity(), message, transport, &Outside::none(), &mut out) {
-        Outcome::Reply(_) => {
-            let reply = &out[6..];
-            prop_assert_eq!(&reply[..2], &message[..2], "the ID is the query's");
-            let limit = if transport == Transport::Tcp { 65_535 } else { 65_507 };
-            prop_assert!(reply.len() <= limit);
-            let parsed = Message::parse(reply);
-            prop_assert!(parsed.is_ok(), "{parsed:?} for {message:02x?}");
-            let parsed = parsed.unwrap_or_else(|error| unreachable!("{error}"));
-            prop_assert!(parsed.has("qr"));
-            prop_assert_eq!(parsed.trailing, 0);
-            let sent = u16::from_be_bytes([message[2], message[3]]);
-            if parsed.edns.is_none() && transport == Transport::Udp {
-                prop_assert!(reply.len() <= 512, "{} octets without EDNS, flags {sent:04x}", reply.len());
-            }
-        }
-        Outcome::Ask(questions) => {
-            prop_assert_eq!(out.len(), 6);
-            prop_assert!((1..=64).contains(&questions.len()));
-        }
-        Outcome::Forward(_) | Outcome::Expensive | Outcome::Ignore => prop_assert_eq!(out.len(), 6),
-    }
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
-
-    #[test]
-    fn random_octets(message in proptest::collection::vec(any::<u8>(), 0..80), transport in transport()) {
-        check(&message, transport, &PLAIN)?;
-    }
-
-    #[test]
-    fn nearly_well_formed_queries(message in mutated(), transport in transport(), strict in any::<bool>()) {
-        check(&message, transport, if strict { &STRICT } else { &PLAIN })?;
-    }
+/// The answer to `query`.
+fn reply(view: &Fixed, query: &[u8], transport: Transport, outside: &Outside) -> Vec<u8> {
+    let mut out = Vec::new();
+    let outcome = answer(view, &identity(), query, transport, outside, &mut out);
+    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+    out
 }
 
 #[test]
 fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
-    let view = Fixed::new(&[]);
-    let query = testkit::query::Query::new("out.apps.svc.cluster.local.", "A").wire();
-    let mut out = Vec::new();
-    let asked = answer(&view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out);
-    let name = skydns::Name::parse("www.outside.test").unwrap();
-    let question = OutsideQuestion { name, qtype: 1 };
-    assert_eq!(asked, Outcome::Ask(vec![question.clone()]));
+    let (view, query) = (Fixed::new(&[]), Query::new("out.apps.svc.cluster.local.", "A").wire());
+    let asked = answer(&view, &identity(), &query, Transport::Udp, &Outside::none(), &mut Vec::new());
+    assert_eq!(asked, Outcome::Ask(vec![address_of("www.outside.test")]));
     for (known, expected) in [
         (OutsideAnswer::Failed, ";; SERVFAIL, flags: qr rd ra"),
         (OutsideAnswer::Records(Vec::new()), ";; NOERROR, flags: qr aa rd ra"),
     ] {
-        let mut outside = Outside::none();
-        outside.insert(question.clone(), known);
-        out.clear();
-        assert!(matches!(
-            answer(&view, &identity(), &query, Transport::Udp, &outside, &mut out),
-            Outcome::Reply(_)
-        ));
-        assert_eq!(testkit::dig::show(&out).lines().next(), Some(expected));
+        let answer = reply(&view, &query, Transport::Udp, &outside(known));
+        assert_eq!(testkit::dig::show(&answer).lines().next(), Some(expected));
     }
 }
 
 /// `out.apps.svc` is an alias for `www.outside.test`, and that one for `target`.
 fn answer_by_way_of_outside(target: &str) -> String {
-    let (start, target) =
-        (skydns::Name::parse("www.outside.test").unwrap(), skydns::Name::parse(target).unwrap());
-    let alias = OutsideRecord { owner: start.clone(), rtype: 5, rdata: target.wire().into() };
-    let mut outside = Outside::none();
-    outside.insert(OutsideQuestion { name: start, qtype: 1 }, OutsideAnswer::Records(vec![alias]));
-    let query = testkit::query::Query::new("out.apps.svc.cluster.local.", "A").wire();
-    let mut out = Vec::new();
-    let outcome = answer(&Fixed::new(&[]), &identity(), &query, Transport::Udp, &outside, &mut out);
-    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
-    testkit::dig::show(&out)
+    let target = name(target).wire().into();
+    let alias = OutsideRecord { owner: name("www.outside.test"), rtype: 5, rdata: target };
+    let query = Query::new("out.apps.svc.cluster.local.", "A").wire();
+    let known = outside(OutsideAnswer::Records(vec![alias]));
+    testkit::dig::show(&reply(&Fixed::new(&[]), &query, Transport::Udp, &known))
 }
 
 /// Where a Service is, only we say, whoever leads there.
@@ -185,7 +105,7 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
         alias(view, &["svc", "apps", "bare"], "elsewhere")
     };
     let said = |view: &Fixed, name: &str| {
-        let (query, mut out) = (testkit::query::Query::new(name, "A").wire(), Vec::new());
+        let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
         match answer(view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out) {
             Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
             Outcome::Ask(questions) => format!("asks for {}", questions[0].name),
@@ -220,11 +140,8 @@ fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
     let view = view.with_aliases(&["svc", "apps", "all"], std::iter::repeat_n(next("c1"), 300));
     for (name, most) in [("c1.apps.svc.cluster.local.", 64), ("all.apps.svc.cluster.local.", 64)] {
         let before = view.lookups();
-        let mut out = Vec::new();
-        let query = testkit::query::Query::new(name, "A").edns(4096).wire();
-        let outcome = answer(&view, &identity(), &query, Transport::Tcp, &Outside::none(), &mut out);
-        assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
-        let reply = Message::parse(&out).unwrap();
+        let query = Query::new(name, "A").edns(4096).wire();
+        let reply = Message::parse(&reply(&view, &query, Transport::Tcp, &Outside::none())).unwrap();
         assert!(reply.answer_data("CNAME").contains(&"c8.apps.svc.cluster.local.".to_owned()), "{name}");
         let lookups = view.lookups() - before;
         assert!(lookups <= most, "{name}: {lookups} lookups");
@@ -237,11 +154,8 @@ fn names_that_would_be_too_long_are_left_out() {
     let label = "x".repeat(63);
     let base = [label.as_str(); 3].join(".");
     let view = Fixed::new(&[]).with_address(&["svc", "apps", "long"], &label, &base);
-    let query = testkit::query::Query::new("long.apps.svc.cluster.local.", "SRV").wire();
-    let mut out = Vec::new();
-    let outcome = answer(&view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out);
-    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
-    let shown = testkit::dig::show(&out);
+    let query = Query::new("long.apps.svc.cluster.local.", "SRV").wire();
+    let shown = testkit::dig::show(&reply(&view, &query, Transport::Udp, &Outside::none()));
     let expected = ";; NOERROR, flags: qr aa rd ra\n;long.apps.svc.cluster.local. IN SRV\n;; AUTHORITY\n";
     assert!(shown.starts_with(expected), "{shown}");
 }
@@ -249,22 +163,16 @@ fn names_that_would_be_too_long_are_left_out() {
 #[test]
 fn each_record_from_outside_is_written_once_however_many_there_are() {
     const ADDRESSES: u16 = 3000;
-    let (start, end) =
-        ["www.outside.test", "real.outside.test"].map(|name| skydns::Name::parse(name).unwrap()).into();
-    let alias = OutsideRecord { owner: start.clone(), rtype: 5, rdata: end.wire().into() };
+    let end = name("real.outside.test");
+    let alias = OutsideRecord { owner: name("www.outside.test"), rtype: 5, rdata: end.wire().into() };
     let address = |n: u16| {
         let [high, low] = n.to_be_bytes();
         OutsideRecord { owner: end.clone(), rtype: 1, rdata: [198, 51, high, low].as_slice().into() }
     };
     let twice = |n: u16| [alias.clone(), address(n), address(ADDRESSES - 1 - n)];
-    let mut outside = Outside::none();
-    let records = (0..ADDRESSES).flat_map(twice).collect();
-    outside.insert(OutsideQuestion { name: start.clone(), qtype: 1 }, OutsideAnswer::Records(records));
-    let query = testkit::query::Query::new("out.apps.svc.cluster.local.", "A").wire();
-    let mut out = Vec::new();
-    let outcome = answer(&Fixed::new(&[]), &identity(), &query, Transport::Tcp, &outside, &mut out);
-    assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
-    let reply = Message::parse(&out).unwrap();
+    let known = outside(OutsideAnswer::Records((0..ADDRESSES).flat_map(twice).collect()));
+    let query = Query::new("out.apps.svc.cluster.local.", "A").wire();
+    let reply = Message::parse(&reply(&Fixed::new(&[]), &query, Transport::Tcp, &known)).unwrap();
     let mut expected: Vec<String> =
         (0..ADDRESSES).map(|n| format!("198.51.{}.{}", n >> 8, n & 0xff)).collect();
     expected.sort();
@@ -278,7 +186,7 @@ fn each_record_from_outside_is_written_once_however_many_there_are() {
 
 /// A question for web's address with these octets as additional section, and how many records they are said to be.
 fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
-    let mut message = testkit::query::Query::new("web.apps.svc.cluster.local.", "A").wire();
+    let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
     message[11] = records;
     message.extend(octets);
     message
@@ -297,10 +205,8 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
         ("OPT cut off", with_additional(1, &DO_OPT[..10]), None),
         ("no OPT", with_additional(1, &[0, 0]), None),
     ] {
-        let mut out = Vec::new();
-        let outcome = answer(&*PLAIN, &identity(), &message, Transport::Udp, &Outside::none(), &mut out);
-        assert!(matches!(outcome, Outcome::Reply(_)), "{what}: {outcome:?}");
-        let reply = Message::parse(&out).unwrap();
+        let reply = reply(&Fixed::new(&[]), &message, Transport::Udp, &Outside::none());
+        let reply = Message::parse(&reply).unwrap();
         assert_eq!((reply.rcode_name().as_str(), reply.questions.len()), ("FORMERR", 1), "{what}");
         assert_eq!(
             reply.edns.map(|edns| (edns.udp, edns.dnssec_ok)),
@@ -311,26 +217,10 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
 }
 
 #[test]
-fn an_upstream_answers_for_the_names_of_a_stub_domain_below_the_cluster_domain() {
-    let name = |text| skydns::Name::parse(text).unwrap();
-    let zone = skydns::Zone::new(&name("cluster.local"))
-        .with_stub_domains([(name("corp.cluster.local"), [].into())]);
-    let asked = OutsideQuestion { name: name("www.outside.test"), qtype: 1 };
-    let query = testkit::query::Query::new("www.outside.test.", "A").wire();
-    let reply = testkit::reply::Reply::to(&query)
-        .answer("www.outside.test. 9 IN CNAME host.corp.cluster.local.")
-        .answer("host.corp.cluster.local. 9 IN A 192.0.2.1");
-    let answer = skydns::resolve::outside_answer(&asked, &zone, &reply.wire(), 0);
-    let OutsideAnswer::Records(records) = answer else { panic!("{answer:?}") };
-    assert_eq!(records.len(), 2);
-}
-
-#[test]
 fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
-    let asked = OutsideQuestion { name: skydns::Name::parse("www.outside.test").unwrap(), qtype: 1 };
-    let zone = skydns::Zone::new(&skydns::Name::parse("cluster.local").unwrap());
-    let query = testkit::query::Query::new("www.outside.test.", "A").wire();
-    let cases: [(&str, &[&str], &[usize]); 7] = [
+    let zone = Zone::new(&name("cluster.local")).with_stub_domains([(name("corp.cluster.local"), [].into())]);
+    let query = Query::new("www.outside.test.", "A").wire();
+    let cases: [(&str, &[&str], &[usize]); 8] = [
         ("its own name", &["WWW.outside.test. 9 IN A 192.0.2.1"], &[0]),
         (
             "the end of a chain, aliases in any order",
@@ -340,6 +230,14 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
                 "www.outside.test. 9 IN CNAME a.test.",
             ],
             &[0, 1, 2],
+        ),
+        (
+            "a name of a stub domain below the cluster domain",
+            &[
+                "www.outside.test. 9 IN CNAME host.corp.cluster.local.",
+                "host.corp.cluster.local. 9 IN A 192.0.2.1",
+            ],
+            &[0, 1],
         ),
         (
             "a name of the cluster",
@@ -371,12 +269,9 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
         ),
     ];
     for (what, records, kept) in cases {
-        let reply =
-            records.iter().fold(testkit::reply::Reply::to(&query), |reply, record| reply.answer(record));
-        let OutsideAnswer::Records(all) = skydns::resolve::outside_answer(&asked, &zone, &reply.wire(), 0)
-        else {
-            panic!("{what}: no records");
-        };
+        let reply = records.iter().fold(Reply::to(&query), |reply, record| reply.answer(record)).wire();
+        let answer = skydns::resolve::outside_answer(&address_of("www.outside.test"), &zone, &reply, 0);
+        let OutsideAnswer::Records(all) = answer else { panic!("{what}: no records") };
         let owners: Vec<String> = all.iter().map(|record| record.owner.to_string()).collect();
         let expected: Vec<&str> =
             kept.iter().map(|at| records[*at].split(' ').next().unwrap_or_default()).collect();

@@ -171,19 +171,6 @@ async fn large_answers_are_cut_to_what_the_client_takes() {
     server.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cut_answer_is_a_fair_choice() {
-    let server = start(Fixed::new(&[]));
-    let mut seen = std::collections::BTreeSet::new();
-    for _ in 0..60 {
-        let query = Query::new("big.apps.svc.cluster.local.", "A");
-        seen.extend(client::ask(server.address, &query).await.answer_data("A"));
-    }
-    // 60 answers of 29 among 5,000: a fixed choice would show 29, a fair one some 1,470.
-    assert!(seen.len() > 1000, "{}", seen.len());
-    server.stop().await;
-}
-
 /// All addresses of a server, each with some of loopback that it then has.
 fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
     let v4 = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 77]].map(IpAddr::from);
@@ -197,30 +184,20 @@ fn wildcards() -> Vec<(IpAddr, Vec<IpAddr>)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_leaves_from_the_address_that_was_asked() {
-    let query = Query::new("web.apps.svc.cluster.local.", "A");
-    for (wildcard, addresses) in wildcards() {
-        let server = start_on((wildcard, 0).into(), Fixed::new(&[]));
-        for ip in addresses {
-            let asked = SocketAddr::new(ip, server.address.port());
-            // A connected socket takes datagrams from that address only.
-            let text = udp(asked, &query).await;
-            assert!(text.contains("10.96.0.9"), "{asked}: {text}");
-            let answer = client::ask_tcp(asked, &query).await;
-            assert_eq!(answer.answer_data("A"), ["10.96.0.9"], "{asked}");
-        }
-        server.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_forwarded_reply_leaves_from_the_address_that_was_asked() {
     let upstream = Upstream::start(Zone::new(["www.outside.test. 120 IN A 198.51.100.10"]).handler()).await;
     for (wildcard, addresses) in wildcards() {
         let server = start_on((wildcard, 0).into(), Fixed::new(&[upstream.addr()]));
         for ip in addresses {
             let asked = SocketAddr::new(ip, server.address.port());
-            let text = udp(asked, &Query::new("www.outside.test.", "A")).await;
-            assert!(text.contains("198.51.100.10"), "{asked}: {text}");
+            for (name, address) in
+                [("web.apps.svc.cluster.local.", "10.96.0.9"), ("www.outside.test.", "198.51.100.10")]
+            {
+                let query = Query::new(name, "A");
+                // A connected socket takes datagrams from that address only.
+                for answer in [client::ask(asked, &query).await, client::ask_tcp(asked, &query).await] {
+                    assert_eq!(answer.answer_data("A"), [address], "{name} of {asked}");
+                }
+            }
         }
         server.stop().await;
     }

@@ -62,7 +62,10 @@ impl Behind {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             udp_sockets: NonZeroUsize::MIN,
             identity: Identity { version: "test".to_owned() },
-            forwarder: Arc::new(Forwarder::new(Limits::default(), ForwardMetrics::new().expect("metrics"))),
+            forwarder: Arc::new(Forwarder::new(
+                Limits::default(),
+                ForwardMetrics::new(&prometheus::Registry::new()).expect("metrics"),
+            )),
             metrics: Metrics::new("skydns", "skydns"),
         };
         let server = Server::bind(config, published).expect("a server");

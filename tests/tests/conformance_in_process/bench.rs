@@ -72,7 +72,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
     let mut outside = Outside::none();
     for _ in 0..ROUNDS {
         let mut out = Vec::new();
-        match answer(&view, &identity, &packet, case.query.transport, &outside, &mut out) {
+        match answer(&*view, &identity, &packet, case.query.transport, &outside, &mut out) {
             Outcome::Reply(_) => return Some(Observed::Packet(out)),
             Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
             Outcome::Forward(_) => return None,

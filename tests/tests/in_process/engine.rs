@@ -51,7 +51,7 @@ pub(crate) fn ask(published: &Published, query: &[u8], transport: Transport) -> 
     let mut outside = Outside::none();
     outside.close();
     let mut out = Vec::new();
-    let outcome = answer(&published.get(), &identity, query, transport, &outside, &mut out);
+    let outcome = answer(&*published.get(), &identity, query, transport, &outside, &mut out);
     assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
     Message::parse(&out).expect("a whole message")
 }

@@ -66,13 +66,13 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
     let snapshot = cluster.published.get();
     for miss in near {
         let Some(name) = parse(&miss.name) else { continue };
-        let exists = skydns::ask(&snapshot, &name, 33).rcode == Some(rcode::NOERROR);
+        let exists = skydns::ask(&*snapshot, &name, 33).rcode == Some(rcode::NOERROR);
         prop_assert!(exists || miss.why.text.ends_with("no ready endpoints"), "{} does not exist", miss.name);
     }
     // What is said to be answered is what the engine answers.
     for (answer, name) in detail.answers.iter().zip(std::iter::repeat(parse(&detail.name))) {
         let Some(name) = name else { continue };
-        let response = skydns::ask(&snapshot, &name, parse_type(&answer.qtype).unwrap());
+        let response = skydns::ask(&*snapshot, &name, parse_type(&answer.qtype).unwrap());
         prop_assert_eq!(&answer.rcode, &response.rcode.map(rcode_name));
     }
     // It survives the way to the command line, where a line stays a line.

@@ -1,9 +1,8 @@
 //! Following aliases (ExternalName, federation) to the addresses behind them.
 
-mod noted;
-
 use std::collections::HashMap;
 
+use indexmap::{IndexMap, IndexSet};
 use smallvec::SmallVec;
 
 use super::lookup::{Alias, Families, Found};
@@ -12,7 +11,6 @@ use super::{Answer, Records, path};
 use crate::backend::View;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::wire::{Full, Mark, Name, Owner, Section, Writer, rtype};
-use noted::Noted;
 
 /// The longest chain of aliases that is followed.
 const MAX_CHAIN: usize = 8;
@@ -58,11 +56,11 @@ struct Walk<'o> {
     /// The names on the way to where the walk is, in lower case.
     chain: Vec<Name>,
     /// Names whose records are written, in lower case.
-    done: Noted<Name, ()>,
-    /// Records from outside that are written: two aliases may lead to the same ones.
-    written: Noted<&'o OutsideRecord, ()>,
+    done: IndexSet<Name>,
+    /// Records from outside that are written: two aliases may lead to the same ones. An upstream decides how many.
+    written: IndexSet<&'o OutsideRecord>,
     /// Names that stand in the message, and where.
-    places: Noted<Name, u16>,
+    places: IndexMap<Name, u16>,
     /// Names without addresses behind them, in lower case, with the length of the chain when that was found out. They
     /// are searched only once, however many aliases lead to them.
     dead_ends: HashMap<Name, (Reached, usize)>,
@@ -79,7 +77,7 @@ struct Step {
 impl Walk<'_> {
     fn new(section: Section, families: Families, start: Option<Name>) -> Self {
         let chain = start.into_iter().collect();
-        let (done, written, places) = (Noted::default(), Noted::default(), Noted::default());
+        let (done, written, places) = (IndexSet::new(), IndexSet::new(), IndexMap::new());
         Self { section, families, chain, done, written, places, dead_ends: HashMap::new() }
     }
 
@@ -97,7 +95,7 @@ impl Walk<'_> {
     fn note_place(&mut self, name: &Name, place: usize) {
         // A pointer reaches 14 bits far.
         if let Some(place) = u16::try_from(place).ok().filter(|place| *place < 0x4000) {
-            self.places.note(name.clone(), place);
+            self.places.entry(name.clone()).or_insert(place);
         }
     }
 }
@@ -205,7 +203,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes what a name leads to.
     fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
         let lower = name.to_lowercase();
-        if !walk.done.note(lower.clone(), ()) {
+        if !walk.done.insert(lower.clone()) {
             return Ok(Reached::Addresses);
         }
         walk.chain.push(lower.clone());
@@ -280,7 +278,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             }
             let target = (record.rtype == rtype::CNAME).then(|| Name::from_wire(&record.rdata)).flatten();
             ours = ours.or_else(|| target.clone().filter(|name| self.is_ours(name)));
-            if walk.written.get(&record).is_some() {
+            if walk.written.contains(record) {
                 continue;
             }
             let mut place = 0;
@@ -294,7 +292,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             if let Some(name) = &target {
                 walk.note_place(name, place);
             }
-            walk.written.note(record, ());
+            walk.written.insert(record);
         }
         // What a name of the zone leads to is for us to say.
         let ours = match ours {
@@ -324,7 +322,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     ) -> Result<(), Full> {
         let start = self.message.position();
         let parts = owner.map(|name| [name.wire()]);
-        let place = owner.and_then(|name| walk.places.get(name));
+        let place = owner.and_then(|name| walk.places.get(name).copied());
         let at = match (&parts, place) {
             (_, Some(place)) => Owner::At(place),
             (Some(parts), None) => Owner::Parts(parts),

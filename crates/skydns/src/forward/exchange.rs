@@ -4,7 +4,6 @@ mod judge;
 mod tcp;
 mod udp;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,22 +19,29 @@ use crate::wire::{Transport, rcode};
 pub use judge::{Verdict, judge};
 
 /// Why an upstream gave no usable reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// Nothing usable came in time.
+    #[error("no reply in time")]
     Timeout,
     /// Nobody listens at its address and port.
+    #[error("connection refused")]
     Refused,
     /// The network cannot get there, or broke.
+    #[error("unreachable")]
     Unreachable,
     /// It sent what is no DNS message.
+    #[error("reply is not a DNS message")]
     Garbage,
     /// So many datagrams came with a wrong ID or question that somebody seems to be guessing.
+    #[error("too many replies to other questions")]
     Flooded,
     /// It closed the connection before the reply was complete.
+    #[error("connection closed early")]
     Closed,
     /// This machine has no socket left to ask with, or no port for one.
+    #[error("no socket left")]
     NoSocket,
 }
 
@@ -79,20 +85,6 @@ impl Failure {
             io::ErrorKind::TimedOut => Self::Timeout,
             _ => Self::Unreachable,
         }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Timeout => "no reply in time",
-            Self::Refused => "connection refused",
-            Self::Unreachable => "unreachable",
-            Self::Garbage => "reply is not a DNS message",
-            Self::Flooded => "too many replies to other questions",
-            Self::Closed => "connection closed early",
-            Self::NoSocket => "no socket left",
-        })
     }
 }
 

@@ -78,11 +78,12 @@ impl InFlight {
         table.routes.insert(Arc::clone(&key.upstreams), route);
         let (sender, outcome) = watch::channel(None);
         table.questions.insert(Arc::clone(key), outcome.clone());
+        self.metrics.in_flight.inc();
         let entry = Entry {
             table: Arc::clone(&self.table),
             key: Arc::clone(key),
             places: Some([of_all, of_route]),
-            _counted: Counted::new(&self.metrics.in_flight),
+            in_flight: self.metrics.in_flight.clone(),
         };
         Join::Leader(Leader { sender, entry }, Waiter { outcome, _seat: None })
     }
@@ -103,27 +104,12 @@ impl Leader {
     }
 }
 
-/// Counts in a gauge while it lives.
-struct Counted(IntGauge);
-
-impl Counted {
-    fn new(gauge: &IntGauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
 struct Entry {
     table: Arc<Mutex<Table>>,
     key: Arc<Key>,
     places: Option<[Share; 2]>,
-    _counted: Counted,
+    /// Counts the question while it is in the table.
+    in_flight: IntGauge,
 }
 
 impl Drop for Entry {
@@ -134,6 +120,7 @@ impl Drop for Entry {
         if table.routes.get(&self.key.upstreams).is_some_and(|route| route.taken() == 0) {
             table.routes.remove(&self.key.upstreams);
         }
+        self.in_flight.dec();
     }
 }
 

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    core::Collector,
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
+    register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
+    register_int_counter_with_registry, register_int_gauge_with_registry,
 };
 
 use super::Failure;
@@ -36,33 +37,36 @@ pub struct ForwardMetrics {
 }
 
 impl ForwardMetrics {
-    /// Makes metrics that start at zero.
-    pub fn new() -> prometheus::Result<Self> {
-        let counter = |name: &str, help: &str| IntCounter::new(format!("kubedns_forward_{name}"), help);
+    /// Registers metrics that start at zero.
+    pub fn new(registry: &Registry) -> prometheus::Result<Self> {
+        let counter = |name: &str, help: &str| {
+            register_int_counter_with_registry!(format!("kubedns_forward_{name}"), help, registry)
+        };
         Ok(Self {
-            requests: IntCounterVec::new(
-                Opts::new(
-                    "kubedns_forward_requests_total",
-                    "Questions put to an upstream, by the transport of the client; retries not counted.",
-                ),
+            requests: register_int_counter_vec_with_registry!(
+                "kubedns_forward_requests_total",
+                "Questions put to an upstream, by the transport of the client; retries not counted.",
                 &["upstream", "transport"],
+                registry
             )?,
-            durations: HistogramVec::new(
-                HistogramOpts::new(
-                    "kubedns_forward_request_duration_seconds",
-                    "Time from the first query to an upstream to its usable reply.",
-                )
-                .buckets(BUCKETS.to_vec()),
+            durations: register_histogram_vec_with_registry!(
+                "kubedns_forward_request_duration_seconds",
+                "Time from the first query to an upstream to its usable reply.",
                 &["upstream"],
+                BUCKETS.to_vec(),
+                registry
             )?,
-            errors: IntCounterVec::new(
-                Opts::new("kubedns_forward_errors_total", "What went wrong with upstreams, by cause."),
+            errors: register_int_counter_vec_with_registry!(
+                "kubedns_forward_errors_total",
+                "What went wrong with upstreams, by cause.",
                 &["upstream", "cause"],
+                registry
             )?,
             tcp_retries: counter("tcp_retries_total", "Truncated replies that led to a retry over TCP.")?,
-            in_flight: IntGauge::new(
+            in_flight: register_int_gauge_with_registry!(
                 "kubedns_forward_in_flight",
                 "Distinct questions under way to upstreams.",
+                registry
             )?,
             joined: counter("joined_total", "Questions that joined an identical one under way.")?,
             overloaded: counter(
@@ -72,21 +76,6 @@ impl ForwardMetrics {
             failed: counter("failed_total", "Questions to which no upstream gave a usable reply in time.")?,
             upstreams: Arc::default(),
         })
-    }
-
-    /// Registers all metrics.
-    pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
-        let collectors: [Box<dyn Collector>; 8] = [
-            Box::new(self.requests.clone()),
-            Box::new(self.durations.clone()),
-            Box::new(self.errors.clone()),
-            Box::new(self.tcp_retries.clone()),
-            Box::new(self.in_flight.clone()),
-            Box::new(self.joined.clone()),
-            Box::new(self.overloaded.clone()),
-            Box::new(self.failed.clone()),
-        ];
-        collectors.into_iter().try_for_each(|collector| registry.register(collector))
     }
 
     /// The metrics of one upstream.

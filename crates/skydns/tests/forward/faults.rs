@@ -97,6 +97,21 @@ const FAULTS: &[Fault] = &[
         [TIMEOUT, TIMEOUT, SECOND],
     ),
     fault(
+        "an error without the question",
+        |asked| Reaction::send([&asked.packet[..2], &[0x81, 0x81], &[0; 8]].concat()),
+        ["FORMERR", "FORMERR", "FORMERR"],
+    ),
+    fault(
+        "the name in another case",
+        |asked| address(asked, 1).wrong_question(&asked.name().to_ascii_uppercase(), "A").into(),
+        ["NOERROR 192.0.2.1", "NOERROR 192.0.2.1", "NOERROR 192.0.2.1"],
+    ),
+    fault(
+        "octets behind the message",
+        |asked| Reaction::send([address(asked, 1).wire(), vec![0xff; 5]].concat()),
+        ["NOERROR 192.0.2.1", "NOERROR 192.0.2.1", "NOERROR 192.0.2.1"],
+    ),
+    fault(
         "success without the question",
         |asked| Reaction::send([&asked.packet[..2], &[0x81, 0x80], &[0; 8]].concat()),
         [TIMEOUT, TIMEOUT, SECOND],
@@ -181,29 +196,14 @@ async fn check(what: &str, query: Query, upstreams: &[SocketAddr], expected: &st
 }
 
 #[tokio::test]
-async fn alone_over_udp() {
-    join_all(FAULTS.iter().map(async |fault| {
-        let upstream = Upstream::start(fault.handler).await;
-        check(fault.what, a("x.test."), &[upstream.addr()], fault.udp).await;
-    }))
-    .await;
-}
-
-#[tokio::test]
-async fn alone_over_tcp() {
-    join_all(FAULTS.iter().map(async |fault| {
-        let upstream = Upstream::start(fault.handler).await;
-        check(fault.what, a_over_tcp("x.test."), &[upstream.addr()], fault.tcp).await;
-    }))
-    .await;
-}
-
-#[tokio::test]
-async fn with_a_good_one_behind_it() {
+async fn alone_and_with_a_good_one_behind_it() {
     let good = Upstream::start(says(99)).await;
     join_all(FAULTS.iter().map(async |fault| {
         let upstream = Upstream::start(fault.handler).await;
-        check(fault.what, a("x.test."), &[upstream.addr(), good.addr()], fault.with_second).await;
+        let (alone, followed) = ([upstream.addr()], [upstream.addr(), good.addr()]);
+        check(fault.what, a("x.test."), &alone, fault.udp).await;
+        check(fault.what, a_over_tcp("x.test."), &alone, fault.tcp).await;
+        check(fault.what, a("x.test."), &followed, fault.with_second).await;
     }))
     .await;
 }

@@ -21,17 +21,6 @@ fn after(
     move |asked| handler(asked).after(delay)
 }
 
-#[tokio::test]
-async fn the_first_upstream_is_preferred() {
-    let (first, second) = (Upstream::start(says(1)).await, Upstream::start(says(2)).await);
-    let subject = Subject::new(Limits::default());
-    for n in 0..20 {
-        let reply = subject.ask_a(&format!("n{n}.test."), &[first.addr(), second.addr()]).await;
-        assert_eq!(reply, "NOERROR 192.0.2.1");
-    }
-    assert_eq!(second.count(), 0);
-}
-
 /// A preferred resolver that takes its time is waited for, and nobody else hears of its names.
 #[tokio::test]
 async fn a_slow_preferred_upstream_is_the_only_one_asked() {

@@ -26,8 +26,8 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(limits: Limits) -> Self {
-        let (metrics, registry) = (ForwardMetrics::new().unwrap(), Registry::new());
-        metrics.register(&registry).unwrap();
+        let registry = Registry::new();
+        let metrics = ForwardMetrics::new(&registry).unwrap();
         Self { forwarder: Arc::new(Forwarder::new(limits, metrics)), registry, clients: Arc::default() }
     }
 
@@ -116,7 +116,7 @@ pub(crate) fn told(outcome: &Result<Arc<Reply>, ForwardError>) -> String {
         Ok(reply) => {
             let message = Message::parse(&reply.message).unwrap();
             assert_eq!(message.has("tc"), reply.truncated);
-            assert_eq!(message.answer.len(), usize::from(reply.answers));
+            assert_eq!((message.answer.len(), message.trailing), (reply.answers.into(), 0));
             let tc = message.has("tc").then(|| "tc".to_owned());
             [message.rcode_name()]
                 .into_iter()
@@ -181,4 +181,10 @@ async fn metrics_have_their_names() {
     for (name, count) in [("requests_total", 2), ("request_duration_seconds", 1), ("errors_total", 1)] {
         assert!(is(subject.metric(name, &[]), count), "{name}");
     }
+    // By the client's transport: the question goes out over UDP.
+    assert_eq!(told(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await), "NOERROR 192.0.2.1");
+    for (transport, count) in [("udp", 2), ("tcp", 1)] {
+        assert!(is(subject.metric("requests_total", &[("transport", transport)]), count), "{transport}");
+    }
+    assert!(is(subject.metric("tcp_retries_total", &[]), 0));
 }

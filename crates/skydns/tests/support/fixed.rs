@@ -169,7 +169,8 @@ pub(crate) struct Running {
 
 /// Binds a server on `address`.
 pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::io::Result<Server<Always>> {
-    let forwarder = ForwardMetrics::new().map(|metrics| Forwarder::new(Limits::default(), metrics));
+    let forwarder = ForwardMetrics::new(&prometheus::Registry::new())
+        .map(|metrics| Forwarder::new(Limits::default(), metrics));
     let config = Config {
         address,
         udp_sockets: NonZeroUsize::MIN,

@@ -4,7 +4,6 @@ use hickory_proto::rr::{Name as HickoryName, RData, Record as HickoryRecord, Rec
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::name::expand;
 use crate::wire::rcode::NOERROR;
 
 /// Header with the given counts, question `a.test. A IN` if QDCOUNT is 1, then `rest`.
@@ -178,35 +177,6 @@ fn whole_message() -> impl Strategy<Value = Hickory> {
 }
 
 proptest! {
-    #[test]
-    fn random_octets_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), at in 0_usize..700) {
-        walk_everything(&bytes);
-        let _ = expand(&bytes, at);
-    }
-
-    /// Few random octets get past the header, so begin with a good one.
-    #[test]
-    fn random_octets_behind_a_header_never_panic(
-        counts in proptest::array::uniform3(0_u16..4),
-        rest in proptest::collection::vec(prop_oneof![any::<u8>(), 0_u8..4, 0xc0_u8..0xc2], 0..300),
-    ) {
-        walk_everything(&message([1, counts[0], counts[1], counts[2]], &rest));
-    }
-
-    #[test]
-    fn damaged_messages_never_panic(
-        message in whole_message(), damage in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..8),
-        cut in any::<usize>(),
-    ) {
-        let mut wire = message.to_vec().unwrap();
-        for (at, octet) in damage {
-            let at = at % wire.len();
-            wire[at] = octet;
-        }
-        wire.truncate(cut % (wire.len() * 4));
-        walk_everything(&wire);
-    }
-
     /// What another implementation wrote, compressed, is the same after it has been taken apart and put together
     /// uncompressed.
     #[test]
@@ -220,20 +190,6 @@ proptest! {
         }
         prop_assert_eq!(Hickory::from_vec(&rebuilt).unwrap(), original);
     }
-}
-
-fn walk_everything(bytes: &[u8]) {
-    let Ok(read) = Message::parse(bytes) else { return };
-    assert!(read.end() <= bytes.len() && read.question_end() <= read.end());
-    let [questions, counts @ ..] = read.header().counts;
-    assert_eq!(usize::from(questions), usize::from(read.question().is_some()));
-    assert_eq!(read.records().count(), counts.into_iter().map(usize::from).sum::<usize>());
-    for record in read.records() {
-        // A message that was accepted can be used: every record expands.
-        alone(&record);
-        assert!(record.ttl_range().len() == 4 && record.range().end <= read.end());
-    }
-    let _ = read.extended_rcode();
 }
 
 /// The record without compression.
