@@ -6,12 +6,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use daemon::error_chain::Chain;
+use anyhow::Context as _;
 use daemon::metrics::{MetricError, Metrics};
-use dnsclient::{ExchangeError, TIMEOUT, Transport, ask, chaos};
+use dnsclient::{TIMEOUT, Transport, ask, chaos};
 use dnsconfig::ServerAddr;
 use prometheus::{IntCounter, IntGauge};
-use thiserror::Error;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
@@ -36,20 +35,6 @@ pub(crate) struct Reading {
     pub(crate) insertions: u64,
     /// How many names the cache holds.
     pub(crate) cache_size: u64,
-}
-
-/// Why a counter could not be read.
-#[derive(Debug, Error)]
-pub(crate) enum ReadError {
-    #[error("{name}")]
-    Exchange {
-        name: &'static str,
-        #[source]
-        source: ExchangeError,
-    },
-    /// An answer that is no number.
-    #[error("{name} is answered with {text:?} where a number should be")]
-    NoNumber { name: &'static str, text: Option<String> },
 }
 
 /// What is known about dnsmasq's counters.
@@ -111,16 +96,16 @@ impl Counters {
                 // The containers of a pod start together: that dnsmasq is not up at once is no news.
                 let starting = known.reading.is_none() && known.error.is_none();
                 if !starting && !known.complained {
-                    let error = &error as &dyn std::error::Error;
+                    let error: &dyn std::error::Error = error.as_ref();
                     tracing::warn!(server = %self.server, error, "cannot read dnsmasq's counters");
                     known.complained = true;
                 }
-                known.error = Some(Chain(&error).to_string());
+                known.error = Some(format!("{error:#}"));
             }
         }
     }
 
-    async fn read(&self) -> Result<Reading, ReadError> {
+    async fn read(&self) -> anyhow::Result<Reading> {
         Ok(Reading {
             hits: self.number("hits.bind.").await?,
             misses: self.number("misses.bind.").await?,
@@ -130,12 +115,11 @@ impl Counters {
         })
     }
 
-    async fn number(&self, name: &'static str) -> Result<u64, ReadError> {
-        let answer = ask(&self.server, Transport::Udp, &chaos::question(name), TIMEOUT)
-            .await
-            .map_err(|source| ReadError::Exchange { name, source })?;
-        let text = chaos::texts(&answer).next();
-        text.as_deref().and_then(|text| text.parse().ok()).ok_or(ReadError::NoNumber { name, text })
+    async fn number(&self, name: &'static str) -> anyhow::Result<u64> {
+        let asked = ask(&self.server, Transport::Udp, &chaos::question(name), TIMEOUT).await;
+        let text = chaos::texts(&asked.context(name)?).next();
+        let number = text.as_deref().and_then(|text| text.parse().ok());
+        number.with_context(|| format!("{name} is answered with {text:?} where a number should be"))
     }
 
     fn take(&self, reading: Reading) {

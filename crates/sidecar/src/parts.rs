@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::metrics::{MetricError, Metrics};
+use anyhow::bail;
+use daemon::metrics::Metrics;
 use dnsconfig::ServerAddr;
-use thiserror::Error;
 
 use crate::counters::Counters;
 use crate::options::Options;
@@ -29,21 +29,11 @@ pub(crate) struct Parts {
     pub(crate) peers: Arc<Peers>,
 }
 
-#[derive(Debug, Error)]
-pub(crate) enum StartError {
-    #[error("--probe: the label {0} is used twice")]
-    Label(String),
-    #[error("--prometheus-path: {0:?} does not begin with a slash")]
-    Path(String),
-    #[error(transparent)]
-    Metric(#[from] MetricError),
-}
-
 impl Parts {
     /// Builds everything but the listener.
-    pub(crate) fn new(options: Options) -> Result<Self, StartError> {
+    pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
         if !options.prometheus_path.starts_with('/') {
-            return Err(StartError::Path(options.prometheus_path));
+            bail!("--prometheus-path: {:?} does not begin with a slash", options.prometheus_path);
         }
         let metrics = Metrics::new("sidecar")?;
         let namespace = options.prometheus_namespace.as_str();
@@ -52,7 +42,7 @@ impl Parts {
         let mut probes = Vec::with_capacity(options.probe.len());
         for spec in &options.probe {
             if !labels.insert(spec.label.as_str()) {
-                return Err(StartError::Label(spec.label.clone()));
+                bail!("--probe: the label {} is used twice", spec.label);
             }
             let part = Part::of(spec, &dnsmasq, &options.kubedns_addr);
             probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));

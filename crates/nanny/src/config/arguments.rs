@@ -13,15 +13,13 @@ use std::path::PathBuf;
 
 use dnsconfig::{DNS_PORT, Nameserver};
 
-/// One option with its value, under its long name.
+/// One option with its value, under its long name without dashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    /// The long name without dashes.
-    pub name: String,
-    /// The value, if one was given.
-    pub value: Option<String>,
+struct Given {
+    name: String,
+    value: Option<String>,
     /// Whether it was on the command line and not in a file.
-    pub on_command_line: bool,
+    on_command_line: bool,
 }
 
 /// All that is known of a dnsmasq command line.

@@ -13,7 +13,6 @@ use crate::dnsmasq::health::Finding;
 use crate::dnsmasq::log_lines::Event;
 use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
-use crate::dnsmasq::trial::TrialError;
 
 /// How long a reload that takes servers away waits for a moment in which no query is lost by it. An edit is to be in
 /// force within a second.
@@ -53,7 +52,7 @@ impl Instance {
 }
 
 /// Tries the arguments for some routes, and hands these back.
-pub(super) type Trial = BoxFuture<'static, (Result<(), TrialError>, Routes)>;
+pub(super) type Trial = BoxFuture<'static, (Result<(), String>, Routes)>;
 
 /// What ends an instance.
 pub(super) enum Outcome {

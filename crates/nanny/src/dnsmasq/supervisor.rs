@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context as _, bail};
 use dnsconfig::Nameserver;
 use futures::StreamExt as _;
 use futures::stream;
@@ -38,20 +39,6 @@ const OBSERVATION: Duration = Duration::from_secs(1);
 /// Bytes of the user's own servers file that are taken over at most.
 const LARGEST_EXTRA: u64 = 1 << 20;
 
-/// Why the nanny ends.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SuperviseError {
-    #[error("cannot start a process for dnsmasq")]
-    Spawn(#[source] std::io::Error),
-    #[error("dnsmasq cannot be stopped")]
-    Stop(#[source] std::io::Error),
-    /// The first start failed: the arguments, the port or the like.
-    #[error("dnsmasq did not start: {how}: {last_words}")]
-    Start { how: String, last_words: String },
-    #[error("dnsmasq ended {count} times within a minute, the last time with {how}: {last_words}")]
-    Deaths { count: usize, how: String, last_words: String },
-}
-
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
@@ -73,7 +60,7 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Runs until cancelled, or until dnsmasq cannot be kept up. dnsmasq is gone when this returns.
-    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), SuperviseError> {
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut deaths = Deaths::default();
         let mut again = None;
         loop {
@@ -85,7 +72,7 @@ impl Supervisor {
                     continue;
                 }
                 Ended::Died { how, last_words, was_up: false } if again.is_none() => {
-                    return Err(SuperviseError::Start { how, last_words });
+                    bail!("dnsmasq did not start: {how}: {last_words}");
                 }
                 Ended::Died { how, last_words, .. } => {
                     again = Some(Restart::Died);
@@ -97,7 +84,9 @@ impl Supervisor {
                 }
             };
             match deaths.count(Instant::now()) {
-                Verdict::GiveUp(count) => return Err(SuperviseError::Deaths { count, how, last_words }),
+                Verdict::GiveUp(count) => bail!(
+                    "dnsmasq ended {count} times within a minute, the last time with {how}: {last_words}"
+                ),
                 Verdict::Restart(pause) => {
                     error!(%how, last_words, ?pause, "dnsmasq ended, starting it again");
                     if stop.run_until_cancelled(sleep(pause)).await.is_none() {
@@ -109,15 +98,11 @@ impl Supervisor {
     }
 
     /// One life of dnsmasq, from the start to the end.
-    async fn run_once(
-        &mut self,
-        again: Option<Restart>,
-        stop: &CancellationToken,
-    ) -> Result<Ended, SuperviseError> {
+    async fn run_once(&mut self, again: Option<Restart>, stop: &CancellationToken) -> anyhow::Result<Ended> {
         let (argv, reads_file) = self.arguments(again.is_none());
         info!(program = %self.program.display(), arguments = shown(&argv), "starting dnsmasq");
         let (process, events) =
-            Process::start(&self.program, &argv, self.json).map_err(SuperviseError::Spawn)?;
+            Process::start(&self.program, &argv, self.json).context("cannot start a process for dnsmasq")?;
         self.report.started(process.pid().as_raw(), again);
         let findings = match self.probe {
             Some(server) => Health::new(server, process.pid()).findings(),
@@ -168,10 +153,10 @@ impl Supervisor {
     }
 
     /// Ends the process and says how that was.
-    async fn reap(&self, mut instance: Instance, outcome: Outcome) -> Result<Ended, SuperviseError> {
+    async fn reap(&self, mut instance: Instance, outcome: Outcome) -> anyhow::Result<Ended> {
         let was_up = instance.up;
         let stop = async |process: Process| {
-            process.stop(STOPPING).await.map(exit_status::describe).map_err(SuperviseError::Stop)
+            process.stop(STOPPING).await.map(exit_status::describe).context("dnsmasq cannot be stopped")
         };
         let (how, ended) = match outcome {
             Outcome::Ended(status) => {

@@ -13,28 +13,19 @@ use crate::dnsmasq::version::without_number;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why arguments would not do.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TrialError {
-    #[error("{how}: {words}")]
-    Refused { how: String, words: String },
-    #[error("dnsmasq --test: {0}")]
-    Failed(String),
-}
-
-pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), TrialError> {
+/// Tries the arguments; fails with what dnsmasq says about them.
+pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), String> {
     let mut command = Command::new(program);
     // In front: behind a `--` among the user's arguments it would not be an option.
     command.arg("--test").args(argv).stdin(Stdio::null()).kill_on_drop(true);
-    let output = match timeout(PATIENCE, command.output()).await {
-        Err(_) => return Err(TrialError::Failed(format!("no end within {PATIENCE:?}"))),
-        Ok(Err(error)) => return Err(TrialError::Failed(without_number(&error))),
-        Ok(Ok(output)) => output,
-    };
+    let output = timeout(PATIENCE, command.output())
+        .await
+        .map_err(|_| format!("dnsmasq --test: no end within {PATIENCE:?}"))?
+        .map_err(|error| format!("dnsmasq --test: {}", without_number(&error)))?;
     if output.status.success() {
         return Ok(());
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let words = words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    Err(TrialError::Refused { how: exit_status::describe(output.status), words: words.to_owned() })
+    Err(format!("{}: {words}", exit_status::describe(output.status)))
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -45,32 +46,20 @@ pub(crate) struct Dnsmasq {
     pub(crate) package: Option<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum VersionError {
-    #[error("cannot execute {path}: {reason}")]
-    Execute { path: String, reason: String },
-    #[error("{path} is no dnsmasq: {path} --version printed {printed:?}")]
-    NoDnsmasq { path: String, printed: String },
-    #[error("{path} --version did not end within {PATIENCE:?}")]
-    Timeout { path: String },
-}
-
 impl Dnsmasq {
-    pub(crate) async fn ask(path: &Path) -> Result<Self, VersionError> {
-        let shown = path.display().to_string();
+    /// Asks an executable for its version.
+    pub(crate) async fn ask(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
         let mut command = Command::new(path);
         command.arg("--version").stdin(Stdio::null()).kill_on_drop(true);
-        let output = match timeout(PATIENCE, command.output()).await {
-            Err(_) => return Err(VersionError::Timeout { path: shown }),
-            Ok(Err(error)) => {
-                let reason = without_number(&error);
-                return Err(VersionError::Execute { path: shown, reason });
-            }
-            Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
-        };
-        Self::parse(&output, package_version()).ok_or_else(|| VersionError::NoDnsmasq {
-            path: shown,
-            printed: output.lines().next().unwrap_or_default().chars().take(100).collect(),
+        let output = timeout(PATIENCE, command.output())
+            .await
+            .map_err(|_| anyhow!("{shown} --version did not end within {PATIENCE:?}"))?
+            .map_err(|error| anyhow!("cannot execute {shown}: {}", without_number(&error)))?;
+        let output = String::from_utf8_lossy(&output.stdout);
+        Self::parse(&output, package_version()).ok_or_else(|| {
+            let printed: String = output.lines().next().unwrap_or_default().chars().take(100).collect();
+            anyhow!("{shown} is no dnsmasq: {shown} --version printed {printed:?}")
         })
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::{bail, ensure};
 use daemon::http::{GetError, get};
-use thiserror::Error;
 use tokio::io::AsyncReadExt as _;
 
 /// How long reading may take.
@@ -11,22 +11,12 @@ const TIME: Duration = Duration::from_secs(1);
 /// How much is read at most.
 const SIZE: usize = 2 * 1024 * 1024;
 
-#[derive(Debug, Error)]
-pub(crate) enum FetchError {
-    #[error("not an http URL: {0}")]
-    Url(String),
-    #[error("answered {0:?}")]
-    Status(String),
-    #[error(transparent)]
-    Read(#[from] GetError),
-}
-
 /// Reads a file, or what an `http://` URL answers.
-pub(crate) async fn fetch(source: &str) -> Result<String, FetchError> {
+pub(crate) async fn fetch(source: &str) -> anyhow::Result<String> {
     let reading = async {
         match source.strip_prefix("http://") {
             Some(rest) => http(rest).await,
-            None if source.contains("://") => Err(FetchError::Url(source.to_owned())),
+            None if source.contains("://") => bail!("not an http URL: {source}"),
             None => Ok(file(source).await?),
         }
     };
@@ -35,17 +25,18 @@ pub(crate) async fn fetch(source: &str) -> Result<String, FetchError> {
 }
 
 /// A GET of what is behind `http://`.
-async fn http(rest: &str) -> Result<Vec<u8>, FetchError> {
+async fn http(rest: &str) -> anyhow::Result<Vec<u8>> {
     let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
     };
     if authority.contains('@') {
-        return Err(FetchError::Url(rest.to_owned()));
+        bail!("not an http URL: {rest}");
     }
     let address = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
     let page = get(&address, path, TIME, SIZE).await?;
-    if page.status == 200 { Ok(page.body) } else { Err(FetchError::Status(page.status_line)) }
+    ensure!(page.status == 200, "answered {:?}", page.status_line);
+    Ok(page.body)
 }
 
 async fn file(path: &str) -> Result<Vec<u8>, GetError> {
