@@ -1,7 +1,8 @@
-//! An error and its causes in one line.
+//! Errors in one line: with their causes, without the system's number.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};
+use std::io;
 
 /// Shows an error with its causes, separated by colons.
 #[derive(Clone, Copy, Debug)]
@@ -33,4 +34,10 @@ pub fn brief(error: &dyn Error) -> String {
         source = cause.source();
     }
     line
+}
+
+/// The system's words for an error, without its number.
+pub fn without_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use warp::Filter;
 
+use crate::error_chain::without_number;
 use crate::net::wildcard_addr;
 
 pub use self::get::{GetError, Page, get};
@@ -36,9 +37,7 @@ pub struct BindError {
 impl BindError {
     /// Names the address that could not be listened on. For sockets of any kind.
     pub fn new(address: &impl ToString, error: &io::Error) -> Self {
-        let text = error.to_string();
-        let reason = text.split(" (os error").next().unwrap_or(&text).to_owned();
-        Self { address: address.to_string(), reason }
+        Self { address: address.to_string(), reason: without_number(error) }
     }
 }
 

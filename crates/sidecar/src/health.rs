@@ -36,33 +36,14 @@ pub(crate) struct Verdict {
     pub(crate) state: State,
     /// How long the answer took that makes the server healthy; zero when there was none.
     pub(crate) latency: Duration,
-    /// Why the probed name was not answered; empty when it was. The words of kube-dns, which lack the response code.
-    pub(crate) error: String,
-    /// The response code of an answer without the probed name; empty without one.
-    pub(crate) rcode: String,
-}
-
-impl Verdict {
-    /// The probed name was answered.
-    pub(crate) fn ok(latency: Duration) -> Self {
-        Self { state: State::Ok, latency, error: String::new(), rcode: String::new() }
-    }
-
-    /// The server answers for itself.
-    pub(crate) fn itself(latency: Duration, failure: Failure) -> Self {
-        Self { state: State::Itself, latency, error: failure.error, rcode: failure.rcode }
-    }
-
-    /// The server is not well.
-    pub(crate) fn failed(failure: Failure) -> Self {
-        Self { state: State::Failed, latency: Duration::ZERO, error: failure.error, rcode: failure.rcode }
-    }
+    /// Empty when the probed name was answered.
+    pub(crate) failure: Failure,
 }
 
 /// Why the probed name was not answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// In the words of kube-dns.
+    /// In the words of kube-dns, which lack the response code.
     pub(crate) error: String,
     /// The response code; empty when nothing came.
     pub(crate) rcode: String,
@@ -90,12 +71,8 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn waiting(now: SystemTime) -> Self {
-        let last = Verdict {
-            state: State::Waiting,
-            latency: Duration::ZERO,
-            error: "waiting for first probe".to_owned(),
-            rcode: String::new(),
-        };
+        let failure = Failure { error: "waiting for first probe".to_owned(), rcode: String::new() };
+        let last = Verdict { state: State::Waiting, latency: Duration::ZERO, failure };
         Self { last, since: now, history: VecDeque::new() }
     }
 
@@ -121,7 +98,7 @@ impl Health {
             is_ok: healthy,
             latency_seconds: if healthy { self.last.latency.as_secs_f64() } else { 0.0 },
             // A healthy server has no error here, even if the probed name was not answered: `/status` tells that.
-            error: if healthy { "" } else { &self.last.error },
+            error: if healthy { "" } else { &self.last.failure.error },
         }
     }
 }

@@ -89,17 +89,14 @@ impl Probe {
     pub(crate) async fn once(&self) {
         let Spec { server, transport, question, .. } = &self.spec;
         let asked = ask(server, *transport, question, TIMEOUT).await;
-        let verdict = match self.judge(asked) {
-            Judgement::Settled(verdict) => verdict,
-            Judgement::AskDnsmasqItself(failure) => self.dnsmasq_itself(failure).await,
-        };
+        let verdict = self.judge(asked).await;
         self.record(verdict);
     }
 
-    fn judge(&self, asked: Result<Answer, ExchangeError>) -> Judgement {
+    async fn judge(&self, asked: Result<Answer, ExchangeError>) -> Verdict {
         let (failure, latency) = match asked {
-            Ok(answer) if !answer.message.answers.is_empty() => {
-                return Judgement::Settled(Verdict::ok(answer.latency));
+            Ok(Answer { message, latency }) if !message.answers.is_empty() => {
+                return Verdict { state: State::Ok, latency, failure: Failure::default() };
             }
             Ok(answer) => {
                 let name = self.spec.question.name().to_ascii();
@@ -109,28 +106,26 @@ impl Probe {
             }
             Err(error) => (Failure { error: error.to_string(), rcode: String::new() }, None),
         };
-        match (self.mode, self.part, latency) {
-            (Mode::Itself, Part::Dnsmasq, _) => Judgement::AskDnsmasqItself(failure),
-            (Mode::Itself, Part::Kubedns, Some(latency)) => {
-                Judgement::Settled(Verdict::itself(latency, failure))
-            }
-            _ => Judgement::Settled(Verdict::failed(failure)),
-        }
+        let latency = match (self.mode, self.part) {
+            (Mode::Itself, Part::Dnsmasq) => self.dnsmasq_itself().await,
+            (Mode::Itself, Part::Kubedns) => latency,
+            _ => None,
+        };
+        let state = if latency.is_some() { State::Itself } else { State::Failed };
+        Verdict { state, latency: latency.unwrap_or_default(), failure }
     }
 
-    /// dnsmasq did not get the probed name answered: does it answer what it knows alone?
-    async fn dnsmasq_itself(&self, failure: Failure) -> Verdict {
+    /// dnsmasq did not get the probed name answered: how long it takes to what it knows alone, if it answers that.
+    async fn dnsmasq_itself(&self) -> Option<Duration> {
         let question = chaos::question("cachesize.bind.");
-        match ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await {
-            Ok(answer) if chaos::texts(&answer).next().is_some() => Verdict::itself(answer.latency, failure),
-            _ => Verdict::failed(failure),
-        }
+        let answer = ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await.ok()?;
+        chaos::texts(&answer).next().map(|_| answer.latency)
     }
 
     fn record(&self, verdict: Verdict) {
         self.metrics.count(&verdict);
         let label = &self.spec.label;
-        let Verdict { state, latency, error, rcode } = verdict.clone();
+        let Verdict { state, latency, failure: Failure { error, rcode } } = verdict.clone();
         tracing::debug!(label, ?state, ?latency, error, rcode, "probed");
         let changed =
             self.health.lock().unwrap_or_else(PoisonError::into_inner).record(verdict, SystemTime::now());
@@ -143,12 +138,6 @@ impl Probe {
             State::Failed => tracing::warn!(label, error, rcode, "probe failed"),
         }
     }
-}
-
-enum Judgement {
-    Settled(Verdict),
-    /// That depends on dnsmasq's answer to a question about itself; this is why the probe failed.
-    AskDnsmasqItself(Failure),
 }
 
 /// How long the first question of a probe waits.

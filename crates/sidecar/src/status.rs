@@ -102,8 +102,8 @@ impl ProbeStatus {
             state: health.last.state,
             since: millis(health.since),
             latency_ms: milliseconds(health.last.latency),
-            error: health.last.error,
-            rcode: health.last.rcode,
+            error: health.last.failure.error,
+            rcode: health.last.failure.rcode,
             history: health.history.into(),
         }
     }

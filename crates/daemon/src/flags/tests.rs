@@ -204,19 +204,9 @@ fn mistakes_in_the_words_of_go() {
 #[derive(Debug, Parser)]
 struct Both {
     #[command(flatten)]
-    _small: SmallArgs,
+    _small: Small,
     #[command(flatten)]
     _log: LogFlags,
-}
-
-#[derive(Debug, clap::Args)]
-struct SmallArgs {
-    #[arg(long, value_name = "int", default_value = "53", value_parser = int::<u16>)]
-    _dns_port: u16,
-    #[arg(long, value_name = "duration", default_value = "10s")]
-    _config_period: GoDuration,
-    #[arg(long)]
-    _profiling: bool,
 }
 
 #[test]

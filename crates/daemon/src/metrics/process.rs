@@ -5,26 +5,43 @@ use std::collections::HashMap;
 use std::fs;
 
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
+use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Counter, Gauge, Opts};
 
 /// Clock ticks a second in `/proc`: the kernel's `USER_HZ`, 100 on every platform.
 const TICKS: f64 = 100.0;
 
-const CPU: (&str, &str) = ("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.");
-const MAX_FDS: (&str, &str) = ("process_max_fds", "Maximum number of open file descriptors.");
-const RECEIVED: (&str, &str) =
-    ("process_network_receive_bytes_total", "Number of bytes received by the process over the network.");
-const SENT: (&str, &str) =
-    ("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.");
-const OPEN_FDS: (&str, &str) = ("process_open_fds", "Number of open file descriptors.");
-const RESIDENT: (&str, &str) = ("process_resident_memory_bytes", "Resident memory size in bytes.");
-const STARTED: (&str, &str) =
-    ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
-const THREADS: (&str, &str) = ("process_threads", "Number of OS threads in the process.");
-const VIRTUAL: (&str, &str) = ("process_virtual_memory_bytes", "Virtual memory size in bytes.");
-const VIRTUAL_MAX: (&str, &str) =
-    ("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.");
+/// A metric: its name, its help text, its kind and its value now.
+type Row = (&'static str, &'static str, MetricType, Option<f64>);
+
+fn rows() -> [Row; 10] {
+    use MetricType::{COUNTER, GAUGE};
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let status = read("/proc/self/status");
+    let stat = Stat::parse(&read("/proc/self/stat"));
+    let limits = read("/proc/self/limits");
+    let netstat = read("/proc/self/net/netstat");
+    let started = stat.zip(boot_time(&read("/proc/stat"))).map(|(stat, boot)| boot + stat.started);
+    let received = ip_extension(&netstat, "InOctets");
+    let sent = ip_extension(&netstat, "OutOctets");
+    let files = limit(&limits, "Max open files");
+    let space = limit(&limits, "Max address space");
+    let cpu = stat.map(|stat| stat.cpu);
+    #[rustfmt::skip]
+    let rows = [
+        ("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", COUNTER, cpu),
+        ("process_max_fds", "Maximum number of open file descriptors.", GAUGE, files),
+        ("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", COUNTER, received),
+        ("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", COUNTER, sent),
+        ("process_open_fds", "Number of open file descriptors.", GAUGE, open_fds()),
+        ("process_resident_memory_bytes", "Resident memory size in bytes.", GAUGE, kilobytes(&status, "VmRSS:")),
+        ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", GAUGE, started),
+        ("process_threads", "Number of OS threads in the process.", GAUGE, field(&status, "Threads:")),
+        ("process_virtual_memory_bytes", "Virtual memory size in bytes.", GAUGE, kilobytes(&status, "VmSize:")),
+        ("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", GAUGE, space),
+    ];
+    rows
+}
 
 /// Measures this process.
 #[derive(Debug)]
@@ -34,12 +51,8 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new() -> prometheus::Result<Self> {
-        let all = [CPU, MAX_FDS, RECEIVED, SENT, OPEN_FDS, RESIDENT, STARTED, THREADS, VIRTUAL, VIRTUAL_MAX];
-        let descs = all
-            .into_iter()
-            .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
-            .collect::<prometheus::Result<_>>()?;
-        Ok(Self { descs })
+        let desc = |(name, help, ..): Row| Desc::new(name.into(), help.into(), Vec::new(), HashMap::new());
+        Ok(Self { descs: rows().into_iter().map(desc).collect::<prometheus::Result<_>>()? })
     }
 }
 
@@ -49,40 +62,19 @@ impl Collector for Process {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let status = read("/proc/self/status");
-        let stat = Stat::parse(&read("/proc/self/stat"));
-        let limits = read("/proc/self/limits");
-        let netstat = read("/proc/self/net/netstat");
-        let started = stat.zip(boot_time(&read("/proc/stat"))).map(|(stat, boot)| boot + stat.started);
-        [
-            counter(CPU, stat.map(|stat| stat.cpu)),
-            gauge(MAX_FDS, limit(&limits, "Max open files")),
-            counter(RECEIVED, ip_extension(&netstat, "InOctets")),
-            counter(SENT, ip_extension(&netstat, "OutOctets")),
-            gauge(OPEN_FDS, open_fds()),
-            gauge(RESIDENT, kilobytes(&status, "VmRSS:")),
-            gauge(STARTED, started),
-            gauge(THREADS, field(&status, "Threads:")),
-            gauge(VIRTUAL, kilobytes(&status, "VmSize:")),
-            gauge(VIRTUAL_MAX, limit(&limits, "Max address space")),
-        ]
-        .into_iter()
-        .flatten()
-        .flatten()
-        .collect()
+        rows().into_iter().filter_map(family).flatten().collect()
     }
 }
 
-fn counter((name, help): (&str, &str), value: Option<f64>) -> Option<Vec<MetricFamily>> {
-    let counter = Counter::with_opts(Opts::new(name, help)).ok()?;
-    counter.inc_by(value.filter(|value| *value >= 0.0)?);
-    Some(counter.collect())
-}
-
-fn gauge((name, help): (&str, &str), value: Option<f64>) -> Option<Vec<MetricFamily>> {
-    let gauge = Gauge::with_opts(Opts::new(name, help)).ok()?;
-    gauge.set(value?);
+fn family((name, help, kind, value): Row) -> Option<Vec<MetricFamily>> {
+    let (options, value) = (Opts::new(name, help), value.filter(|value| *value >= 0.0)?);
+    if kind == MetricType::COUNTER {
+        let counter = Counter::with_opts(options).ok()?;
+        counter.inc_by(value);
+        return Some(counter.collect());
+    }
+    let gauge = Gauge::with_opts(options).ok()?;
+    gauge.set(value);
     Some(gauge.collect())
 }
 

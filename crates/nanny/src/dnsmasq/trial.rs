@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use daemon::error_chain::without_number;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::dnsmasq::exit_status;
-use crate::dnsmasq::version::without_number;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

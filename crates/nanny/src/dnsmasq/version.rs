@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use daemon::error_chain::without_number;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -122,12 +123,6 @@ fn package_version() -> Option<String> {
     let paragraph = status.split("\n\n").find(|paragraph| paragraph.contains("Package: dnsmasq-base\n"))?;
     let version = paragraph.lines().find_map(|line| line.strip_prefix("Version: "))?;
     Some(version.to_owned())
-}
-
-/// The system's words for an error, without its number.
-pub(crate) fn without_number(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

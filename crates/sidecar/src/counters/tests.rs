@@ -112,7 +112,7 @@ async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
     let counters = Counters::new(server, Duration::ZERO, "kubedns", &metrics).unwrap();
     counters.once().await;
     counters.once().await;
-    assert_eq!(exported(&metrics, "errors"), 2);
+    assert_eq!(["errors", "hits", "up"].map(|name| exported(&metrics, name)), [2, 0, 0]);
     let error = counters.known().error.unwrap();
     assert!(
         error.starts_with("hits.bind.: read udp ") && error.ends_with(": read: connection refused"),

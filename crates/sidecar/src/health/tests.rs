@@ -10,6 +10,10 @@ fn body(verdict: Option<Verdict>) -> String {
     serde_json::to_string(&health.check()).unwrap()
 }
 
+fn verdict(state: State, latency: Duration, failure: Failure) -> Verdict {
+    Verdict { state, latency, failure }
+}
+
 fn failure(error: &str, rcode: &str) -> Failure {
     Failure { error: error.to_owned(), rcode: rcode.to_owned() }
 }
@@ -26,35 +30,45 @@ fn bodies_are_the_captured_ones() {
         captured(include_str!("../../tests/data/sidecar-http-healthcheck-not-yet-probed.txt"))
     );
     assert_eq!(
-        body(Some(Verdict::ok(Duration::from_nanos(894_024)))),
+        body(Some(verdict(State::Ok, Duration::from_nanos(894_024), Failure::default()))),
         captured(include_str!("../../tests/data/sidecar-http-healthcheck-good.txt"))
     );
     assert_eq!(
-        body(Some(Verdict::failed(failure("no RRs for domain \"v4only.outside.test.\"", "NOERROR")))),
+        body(Some(verdict(
+            State::Failed,
+            Duration::ZERO,
+            failure("no RRs for domain \"v4only.outside.test.\"", "NOERROR")
+        ))),
         captured(include_str!("../../tests/data/sidecar-http-healthcheck-nodata.txt"))
     );
     assert_eq!(
-        body(Some(Verdict::failed(failure("read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout", "")))),
+        body(Some(verdict(
+            State::Failed,
+            Duration::ZERO,
+            failure("read udp 127.0.0.1:52094->127.0.0.1:SILENT: i/o timeout", "")
+        ))),
         captured(include_str!("../../tests/data/sidecar-http-healthcheck-silent.txt"))
     );
 }
 
 #[test]
 fn a_part_that_answers_for_itself_is_healthy() {
-    let verdict = Verdict::itself(Duration::from_millis(1), failure("no RRs", "REFUSED"));
-    assert_eq!(body(Some(verdict)), "{\"IsOk\":true,\"LatencySeconds\":0.001,\"Err\":\"\"}");
+    let itself = verdict(State::Itself, Duration::from_millis(1), failure("no RRs", "REFUSED"));
+    assert_eq!(body(Some(itself)), "{\"IsOk\":true,\"LatencySeconds\":0.001,\"Err\":\"\"}");
 }
 
 #[test]
 fn states_last_and_history_is_bounded() {
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let mut health = Health::waiting(at(0));
-    assert!(health.record(Verdict::ok(Duration::ZERO), at(1)));
-    assert!(!health.record(Verdict::ok(Duration::ZERO), at(2)));
+    let ok = || verdict(State::Ok, Duration::ZERO, Failure::default());
+    let failed = || verdict(State::Failed, Duration::ZERO, Failure::default());
+    assert!(health.record(ok(), at(1)));
+    assert!(!health.record(ok(), at(2)));
     assert_eq!(health.since, at(1));
-    assert!(health.record(Verdict::failed(Failure::default()), at(3)));
+    assert!(health.record(failed(), at(3)));
     for second in 4..2000 {
-        health.record(Verdict::failed(Failure::default()), at(second));
+        health.record(failed(), at(second));
     }
     assert_eq!(health.since, at(3));
     assert_eq!(health.history.len(), REMEMBERED);

@@ -56,9 +56,9 @@ async fn verdicts() {
             assert_eq!(last.state, state, "{case} {kind}: {last:?}");
             assert_eq!(last.latency.is_zero(), state == State::Failed, "{case} {kind}");
             let error = if state == State::Ok { "" } else { &format!("no RRs for domain \"{NAME}\"") };
-            assert_eq!(last.error, error, "{case} {kind}");
+            assert_eq!(last.failure.error, error, "{case} {kind}");
             let rcode = if state == State::Ok { "" } else { "REFUSED" };
-            assert_eq!(last.rcode, rcode, "{case} {kind}");
+            assert_eq!(last.failure.rcode, rcode, "{case} {kind}");
         }
     }
 }
@@ -71,7 +71,7 @@ async fn silence_fails_every_part() {
         probe.once().await;
         let last = probe.health().last;
         assert_eq!(last.state, State::Failed, "{part:?}");
-        assert!(last.error.ends_with(": i/o timeout"), "{}", last.error);
+        assert!(last.failure.error.ends_with(": i/o timeout"), "{}", last.failure.error);
     }
 }
 

@@ -96,12 +96,3 @@ async fn namespace_and_path_are_chosen() {
     }
     assert_eq!(sidecar.get("/metrics").await.0, 404);
 }
-
-#[tokio::test]
-async fn a_dnsmasq_that_is_away_is_counted() {
-    let port = format!("--dnsmasq-port={}", testkit::ports::free_port());
-    let sidecar = Sidecar::start(&["--dnsmasq-poll-interval-ms=100", port.as_str()]).await;
-    eventually(PATIENCE, || async { sidecar.metric("kubedns_dnsmasq_errors").await >= Some(3.0) }).await;
-    assert_eq!(sidecar.metric("kubedns_dnsmasq_hits").await, Some(0.0));
-    assert_eq!(sidecar.metric("kubedns_dnsmasq_up").await, Some(0.0));
-}

@@ -1,10 +1,6 @@
 //! Starting, and failing to start.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-
 use nix::sys::signal::Signal;
-use testkit::http;
-use testkit::ports::ipv6_is_here;
 use testkit::process::Process;
 
 use crate::running::{PATIENCE, Sidecar, program};
@@ -49,21 +45,6 @@ async fn a_start_that_fails_is_one_line() {
         assert_eq!(status, 255, "{flags:?}");
         let [line] = lines.as_slice() else { panic!("{flags:?}: {lines:?}") };
         assert!(line.starts_with('E') && line.contains(expected), "{flags:?}: {line}");
-    }
-}
-
-/// A kubelet probes the pod's first address, of whichever family it is.
-#[tokio::test]
-async fn any_address_is_one_of_either_family() {
-    for flag in ["--prometheus-addr=", "--prometheus-addr=0.0.0.0", "--prometheus-addr=::"] {
-        let sidecar = Sidecar::start(&[flag]).await;
-        let port = sidecar.address.port();
-        let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))];
-        addresses.extend(ipv6_is_here().then_some(SocketAddr::from((Ipv6Addr::LOCALHOST, port))));
-        for address in addresses {
-            let response = http::get(address, "/healthz").await;
-            assert_eq!(response.map(|response| response.status).ok(), Some(200), "{flag}: {address}");
-        }
     }
 }
 
