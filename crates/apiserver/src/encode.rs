@@ -140,22 +140,3 @@ impl EventType {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_and_bookmarks_look_like_those_of_a_real_server() {
-        let value = json!({ "metadata": { "name": "a", "namespace": "b" } });
-        let service = Arc::new(Object::new(Resource::Services, value, 7).unwrap());
-        let text = r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"a","namespace":"b","resourceVersion":"7"}}"#;
-        assert_eq!(object(Format::Json, &service), format!("{text}\n"));
-        let added = event(Format::Json, EventType::Added, &service);
-        assert_eq!(added, format!("{{\"type\":\"ADDED\",\"object\":{text}}}\n"));
-        assert_eq!(
-            bookmark(Resource::Services, 219),
-            "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Service\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"219\"},\"spec\":{},\"status\":{\"loadBalancer\":{}}}}\n"
-        );
-    }
-}

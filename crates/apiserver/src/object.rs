@@ -192,20 +192,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_everything_but_the_version() {
-        let given = json!({
-            "kind": "Service", "apiVersion": "v1",
-            "metadata": { "name": "web", "namespace": "apps", "uid": "u", "resourceVersion": "7", "odd": [1, {}] },
-            "spec": "anything",
-        });
-        let object = Object::new(Resource::Services, given.clone(), 42).unwrap();
-        assert_eq!((object.namespace(), object.name(), object.uid()), ("apps", "web", "u"));
-        let mut expected = given;
-        expected["metadata"]["resourceVersion"] = json!("42");
-        assert_eq!(object.value(), expected);
-    }
-
-    #[test]
     fn wants_a_name_and_a_namespace() {
         let cases = [
             (json!([]), ObjectError::NotAnObject),

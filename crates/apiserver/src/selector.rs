@@ -67,8 +67,7 @@ fn parse_term(term: &str) -> Result<Term, Status> {
         ("", true, "")
     };
     let (key, value) = (key.trim(), value.trim());
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    if key.is_empty() || !key.chars().all(legal) {
+    if key.is_empty() || key.contains(' ') {
         let message =
             format!("unable to parse requirement: found '{term}', expected KEY=VALUE or KEY!=VALUE");
         return Err(Status::bad_request(message));

@@ -29,21 +29,12 @@ const DEFAULT: Duration = Duration::from_mins(30);
 /// Parameters of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchQuery {
-    /// Where to start: after this version, or with all objects there are.
-    pub(crate) start: Start,
+    /// It starts after this version, or with all objects there are.
+    pub(crate) start: Option<u64>,
     /// Whether bookmarks are sent.
     pub(crate) bookmarks: bool,
     /// When it ends by itself.
     pub(crate) timeout: Duration,
-}
-
-/// Where a watch starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// With all objects there are now.
-    Everything,
-    /// With what happens after a version.
-    After(u64),
 }
 
 /// A watch about to begin.
@@ -60,17 +51,13 @@ pub(crate) struct Watch {
 impl WatchQuery {
     /// Reads and checks the parameters.
     pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
-        let version = query.version("resourceVersion")?;
+        let start = query.version("resourceVersion")?.filter(|version| *version > 0);
         let bookmarks = query.flag("allowWatchBookmarks");
         if !query.text("resourceVersionMatch").is_empty() || !query.text("sendInitialEvents").is_empty() {
             return Err(invalid_options(
                 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ));
         }
-        let start = match version {
-            None | Some(0) => Start::Everything,
-            Some(version) => Start::After(version),
-        };
         let timeout = match query.number("timeoutSeconds")? {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST),
             _ => DEFAULT.mul_f64(rand::rng().random_range(1.0..2.0)),
@@ -90,9 +77,9 @@ mod tests {
     #[test]
     fn parameters() {
         let start = |query: &str| parse(query).map(|query| query.start);
-        assert_eq!(start(""), Ok(Start::Everything));
-        assert_eq!(start("resourceVersion=0"), Ok(Start::Everything));
-        assert_eq!(start("resourceVersion=7"), Ok(Start::After(7)));
+        assert_eq!(start(""), Ok(None));
+        assert_eq!(start("resourceVersion=0"), Ok(None));
+        assert_eq!(start("resourceVersion=7"), Ok(Some(7)));
         assert_eq!(start("resourceVersion=x"), Err(500));
         assert_eq!(start("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), Err(422));
         assert_eq!(parse("timeoutSeconds=3").unwrap().timeout, Duration::from_secs(3));

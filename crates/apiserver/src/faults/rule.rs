@@ -27,7 +27,7 @@ pub enum Verb {
     Delete,
 }
 
-/// Which requests go wrong, and how. Without limits, all that are about objects.
+/// A fault and the requests it is for: without limits, all that are about objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     action: Action,

@@ -27,17 +27,6 @@ impl Registry {
 }
 
 #[test]
-fn every_cluster_has_the_api_servers_service() {
-    let registry = registry();
-    let service = registry.get(&at(Resource::Services, "kubernetes")).unwrap().value();
-    assert_eq!(service["spec"]["clusterIP"], "10.96.0.1");
-    assert_eq!(service["spec"]["ipFamilyPolicy"], "SingleStack");
-    assert_eq!(service["status"], json!({ "loadBalancer": {} }));
-    registry.get(&at(Resource::Endpoints, "kubernetes")).unwrap();
-    registry.get(&at(Resource::EndpointSlices, "kubernetes")).unwrap();
-}
-
-#[test]
 fn an_update_without_a_change_takes_no_version() {
     let registry = registry();
     let web = at(Resource::Services, "web");

@@ -31,21 +31,6 @@ fn updated(before: &Value, spec: impl Into<Value>) -> Value {
 }
 
 #[test]
-fn a_plain_service_is_completed_like_on_a_real_server() {
-    assert_eq!(
-        created(json!({ "ports": [{ "name": "http", "port": 80 }], "selector": { "app": "web" } })),
-        json!({
-            "ports": [{ "name": "http", "protocol": "TCP", "port": 80, "targetPort": 80 }],
-            "selector": { "app": "web" },
-            "clusterIP": "10.96.1.1", "clusterIPs": ["10.96.1.1"],
-            "type": "ClusterIP", "sessionAffinity": "None",
-            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
-            "internalTrafficPolicy": "Cluster",
-        })
-    );
-}
-
-#[test]
 fn headless_services_have_families_but_no_addresses() {
     let without_selector = created(json!({ "clusterIP": "None", "ports": [{ "port": 5432 }] }));
     assert_eq!(without_selector["clusterIPs"], json!(["None"]));
@@ -54,14 +39,6 @@ fn headless_services_have_families_but_no_addresses() {
     let with_selector = created(json!({ "clusterIP": "None", "selector": { "a": "b" } }));
     assert_eq!(with_selector["ipFamilies"], json!(["IPv4"]));
     assert_eq!(with_selector["ipFamilyPolicy"], "SingleStack");
-}
-
-#[test]
-fn an_external_name_has_no_addresses() {
-    assert_eq!(
-        created(json!({ "type": "ExternalName", "externalName": "www.outside.test" })),
-        json!({ "type": "ExternalName", "externalName": "www.outside.test", "sessionAffinity": "None" })
-    );
 }
 
 #[test]

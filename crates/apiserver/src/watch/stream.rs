@@ -8,7 +8,7 @@ use futures::Stream;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Start, Watch};
+use super::Watch;
 use crate::encode::{self, EventType, Format};
 use crate::faults::Presence;
 use crate::object::Objects;
@@ -136,13 +136,13 @@ impl Session {
     fn open(&mut self) -> Result<(), Bytes> {
         let resource = self.watch.resource;
         match self.watch.query.start {
-            Start::Everything => {
+            None => {
                 let listing = self.watch.store.list(resource);
                 self.cursor = listing.version;
                 self.bookmarked = listing.version;
                 self.phase = Phase::Initial { objects: listing.objects, next: 0 };
             }
-            Start::After(version) => {
+            Some(version) => {
                 if let Err(current) = self.watch.store.can_watch(resource, version) {
                     return Err(self.too_old(version, current));
                 }
