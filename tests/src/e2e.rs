@@ -29,6 +29,7 @@ use testkit::processes::Pid;
 use tokio::time::timeout;
 
 pub use crate::conformance::wire::place::write_kubeconfig;
+pub use localpod::ports::Ports;
 pub use tools::{Dig, Kubectl};
 
 /// How long anything of the pod may take on a busy machine.
@@ -63,27 +64,6 @@ pub struct Status {
     pub pid: Pid,
     /// The containers by name.
     pub containers: BTreeMap<String, ContainerStatus>,
-}
-
-/// The ports that tests talk to.
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub struct Ports {
-    /// What clients ask: dnsmasq, or kubedns in the direct topology.
-    pub dns: u16,
-    /// dnsmasq.
-    pub dnsmasq: u16,
-    /// kubedns.
-    pub kubedns: u16,
-    /// kubedns' `/readiness` and `/cache`.
-    pub readiness: u16,
-    /// kubedns' `/metrics`.
-    pub kubedns_metrics: u16,
-    /// The sidecar.
-    pub sidecar: u16,
-    /// The embedded API server.
-    pub api: u16,
-    /// The nanny's status.
-    pub nanny: u16,
 }
 
 /// One container's process.

@@ -1,9 +1,10 @@
 //! The cluster that the pod serves: the embedded API server, or a real one behind a kubeconfig.
 
-use std::fmt::Display;
+use std::error::Error;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use daemon::error_chain::brief;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Service};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -47,13 +48,12 @@ impl Cluster {
         let file =
             file.canonicalize().with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
         std::fs::read(&file).with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
-        let unusable = |reason: &dyn Display| {
-            anyhow!("cannot use kubeconfig {}: {}", file.display(), first_line(reason))
-        };
+        let unusable =
+            |error: &dyn Error| anyhow!("cannot use kubeconfig {}: {}", file.display(), brief(error));
         let kubeconfig = Kubeconfig::read_from(&file).map_err(|error| unusable(&error))?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let client =
-            Client::try_from(config.map_err(|error| unusable(&error))?).map_err(|error| unusable(&error))?;
+        let config = config.map_err(|error| unusable(&error))?;
+        let client = Client::try_from(config).map_err(|error| unusable(&error))?;
         Ok(Self { access: Access::Kubeconfig(file), client })
     }
 
@@ -84,11 +84,6 @@ impl Cluster {
         }
         Ok(true)
     }
-}
-
-/// YAML errors quote the file over several lines; the first one says what is wrong and where.
-fn first_line(reason: &dyn Display) -> String {
-    reason.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The value of `stubDomains` with the example's server at `port`, if it is the example's: one server, at `from`.

@@ -1,9 +1,9 @@
 //! Follows the `ConfigMap` kube-system/kube-dns and keeps a [`ConfigVolume`] equal to it: the kubelet's part.
 
-use std::error::Error;
 use std::pin::Pin;
 use std::time::Duration;
 
+use daemon::error_chain::brief;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -56,8 +56,8 @@ impl Follower {
             None => return false,
             Some(Ok(config_map)) => self.write(config_map.as_ref()),
             Some(Err(error)) => {
-                let cause = root_cause(&error);
-                self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {cause}"));
+                let why = brief(&error);
+                self.console.say(&format!("cannot read ConfigMap {NAMESPACE}/{NAME}, trying again: {why}"));
             }
         }
         true
@@ -72,7 +72,7 @@ impl Follower {
                 self.console.say("ConfigMap kube-dns is gone or empty: no entries mounted");
             }
             Ok(true) => self.console.say(&format!("ConfigMap kube-dns mounted: {keys}")),
-            Err(error) => self.console.say(&format!("ConfigMap kube-dns not mounted: {error}")),
+            Err(error) => self.console.say(&format!("ConfigMap kube-dns not mounted: {error:#}")),
         }
     }
 }
@@ -82,15 +82,6 @@ fn payload(config_map: &ConfigMap) -> Payload {
     let text = config_map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
     let binary = config_map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone()));
     text.chain(binary).collect()
-}
-
-/// What is at the bottom of an error: the layers of the client above it say only that something failed.
-fn root_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

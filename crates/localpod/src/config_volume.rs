@@ -16,6 +16,8 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result, bail};
+
 /// The contents of a `ConfigMap`: file name to bytes.
 pub type Payload = BTreeMap<String, Vec<u8>>;
 
@@ -23,25 +25,6 @@ pub type Payload = BTreeMap<String, Vec<u8>>;
 const DATA_LINK: &str = "..data";
 /// The link's name until it is renamed into place.
 const NEW_DATA_LINK: &str = "..data_tmp";
-
-/// Why a payload could not be written.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// A key that would leave the directory or hide among the volume's own names.
-    #[error("{0:?} cannot be the name of a file in a ConfigMap volume")]
-    Key(String),
-    /// The file system refused.
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-}
 
 /// A directory that follows a `ConfigMap`.
 pub struct ConfigVolume {
@@ -51,25 +34,25 @@ pub struct ConfigVolume {
 
 impl ConfigVolume {
     /// Makes the directory, empty as for an optional `ConfigMap` that does not exist.
-    pub fn create(root: PathBuf) -> Result<Self, WriteError> {
+    pub fn create(root: PathBuf) -> Result<Self> {
         at("create", &root, fs::create_dir_all(&root))?;
         let mut volume = Self { root, written: None };
         volume.write(&Payload::new())?;
         Ok(volume)
     }
 
-    /// Where it is: what the containers mount.
+    /// Its path, which the containers mount.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
     /// Replaces the contents. Returns whether anything changed; an equal payload touches nothing.
-    pub fn write(&mut self, payload: &Payload) -> Result<bool, WriteError> {
+    pub fn write(&mut self, payload: &Payload) -> Result<bool> {
         if self.written.as_ref() == Some(payload) {
             return Ok(false);
         }
         if let Some(bad) = payload.keys().find(|key| !is_file_name(key)) {
-            return Err(WriteError::Key(bad.clone()));
+            bail!("{bad:?} cannot be the name of a file in a ConfigMap volume");
         }
         let old = fs::read_link(self.root.join(DATA_LINK)).ok();
         let new = self.fill_new_directory(payload)?;
@@ -85,7 +68,7 @@ impl ConfigVolume {
     }
 
     /// Writes the files into a fresh directory named after the time; returns its name.
-    fn fill_new_directory(&self, payload: &Payload) -> Result<PathBuf, WriteError> {
+    fn fill_new_directory(&self, payload: &Payload) -> Result<PathBuf> {
         let stamp = chrono::Utc::now().format("..%Y_%m_%d_%H_%M_%S.").to_string();
         let made = tempfile::Builder::new().prefix(&stamp).tempdir_in(&self.root);
         let directory = at("create a directory in", &self.root, made)?.keep();
@@ -98,13 +81,13 @@ impl ConfigVolume {
         Ok(directory.file_name().map_or_else(|| directory.clone(), PathBuf::from))
     }
 
-    fn swap(&self, new: &Path) -> Result<(), WriteError> {
+    fn swap(&self, new: &Path) -> Result<()> {
         let unborn = self.root.join(NEW_DATA_LINK);
         at("link", &unborn, symlink(new, &unborn))?;
         at("rename", &unborn, fs::rename(&unborn, self.root.join(DATA_LINK)))
     }
 
-    fn link_entries(&self, payload: &Payload) -> Result<(), WriteError> {
+    fn link_entries(&self, payload: &Payload) -> Result<()> {
         for key in payload.keys() {
             let entry = self.root.join(key);
             if fs::symlink_metadata(&entry).is_err() {
@@ -114,7 +97,7 @@ impl ConfigVolume {
         Ok(())
     }
 
-    fn unlink_entries_not_in(&self, payload: &Payload) -> Result<(), WriteError> {
+    fn unlink_entries_not_in(&self, payload: &Payload) -> Result<()> {
         let gone = self.written.iter().flat_map(BTreeMap::keys).filter(|key| !payload.contains_key(*key));
         for key in gone {
             let entry = self.root.join(key);
@@ -130,8 +113,8 @@ fn is_file_name(key: &str) -> bool {
     !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)
 }
 
-fn at<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T, WriteError> {
-    result.map_err(|source| WriteError::Io { action, path: path.to_owned(), source })
+fn at<T>(action: &str, path: &Path, result: io::Result<T>) -> Result<T> {
+    result.with_context(|| format!("cannot {action} {}", path.display()))
 }
 
 #[cfg(test)]
@@ -202,7 +185,10 @@ mod tests {
         let (_outer, mut volume) = new_volume();
         for key in ["", ".", "..", "..data", "../escape", "a/b", "a b", "ä"] {
             let error = volume.write(&payload(&[(key, "x")])).unwrap_err();
-            assert!(matches!(error, WriteError::Key(_)), "{key:?}: {error}");
+            assert!(
+                error.to_string().ends_with("cannot be the name of a file in a ConfigMap volume"),
+                "{error}"
+            );
         }
         assert_eq!(visible(&volume), Vec::<String>::new());
     }

@@ -1,4 +1,4 @@
-//! What a person sees: whole lines on standard error, each led by the name of who said it.
+//! The output for a person: whole lines on standard error, each led by the name of its process.
 //!
 //! The guide printed once the pod is ready goes to standard output instead (see [`Console::guide`]), so that it
 //! can be kept apart from the logs.
@@ -24,7 +24,7 @@ impl Console {
     }
 
     /// Any writer.
-    pub fn to(sink: Box<dyn Write + Send>, colour: bool) -> Self {
+    fn to(sink: Box<dyn Write + Send>, colour: bool) -> Self {
         Self { sink: Arc::new(Mutex::new(sink)), colour }
     }
 
@@ -67,7 +67,7 @@ fn colour_of(name: &str) -> u8 {
 mod tests {
     use super::*;
 
-    /// A writer that keeps what it is given.
+    /// A writer that keeps its input.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -82,25 +82,25 @@ mod tests {
         }
     }
 
-    impl Kept {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    impl Console {
+        /// One that keeps its text, and the text so far.
+        pub(crate) fn kept(colour: bool) -> (Self, impl Fn() -> String) {
+            let kept = Kept::default();
+            let text = kept.0.clone();
+            (Self::to(Box::new(kept), colour), move || {
+                String::from_utf8(text.lock().unwrap().clone()).unwrap()
+            })
         }
     }
 
     #[test]
-    fn names_line_up() {
-        let kept = Kept::default();
-        let console = Console::to(Box::new(kept.clone()), false);
+    fn names_line_up_and_only_they_are_coloured() {
+        let (console, shown) = Console::kept(false);
         console.line("kubedns", "one");
         console.line("apiserver", "two");
-        assert_eq!(kept.text(), "kubedns   | one\napiserver | two\n");
-    }
-
-    #[test]
-    fn only_the_name_is_coloured() {
-        let kept = Kept::default();
-        Console::to(Box::new(kept.clone()), true).line("sidecar", "text");
-        assert_eq!(kept.text(), "\x1b[35msidecar   |\x1b[0m text\n");
+        assert_eq!(shown(), "kubedns   | one\napiserver | two\n");
+        let (console, shown) = Console::kept(true);
+        console.line("sidecar", "text");
+        assert_eq!(shown(), "\x1b[35msidecar   |\x1b[0m text\n");
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, bail};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -43,26 +44,6 @@ pub(crate) struct Keeper<'a> {
     pub(crate) grace: Duration,
 }
 
-/// What no restart would change.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum KeepError {
-    /// The process cannot be started at all.
-    #[error("cannot start {name}")]
-    Start {
-        /// The container.
-        name: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// It ended at its first start with the status that means a wrong command line.
-    #[error("{name} cannot be run like this: its last line says why")]
-    Usage {
-        /// The container.
-        name: &'static str,
-    },
-}
-
 /// A started container. Ends with everything it started when dropped.
 struct Running {
     child: Child,
@@ -72,10 +53,11 @@ struct Running {
 }
 
 impl Keeper<'_> {
-    /// Keeps `container` running until asked to stop, then ends it.
+    /// Keeps `container` running until asked to stop, then ends it. Fails where no restart would help: the process
+    /// cannot be started, or does not understand its command line.
     ///
     /// Must be polled on the main thread: a process gets its parent-death signal when the thread that spawned it ends.
-    pub(crate) async fn keep(&self, container: &Container) -> Result<(), KeepError> {
+    pub(crate) async fn keep(&self, container: &Container) -> Result<()> {
         let mut backoff = Backoff::default();
         loop {
             let mut running = self.start(container)?;
@@ -90,7 +72,7 @@ impl Keeper<'_> {
             let ran = running.since.elapsed();
             running.finish().await;
             if backoff.is_first() && ran < AT_ONCE && is_usage(&ended) {
-                return Err(KeepError::Usage { name: container.name });
+                bail!("{} cannot be run like this: its last line says why", container.name);
             }
             let (restart, delay) = backoff.after(ran);
             self.status.ended(container.name);
@@ -102,9 +84,8 @@ impl Keeper<'_> {
         }
     }
 
-    fn start(&self, container: &Container) -> Result<Running, KeepError> {
-        let running =
-            self.spawn(container).map_err(|source| KeepError::Start { name: container.name, source })?;
+    fn start(&self, container: &Container) -> Result<Running> {
+        let running = self.spawn(container).with_context(|| format!("cannot start {}", container.name))?;
         self.status.started(container.name, running.pid);
         Ok(running)
     }

@@ -244,42 +244,6 @@ mod tests {
     }
 
     #[test]
-    fn the_manifests_flags_come_first_and_in_its_order() {
-        let programs = programs();
-        let [kubedns, dnsmasq, sidecar] = wiring(&programs, &[]).containers();
-        assert_eq!(
-            kubedns.args[..4],
-            ["--domain=cluster.local.", "--dns-port=5301", "--config-dir=/tmp/config", "--v=2"]
-        );
-        assert_eq!(kubedns.env, [("PROMETHEUS_PORT", OsString::from("5303"))]);
-        assert_eq!(dnsmasq.args[..3], ["-v=2", "-configDir=/tmp/config", "-restartDnsmasq=true"]);
-        let to_dnsmasq: Vec<&str> =
-            dnsmasq.args.iter().map(String::as_str).skip_while(|arg| *arg != "--").collect();
-        assert_eq!(
-            to_dnsmasq[..9],
-            [
-                "--",
-                "-k",
-                "--cache-size=1000",
-                "--no-negcache",
-                "--dns-loop-detect",
-                "--log-facility=-",
-                "--server=/cluster.local/127.0.0.1#5301",
-                "--server=/in-addr.arpa/127.0.0.1#5301",
-                "--server=/ip6.arpa/127.0.0.1#5301",
-            ]
-        );
-        assert_eq!(
-            sidecar.args[..3],
-            [
-                "--v=2",
-                "--probe=kubedns,127.0.0.1:5301,kubernetes.default.svc.cluster.local,5,SRV",
-                "--probe=dnsmasq,127.0.0.1:5300,kubernetes.default.svc.cluster.local,5,SRV",
-            ]
-        );
-    }
-
-    #[test]
     fn in_the_direct_topology_dnsmasq_is_behind_kubedns_and_knows_no_cluster() {
         let programs = programs();
         let upstream = ["127.0.0.1:5306".parse().unwrap()];

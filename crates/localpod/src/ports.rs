@@ -3,10 +3,10 @@
 //! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054); a laptop has other
 //! things there, and may not bind 53.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
-use serde::Serialize;
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
 
 /// The base that a run without `--port-base` uses. The example's stub domain names a port of its block.
 pub const DEFAULT_BASE: u16 = 5300;
@@ -18,7 +18,7 @@ const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
 const FREE_ATTEMPTS: usize = 200;
 
 /// Every port of the pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
     /// What clients ask (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' in the direct topology.
     pub dns: u16,
@@ -40,38 +40,14 @@ pub struct Ports {
     pub nanny: u16,
 }
 
-/// Why there are no ports to run on.
-#[derive(Debug, thiserror::Error)]
-pub enum PortsError {
-    /// The block does not end below 65536.
-    #[error("--port-base {0} leaves no room for {len} ports: the highest is {max}", len = Ports::COUNT, max = u16::MAX - Ports::COUNT + 1)]
-    TooHigh(u16),
-    /// Something else listens there.
-    #[error(
-        "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"
-    )]
-    Taken {
-        /// The port.
-        port: u16,
-        /// What it is for.
-        purpose: &'static str,
-        /// What the system said; part of the text, and so not the source of the error, which would be told again.
-        reason: io::Error,
-    },
-    /// No block of free ports was found.
-    #[error("no {len} consecutive free ports found between {start} and {end}", len = Ports::COUNT, start = FREE_RANGE.start, end = FREE_RANGE.end)]
-    NoneFree,
-}
-
 impl Ports {
     /// How many ports a pod takes.
     pub const COUNT: u16 = 8;
 
     /// The block that begins at `base`, without looking whether it is free.
-    pub fn block(base: u16) -> Result<Self, PortsError> {
-        if base.checked_add(Self::COUNT - 1).is_none() {
-            return Err(PortsError::TooHigh(base));
-        }
+    pub fn block(base: u16) -> Result<Self> {
+        let (count, max) = (Self::COUNT, u16::MAX - Self::COUNT + 1);
+        ensure!(base <= max, "--port-base {base} leaves no room for {count} ports: the highest is {max}");
         Ok(Self {
             dns: base,
             dnsmasq: base,
@@ -86,7 +62,7 @@ impl Ports {
     }
 
     /// The block that begins at `base`, all of it free; for `base` 0 any free block.
-    pub fn choose(base: u16) -> Result<Self, PortsError> {
+    pub fn choose(base: u16) -> Result<Self> {
         if base != 0 {
             let ports = Self::block(base)?;
             return ports.check().map(|()| ports);
@@ -97,7 +73,12 @@ impl Ports {
                 return Ok(ports);
             }
         }
-        Err(PortsError::NoneFree)
+        bail!(
+            "no {} consecutive free ports found between {} and {}",
+            Self::COUNT,
+            FREE_RANGE.start,
+            FREE_RANGE.end
+        )
     }
 
     /// The same block for the direct topology: kubedns on the first port, dnsmasq behind it.
@@ -112,11 +93,16 @@ impl Ports {
     }
 
     /// Tries to bind every port, and lets go of it again.
-    fn check(self) -> Result<(), PortsError> {
+    fn check(self) -> Result<()> {
         for (port, purpose) in self.listed() {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
             let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
-            tcp.and_then(|()| udp()).map_err(|reason| PortsError::Taken { port, purpose, reason })?;
+            // The reason is part of the text, and so not a cause, which would be shown again.
+            tcp.and_then(|()| udp()).map_err(|reason| {
+                anyhow!(
+                    "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"
+                )
+            })?;
         }
         Ok(())
     }

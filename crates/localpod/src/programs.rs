@@ -1,8 +1,9 @@
-//! Where the programs of the pod are: the three binaries and dnsmasq.
+//! The paths of the pod's programs: the three binaries and dnsmasq.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 
 /// Paths of everything that gets started.
@@ -18,49 +19,36 @@ pub struct Programs {
     pub dnsmasq: PathBuf,
 }
 
-/// A program that is not there.
-#[derive(Debug, thiserror::Error)]
-pub enum MissingProgram {
-    /// One of the three binaries.
-    #[error("no {name} in {}: build it with `cargo build --workspace --bins`, or name its directory with --bin-dir", directory.display())]
-    Ours {
-        /// Its file name.
-        name: &'static str,
-        /// Where it was looked for.
-        directory: PathBuf,
-    },
-    /// `--dnsmasq` names something that is no executable.
-    #[error("--dnsmasq {}: no such executable", .0.display())]
-    NamedDnsmasq(PathBuf),
-    /// dnsmasq is not installed.
-    #[error(
-        "dnsmasq is not installed: `apt-get install dnsmasq-base` (Debian, Ubuntu) or `dnf install dnsmasq` (Fedora) as root, or name it with --dnsmasq PATH"
-    )]
-    Dnsmasq,
-}
-
 impl Programs {
     /// Finds all four; dnsmasq in the directories of `search`, a list like `PATH` (see [`search_path`]).
-    pub fn find(bin_dir: &Path, dnsmasq: Option<&Path>, search: &OsStr) -> Result<Self, MissingProgram> {
-        let ours = |name| {
+    pub fn find(bin_dir: &Path, dnsmasq: Option<&Path>, search: &OsStr) -> Result<Self> {
+        let ours = |name: &str| {
             let path = bin_dir.join(name);
-            if is_executable(&path) {
-                Ok(path)
-            } else {
-                Err(MissingProgram::Ours { name, directory: bin_dir.to_owned() })
-            }
+            ensure!(
+                is_executable(&path),
+                "no {name} in {}: build it with `cargo build --workspace --bins`, or name its directory with --bin-dir",
+                bin_dir.display()
+            );
+            Ok(path)
         };
         Ok(Self {
             kubedns: ours("kubedns")?,
             nanny: ours("nanny")?,
             sidecar: ours("sidecar")?,
-            dnsmasq: match dnsmasq {
-                Some(path) if is_executable(path) => path.to_owned(),
-                Some(path) => return Err(MissingProgram::NamedDnsmasq(path.to_owned())),
-                None => search_for("dnsmasq", search).ok_or(MissingProgram::Dnsmasq)?,
-            },
+            dnsmasq: find_dnsmasq(dnsmasq, search)?,
         })
     }
+}
+
+fn find_dnsmasq(named: Option<&Path>, search: &OsStr) -> Result<PathBuf> {
+    if let Some(path) = named {
+        ensure!(is_executable(path), "--dnsmasq {}: no such executable", path.display());
+        return Ok(path.to_owned());
+    }
+    let mut found = std::env::split_paths(search).map(|directory| directory.join("dnsmasq"));
+    found.find(|path| is_executable(path)).context(
+        "dnsmasq is not installed: `apt-get install dnsmasq-base` (Debian, Ubuntu) or `dnf install dnsmasq` (Fedora) as root, or name it with --dnsmasq PATH",
+    )
 }
 
 /// `PATH` and the directories of system programs, where a user's `PATH` often does not lead.
@@ -68,10 +56,6 @@ pub fn search_path(path: &OsStr) -> OsString {
     let mut search = path.to_owned();
     search.push(":/usr/sbin:/usr/local/sbin:/sbin");
     search
-}
-
-fn search_for(name: &str, search: &OsStr) -> Option<PathBuf> {
-    std::env::split_paths(search).map(|directory| directory.join(name)).find(|path| is_executable(path))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -95,34 +79,24 @@ mod tests {
     }
 
     #[test]
-    fn all_are_found() {
-        let bin = directory_with(&["kubedns", "nanny", "sidecar"]);
-        let system = directory_with(&["dnsmasq"]);
-        let programs = Programs::find(bin.path(), None, system.path().as_os_str()).unwrap();
-        assert_eq!(programs.nanny, bin.path().join("nanny"));
-        assert_eq!(programs.dnsmasq, system.path().join("dnsmasq"));
-    }
-
-    #[test]
-    fn a_missing_binary_is_named_with_the_command_that_builds_it() {
-        let bin = directory_with(&["kubedns", "sidecar"]);
-        let error = Programs::find(bin.path(), None, OsStr::new("")).unwrap_err().to_string();
-        let expected = format!("no nanny in {}: build it with `cargo build", bin.path().display());
-        assert!(error.starts_with(&expected), "{error}");
-    }
-
-    #[test]
-    fn a_dnsmasq_that_is_not_installed_is_said_with_how_to_install_it() {
-        let bin = directory_with(&["kubedns", "nanny", "sidecar"]);
-        let error = Programs::find(bin.path(), None, bin.path().as_os_str()).unwrap_err().to_string();
-        assert!(error.starts_with("dnsmasq is not installed: `apt-get install dnsmasq-base`"), "{error}");
-        assert!(!error.contains('\n'));
-    }
-
-    #[test]
-    fn a_named_dnsmasq_must_be_an_executable() {
-        let bin = directory_with(&["kubedns", "nanny", "sidecar"]);
-        let error = Programs::find(bin.path(), Some(Path::new("/etc/passwd")), OsStr::new("")).unwrap_err();
-        assert_eq!(error.to_string(), "--dnsmasq /etc/passwd: no such executable");
+    fn programs_are_found_or_named_with_what_to_do() {
+        let complete = directory_with(&["kubedns", "nanny", "sidecar", "dnsmasq"]);
+        let incomplete = directory_with(&["kubedns", "sidecar"]);
+        let find = |bin: &Path, dnsmasq: Option<&str>, search: &Path| {
+            Programs::find(bin, dnsmasq.map(Path::new), search.as_os_str())
+        };
+        let programs = find(complete.path(), None, complete.path()).unwrap();
+        assert_eq!(programs.nanny, complete.path().join("nanny"));
+        assert_eq!(programs.dnsmasq, complete.path().join("dnsmasq"));
+        let missing = format!("no nanny in {}: build it with `cargo build", incomplete.path().display());
+        let cases = [
+            (incomplete.path(), None, missing.as_str()),
+            (complete.path(), None, "dnsmasq is not installed: `apt-get install dnsmasq-base`"),
+            (complete.path(), Some("/etc/passwd"), "--dnsmasq /etc/passwd: no such executable"),
+        ];
+        for (bin, dnsmasq, expected) in cases {
+            let error = find(bin, dnsmasq, incomplete.path()).unwrap_err().to_string();
+            assert!(error.starts_with(expected) && !error.contains('\n'), "{error}");
+        }
     }
 }

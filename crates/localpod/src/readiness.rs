@@ -1,4 +1,4 @@
-//! Waits until everything answers, and says meanwhile what is still awaited.
+//! Waits until everything answers, and reports meanwhile what is still awaited.
 
 use std::time::{Duration, Instant};
 
@@ -90,32 +90,4 @@ async fn dns_ok(port: u16, domain: &str) -> bool {
     let (server, question) = (ServerAddr::new("127.0.0.1", port), Query::query(name, RecordType::A));
     let answer = ask(&server, Transport::Udp, &question, PATIENCE).await;
     answer.is_ok_and(|answer| answer.message.metadata.response_code == ResponseCode::NoError)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use tokio::io::AsyncWriteExt as _;
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    async fn asked(response: &'static str) -> bool {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let serve = async {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            stream.write_all(response.as_bytes()).await.unwrap();
-        };
-        tokio::join!(http_ok(port, "/x"), serve).0
-    }
-
-    #[tokio::test]
-    async fn only_status_200_is_ready() {
-        assert!(asked("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await);
-        assert!(!asked("HTTP/1.1 503 Service Unavailable\r\n\r\n").await);
-        assert!(!asked("200").await);
-        assert!(!asked("").await);
-    }
 }

@@ -53,12 +53,12 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let status = Status::create(options.status_file.clone(), ports, &config_dir);
     let status = status.context("cannot write the status file (--status-file FILE)")?;
 
-    let mut servers = Servers::new();
-    let serving = CancellationToken::new();
+    let mut setup =
+        Setup { options, ports, console, serving: CancellationToken::new(), servers: JoinSet::new() };
     let (cluster, stub_domain) = tokio::select! {
-        set_up = set_up(options, ports, console, volume, &serving, &mut servers) => set_up?,
+        set_up = setup.run(volume) => set_up?,
         () = stop.asked() => {
-            take_down(&serving, servers, console).await;
+            setup.take_down().await;
             return Ok(());
         }
     };
@@ -77,65 +77,67 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     };
     let keeper = Keeper { console, status: &status, stop, grace: Duration::from_secs(options.grace_period) };
     let announce = announce(options, ports, &cluster, stub_domain, console, &status);
-    let ended = until_stopped(&keeper, &wiring.containers(), announce, &mut servers).await;
+    let ended = until_stopped(&keeper, &wiring.containers(), announce, &mut setup.servers).await;
 
-    take_down(&serving, servers, console).await;
+    setup.take_down().await;
     ended
 }
 
-/// Ends our own servers and waits for them, so that nothing is written any more into what is about to be removed.
-async fn take_down(serving: &CancellationToken, mut servers: Servers, console: &Console) {
-    serving.cancel();
-    servers.shutdown().await;
-    console.say("stopped");
+/// The servers that the pod talks to, in this process.
+struct Setup<'a> {
+    options: &'a Options,
+    ports: Ports,
+    console: &'a Console,
+    /// Cancelled when they are to end.
+    serving: CancellationToken,
+    servers: Servers,
 }
 
-/// Starts what the pod talks to and mounts its `ConfigMap`. Takes as long as an API server makes it wait.
-async fn set_up(
-    options: &Options,
-    ports: Ports,
-    console: &Console,
-    volume: ConfigVolume,
-    serving: &CancellationToken,
-    servers: &mut Servers,
-) -> Result<(Cluster, bool)> {
-    let (cluster, stub_domain) = start_cluster(options, ports, console, serving, servers).await?;
-    let follower = Follower::start(cluster.client.clone(), volume, console.clone()).await;
-    servers.spawn(async move {
-        follower.run().await;
-        Err(anyhow!("the watch of the ConfigMap ended"))
-    });
-    Ok((cluster, stub_domain))
-}
-
-/// Starts what the pod talks to. Returns also whether the example's stub domain is answered here.
-async fn start_cluster(
-    options: &Options,
-    ports: Ports,
-    console: &Console,
-    serving: &CancellationToken,
-    servers: &mut Servers,
-) -> Result<(Cluster, bool)> {
-    let upstream = Upstream::bind(ports.upstream, options.offline).await;
-    let upstream = upstream.context("cannot bind the example upstream")?;
-    let token = serving.clone();
-    servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });
-    if let Some(file) = &options.kubecfg_file {
-        let cluster = Cluster::real(file).await?;
-        console.say(&format!("serving the cluster of {}", file.display()));
-        return Ok((cluster, false));
+impl Setup<'_> {
+    /// Starts them and mounts the `ConfigMap`. Takes as long as an API server makes it wait. Returns also whether the
+    /// example's stub domain is answered here.
+    async fn run(&mut self, volume: ConfigVolume) -> Result<(Cluster, bool)> {
+        let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
+        let upstream = upstream.context("cannot bind the example upstream")?;
+        let token = self.serving.clone();
+        self.servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });
+        let (cluster, stub_domain) = if let Some(file) = &self.options.kubecfg_file {
+            let cluster = Cluster::real(file).await?;
+            self.console.say(&format!("serving the cluster of {}", file.display()));
+            (cluster, false)
+        } else {
+            self.embed().await?
+        };
+        let follower = Follower::start(cluster.client.clone(), volume, self.console.clone()).await;
+        self.servers.spawn(async move {
+            follower.run().await;
+            Err(anyhow!("the watch of the ConfigMap ended"))
+        });
+        Ok((cluster, stub_domain))
     }
-    let embedded = Embedded::bind(ports.api, &options.manifests)?;
-    console.say(&format!("{} objects from {}", embedded.objects, options.manifests.display()));
-    let token = serving.clone();
-    servers.spawn(async move {
-        embedded.run(token).await;
-        Ok(())
-    });
-    let cluster = Cluster::embedded(ports.api)?;
-    let manifest_port = Ports::block(DEFAULT_BASE)?.upstream;
-    let stub_domain = cluster.point_stub_domain(manifest_port, ports.upstream).await?;
-    Ok((cluster, stub_domain))
+
+    /// Starts the embedded API server.
+    async fn embed(&mut self) -> Result<(Cluster, bool)> {
+        let (ports, manifests) = (self.ports, &self.options.manifests);
+        let embedded = Embedded::bind(ports.api, manifests)?;
+        self.console.say(&format!("{} objects from {}", embedded.objects, manifests.display()));
+        let token = self.serving.clone();
+        self.servers.spawn(async move {
+            embedded.run(token).await;
+            Ok(())
+        });
+        let cluster = Cluster::embedded(ports.api)?;
+        let manifest_port = Ports::block(DEFAULT_BASE)?.upstream;
+        let stub_domain = cluster.point_stub_domain(manifest_port, ports.upstream).await?;
+        Ok((cluster, stub_domain))
+    }
+
+    /// Ends them and waits for them, so that nothing is written any more into what is about to be removed.
+    async fn take_down(mut self) {
+        self.serving.cancel();
+        self.servers.shutdown().await;
+        self.console.say("stopped");
+    }
 }
 
 fn upstreams(options: &Options, ports: Ports) -> Vec<SocketAddr> {
@@ -193,11 +195,7 @@ async fn until_stopped(
 
 /// Keeps one container running. When that fails for good the others are to stop as well.
 async fn keep(keeper: &Keeper<'_>, container: &Container) -> Result<()> {
-    let kept = keeper.keep(container).await;
-    if kept.is_err() {
-        keeper.stop.ask();
-    }
-    kept.map_err(Into::into)
+    keeper.keep(container).await.inspect_err(|_| keeper.stop.ask())
 }
 
 /// Why a server ended that should run as long as the pod.

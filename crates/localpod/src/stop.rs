@@ -30,16 +30,6 @@ impl Stop {
         }
         self.asked.cancel();
     }
-
-    /// Whether someone asked to stop.
-    pub fn is_asked(&self) -> bool {
-        self.asked.is_cancelled()
-    }
-
-    /// The token that servers run on: cancelled when asked to stop.
-    pub fn token(&self) -> CancellationToken {
-        self.asked.clone()
-    }
 }
 
 /// Turns SIGINT, SIGTERM and SIGHUP (the terminal went away) into [`Stop::ask`]. The signals are caught from the

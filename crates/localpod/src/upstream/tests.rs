@@ -1,11 +1,10 @@
 use super::*;
 
-use hickory_proto::op::{Message, Query};
+use dnsclient::{Answer, Transport};
+use dnsconfig::ServerAddr;
+use hickory_proto::op::Query;
 use hickory_proto::rr::RecordType;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 struct Running {
     address: SocketAddr,
@@ -22,23 +21,15 @@ async fn start(offline: bool) -> Running {
     Running { address, stop, tasks }
 }
 
-fn query(name: &str, record_type: RecordType) -> Vec<u8> {
-    let mut message = Message::query();
-    message.add_query(Query::query(Name::from_ascii(name).unwrap(), record_type));
-    message.to_vec().unwrap()
-}
-
-async fn over_udp(server: SocketAddr, query: &[u8]) -> Message {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    socket.send_to(query, server).await.unwrap();
-    let mut buffer = [0; 512];
-    let length = timeout(PATIENCE, socket.recv(&mut buffer)).await.unwrap().unwrap();
-    Message::from_vec(&buffer[..length]).unwrap()
+async fn answer(server: SocketAddr, transport: Transport, name: &str, record_type: RecordType) -> Answer {
+    let server = ServerAddr::new(&server.ip().to_string(), server.port());
+    let question = Query::query(Name::from_ascii(name).unwrap(), record_type);
+    dnsclient::ask(&server, transport, &question, PATIENCE).await.unwrap()
 }
 
 /// The response as "RCODE: data, data".
 async fn ask(server: SocketAddr, name: &str, record_type: RecordType) -> String {
-    let response = over_udp(server, &query(name, record_type)).await;
+    let response = answer(server, Transport::Udp, name, record_type).await.message;
     assert!(response.metadata.recursion_available, "{name}: dnsmasq warns of upstreams without RA");
     let data: Vec<String> = response.answers.iter().map(|record| record.data.to_string()).collect();
     format!("{:?}: {}", response.metadata.response_code, data.join(", "))
@@ -72,14 +63,9 @@ async fn offline_it_denies_all_other_names() {
 #[tokio::test]
 async fn tcp_answers_as_udp_does_and_ends_when_told() {
     let mut running = start(false).await;
-    let query = query("payments.acme.example.", RecordType::A);
-    let mut tcp = TcpStream::connect(running.address).await.unwrap();
-    tcp.write_u16(u16::try_from(query.len()).unwrap()).await.unwrap();
-    tcp.write_all(&query).await.unwrap();
-    let mut response = vec![0; usize::from(timeout(PATIENCE, tcp.read_u16()).await.unwrap().unwrap())];
-    tcp.read_exact(&mut response).await.unwrap();
-    let response = Message::from_vec(&response).unwrap();
-    assert_eq!(response.answers, over_udp(running.address, &query).await.answers);
+    let [udp, tcp] = [Transport::Udp, Transport::Tcp]
+        .map(|transport| answer(running.address, transport, "payments.acme.example.", RecordType::A));
+    assert_eq!(tcp.await.message.answers, udp.await.message.answers);
 
     running.stop.cancel();
     assert!(running.tasks.join_next().await.unwrap().unwrap().is_ok());
