@@ -3,6 +3,7 @@
 //! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are for programs and stay what
 //! they are; `text` fields are for people and may be reworded. docs/explain.md lists both.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use cluster::objects::ObjectKey;
@@ -363,5 +364,21 @@ impl Dnsmasq {
     pub(crate) fn leads_to_kubedns(&self) -> bool {
         use DnsmasqAsks::{Kubedns, KubednsAndStubDomain, NotInFront};
         matches!(self.asks, Kubedns | KubednsAndStubDomain | NotInFront)
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.name.is_empty() { "(no name)" } else { &self.name };
+        write!(f, "{name} {}/{}", self.number, self.protocol)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.hostname {
+            Some(hostname) => write!(f, "{} ({hostname})", self.ip),
+            None => self.ip.fmt(f),
+        }
     }
 }

@@ -23,6 +23,7 @@ mod document;
 mod evidence;
 mod http;
 mod kind;
+mod list;
 mod moment;
 mod near;
 mod objects;
@@ -40,7 +41,6 @@ use std::time::SystemTime;
 use tokio::sync::{Semaphore, mpsc};
 
 use cluster::index::Question;
-use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Published;
 
 pub use command::command;
@@ -48,7 +48,6 @@ pub use state::ServerState;
 
 use dnsmasq::Front;
 use document::Explanation;
-use objects::IndexReply;
 use request::Request;
 use survey::Survey;
 
@@ -65,8 +64,8 @@ pub struct Explainer {
     in_front: bool,
 }
 
-/// The state of the server now; the kinds are those whose watches the records depend on.
-pub type StateOf = dyn Fn(&[Kind]) -> ServerState + Send + Sync;
+/// The state of the server now.
+pub type StateOf = dyn Fn() -> ServerState + Send + Sync;
 
 /// Why there is no explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -95,23 +94,14 @@ impl Explainer {
     pub(crate) async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
         let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
         let snapshot = self.published.get();
-        let front = Front { config: (self.server)(&[]).config.config, is_kubedns: self.in_front };
+        let front = Front { config: (self.server)().config.config, is_kubedns: self.in_front };
         // A wildcard walks over all Services: that is not for a thread that serves connections.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;
         let reply = objects::ask(&self.index, survey.wanted()).await;
-        let server = self.server(reply.as_ref());
+        let server = (self.server)();
         let conclude = move || survey.conclude(reply.as_ref(), &server, SystemTime::now().into());
         tokio::task::spawn_blocking(conclude).await.map_err(|_| Unexplained::Ending)
-    }
-
-    fn server(&self, reply: Option<&IndexReply>) -> ServerState {
-        let endpoints = reply.and_then(|reply| reply.source).map(|source| match source {
-            EndpointsSource::Endpoints => Kind::Endpoints,
-            EndpointsSource::EndpointSlices => Kind::EndpointSlice,
-        });
-        let followed: Vec<Kind> = [Some(Kind::Service), endpoints].into_iter().flatten().collect();
-        (self.server)(&followed)
     }
 }
 

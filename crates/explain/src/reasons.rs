@@ -9,6 +9,7 @@ use crate::document::{
     DnsmasqAsks, Endpoints, NameKind, Note, Object, Outcome, Port, Route, Service, ServiceKind,
 };
 use crate::evidence::Evidence;
+use crate::list::{join, join_some};
 use crate::near;
 use crate::objects::FoundObject;
 
@@ -158,7 +159,7 @@ fn without_name(evidence: Evidence<'_>, address: IpAddr) -> Note {
     let text = format!(
         "{address} is an endpoint of Service {}: endpoints have PTR records when they are ready, have a hostname, and \
          their Service is headless",
-        services.join(", ")
+        join(&services)
     );
     Note::new("endpoint_address", text)
 }
@@ -215,7 +216,7 @@ type Reason = (&'static str, String);
 fn no_such_type(candidate: &Candidate) -> Reason {
     let types: Vec<&str> = candidate.answers.iter().map(|answer| answer.qtype.as_str()).collect();
     let known = types.iter().any(|qtype| ["A", "AAAA", "SRV", "CNAME", "PTR"].contains(qtype));
-    let types = types.join(", ");
+    let types = join(&types);
     let text = match candidate.outcome() {
         Outcome::NoData if known => format!("the name exists and has no {types} records"),
         Outcome::NoData => {
@@ -281,7 +282,7 @@ fn no_service(evidence: Evidence<'_>, found: &FoundObject) -> Reason {
     }
     let similar = match near::similar_namespaces(evidence.snapshot, namespace).as_slice() {
         [] => String::new(),
-        names => format!(" (there is {})", names.join(", ")),
+        names => format!(" (there is {})", join(names)),
     };
     ("no_such_namespace", format!("there is no Service at all in namespace {namespace}{similar}"))
 }
@@ -345,12 +346,9 @@ fn no_member(found: &FoundObject, label: &str) -> Reason {
         );
         return ("member_not_ready", text);
     }
-    let known = match (found.hostnames.as_slice(), found.more_hostnames) {
-        ([], _) => {
-            "no published address has a hostname (spec.hostname and spec.subdomain of the pod)".to_owned()
-        }
-        (names, 0) => format!("there is {}", names.join(", ")),
-        (names, more) => format!("there is {} and {more} more", names.join(", ")),
+    let known = match found.hostnames.as_slice() {
+        [] => "no published address has a hostname (spec.hostname and spec.subdomain of the pod)".to_owned(),
+        names => format!("there is {}", join_some(names, found.more_hostnames)),
     };
     ("no_such_member", format!("no address of Service {key} has the hostname {label:?}: {known}"))
 }
@@ -364,7 +362,7 @@ fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, p
     }
     let known = match ports {
         [] => "it has no ports".to_owned(),
-        ports => format!("it has {}", ports_text(ports)),
+        ports => format!("it has {}", join(ports)),
     };
     let (lower, protocol) = (protocol.to_ascii_lowercase(), protocol.to_ascii_uppercase());
     let text = match port {
@@ -372,15 +370,6 @@ fn no_port(candidate: &Candidate, key: &ObjectKey, port: &str, protocol: &str, p
         port => format!("Service {key} has no port {port:?} over {protocol}; {known}"),
     };
     ("no_such_port", text)
-}
-
-/// Ports in a row.
-pub(crate) fn ports_text(ports: &[Port]) -> String {
-    let text = |port: &Port| {
-        let name = if port.name.is_empty() { "(no name)" } else { &port.name };
-        format!("{name} {}/{}", port.number, port.protocol)
-    };
-    ports.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn no_family(candidate: &Candidate, key: &ObjectKey, service: &Service) -> Reason {

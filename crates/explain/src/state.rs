@@ -6,18 +6,18 @@ use crate::document::{Note, Object, Server};
 use crate::moment::Moment;
 use crate::objects::IndexReply;
 use cluster::index::Progress;
-use cluster::objects::EndpointsSource;
+use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
 
-/// What is known of the server when an explanation is made.
+/// The state of the server when an explanation is made.
 #[derive(Debug, Clone)]
 pub struct ServerState {
     /// How far the first lists are.
     pub progress: Progress,
     /// It was told to stop.
     pub draining: bool,
-    /// The kinds of objects (as in URLs) whose watch is not open although they were listed before.
-    pub lost: Vec<&'static str>,
+    /// The kinds of objects whose watch is not open although they were listed before, or because nobody needs them.
+    pub lost: Vec<Kind>,
     /// The configuration.
     pub config: State,
     /// There are upstream servers in the configuration, `--nameservers` or resolv.conf.
@@ -31,20 +31,24 @@ pub(crate) fn server(state: &ServerState, snapshot: &Snapshot, reply: Option<&In
         Progress::Stale | Progress::StaleOverdue => "snapshot_file",
         Progress::Synced => "api_server",
     };
-    let endpoints_from = reply.and_then(|reply| reply.source).map(|source| match source {
-        EndpointsSource::Endpoints => "Endpoints",
-        EndpointsSource::EndpointSlices => "EndpointSlice",
-    });
     Server {
         version: daemon::version::VERSION.to_owned(),
         domain: snapshot.zone.domain.to_string(),
         synced: snapshot.synced,
         records_from: records_from.to_owned(),
-        endpoints_from: endpoints_from.map(str::to_owned),
+        endpoints_from: endpoints_kind(reply).map(|(_, name)| name.to_owned()),
         config_version: state.config.version.to_string(),
         config_loaded: state.config.loaded_at.into(),
         config_rejected: state.config.error.as_ref().map(|rejection| rejection.text.clone()),
     }
+}
+
+/// The kind of objects that endpoints come from, and its name.
+fn endpoints_kind(reply: Option<&IndexReply>) -> Option<(Kind, &'static str)> {
+    Some(match reply?.source? {
+        EndpointsSource::Endpoints => (Kind::Endpoints, "Endpoints"),
+        EndpointsSource::EndpointSlices => (Kind::EndpointSlice, "EndpointSlice"),
+    })
 }
 
 /// Reasons to trust an answer less. `objects` are those it is made of, `now` is when it is given.
@@ -54,7 +58,7 @@ pub(crate) fn warnings(
     objects: &[Object],
     now: Moment,
 ) -> Vec<Note> {
-    let mut warnings = vec![progress(state), rejected(&state.config, now)];
+    let mut warnings = vec![progress(state, reply), rejected(&state.config, now)];
     if state.draining {
         warnings.push(Some(Note::new("draining", "this kubedns was told to stop")));
     }
@@ -77,7 +81,10 @@ pub(crate) fn warnings(
     warnings.into_iter().flatten().collect()
 }
 
-fn progress(state: &ServerState) -> Option<Note> {
+fn progress(state: &ServerState, reply: Option<&IndexReply>) -> Option<Note> {
+    let endpoints = endpoints_kind(reply).map(|(kind, _)| kind);
+    let is_needed = |kind: &&Kind| **kind == Kind::Service || Some(**kind) == endpoints;
+    let lost: Vec<&Kind> = state.lost.iter().filter(is_needed).collect();
     let (code, text) = match state.progress {
         Progress::Waiting => (
             "not_synced",
@@ -89,9 +96,9 @@ fn progress(state: &ServerState) -> Option<Note> {
              earlier run"
                 .to_owned(),
         ),
-        Progress::Synced if state.lost.is_empty() => return None,
+        Progress::Synced if lost.is_empty() => return None,
         Progress::Synced => {
-            let kinds = state.lost.join(" and ");
+            let kinds = lost.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
             let text = format!(
                 "the watch of {kinds} is not open: changes since the API server was lost are not known"
             );

@@ -70,6 +70,11 @@ impl Page {
         self.line(&format!("{label:LABEL$} {text}"));
     }
 
+    /// A line about an object.
+    fn fact(&mut self, label: &str, text: &str) {
+        self.section("", &format!("  {label:10} {text}"));
+    }
+
     fn notes(&mut self, label: &str, notes: &[Note]) {
         for (at, note) in notes.iter().enumerate() {
             self.section(if at == 0 || label == "WARNING" { label } else { "" }, &note.text);

@@ -1,12 +1,11 @@
 //! The answer in a line, for the whole name and for each name tried.
 
-use std::fmt::Display;
-
 use skydns::Name;
 
 use crate::candidate::Candidate;
 use crate::document::{DnsmasqAsks, NameKind, Note, Outcome, Route, Tried, Verdict};
 use crate::evidence::Exists;
+use crate::list::{join, join_first};
 
 /// The most addresses in a line.
 const MAX_SHOWN: usize = 4;
@@ -101,7 +100,7 @@ fn in_words(candidate: &Candidate) -> (String, String) {
     };
     let addresses = [data("A"), data("AAAA")].concat();
     if !addresses.is_empty() {
-        let addresses = list(&addresses);
+        let addresses = join_first(&addresses, MAX_SHOWN);
         return (format!("resolves to {addresses}"), addresses);
     }
     if let [target, ..] = data("CNAME").as_slice() {
@@ -118,18 +117,13 @@ fn in_words(candidate: &Candidate) -> (String, String) {
             ("leads outside: kubedns asks the upstream servers".to_owned(), "leads outside".to_owned())
         }
         ([], Some(first)) => {
-            let (rtype, data) = (&first.rtype, list(&data(&first.rtype)));
+            let (rtype, data) = (&first.rtype, join_first(&data(&first.rtype), MAX_SHOWN));
             (format!("has {rtype} records: {data}"), format!("{rtype} {data}"))
         }
-        (names, _) => (format!("belongs to {}", list(names)), list(names)),
-    }
-}
-
-fn list(items: &[&str]) -> String {
-    let shown = items.iter().take(MAX_SHOWN).copied().collect::<Vec<_>>().join(", ");
-    match items.len().saturating_sub(MAX_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+        (names, _) => {
+            let names = join_first(names, MAX_SHOWN);
+            (format!("belongs to {names}"), names)
+        }
     }
 }
 
@@ -137,7 +131,7 @@ fn type_list(candidate: &Candidate) -> String {
     let types: Vec<&str> = candidate.answers.iter().map(|answer| answer.qtype.as_str()).collect();
     match types.split_last() {
         Some((last, [])) => (*last).to_owned(),
-        Some((last, first)) => format!("{} or {last}", first.join(", ")),
+        Some((last, first)) => format!("{} or {last}", join(first)),
         None => "such".to_owned(),
     }
 }
@@ -165,11 +159,6 @@ fn asks(candidate: &Candidate) -> String {
         }
         None => format!("upstream {servers} is asked for {name}"),
     }
-}
-
-/// Things in their order, with commas.
-pub(crate) fn join(things: &[impl Display]) -> String {
-    things.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The list of names tried. `reason` gives the first reason why a name has no answer.

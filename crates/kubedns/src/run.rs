@@ -131,14 +131,14 @@ fn explainer(
 ) -> (Explainer, mpsc::Receiver<Question>) {
     let (config, settings) = (configuration.state(), configuration.subscribe());
     let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
-    let server = move |followed: &[Kind]| {
+    let server = move || {
         let progress = status.progress();
-        let is_lost = |kind: &&Kind| progress == Progress::Synced && watch.connected(**kind) == 0;
+        let is_lost = |kind: &Kind| progress == Progress::Synced && watch.connected(*kind) == 0;
         ServerState {
             progress,
             draining: status.is_draining(),
             config: config.borrow().clone(),
-            lost: followed.iter().filter(is_lost).map(|kind| kind.plural()).collect(),
+            lost: Kind::ALL.into_iter().filter(is_lost).collect(),
             has_upstreams: !settings.borrow().upstreams.is_empty(),
         }
     };

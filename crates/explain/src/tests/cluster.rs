@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
+use cluster::index::{Index, Progress};
+use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service};
+use cluster::snapshot::{Published, Snapshot};
 use dnsconfig::{Config, State};
 use serde_json::{Value, json};
 use skydns::{Name, Zone};
@@ -15,13 +19,10 @@ use testkit::objects::{
 use crate::dnsmasq::Front;
 use crate::document::Explanation;
 use crate::moment::Moment;
-use crate::request::Request;
+use crate::request::{Parameters, Request};
 use crate::state::ServerState;
 use crate::survey::Survey;
-use cluster::index::Index;
-use cluster::index::Progress;
-use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service};
-use cluster::snapshot::{Published, Snapshot};
+use crate::{command, text};
 
 /// When all explanations are given: 2026-11-05T08:00:00Z.
 pub(super) const NOW: Moment = Moment(1_793_865_600);
@@ -38,36 +39,23 @@ pub(super) struct Cluster {
 impl Cluster {
     /// No objects, and no lists yet.
     pub(super) fn new() -> Self {
-        let zone = |servers: &[&str]| -> Arc<[SocketAddr]> {
-            servers.iter().map(|server| server.parse().unwrap()).collect()
-        };
-        let zone = Zone {
-            upstreams: zone(&["192.0.2.53:53"]),
-            ..Zone::new(&Name::parse("cluster.local").unwrap())
-                .with_stub_domains([(Name::parse("acme.test").unwrap(), zone(&["192.0.2.7:53"]))])
-        };
+        let server = |address: &str| -> Arc<[SocketAddr]> { [address.parse().unwrap()].into() };
+        let zone = Zone::new(&Name::parse("cluster.local").unwrap());
+        let stub_domain = (Name::parse("acme.test").unwrap(), server("192.0.2.7:53"));
+        let zone = Zone { upstreams: server("192.0.2.53:53"), ..zone.with_stub_domains([stub_domain]) };
         let published = Arc::new(Published::new(Snapshot::new(zone)));
-        let config = Config {
-            stub_domains: BTreeMap::from([("acme.test".to_owned(), vec!["192.0.2.7".parse().unwrap()])]),
-            ..Config::default()
-        };
-        let mut config = State::new(config);
-        config.loaded_at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(NOW.0 - 3600);
+        let stub_domains = BTreeMap::from([("acme.test".to_owned(), vec!["192.0.2.7".parse().unwrap()])]);
+        let mut config = State::new(Config { stub_domains, ..Config::default() });
+        config.loaded_at = UNIX_EPOCH + Duration::from_secs(NOW.0 - 3600);
         let (progress, lost) = (Progress::Waiting, Vec::new());
         let server = ServerState { progress, draining: false, lost, config, has_upstreams: true };
         let index = Index::new(Arc::clone(&published));
         Self { index, published, source: EndpointsSource::Endpoints, server, in_front: false }
     }
 
-    /// What stands between pods and kubedns.
-    pub(super) fn front(&self) -> Front {
-        Front { config: Arc::clone(&self.server.config.config), is_kubedns: self.in_front }
-    }
-
     /// One of everything.
     pub(super) fn with_everything() -> Self {
         let mut cluster = Self::new();
-        cluster.source = EndpointsSource::Endpoints;
         cluster.index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
         for service in services() {
             cluster.service(&service);
@@ -111,19 +99,38 @@ impl Cluster {
         self.server.progress = Progress::Synced;
     }
 
-    /// Explains what the command line asks for.
-    pub(super) fn explain(&self, words: &str) -> Explanation {
-        let options = crate::command::read(words.split(' ').map(Into::into)).unwrap();
-        let request = Request::new(&options.parameters).unwrap();
-        let survey = Survey::new(self.published.get(), &self.front(), request);
+    /// Explains a name, or says why not.
+    pub(super) fn try_explain(&self, parameters: &Parameters) -> Option<Explanation> {
+        let front = Front { config: Arc::clone(&self.server.config.config), is_kubedns: self.in_front };
+        let survey = Survey::new(self.published.get(), &front, Request::new(parameters).ok()?);
         let source = (self.server.progress != Progress::Waiting).then_some(self.source);
         let reply = survey.wanted().look_up(&self.index, source);
-        survey.conclude(Some(&reply), &self.server, NOW)
+        Some(survey.conclude(Some(&reply), &self.server, NOW))
+    }
+
+    /// Explains what the command line asks for.
+    pub(super) fn explain(&self, words: &str) -> Explanation {
+        let options = command::read(words.split(' ').map(Into::into)).unwrap();
+        self.try_explain(&options.parameters).unwrap()
     }
 
     /// The same as text.
     pub(super) fn text(&self, words: &str) -> String {
-        crate::text::render(&self.explain(words))
+        text::render(&self.explain(words))
+    }
+
+    /// The codes of the reasons.
+    pub(super) fn reasons(&self, words: &str) -> Vec<String> {
+        self.explain(words).detail.reasons.into_iter().map(|reason| reason.code).collect()
+    }
+
+    /// Compares what is said of names with the values expected at JSON pointers; nothing is as good as an empty text.
+    pub(super) fn expect<const N: usize>(&self, pointers: [&str; N], rows: &[(&str, [&str; N])]) {
+        for (words, expected) in rows {
+            let explanation = json!(self.explain(words));
+            let found = pointers.map(|pointer| explanation.pointer(pointer).and_then(Value::as_str));
+            assert_eq!(found.map(Option::unwrap_or_default), *expected, "{words}: {explanation:#}");
+        }
     }
 }
 

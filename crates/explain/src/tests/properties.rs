@@ -5,10 +5,9 @@ use skydns::wire::rcode;
 use skydns::wire::text::{parse_type, rcode_name};
 use skydns::{Name, View as _};
 
-use super::cluster::{Cluster, NOW};
+use super::cluster::Cluster;
 use crate::document::{Explanation, Outcome};
-use crate::request::{Parameters, Request};
-use crate::survey::Survey;
+use crate::request::Parameters;
 use crate::text;
 
 fn label() -> impl Strategy<Value = String> {
@@ -37,20 +36,13 @@ fn parameters() -> impl Strategy<Value = Parameters> {
     })
 }
 
-/// Explains a name, or says why not.
-fn explain(cluster: &Cluster, parameters: &Parameters) -> Option<Explanation> {
-    let survey = Survey::new(cluster.published.get(), &cluster.front(), Request::new(parameters).ok()?);
-    let reply = survey.wanted().look_up(&cluster.index, Some(cluster.source));
-    Some(survey.conclude(Some(&reply), &cluster.server, NOW))
-}
-
 /// A name as it was printed; `None` if it has escapes, which are not read back.
 fn parse(text: &str) -> Option<Name> {
     (!text.contains('\\')).then(|| Name::parse(text).unwrap())
 }
 
 fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError> {
-    let Some(explanation) = explain(cluster, parameters) else { return Ok(()) };
+    let Some(explanation) = cluster.try_explain(parameters) else { return Ok(()) };
     let Explanation { tried, detail, near, verdict, .. } = &explanation;
     // The first name that answers is the last one asked, and the one that is shown in detail.
     let first = tried.iter().position(|tried| tried.outcome == Outcome::Answered);

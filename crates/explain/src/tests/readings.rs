@@ -3,7 +3,6 @@
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_headless};
 
 use super::cluster::Cluster;
-use crate::document::Explanation;
 
 /// Services that have the names of their namespaces, with a cluster IP and headless.
 fn namesakes() -> Cluster {
@@ -27,44 +26,25 @@ fn namesakes() -> Cluster {
     cluster
 }
 
-fn near(explanation: &Explanation) -> Vec<&str> {
-    explanation.near.iter().map(|miss| miss.name.as_str()).collect()
-}
-
 #[test]
 fn a_service_with_the_name_of_its_namespace_takes_no_other_names() {
-    let cluster = namesakes();
+    let full = |name: &str| format!("{name}.svc.cluster.local.");
     for (words, name, code, suggested) in [
         // The Service redis/redis has no members.
-        (
-            "redis-mster.redis A --search redis",
-            "redis-mster.redis.svc.cluster.local.",
-            "no_such_service",
-            "redis-master.redis.svc.cluster.local.",
-        ),
+        ("redis-mster.redis A --search redis", "redis-mster.redis", "no_such_service", "redis-master.redis"),
         // A Service that is there tells more than a member that is not.
-        ("zookeeper.kafka A --search kafka", "zookeeper.kafka.svc.cluster.local.", "no_ready_endpoints", ""),
+        ("zookeeper.kafka A --search kafka", "zookeeper.kafka", "no_ready_endpoints", ""),
         // A member that is there and not ready is what was meant.
-        ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka.svc.cluster.local.", "member_not_ready", ""),
+        ("kafka-1.kafka A --search kafka", "kafka-1.kafka.kafka", "member_not_ready", ""),
         // Either may have been meant: the first is explained, and what is like the other is suggested.
-        (
-            "zookeper.kafka A --search kafka",
-            "zookeper.kafka.kafka.svc.cluster.local.",
-            "no_such_member",
-            "zookeeper.kafka.svc.cluster.local.",
-        ),
+        ("zookeper.kafka A --search kafka", "zookeper.kafka.kafka", "no_such_member", "zookeeper.kafka"),
         // Typed in full, it can be read in one way.
-        (
-            "x.redis.redis.svc.cluster.local. A",
-            "x.redis.redis.svc.cluster.local.",
-            "member_of_cluster_ip",
-            "",
-        ),
+        ("x.redis.redis.svc.cluster.local. A", "x.redis.redis", "member_of_cluster_ip", ""),
     ] {
-        let explanation = cluster.explain(words);
-        assert_eq!(explanation.detail.name, name, "{words}");
-        assert_eq!(explanation.detail.reasons[0].code, code, "{words}");
-        assert_eq!(near(&explanation).first().copied().unwrap_or_default(), suggested, "{words}");
+        let (name, suggested) =
+            (full(name), if suggested.is_empty() { String::new() } else { full(suggested) });
+        let row = (words, [name.as_str(), code, &suggested]);
+        namesakes().expect(["/detail/name", "/detail/reasons/0/code", "/near/0/name"], &[row]);
     }
 }
 
@@ -79,9 +59,8 @@ fn a_namespace_is_called_empty_only_when_it_is() {
         ("none", "there is no Service at all in namespace none"),
     ] {
         // The second name answers, so that nothing near is looked for.
-        let search = format!("{namespace}.svc.cluster.local,redis.svc.cluster.local");
-        let explanation = cluster.explain(&format!("redis A --search {search}"));
-        assert_eq!(explanation.tried[0].summary, summary);
-        assert_eq!(explanation.verdict.text, "resolves to 10.96.1.1");
+        let words = format!("redis A --search {namespace}.svc.cluster.local,redis.svc.cluster.local");
+        let row = (words.as_str(), [summary, "resolves to 10.96.1.1"]);
+        cluster.expect(["/tried/0/summary", "/verdict/text"], &[row]);
     }
 }

@@ -28,7 +28,7 @@ fn blocks(file: &str) -> Vec<(&str, String)> {
     blocks
 }
 
-fn compare(cluster: &Cluster, file: &str, at_least: usize) {
+pub(super) fn compare(cluster: &Cluster, file: &str, at_least: usize) {
     let blocks = blocks(file);
     assert!(blocks.len() >= at_least, "only {} command lines were found", blocks.len());
     let mut printed = String::new();

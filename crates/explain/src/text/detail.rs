@@ -2,12 +2,10 @@
 
 use super::{Page, without_dot};
 use crate::document::{
-    Address, Answer, Detail, Dnsmasq, DnsmasqAsks, Endpoints, Object, Record, Route, Server, Service,
-    ServiceKind,
+    Answer, Detail, Dnsmasq, DnsmasqAsks, Endpoints, Object, Record, Route, Server, Service, ServiceKind,
 };
+use crate::list::{join, join_some};
 use crate::moment::Moment;
-use crate::reasons::ports_text;
-use crate::verdict::join;
 
 /// How many records of one type are printed; the JSON has more.
 const MAX_RECORDS: usize = 8;
@@ -19,7 +17,7 @@ pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
     page.section("answer", &format!("for {}{were}", detail.name));
     page.table("", &answers(&detail.answers));
     for object in &detail.objects {
-        objects(page, object, now);
+        render_object(page, object, now);
     }
     if detail.more_objects > 0 {
         page.section("", &format!("and {} more Services", detail.more_objects));
@@ -30,12 +28,10 @@ pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
 /// The records of all types, or the one thing that is said about all of them.
 fn answers(answers: &[Answer]) -> Vec<[String; 3]> {
     let rows: Vec<[String; 3]> = answers.iter().flat_map(rows).collect();
-    let types: Vec<&str> = answers.iter().map(|answer| answer.qtype.as_str()).collect();
-    match rows.split_first() {
-        Some(([_, first, more], rest))
-            if rest.iter().all(|[_, said, _]| said == first) && more.is_empty() =>
-        {
-            vec![[types.join(", "), first.clone(), String::new()]]
+    let types: Vec<&String> = answers.iter().map(|answer| &answer.qtype).collect();
+    match rows.as_slice() {
+        [[_, first, more], rest @ ..] if more.is_empty() && rest.iter().all(|[_, said, _]| said == first) => {
+            vec![[join(&types), first.clone(), String::new()]]
         }
         _ => rows,
     }
@@ -57,11 +53,12 @@ fn rows(answer: &Answer) -> Vec<[String; 3]> {
         rows.push(row(format!("and {more} more"), ""));
     }
     rows.extend(answer.asks.iter().map(|ask| row(format!("and what upstream answers for {ask}"), "")));
-    match (&answer.rcode, rows.is_empty()) {
-        (None, true) => rows.push(row("whatever upstream answers".to_owned(), "")),
-        (Some(rcode), true) if rcode == "NOERROR" => rows.push(row("NOERROR, no records".to_owned(), "")),
-        (Some(rcode), true) => rows.push(row(rcode.clone(), "")),
-        (_, false) => {}
+    if rows.is_empty() {
+        rows.push(match answer.rcode.as_deref() {
+            None => row("whatever upstream answers".to_owned(), ""),
+            Some("NOERROR") => row("NOERROR, no records".to_owned(), ""),
+            Some(rcode) => row(rcode.to_owned(), ""),
+        });
     }
     if answer.truncated {
         rows.push(row("cut over plain UDP, asked again over TCP".to_owned(), ""));
@@ -69,27 +66,25 @@ fn rows(answer: &Answer) -> Vec<[String; 3]> {
     rows
 }
 
-fn objects(page: &mut Page, object: &Object, now: Moment) {
+fn render_object(page: &mut Page, object: &Object, now: Moment) {
     let Object { key, service, endpoints } = object;
-    if let Some(service) = service {
-        page.section("from", &format!("Service {key}, {}", service_text(service, now)));
-        if !service.ports.is_empty() {
-            page.section("", &format!("  ports      {}", ports_text(&service.ports)));
-        }
-    } else {
-        page.section("from", &format!("no Service {key}"));
+    match service {
+        Some(service) => page.section("from", &format!("Service {key}, {}", describe(service, now))),
+        None => page.section("from", &format!("no Service {key}")),
+    }
+    if let Some(service) = service.as_ref().filter(|service| !service.ports.is_empty()) {
+        page.fact("ports", &join(&service.ports));
     }
     match endpoints {
-        Some(endpoints) => endpoints_text(page, &key.name, endpoints, now),
+        Some(endpoints) => render_endpoints(page, endpoints, now),
         None if service.as_ref().is_some_and(|service| service.kind == ServiceKind::ExternalName) => {}
-        None => page.section("", "  endpoints  none"),
+        None => page.fact("endpoints", "none"),
     }
 }
 
-fn service_text(service: &Service, now: Moment) -> String {
-    let ips = || join(&service.cluster_ips);
+fn describe(service: &Service, now: Moment) -> String {
     let kind = match service.kind {
-        ServiceKind::ClusterIp => format!("cluster IP {}", ips()),
+        ServiceKind::ClusterIp => format!("cluster IP {}", join(&service.cluster_ips)),
         ServiceKind::Headless => "headless".to_owned(),
         ServiceKind::ExternalName => {
             format!("ExternalName {}", service.external_name.as_deref().unwrap_or_default())
@@ -97,70 +92,39 @@ fn service_text(service: &Service, now: Moment) -> String {
         ServiceKind::WithoutIp => "without a cluster IP yet".to_owned(),
     };
     let not_ready = if service.publish_not_ready_addresses { ", publishNotReadyAddresses" } else { "" };
-    let created = match service.created {
-        Some(created) => format!(", created {created} ({})", created.before(now)),
-        None => String::new(),
-    };
-    format!("{kind}{not_ready}{created}")
+    format!("{kind}{not_ready}{}", when("created", service.created, now))
 }
 
-fn endpoints_text(page: &mut Page, service: &str, endpoints: &Endpoints, now: Moment) {
+fn when(event: &str, time: Option<Moment>, now: Moment) -> String {
+    time.map(|time| format!(", {event} {time} ({})", time.before(now))).unwrap_or_default()
+}
+
+fn render_endpoints(page: &mut Page, endpoints: &Endpoints, now: Moment) {
     let Endpoints { ready, not_ready, kind, object_count, .. } = endpoints;
-    let objects = match (kind.as_str(), endpoints.objects.as_slice()) {
-        ("Endpoints", _) => format!("Endpoints {service}"),
-        (kind, names) => {
-            let more = object_count.saturating_sub(names.len());
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{kind} {}{more}", names.join(", "))
-        }
-    };
-    let changed = match endpoints.changed {
-        Some(changed) => format!(", changed {changed} ({})", changed.before(now)),
-        None => String::new(),
-    };
-    page.section("", &format!("  endpoints  {ready} ready, {not_ready} not ready in {objects}{changed}"));
-    let lists = [
+    let objects = join_some(&endpoints.objects, object_count.saturating_sub(endpoints.objects.len()));
+    let changed = when("changed", endpoints.changed, now);
+    page.fact("endpoints", &format!("{ready} ready, {not_ready} not ready in {kind} {objects}{changed}"));
+    for (label, count, addresses) in [
         ("ready", ready, &endpoints.ready_addresses),
         ("not ready", not_ready, &endpoints.not_ready_addresses),
-    ];
-    for (label, count, addresses) in lists {
+    ] {
         if *count > 0 {
-            page.section("", &format!("  {label:10} {}", addresses_text(addresses, *count)));
+            page.fact(label, &join_some(addresses, count.saturating_sub(addresses.len())));
         }
     }
     if !endpoints.ports.is_empty() {
-        page.section("", &format!("  pod ports  {}", ports_text(&endpoints.ports)));
+        page.fact("pod ports", &join(&endpoints.ports));
     }
 }
 
-fn addresses_text(addresses: &[Address], count: usize) -> String {
-    let text = |address: &Address| match &address.hostname {
-        Some(hostname) => format!("{} ({hostname})", address.ip),
-        None => address.ip.to_string(),
-    };
-    let shown: Vec<String> = addresses.iter().map(text).collect();
-    match count.saturating_sub(addresses.len()) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
-}
-
-/// Whom a pod's question reaches, and in between.
+/// The server that a pod's query reaches, and those in between.
 fn way(detail: &Detail) -> String {
-    let Dnsmasq { asks, domain, servers, keeps_seconds } = &detail.dnsmasq;
+    let Dnsmasq { asks, domain, servers, .. } = &detail.dnsmasq;
     let domain = without_dot(domain.as_deref().unwrap_or("."));
     let servers = join(servers);
+    let beyond = beyond(&detail.route);
     match asks {
-        DnsmasqAsks::Kubedns => {
-            let has_records = detail.answers.iter().any(|answer| !answer.records.is_empty());
-            let keeps = match keeps_seconds {
-                None => String::new(),
-                Some(0) if has_records => "; it does not keep this (ttl 0)".to_owned(),
-                Some(0) => "; it does not keep this (--no-negcache)".to_owned(),
-                Some(seconds) => format!("; it keeps this for up to {seconds} s"),
-            };
-            format!("dnsmasq asks kubedns for {domain}{}{keeps}", beyond(&detail.route))
-        }
+        DnsmasqAsks::Kubedns => format!("dnsmasq asks kubedns for {domain}{beyond}{}", keeps(detail)),
         DnsmasqAsks::StubDomain => {
             format!("dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked")
         }
@@ -175,14 +139,22 @@ fn way(detail: &Detail) -> String {
         DnsmasqAsks::NodeResolvConf => {
             "dnsmasq asks the servers of the node's resolv.conf; kubedns is not asked".to_owned()
         }
-        DnsmasqAsks::NotInFront if servers.is_empty() => {
-            format!("pods ask kubedns itself (port 53){}", beyond(&detail.route))
-        }
+        DnsmasqAsks::NotInFront if servers.is_empty() => format!("pods ask kubedns itself (port 53){beyond}"),
         DnsmasqAsks::NotInFront => format!("pods ask kubedns itself (port 53), which asks {servers}"),
     }
 }
 
-/// Whom kubedns asks in turn.
+fn keeps(detail: &Detail) -> String {
+    let has_records = detail.answers.iter().any(|answer| !answer.records.is_empty());
+    match detail.dnsmasq.keeps_seconds {
+        None => String::new(),
+        Some(0) if has_records => "; it does not keep this (ttl 0)".to_owned(),
+        Some(0) => "; it does not keep this (--no-negcache)".to_owned(),
+        Some(seconds) => format!("; it keeps this for up to {seconds} s"),
+    }
+}
+
+/// The servers that kubedns asks in turn.
 fn beyond(route: &Route) -> String {
     match route {
         Route::Reverse { servers, .. } if !servers.is_empty() => {
@@ -198,14 +170,8 @@ pub(super) fn server(server: &Server, now: Moment) -> String {
         "snapshot_file" => "records from the snapshot file of an earlier run",
         _ => "no records yet",
     };
-    let endpoints = match &server.endpoints_from {
-        Some(kind) => format!(" ({kind})"),
-        None => String::new(),
-    };
+    let endpoints = server.endpoints_from.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
     let rejected = if server.config_rejected.is_some() { ", the newest one is rejected" } else { "" };
-    format!(
-        "{from}{endpoints}, configuration {} loaded {}{rejected}",
-        server.config_version,
-        server.config_loaded.before(now)
-    )
+    let (version, loaded) = (&server.config_version, server.config_loaded.before(now));
+    format!("{from}{endpoints}, configuration {version} loaded {loaded}{rejected}")
 }

@@ -1,0 +1,22 @@
+//! Lists as people read them.
+
+use std::fmt::Display;
+
+/// Things in their order, with commas.
+pub(crate) fn join(things: &[impl Display]) -> String {
+    things.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The same where `more` are left out.
+pub(crate) fn join_some(things: &[impl Display], more: usize) -> String {
+    match more {
+        0 => join(things),
+        more => format!("{} and {more} more", join(things)),
+    }
+}
+
+/// The first `shown` things, and how many more there are.
+pub(crate) fn join_first(things: &[impl Display], shown: usize) -> String {
+    let (first, more) = things.split_at_checked(shown).unwrap_or((things, &[]));
+    join_some(first, more.len())
+}
