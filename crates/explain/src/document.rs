@@ -101,27 +101,15 @@ pub(crate) struct Detail {
     pub(crate) dnsmasq: Dnsmasq,
 }
 
-/// The servers responsible for a name, as kubedns sees it.
+/// The servers responsible for a name, as kubedns sees it: itself for the cluster domain, itself or others for addresses,
+/// nobody for names of one label, which are not sent out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Route {
-    /// kubedns itself.
-    ClusterDomain {
-        domain: String,
-    },
-    /// kubedns itself if it knows the address, and else the servers.
-    Reverse {
-        address: IpAddr,
-        servers: Vec<SocketAddr>,
-    },
-    StubDomain {
-        domain: String,
-        servers: Vec<SocketAddr>,
-    },
-    Upstreams {
-        servers: Vec<SocketAddr>,
-    },
-    /// Nobody: names of one label are not sent out.
+    ClusterDomain { domain: String },
+    Reverse { address: IpAddr, servers: Vec<SocketAddr> },
+    StubDomain { domain: String, servers: Vec<SocketAddr> },
+    Upstreams { servers: Vec<SocketAddr> },
     SingleLabel,
 }
 

@@ -1,7 +1,7 @@
 //! The objects behind records, which only the index knows. It is asked over a short queue and answers from what it has;
 //! nothing is shared and nothing is changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -32,8 +32,6 @@ pub(crate) struct IndexRequest {
     pub(crate) objects: Vec<(ObjectKey, Option<String>)>,
     /// Services of which those of the same name, and all of the same namespace, are to be named.
     pub(crate) near: Vec<ObjectKey>,
-    /// Namespaces in which a Service is looked for.
-    pub(crate) namespaces: Vec<String>,
     /// An address without a PTR record, behind which a Service is looked for.
     pub(crate) address: Option<IpAddr>,
 }
@@ -46,8 +44,8 @@ pub(crate) struct IndexReply {
     /// In the order they were asked for.
     pub(crate) objects: Vec<FoundObject>,
     pub(crate) near: Vec<ObjectKey>,
-    /// Whether there is a Service in the namespaces that were asked for; those of which that is not known are absent.
-    pub(crate) namespaces: BTreeMap<String, bool>,
+    /// Whether there is a Service in the namespaces of the objects; those of which that is not known are absent.
+    pub(crate) namespaces: BTreeMap<SmolStr, bool>,
     /// There are more Services than are looked at.
     pub(crate) cut: bool,
     /// Services that have the address among their endpoints, and whether it is ready there.
@@ -93,20 +91,18 @@ impl IndexRequest {
         IndexReply { source, objects, near, namespaces, cut, behind }
     }
 
-    fn namespaces(&self, index: &Index) -> BTreeMap<String, bool> {
-        let mut open: Vec<&String> = self.namespaces.iter().collect();
+    fn namespaces(&self, index: &Index) -> BTreeMap<SmolStr, bool> {
+        let mut open: BTreeSet<SmolStr> = self.objects.iter().map(|(key, _)| key.namespace.clone()).collect();
         let mut found = BTreeMap::new();
         let mut services = index.store().services();
         for service in services.by_ref().take(MAX_LOOKED_AT) {
+            found.extend(open.take(&service.key.namespace).map(|namespace| (namespace, true)));
             if open.is_empty() {
                 return found;
             }
-            if let Some(at) = open.iter().position(|namespace| **namespace == *service.key.namespace) {
-                found.insert(open.swap_remove(at).clone(), true);
-            }
         }
         if services.next().is_none() {
-            found.extend(open.into_iter().map(|namespace| (namespace.clone(), false)));
+            found.extend(open.into_iter().map(|namespace| (namespace, false)));
         }
         found
     }

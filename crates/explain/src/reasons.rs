@@ -1,7 +1,5 @@
 //! Why a name has no answer, or not the one that was asked for.
 
-use std::net::IpAddr;
-
 use cluster::objects::ObjectKey;
 
 use crate::candidate::Candidate;
@@ -109,17 +107,33 @@ fn refused(candidate: &Candidate) -> Note {
 
 /// An address that kubedns is asked for and has no name of.
 fn without_pointer(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    let Route::Reverse { address, .. } = &candidate.route else { return None };
+    let Route::Reverse { address, .. } = candidate.route else { return None };
     if !candidate.dnsmasq.leads_to_kubedns() {
         return None;
     }
-    Some(match evidence.snapshot.reverse.get(address) {
-        Some(_) => Note::new(
+    let behind = evidence.reply.map(|reply| reply.behind.as_slice()).unwrap_or_default();
+    let service = |(found, ready): &(FoundObject, bool)| {
+        format!("{}{}", found.object.key, if *ready { "" } else { " (not ready)" })
+    };
+    let (code, text) = match (evidence.snapshot.reverse.get(&address), behind) {
+        (Some(_), _) => (
             "no_hostname",
             format!("{address} is behind a headless Service without a hostname: it has no PTR record"),
         ),
-        None => without_name(evidence, *address),
-    })
+        (None, []) => (
+            "unknown_address",
+            format!("{address} is neither a cluster IP nor an address of a headless Service"),
+        ),
+        (None, behind) => (
+            "endpoint_address",
+            format!(
+                "{address} is an endpoint of Service {}: endpoints have PTR records when they are ready, have a \
+                 hostname, and their Service is headless",
+                join(&behind.iter().map(service).collect::<Vec<_>>())
+            ),
+        ),
+    };
+    Some(Note::new(code, text))
 }
 
 /// A name that kubedns would ask somebody for, and there is nobody.
@@ -145,25 +159,6 @@ fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
     })
 }
 
-/// An address that has no PTR record here.
-fn without_name(evidence: Evidence<'_>, address: IpAddr) -> Note {
-    let behind = evidence.reply.map(|reply| reply.behind.as_slice()).unwrap_or_default();
-    if behind.is_empty() {
-        let text = format!("{address} is neither a cluster IP nor an address of a headless Service");
-        return Note::new("unknown_address", text);
-    }
-    let service = |(found, ready): &(FoundObject, bool)| {
-        format!("{}{}", found.object.key, if *ready { "" } else { " (not ready)" })
-    };
-    let services: Vec<String> = behind.iter().map(service).collect();
-    let text = format!(
-        "{address} is an endpoint of Service {}: endpoints have PTR records when they are ready, have a hostname, and \
-         their Service is headless",
-        join(&services)
-    );
-    Note::new("endpoint_address", text)
-}
-
 fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     let snapshot = evidence.snapshot;
     let knows_place = snapshot.federation.as_ref().is_some_and(|federation| federation.place.is_some());
@@ -184,7 +179,13 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
                  region of this cluster, which no node that kubedns may read tells"
             ),
         ),
-        NameKind::Namespace { namespace } => ("no_service_in_name", above_services(namespace.as_deref())),
+        NameKind::Namespace { namespace: None } => {
+            ("no_service_in_name", "it lacks the Service and its namespace".to_owned())
+        }
+        NameKind::Namespace { namespace: Some(label) } => (
+            "no_service_in_name",
+            format!("SERVICE.NAMESPACE.svc has two labels before svc, and here is only {label:?}"),
+        ),
         NameKind::Formless => {
             let domain = snapshot.zone.domain.to_string();
             let domain = domain.trim_end_matches('.');
@@ -201,13 +202,6 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         | NameKind::Reverse { .. } => no_such_type(candidate),
     };
     Some(Note::new(code, text))
-}
-
-fn above_services(namespace: Option<&str>) -> String {
-    match namespace {
-        Some(label) => format!("SERVICE.NAMESPACE.svc has two labels before svc, and here is only {label:?}"),
-        None => "it lacks the Service and its namespace".to_owned(),
-    }
 }
 
 /// A code and the text for it.

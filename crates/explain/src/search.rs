@@ -44,51 +44,56 @@ mod tests {
     use super::*;
     use crate::request::Parameters;
 
-    fn names_of(name: &str, search: &str, ndots: &str) -> Vec<String> {
-        let request = Request::new(&Parameters {
-            name: name.to_owned(),
-            search: search.to_owned(),
-            ndots: ndots.to_owned(),
-            ..Parameters::default()
-        })
-        .unwrap();
-        let list = list(&request, &Name::parse("cluster.local.").unwrap());
-        names(&request, &list).iter().map(ToString::to_string).collect()
-    }
-
     #[test]
-    fn few_dots_search_first() {
-        let expected = [
-            "web.apps.prod.svc.cluster.local.",
-            "web.apps.svc.cluster.local.",
-            "web.apps.cluster.local.",
-            "web.apps.",
-        ];
-        assert_eq!(names_of("web.apps", "prod", ""), expected);
-        assert_eq!(
-            names_of("web.apps", "a.example b.example", "1"),
-            ["web.apps.", "web.apps.a.example.", "web.apps.b.example.",]
-        );
-    }
-
-    #[test]
-    fn many_dots_search_last() {
-        let names = names_of("_http._tcp.web.apps.svc.cluster.local", "", "");
-        assert_eq!(names[0], "_http._tcp.web.apps.svc.cluster.local.");
-        assert_eq!(names.len(), 4);
-    }
-
-    #[test]
-    fn absolute_names_search_nowhere() {
-        assert_eq!(names_of("web.apps.", "prod", ""), ["web.apps."]);
-        assert_eq!(names_of("10.96.0.1", "prod", ""), ["1.0.96.10.in-addr.arpa."]);
-    }
-
-    #[test]
-    fn what_is_the_same_or_too_long_is_not_asked() {
-        assert_eq!(names_of("web", ". A.example a.example", ""), ["web.", "web.A.example."]);
+    fn names_and_their_order() {
         let label = "a".repeat(63);
         let long = [label.as_str(); 3].join(".");
-        assert_eq!(names_of(&long, &format!("{label}.example b.example"), "").len(), 2);
+        for (name, search, ndots, expected) in [
+            // Few dots search first, many last.
+            (
+                "web.apps",
+                "prod",
+                "",
+                &[
+                    "web.apps.prod.svc.cluster.local.",
+                    "web.apps.svc.cluster.local.",
+                    "web.apps.cluster.local.",
+                    "web.apps.",
+                ][..],
+            ),
+            (
+                "web.apps",
+                "a.example b.example",
+                "1",
+                &["web.apps.", "web.apps.a.example.", "web.apps.b.example."],
+            ),
+            (
+                "_http._tcp.web.apps.svc.cluster.local",
+                "a.example",
+                "",
+                &[
+                    "_http._tcp.web.apps.svc.cluster.local.",
+                    "_http._tcp.web.apps.svc.cluster.local.a.example.",
+                ],
+            ),
+            // Absolute names search nowhere.
+            ("web.apps.", "prod", "", &["web.apps."]),
+            ("10.96.0.1", "prod", "", &["1.0.96.10.in-addr.arpa."]),
+            // What is the same or too long is not asked.
+            ("web", ". A.example a.example", "", &["web.", "web.A.example."]),
+            (
+                &long,
+                &format!("{label}.example b.example"),
+                "",
+                &[&format!("{long}.b.example."), &format!("{long}.")],
+            ),
+        ] {
+            let [name, search, ndots] = [name, search, ndots].map(str::to_owned);
+            let parameters = Parameters { name, search, ndots, qtype: String::new() };
+            let request = Request::new(&parameters).unwrap();
+            let list = list(&request, &Name::parse("cluster.local.").unwrap());
+            let names: Vec<String> = names(&request, &list).iter().map(ToString::to_string).collect();
+            assert_eq!(names, expected, "{parameters:?}");
+        }
     }
 }

@@ -64,18 +64,7 @@ impl Survey {
             }
             _ => None,
         });
-        let near = near::wanted(&self.snapshot, &self.readings);
-        IndexRequest { objects, near, namespaces: self.namespaces(), address }
-    }
-
-    /// The namespaces of the names tried that have no records in the cluster.
-    fn namespaces(&self) -> Vec<String> {
-        let keys = self.candidates.iter().filter_map(|candidate| candidate.kind.service());
-        let mut namespaces: Vec<String> = keys.map(|key| key.namespace.to_string()).collect();
-        namespaces.retain(|namespace| self.snapshot.tree.node(&["svc", namespace]).is_none());
-        namespaces.sort();
-        namespaces.dedup();
-        namespaces
+        IndexRequest { objects, near: near::wanted(&self.snapshot, &self.readings), address }
     }
 
     /// Puts everything together.

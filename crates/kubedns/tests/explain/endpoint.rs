@@ -85,6 +85,8 @@ async fn mistakes_have_a_line_each() {
         (&format!("?name={long}"), "the name has 256 characters, and a name has at most 255"),
         (&format!("?name={longer}"), "the name has 10000 characters, and a name has at most 255"),
         ("?name=a..b", "not a domain name: empty label in \"a..b\""),
+        ("?name=web%0ainjected", "not a domain name: only visible ASCII characters"),
+        ("?name=%ff", "not a domain name: only visible ASCII characters"),
         ("?name=web&type=B", "unknown type \"B\": A, AAAA, SRV, PTR,"),
         ("?name=web&search=A_B", "search \"A_B\": neither a namespace nor a list of domains"),
         ("?name=web&ndots=x", "ndots \"x\": a number from 0 to 15 is accepted"),
