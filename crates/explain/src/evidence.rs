@@ -4,7 +4,7 @@ use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
 
 use crate::candidate::Candidate;
-use crate::document::{NameKind, Service, ServiceKind};
+use crate::document::{NameKind, Service};
 use crate::moment::Moment;
 use crate::objects::{FoundObject, IndexReply};
 
@@ -17,20 +17,6 @@ pub(crate) struct Evidence<'e> {
     /// Upstream servers are known, whether or not they are asked.
     pub(crate) has_upstreams: bool,
     pub(crate) now: Moment,
-}
-
-/// The part that exists of the Service that a name is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exists {
-    /// All that the name is about, although the name does not exist: the Service, and the member too if it is one's.
-    Whole,
-    /// A headless Service without the member.
-    Headless,
-    /// A Service that has no members, and the name is a member's.
-    Memberless,
-    /// The namespace.
-    Namespace,
-    Nothing,
 }
 
 impl<'e> Evidence<'e> {
@@ -52,20 +38,17 @@ impl<'e> Evidence<'e> {
         }
     }
 
-    pub(crate) fn exists(self, candidate: &Candidate) -> Exists {
-        let Some(key) = candidate.kind.service() else { return Exists::Nothing };
-        let found = self.object(key);
-        let has_member = found.is_some_and(|found| found.member.is_some());
-        match (self.service(candidate), &candidate.kind) {
-            (Some(service), NameKind::Member { .. }) if !has_member => match service.kind {
-                ServiceKind::Headless | ServiceKind::WithoutIp => Exists::Headless,
-                ServiceKind::ClusterIp | ServiceKind::ExternalName => Exists::Memberless,
-            },
-            (Some(_), _) => Exists::Whole,
-            (None, _) if self.has_namespace(&key.namespace) == Some(true) => Exists::Namespace,
-            // The last one of its namespace is remembered, and tells more than who is asked instead.
-            (None, _) if found.is_some_and(|found| found.deleted.is_some()) => Exists::Namespace,
-            (None, _) => Exists::Nothing,
-        }
+    /// Whether a name is one of a Service that is there, and of a member that is not.
+    pub(crate) fn lacks_member(self, candidate: &Candidate) -> bool {
+        let found = candidate.kind.service().and_then(|key| self.object(key));
+        matches!(candidate.kind, NameKind::Member { .. })
+            && found.is_some_and(|found| found.object.service.is_some() && found.member.is_none())
+    }
+
+    /// Whether the namespace of a name has a Service, or had one until lately: the last one of its namespace is
+    /// remembered, and tells more than who is asked instead.
+    pub(crate) fn has_had_namespace(self, key: &ObjectKey) -> bool {
+        let is_deleted = || self.object(key).is_some_and(|found| found.deleted.is_some());
+        self.has_namespace(&key.namespace) == Some(true) || is_deleted()
     }
 }

@@ -9,7 +9,7 @@ use skydns::wire::{rcode, rtype};
 
 use crate::candidate::Candidate;
 use crate::document::{NameKind, NearMiss, Note};
-use crate::evidence::{Evidence, Exists};
+use crate::evidence::Evidence;
 use distance::distance;
 
 /// The most names that are suggested.
@@ -43,13 +43,7 @@ enum Slip {
 }
 
 impl Reading {
-    fn new<'l>(
-        prefix: impl IntoIterator<Item = &'l String>,
-        service: &str,
-        namespace: &str,
-        slip: Slip,
-    ) -> Self {
-        let prefix = prefix.into_iter().flat_map(|label| [label, "."]).collect();
+    fn new(prefix: String, service: &str, namespace: &str, slip: Slip) -> Self {
         Self { prefix, key: ObjectKey::new(namespace, service), slip }
     }
 
@@ -57,6 +51,8 @@ impl Reading {
     fn of(candidate: &Candidate, as_typed: bool) -> Option<Self> {
         let of_service =
             |prefix: String, key: &ObjectKey| Some(Self { prefix, key: key.clone(), slip: Slip::Nothing });
+        let without_namespace =
+            |service: &str| Some(Self::new(String::new(), service, "", Slip::LacksNamespace));
         match &candidate.kind {
             NameKind::Service(key) => of_service(String::new(), key),
             NameKind::Port { key, port, protocol } if !port.is_empty() => {
@@ -64,15 +60,13 @@ impl Reading {
             }
             // With a search list, any name of two labels could be one.
             NameKind::Member { key, label } if as_typed => of_service(format!("{label}."), key),
-            NameKind::Namespace { namespace: Some(label) } => {
-                Some(Self::new([], label, "", Slip::LacksNamespace))
-            }
+            NameKind::Namespace { namespace: Some(label) } => without_namespace(label),
             NameKind::Formless => match candidate.path.as_deref()? {
                 [] => None,
                 [first, ..] if ["svc", "pod", "dns"].contains(&first.as_str()) => None,
-                [service] => Some(Self::new([], service, "", Slip::LacksNamespace)),
+                [service] => without_namespace(service),
                 [namespace, service, rest @ ..] => {
-                    Some(Self::new(rest.iter().rev(), service, namespace, Slip::LacksSvc))
+                    Some(Self::new(dotted(rest.iter().rev()), service, namespace, Slip::LacksSvc))
                 }
             },
             NameKind::External => Self::in_other_domain(&candidate.name.to_lowercase().labels()),
@@ -87,11 +81,16 @@ impl Reading {
             [prefix @ .., service, namespace]
                 if prefix.len() <= 3 && (svc.is_some() || prefix.is_empty()) =>
             {
-                Some(Self::new(prefix, service, namespace, Slip::OtherDomain))
+                Some(Self::new(dotted(prefix), service, namespace, Slip::OtherDomain))
             }
             _ => None,
         }
     }
+}
+
+/// Labels, each with its dot.
+fn dotted<'l>(labels: impl IntoIterator<Item = &'l String>) -> String {
+    labels.into_iter().flat_map(|label| [label, "."]).collect()
 }
 
 /// The ways to read the names tried, the likeliest first.
@@ -134,10 +133,10 @@ pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<Strin
 /// Names that may have been meant, the likeliest first. `explained` is the candidate that is explained: there are none
 /// where all that it is about is there, and else none of its own Service if that is there.
 pub(crate) fn find(evidence: Evidence<'_>, readings: &[Reading], explained: &Candidate) -> Vec<NearMiss> {
-    let own = match evidence.exists(explained) {
-        Exists::Whole => return Vec::new(),
-        Exists::Headless | Exists::Memberless => explained.kind.service(),
-        Exists::Namespace | Exists::Nothing => None,
+    let own = match evidence.service(explained) {
+        Some(_) if !evidence.lacks_member(explained) => return Vec::new(),
+        Some(_) => explained.kind.service(),
+        None => None,
     };
     let services = evidence.reply.map_or(&[][..], |reply| &reply.near);
     let open = readings.iter().filter(|reading| Some(&reading.key) != own);

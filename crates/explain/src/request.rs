@@ -185,12 +185,8 @@ mod tests {
     use super::*;
 
     fn request(name: &str, qtype: &str, search: &str) -> Result<Request, RequestError> {
-        Request::new(&Parameters {
-            name: name.to_owned(),
-            qtype: qtype.to_owned(),
-            search: search.to_owned(),
-            ndots: String::new(),
-        })
+        let [name, qtype, search, ndots] = [name, qtype, search, ""].map(str::to_owned);
+        Request::new(&Parameters { name, qtype, search, ndots })
     }
 
     #[test]
@@ -200,12 +196,7 @@ mod tests {
             ("web.apps.svc.cluster.local.", "web.apps.svc.cluster.local.", true, vec![1, 28, 33]),
             ("10.96.0.1", "1.0.96.10.in-addr.arpa.", true, vec![12]),
             ("1.0.96.10.IN-ADDR.arpa", "1.0.96.10.IN-ADDR.arpa.", true, vec![12]),
-            (
-                "fd00::1a",
-                "a.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa.",
-                true,
-                vec![12],
-            ),
+            ("fd00::1a", &format!("a.1.{}d.f.ip6.arpa.", "0.".repeat(28)), true, vec![12]),
         ] {
             let request = request(text, "", "").unwrap();
             assert_eq!(request.name.to_string(), name);
@@ -230,37 +221,37 @@ mod tests {
 
     #[test]
     fn mistakes_have_a_line_each() {
-        let long = "a.".repeat(140);
+        let no_name = "not a domain name";
+        let url = "not a domain name but a URL: the name in it is";
+        let domains = "neither a namespace nor";
+        let too_long = "the search list is too long: at most 32 domains".to_owned();
         for (name, qtype, search, line) in [
-            ("", "", "", "no name: /explain?name=NAME, and if you like"),
-            (&*long, "", "", "the name has 280 characters, and a name has at most 255"),
-            ("a..b", "", "", "not a domain name: empty label in \"a..b\""),
-            (&"a".repeat(64), "", "", "not a domain name: label of more than 63 octets"),
-            ("a b", "", "", "not a domain name: only visible ASCII characters"),
-            ("bücher.example", "", "", "not a domain name: only visible ASCII characters"),
-            ("http://web.apps:80/x", "", "", "not a domain name but a URL: the name in it is \"web.apps\""),
+            ("", "", "", "no name: /explain?name=NAME, and if you like".to_owned()),
             (
-                "postgres://u:p@db.apps/x",
+                &*"a.".repeat(140),
                 "",
                 "",
-                "not a domain name but a URL: the name in it is \"db.apps\"",
+                "the name has 280 characters, and a name has at most 255".to_owned(),
             ),
-            ("http://[::1]:80", "", "", "not a domain name but a URL: the name in it is \"[::1]\""),
-            ("://", "", "", "not a domain name but a URL: the name in it is \"\""),
-            ("web", "ADDRESS", "", "unknown type \"ADDRESS\": A, AAAA, SRV"),
-            ("web", "", "Not_A_Namespace", "search \"Not_A_Namespace\": neither a namespace nor"),
-            ("web", "", "a..b c", "search \"a..b\": neither a namespace nor"),
-            ("web", "", &"a.b ".repeat(33), "the search list is too long: at most 32 domains"),
-            ("web", "", &"a.b ".repeat(3300), "the search list is too long: at most 32 domains"),
+            ("a..b", "", "", format!("{no_name}: empty label in \"a..b\"")),
+            (&"a".repeat(64), "", "", format!("{no_name}: label of more than 63 octets")),
+            ("a b", "", "", format!("{no_name}: only visible ASCII characters")),
+            ("bücher.example", "", "", format!("{no_name}: only visible ASCII characters")),
+            ("http://web.apps:80/x", "", "", format!("{url} \"web.apps\"")),
+            ("postgres://u:p@db.apps/x", "", "", format!("{url} \"db.apps\"")),
+            ("http://[::1]:80", "", "", format!("{url} \"[::1]\"")),
+            ("://", "", "", format!("{url} \"\"")),
+            ("web", "ADDRESS", "", "unknown type \"ADDRESS\": A, AAAA, SRV".to_owned()),
+            ("web", "", "Not_A_Namespace", format!("search \"Not_A_Namespace\": {domains}")),
+            ("web", "", "a..b c", format!("search \"a..b\": {domains}")),
+            ("web", "", &"a.b ".repeat(33), too_long.clone()),
+            ("web", "", &"a.b ".repeat(3300), too_long),
         ] {
             let error = request(name, qtype, search).unwrap_err().to_string();
-            assert!(error.starts_with(line), "{error}");
-            assert!(!error.contains('\n'));
+            assert!(error.starts_with(&line) && !error.contains('\n'), "{error}");
         }
         for ndots in ["-1", "16", "many"] {
-            let parameters =
-                Parameters { name: "web".to_owned(), ndots: ndots.to_owned(), ..Parameters::default() };
-            let error = Request::new(&parameters).unwrap_err().to_string();
+            let error = parse_ndots(ndots).unwrap_err().to_string();
             assert_eq!(error, format!("ndots {ndots:?}: a number from 0 to 15 is accepted"));
         }
     }

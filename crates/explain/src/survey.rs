@@ -75,8 +75,7 @@ impl Survey {
         now: Moment,
     ) -> Explanation {
         let evidence = Evidence { snapshot: &self.snapshot, reply, has_upstreams: server.has_upstreams, now };
-        let exists = |candidate: &Candidate| evidence.exists(candidate);
-        let at = verdict::most_telling(&self.candidates, &self.request.name, exists);
+        let at = verdict::most_telling(evidence, &self.candidates, &self.request.name);
         let candidate = &self.candidates[at];
         let reason = |candidate: &Candidate| {
             reasons::of(evidence, candidate).into_iter().find(|reason| !reasons::is_lesson(reason))

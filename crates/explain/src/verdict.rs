@@ -3,8 +3,8 @@
 use skydns::Name;
 
 use crate::candidate::Candidate;
-use crate::document::{DnsmasqAsks, NameKind, Note, Outcome, Route, Tried, Verdict};
-use crate::evidence::Exists;
+use crate::document::{DnsmasqAsks, NameKind, Note, Outcome, Route, ServiceKind, Tried, Verdict};
+use crate::evidence::Evidence;
 use crate::list::{join, join_first};
 
 /// The most addresses in a line.
@@ -15,33 +15,40 @@ pub(crate) fn first_answer(candidates: &[Candidate]) -> Option<usize> {
     candidates.iter().position(|candidate| candidate.outcome() == Outcome::Answered)
 }
 
-/// The candidate that tells most: the one that answers, or else the one that comes closest to it. A name that was
-/// `typed` with the cluster domain is the one that was meant.
-pub(crate) fn most_telling(
-    candidates: &[Candidate],
-    typed: &Name,
-    exists: impl Fn(&Candidate) -> Exists,
-) -> usize {
-    let is_whole = |candidate: &Candidate| candidate.name == *typed && candidate.path.is_some();
-    let rank = |candidate: &Candidate| match (candidate.outcome(), exists(candidate)) {
-        (Outcome::Answered, _) => 10,
-        (Outcome::NoData, _) => 9,
-        (Outcome::ServFail | Outcome::Forwarded, _) if candidate.route == Route::SingleLabel => 1,
-        (Outcome::ServFail, _) => 8,
-        (Outcome::Refused, _) => 7,
-        (Outcome::NxDomain, Exists::Whole) => 6,
-        (Outcome::NxDomain, _) if is_whole(candidate) => 6,
-        (Outcome::NxDomain, Exists::Headless) => 5,
-        (Outcome::NxDomain, Exists::Namespace) if !matches!(candidate.kind, NameKind::Member { .. }) => 5,
-        // Where a Service has the name of its namespace, a search list reads every name of the namespace as a member.
-        (Outcome::NxDomain, Exists::Memberless) => 4,
-        (Outcome::Forwarded, _) => 3,
-        (Outcome::NxDomain, _) if matches!(candidate.kind, NameKind::Service(_) | NameKind::Port { .. }) => 2,
-        (Outcome::NxDomain, _) => 0,
-    };
-    let ranks: Vec<u8> = candidates.iter().map(rank).collect();
+/// The candidate that tells most: the one that answers, or else the one that comes closest to it.
+pub(crate) fn most_telling(evidence: Evidence<'_>, candidates: &[Candidate], typed: &Name) -> usize {
+    let ranks: Vec<u8> = candidates.iter().map(|candidate| rank(evidence, candidate, typed)).collect();
     let best = ranks.iter().max();
     ranks.iter().position(|rank| Some(rank) == best).unwrap_or_default()
+}
+
+fn rank(evidence: Evidence<'_>, candidate: &Candidate, typed: &Name) -> u8 {
+    match candidate.outcome() {
+        Outcome::Answered => 10,
+        Outcome::NoData => 9,
+        Outcome::ServFail | Outcome::Forwarded if candidate.route == Route::SingleLabel => 1,
+        Outcome::ServFail => 8,
+        Outcome::Refused => 7,
+        // Typed with the cluster domain, it is the one that was meant.
+        Outcome::NxDomain if candidate.name == *typed && candidate.path.is_some() => 6,
+        Outcome::NxDomain => rank_of_missing(evidence, candidate),
+        Outcome::Forwarded => 3,
+    }
+}
+
+/// Names that do not exist, by what exists of the Service that they are about.
+fn rank_of_missing(evidence: Evidence<'_>, candidate: &Candidate) -> u8 {
+    let has_namespace = candidate.kind.service().is_some_and(|key| evidence.has_had_namespace(key));
+    match (evidence.service(candidate).map(|service| service.kind), &candidate.kind) {
+        (Some(_), _) if !evidence.lacks_member(candidate) => 6,
+        (Some(ServiceKind::Headless | ServiceKind::WithoutIp), _) => 5,
+        // Where a Service has the name of its namespace, a search list reads every name of the namespace as a member.
+        (Some(ServiceKind::ClusterIp | ServiceKind::ExternalName), _) => 4,
+        (None, NameKind::Member { .. }) => 0,
+        (None, _) if has_namespace => 5,
+        (None, NameKind::Service(_) | NameKind::Port { .. }) => 2,
+        (None, _) => 0,
+    }
 }
 
 /// The answer in a line. `at` is the candidate that tells most.

@@ -7,13 +7,8 @@ fn options(words: &str) -> Result<Options, Exit> {
 #[test]
 fn command_lines() {
     let parsed = options("web.apps srv --search=prod --ndots 2 --server http://[::1]:8081/ --json").unwrap();
-    let expected = Parameters {
-        name: "web.apps".to_owned(),
-        qtype: "srv".to_owned(),
-        search: "prod".to_owned(),
-        ndots: "2".to_owned(),
-    };
-    assert_eq!(parsed.parameters, expected);
+    let [name, qtype, search, ndots] = ["web.apps", "srv", "prod", "2"].map(str::to_owned);
+    assert_eq!(parsed.parameters, Parameters { name, qtype, search, ndots });
     assert_eq!((parsed.server.as_str(), parsed.json), ("http://[::1]:8081/", true));
     let defaults = options("web").unwrap();
     assert_eq!(
