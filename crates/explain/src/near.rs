@@ -30,29 +30,15 @@ pub(crate) struct Reading {
     prefix: String,
     /// The Service; its namespace is empty where the name has none.
     key: ObjectKey,
-    slip: Slip,
-}
-
-/// The mistake in the form of the name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slip {
-    Nothing,
-    LacksSvc,
-    LacksNamespace,
-    OtherDomain,
+    /// The mistake in the form of the name, if there is one.
+    slip: Option<String>,
 }
 
 impl Reading {
-    fn new(prefix: String, service: &str, namespace: &str, slip: Slip) -> Self {
-        Self { prefix, key: ObjectKey::new(namespace, service), slip }
-    }
-
     /// `as_typed`: no search list made the name of this candidate.
-    fn of(candidate: &Candidate, as_typed: bool) -> Option<Self> {
+    fn of(candidate: &Candidate, as_typed: bool, domain: &Name) -> Option<Self> {
         let of_service =
-            |prefix: String, key: &ObjectKey| Some(Self { prefix, key: key.clone(), slip: Slip::Nothing });
-        let without_namespace =
-            |service: &str| Some(Self::new(String::new(), service, "", Slip::LacksNamespace));
+            |prefix: String, key: &ObjectKey| Some(Self { prefix, key: key.clone(), slip: None });
         match &candidate.kind {
             NameKind::Service(key) => of_service(String::new(), key),
             NameKind::Port { key, port, protocol } if !port.is_empty() => {
@@ -60,45 +46,54 @@ impl Reading {
             }
             // With a search list, any name of two labels could be one.
             NameKind::Member { key, label } if as_typed => of_service(format!("{label}."), key),
-            NameKind::Namespace { namespace: Some(label) } => without_namespace(label),
-            NameKind::Formless => match candidate.path.as_deref()? {
-                [] => None,
-                [first, ..] if ["svc", "pod", "dns"].contains(&first.as_str()) => None,
-                [service] => without_namespace(service),
-                [namespace, service, rest @ ..] => {
-                    Some(Self::new(dotted(rest.iter().rev()), service, namespace, Slip::LacksSvc))
+            NameKind::Namespace { namespace: Some(label) } => {
+                Self::with_slip(&[label], "the namespace is missing")
+            }
+            NameKind::Formless => {
+                let labels: Vec<&String> = candidate.path.iter().flatten().rev().collect();
+                match labels.last()?.as_str() {
+                    "svc" | "pod" | "dns" => None,
+                    _ if labels.len() == 1 => Self::with_slip(&labels, "the namespace is missing"),
+                    _ => Self::with_slip(&labels, "the label svc is missing"),
                 }
-            },
-            NameKind::External => Self::in_other_domain(&candidate.name.to_lowercase().labels()),
-            _ => None,
-        }
-    }
-
-    /// A name with the labels of a Service's name, in another domain or in none.
-    fn in_other_domain(labels: &[String]) -> Option<Self> {
-        let svc = labels.iter().position(|label| label == "svc");
-        match labels.get(..svc.unwrap_or(labels.len()))? {
-            [prefix @ .., service, namespace]
-                if prefix.len() <= 3 && (svc.is_some() || prefix.is_empty()) =>
-            {
-                Some(Self::new(dotted(prefix), service, namespace, Slip::OtherDomain))
+            }
+            NameKind::External => {
+                let labels = candidate.name.to_lowercase().labels();
+                let svc = labels.iter().position(|label| label == "svc");
+                let before: Vec<&String> = labels.iter().take(svc.unwrap_or(labels.len())).collect();
+                let is_service = match before.len() {
+                    2 => true,
+                    3..=5 => svc.is_some(),
+                    _ => false,
+                };
+                let domain = domain.to_string();
+                let slip = format!("names of this cluster end with svc.{}", domain.trim_end_matches('.'));
+                is_service.then(|| Self::with_slip(&before, &slip)).flatten()
             }
             _ => None,
         }
     }
-}
 
-/// Labels, each with its dot.
-fn dotted<'l>(labels: impl IntoIterator<Item = &'l String>) -> String {
-    labels.into_iter().flat_map(|label| [label, "."]).collect()
+    /// The labels of a Service's name, and those before it.
+    fn with_slip(labels: &[&String], slip: &str) -> Option<Self> {
+        let (prefix, key) = match labels {
+            [] => return None,
+            [service] => (&[][..], ObjectKey::new("", service.as_str())),
+            [prefix @ .., service, namespace] => {
+                (prefix, ObjectKey::new(namespace.as_str(), service.as_str()))
+            }
+        };
+        let prefix = prefix.iter().flat_map(|label| [label.as_str(), "."]).collect();
+        Some(Self { prefix, key, slip: Some(slip.to_owned()) })
+    }
 }
 
 /// The ways to read the names tried, the likeliest first.
-pub(crate) fn readings(candidates: &[Candidate]) -> Vec<Reading> {
+pub(crate) fn readings(candidates: &[Candidate], domain: &Name) -> Vec<Reading> {
     let mut readings: Vec<Reading> = Vec::new();
     let last = candidates.len().saturating_sub(1);
     for (at, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| !candidate.is_wild()) {
-        let Some(reading) = Reading::of(candidate, at == last) else { continue };
+        let Some(reading) = Reading::of(candidate, at == last, domain) else { continue };
         if readings.len() < MAX_READINGS && !readings.iter().any(|known| known.key == reading.key) {
             readings.push(reading);
         }
@@ -144,7 +139,7 @@ pub(crate) fn find(evidence: Evidence<'_>, readings: &[Reading], explained: &Can
         .flat_map(|reading| services.iter().map(move |service| (reading, service)))
         .take(MAX_COMPARED)
         .filter_map(|(reading, service)| {
-            let (score, note) = compare(reading, service, &evidence.snapshot.zone.domain)?;
+            let (score, note) = compare(reading, service)?;
             Some((score, service, reading, note))
         })
         .collect();
@@ -160,14 +155,14 @@ pub(crate) fn find(evidence: Evidence<'_>, readings: &[Reading], explained: &Can
 }
 
 /// The distance of a Service from a reading (0 is nearest), and why.
-fn compare(reading: &Reading, service: &ObjectKey, domain: &Name) -> Option<(u8, Note)> {
+fn compare(reading: &Reading, service: &ObjectKey) -> Option<(u8, Note)> {
     let Reading { key: wanted, slip, .. } = reading;
     let ObjectKey { namespace, name } = service;
     let elsewhere = || format!("Service {name} is in namespace {namespace}");
     let (score, code, text) = match (distance(&wanted.name, name), distance(&wanted.namespace, namespace)) {
-        (Some(0), Some(0)) if *slip == Slip::Nothing => return None,
+        (Some(0), Some(0)) if slip.is_none() => return None,
         (Some(0), Some(0)) => (0, "form", String::new()),
-        (Some(0), _) if *slip == Slip::LacksNamespace => (2, "other_namespace", elsewhere()),
+        (Some(0), _) if wanted.namespace.is_empty() => (2, "other_namespace", elsewhere()),
         (Some(0), Some(far)) => {
             (1 + far, "similar_namespace", format!("the namespace differs by {}", letters(far)))
         }
@@ -181,16 +176,9 @@ fn compare(reading: &Reading, service: &ObjectKey, domain: &Name) -> Option<(u8,
         }
         _ => return None,
     };
-    let slip = match slip {
-        Slip::Nothing => String::new(),
-        Slip::LacksSvc => "the label svc is missing".to_owned(),
-        Slip::LacksNamespace => "the namespace is missing".to_owned(),
-        Slip::OtherDomain => {
-            format!("names of this cluster end with svc.{}", domain.to_string().trim_end_matches('.'))
-        }
-    };
-    let texts: Vec<String> = [text, slip].into_iter().filter(|text| !text.is_empty()).collect();
-    Some((u8::try_from(score).unwrap_or(u8::MAX), Note::new(code, texts.join("; "))))
+    let texts = [&text].into_iter().chain(slip).filter(|text| !text.is_empty());
+    let text = texts.map(String::as_str).collect::<Vec<_>>().join("; ");
+    Some((u8::try_from(score).unwrap_or(u8::MAX), Note::new(code, text)))
 }
 
 fn letters(count: usize) -> String {

@@ -143,25 +143,27 @@ impl FoundObject {
         });
         // Where several have it, one that is ready decides.
         let member = of_hostname.map(|member| (member.ip, member.ready)).max_by_key(|(_, ready)| *ready);
-        let mut hostnames: Vec<&SmolStr> = match hostname {
-            Some(_) => {
-                let publishes_all = service.is_some_and(|service| service.publish_not_ready);
-                let published = members.iter().filter(|member| member.ready || publishes_all);
-                published.filter_map(|member| member.hostname).collect()
-            }
-            None => Vec::new(),
-        };
-        hostnames.sort_unstable();
-        hostnames.dedup();
-        let endpoints = endpoints(backing);
+        let hostnames = hostname.map(|_| hostnames(&members, service)).unwrap_or_default();
         Self {
-            object: Object { key: key.clone(), service: service.map(describe), endpoints },
+            object: Object {
+                key: key.clone(),
+                service: service.map(describe),
+                endpoints: endpoints(backing),
+            },
             member,
             more_hostnames: hostnames.len().saturating_sub(MAX_SHOWN),
             hostnames: hostnames.into_iter().take(MAX_SHOWN).map(ToString::to_string).collect(),
             deleted: deleted.map(Moment::from),
         }
     }
+}
+
+/// The hostnames of published addresses, sorted.
+fn hostnames<'o>(members: &[Member<'o>], service: Option<&objects::Service>) -> Vec<&'o SmolStr> {
+    let all = service.is_some_and(|service| service.publish_not_ready);
+    let published = members.iter().filter(|member| member.ready || all);
+    let hostnames: BTreeSet<&SmolStr> = published.filter_map(|member| member.hostname).collect();
+    hostnames.into_iter().collect()
 }
 
 fn describe(service: &objects::Service) -> Service {

@@ -39,7 +39,7 @@ impl Survey {
             .collect();
         let readings = match verdict::first_answer(&candidates) {
             Some(_) => Vec::new(),
-            None => near::readings(&candidates),
+            None => near::readings(&candidates, &snapshot.zone.domain),
         };
         Self { snapshot, request, search, candidates, readings }
     }

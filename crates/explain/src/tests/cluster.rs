@@ -12,8 +12,8 @@ use dnsconfig::{Config, State};
 use serde_json::{Value, json};
 use skydns::{Name, Zone};
 use testkit::objects::{
-    mk_cluster_ip, mk_endpoint_slice, mk_endpoints, mk_endpoints_of, mk_external_name, mk_headless,
-    with_annotations,
+    mk_addresses, mk_cluster_ip, mk_endpoint_slice, mk_endpoints, mk_endpoints_of, mk_external_name,
+    mk_headless, mk_ports, with_annotations,
 };
 
 use crate::dnsmasq::Front;
@@ -134,15 +134,10 @@ impl Cluster {
     }
 }
 
-fn created(mut object: Value, time: &str) -> Value {
-    object["metadata"]["creationTimestamp"] = json!(time);
-    object
-}
-
 fn services() -> Vec<Value> {
     let mut early = mk_headless("apps", "early", &["sql:5432"]);
     early["spec"]["publishNotReadyAddresses"] = json!(true);
-    let services = vec![
+    let mut services = vec![
         mk_cluster_ip("apps", "web", &["10.96.0.10", "fd00:10::a"], &["http:80", "metrics:9090", ":81"]),
         mk_cluster_ip("prod", "web", &["10.96.0.11"], &["http:80"]),
         mk_cluster_ip("prod", "redis-master", &["10.96.0.12"], &["redis:6379"]),
@@ -157,42 +152,34 @@ fn services() -> Vec<Value> {
         mk_external_name("apps", "dangling", "nothing.apps.svc.cluster.local"),
         mk_external_name("apps", "broken", "not..a.name"),
     ];
-    services.into_iter().map(|service| created(service, "2026-11-02T08:00:00Z")).collect()
+    for service in &mut services {
+        service["metadata"]["creationTimestamp"] = json!("2026-11-02T08:00:00Z");
+    }
+    services
+}
+
+/// Endpoints with addresses that are not ready.
+pub(super) fn mk_unready(
+    (namespace, name): (&str, &str),
+    ready: &[&str],
+    not_ready: &[&str],
+    port: &str,
+) -> Value {
+    let (ready, not_ready) = (mk_addresses(ready), mk_addresses(not_ready));
+    let subset = json!({"addresses": ready, "notReadyAddresses": not_ready, "ports": mk_ports(&[port])});
+    mk_endpoints_of(namespace, name, json!([subset]))
 }
 
 fn endpoints() -> Vec<Value> {
-    let not_ready = |ready: Value, not_ready: Value, port: Value| json!([{"addresses": ready, "notReadyAddresses": not_ready, "ports": [port]}]);
-    let web = mk_endpoints_of(
-        "apps",
-        "web",
-        not_ready(
-            json!([{"ip": "10.244.1.5"}, {"ip": "10.244.2.7"}]),
-            json!([{"ip": "10.244.3.9"}]),
-            json!({"name": "http", "port": 8080, "protocol": "TCP"}),
-        ),
-    );
-    let web = with_annotations(
-        web,
-        &[("endpoints.kubernetes.io/last-change-trigger-time", "2026-11-05T07:55:00Z")],
-    );
-    let sql = json!({"name": "sql", "port": 5432, "protocol": "TCP"});
-    let hosts = |hosts: &[(&str, &str)]| -> Value {
-        hosts.iter().map(|(ip, hostname)| json!({"ip": ip, "hostname": hostname})).collect()
-    };
+    let web = mk_unready(("apps", "web"), &["10.244.1.5", "10.244.2.7"], &["10.244.3.9"], "http:8080");
+    let changed = [("endpoints.kubernetes.io/last-change-trigger-time", "2026-11-05T07:55:00Z")];
+    let (ready, not_ready) = (["10.244.1.20 db-0", "10.244.2.20 db-1"], ["10.244.3.20 db-2"]);
     vec![
-        web,
+        with_annotations(web, &changed),
         mk_endpoints("prod", "web", &["10.244.4.1"], &["http:8080"]),
-        mk_endpoints_of(
-            "apps",
-            "db",
-            not_ready(
-                hosts(&[("10.244.1.20", "db-0"), ("10.244.2.20", "db-1")]),
-                hosts(&[("10.244.3.20", "db-2")]),
-                sql.clone(),
-            ),
-        ),
-        mk_endpoints_of("apps", "queue", not_ready(json!([]), json!([{"ip": "10.244.1.30"}]), sql.clone())),
-        mk_endpoints_of("apps", "early", not_ready(json!([]), json!([{"ip": "10.244.1.40"}]), sql)),
+        mk_unready(("apps", "db"), &ready, &not_ready, "sql:5432"),
+        mk_unready(("apps", "queue"), &[], &["10.244.1.30"], "sql:5432"),
+        mk_unready(("apps", "early"), &[], &["10.244.1.40"], "sql:5432"),
         mk_endpoints("apps", "ghost", &["10.244.1.50"], &["http:80"]),
     ]
 }

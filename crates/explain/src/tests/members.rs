@@ -1,9 +1,9 @@
 //! Names of single addresses of a Service.
 
-use serde_json::{Value, json};
-use testkit::objects::{mk_endpoints_of, mk_headless};
+use serde_json::json;
+use testkit::objects::mk_headless;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, mk_unready};
 
 /// A headless Service of IPv4 addresses: nine without a hostname, ten with one, and one with one that is not ready.
 fn cluster(publish_not_ready: bool) -> Cluster {
@@ -11,16 +11,11 @@ fn cluster(publish_not_ready: bool) -> Cluster {
     let mut service = mk_headless("apps", "mixed", &["http:80"]);
     service["spec"]["publishNotReadyAddresses"] = json!(publish_not_ready);
     cluster.service(&service);
-    let bare = (1..=9).map(|host| json!({"ip": format!("10.244.6.{host}")}));
-    let named = |range: std::ops::Range<u8>| {
-        range.map(|host| json!({"ip": format!("10.244.6.{host}"), "hostname": format!("h-{host}")}))
-    };
-    let subsets = json!([{
-        "addresses": bare.chain(named(11..21)).collect::<Vec<Value>>(),
-        "notReadyAddresses": named(31..32).collect::<Vec<Value>>(),
-        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
-    }]);
-    cluster.endpoints(&mk_endpoints_of("apps", "mixed", subsets));
+    let bare = (1..=9).map(|host| format!("10.244.6.{host}"));
+    let named = (11..=20).map(|host| format!("10.244.6.{host} h-{host}"));
+    let ready: Vec<String> = bare.chain(named).collect();
+    let ready: Vec<&str> = ready.iter().map(String::as_str).collect();
+    cluster.endpoints(&mk_unready(("apps", "mixed"), &ready, &["10.244.6.31 h-31"], "http:80"));
     cluster.sync();
     cluster
 }

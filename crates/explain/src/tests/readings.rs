@@ -1,8 +1,8 @@
 //! Names that can be read in several ways: which of them is explained.
 
-use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_endpoints_of, mk_headless};
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, mk_unready};
 
 /// Services that have the names of their namespaces, with a cluster IP and headless.
 fn namesakes() -> Cluster {
@@ -15,12 +15,8 @@ fn namesakes() -> Cluster {
     ] {
         cluster.service(&service);
     }
-    let subsets = serde_json::json!([{
-        "addresses": [{"ip": "10.244.5.1", "hostname": "kafka-0"}],
-        "notReadyAddresses": [{"ip": "10.244.5.2", "hostname": "kafka-1"}],
-        "ports": [{"name": "kafka", "port": 9092, "protocol": "TCP"}],
-    }]);
-    cluster.endpoints(&mk_endpoints_of("kafka", "kafka", subsets));
+    let (ready, not_ready) = (["10.244.5.1 kafka-0"], ["10.244.5.2 kafka-1"]);
+    cluster.endpoints(&mk_unready(("kafka", "kafka"), &ready, &not_ready, "kafka:9092"));
     cluster.endpoints(&mk_endpoints("redis", "redis", &["10.244.5.3"], &["redis:6379"]));
     cluster.sync();
     cluster
