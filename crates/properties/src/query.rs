@@ -45,7 +45,11 @@ pub(crate) fn ask(
                 let octets_of_reply = out.strip_prefix(b"before").unwrap_or_default();
                 message::answers(octets, transport, octets_of_reply);
                 let read = message::read(octets_of_reply);
-                assert_eq!(read.extended_rcode(), reply.rcode, "the RCODE that is counted is the one sent");
+                assert_eq!(
+                    message::extended_rcode(&read),
+                    reply.rcode,
+                    "the RCODE that is counted is the one sent"
+                );
                 return;
             }
             Outcome::Forward(_) => {

@@ -6,6 +6,7 @@
 
 use crate::answer::{Answer, Records};
 use crate::backend::View;
+pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
 use crate::wire::name::labels;
@@ -35,17 +36,6 @@ impl Outcome {
             Self::Ask(_) | Self::Expensive | Self::Ignore => System::Auth,
         }
     }
-}
-
-/// What is counted of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
-    /// The part of the server that answered.
-    pub system: System,
-    /// Its RCODE.
-    pub rcode: u16,
-    /// Whether it was cut.
-    pub truncated: bool,
 }
 
 /// What a server says of itself in class CHAOS.

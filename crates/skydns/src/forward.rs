@@ -82,7 +82,7 @@ pub enum ForwardError {
     #[error("no upstream servers")]
     NoUpstreams,
     /// None of the upstreams gave a usable reply in time.
-    #[error("no usable reply from any upstream: {}", DisplayFailures(.0))]
+    #[error("no usable reply from any upstream: {}", listed(.0))]
     AllFailed(Arc<[(SocketAddr, Failure)]>),
     /// Too many questions are under way already.
     #[error("too many questions in flight")]
@@ -95,16 +95,10 @@ pub enum ForwardError {
     Stopped,
 }
 
-struct DisplayFailures<'a>(&'a [(SocketAddr, Failure)]);
-
-impl std::fmt::Display for DisplayFailures<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (n, (upstream, failure)) in self.0.iter().enumerate() {
-            let comma = if n > 0 { ", " } else { "" };
-            write!(f, "{comma}{upstream}: {failure}")?;
-        }
-        Ok(())
-    }
+fn listed(failures: &[(SocketAddr, Failure)]) -> String {
+    let failures: Vec<_> =
+        failures.iter().map(|(upstream, failure)| format!("{upstream}: {failure}")).collect();
+    failures.join(", ")
 }
 
 /// What all questions share.

@@ -13,7 +13,6 @@ use std::time::Duration;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
-use crate::engine::Reply;
 use crate::wire::rcode;
 
 /// Upper bounds of the duration histogram, in seconds.
@@ -49,6 +48,17 @@ impl System {
             Self::Stub => "stub",
         }
     }
+}
+
+/// What is counted of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// The part of the server that answered.
+    pub system: System,
+    /// Its RCODE.
+    pub rcode: u16,
+    /// Whether it was cut.
+    pub truncated: bool,
 }
 
 /// Why an answer counts as an error; a label.

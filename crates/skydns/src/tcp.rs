@@ -299,11 +299,8 @@ impl Frames {
 }
 
 fn framed(message: &[u8]) -> Vec<u8> {
-    let mut framed = Vec::with_capacity(message.len() + 2);
-    framed.extend_from_slice(&[0, 0]);
-    framed.extend_from_slice(message);
-    prefix(&mut framed, 0);
-    framed
+    let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
+    [&length.to_be_bytes(), message].concat()
 }
 
 /// Sets the length prefix of the message that begins at `start` and ends the buffer.

@@ -18,26 +18,15 @@ const MAX_CHAIN: usize = 8;
 /// Questions that one answer may ask outside: one question of a client must not become hundreds of ours.
 const MAX_QUESTIONS: usize = 32;
 
-/// Where a name led to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a name led to. Where two ways lead, the greater one counts: either will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
-    /// To addresses, which are written.
-    Addresses,
-    /// To nothing: it does not exist, or has no address of the family.
-    Nothing,
     /// Nowhere: a loop, a chain that is too long, or no answer from outside.
     Failed,
-}
-
-impl Reached {
-    /// Where two ways lead, of which either will do.
-    fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Addresses, _) | (_, Self::Addresses) => Self::Addresses,
-            (Self::Nothing, _) | (_, Self::Nothing) => Self::Nothing,
-            (Self::Failed, Self::Failed) => Self::Failed,
-        }
-    }
+    /// To nothing: it does not exist, or has no address of the family.
+    Nothing,
+    /// To addresses, which are written.
+    Addresses,
 }
 
 /// Whether an alias is written as one.
@@ -149,15 +138,13 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 Some(known) => known,
                 None => self.follow(walk, shown, &alias)?,
             };
-            match led {
-                Reached::Addresses => reached = Reached::Addresses,
-                Reached::Nothing => {
-                    self.take_back(walk, &step);
-                    reached = if reached == Reached::Failed { Reached::Nothing } else { reached };
-                    bare = bare.or(alias.external.then_some(alias));
-                }
-                Reached::Failed => self.take_back(walk, &step),
+            if led != Reached::Addresses {
+                self.take_back(walk, &step);
             }
+            if led == Reached::Nothing {
+                bare = bare.or(alias.external.then_some(alias));
+            }
+            reached = reached.max(led);
         }
         if let (Reached::Nothing, Some(alias)) = (reached, bare) {
             self.follow_to_nothing(walk, owner, &alias)?;
@@ -191,9 +178,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
         if let Shown::Under(owner) = shown {
             let mut place = 0;
             let target = [alias.target.wire()];
-            self.record_at(walk, owner, (rtype::CNAME, alias.ttl), |m| {
-                place = m.position();
-                m.name(Owner::Parts(&target));
+            self.record_at(walk, owner, |m, section, owner| {
+                m.record(section, owner, rtype::CNAME, alias.ttl, |m| {
+                    place = m.position();
+                    m.name(Owner::Parts(&target));
+                })
             })?;
             walk.note_place(&alias.target, place);
         }
@@ -229,11 +218,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
         self.truncated |= cut || aliases_cut;
         for address in &addresses {
-            let (rtype, octets): (_, &[u8]) = match address {
-                std::net::IpAddr::V4(ip) => (rtype::A, &ip.octets()),
-                std::net::IpAddr::V6(ip) => (rtype::AAAA, &ip.octets()),
-            };
-            self.record_at(walk, Some(name), (rtype, ttl), |m| m.bytes(octets))?;
+            let write =
+                |m: &mut Writer<'_, '_>, section, owner: Owner<'_>| m.address(section, owner, *address, ttl);
+            self.record_at(walk, Some(name), write)?;
         }
         let reached =
             if aliases.is_empty() { Reached::Nothing } else { self.follow_all(walk, Some(name), aliases)? };
@@ -260,7 +247,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     self.outside_records(walk, records)?
                 }
             };
-            reached = reached.or(answer);
+            reached = reached.max(answer);
         }
         Ok(reached)
     }
@@ -282,12 +269,14 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 continue;
             }
             let mut place = 0;
-            self.record_at(walk, Some(&record.owner), (record.rtype, super::MIN_TTL), |m| {
-                place = m.position();
-                match &target {
-                    Some(name) => m.name(Owner::Parts(&[name.wire()])),
-                    None => m.bytes(&record.rdata),
-                }
+            self.record_at(walk, Some(&record.owner), |m, section, owner| {
+                m.record(section, owner, record.rtype, super::MIN_TTL, |m| {
+                    place = m.position();
+                    match &target {
+                        Some(name) => m.name(Owner::Parts(&[name.wire()])),
+                        None => m.bytes(&record.rdata),
+                    }
+                })
             })?;
             if let Some(name) = &target {
                 walk.note_place(name, place);
@@ -317,8 +306,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         &mut self,
         walk: &mut Walk<'q>,
         owner: Option<&Name>,
-        (rtype, ttl): (u16, u32),
-        rdata: impl FnOnce(&mut Writer<'_, '_>),
+        write: impl FnOnce(&mut Writer<'q, '_>, Section, Owner<'_>) -> Result<(), Full>,
     ) -> Result<(), Full> {
         let start = self.message.position();
         let parts = owner.map(|name| [name.wire()]);
@@ -328,7 +316,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             (Some(parts), None) => Owner::Parts(parts),
             (None, None) => Owner::Question,
         };
-        self.message.record(walk.section, at, rtype, ttl, |m| rdata(m))?;
+        write(&mut self.message, walk.section, at)?;
         if let (Some(name), None) = (owner, place) {
             walk.note_place(name, start);
         }

@@ -24,9 +24,9 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// For so long an upstream that was silent over TCP is not asked so again, where its truncated reply will do.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    last_used: Instant,
+    last_used: Option<Instant>,
     last_answer: Option<Instant>,
     /// A question that it answered.
     known: Option<Arc<Key>>,
@@ -158,18 +158,6 @@ impl Health {
 }
 
 impl State {
-    fn new(now: Instant) -> Self {
-        Self {
-            last_used: now,
-            last_answer: None,
-            known: None,
-            silent_to: None,
-            probing: false,
-            dead: None,
-            tcp_silent: None,
-        }
-    }
-
     fn answered_since(&self, asked: Instant) -> bool {
         self.last_answer.is_some_and(|answer| answer > asked)
     }
@@ -180,8 +168,8 @@ fn remembered(states: &mut HashMap<SocketAddr, State>, key: SocketAddr, now: Ins
         let stalest = states.iter().min_by_key(|(_, state)| state.last_used).map(|(key, _)| *key);
         stalest.and_then(|stalest| states.remove(&stalest));
     }
-    let state = states.entry(key).or_insert_with(|| State::new(now));
-    state.last_used = now;
+    let state = states.entry(key).or_default();
+    state.last_used = Some(now);
     state
 }
 

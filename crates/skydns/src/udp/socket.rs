@@ -50,15 +50,11 @@ pub struct UdpSocket {
 pub(crate) enum LocalAddress {
     /// The socket's only one.
     Bound,
-    /// This one.
-    V4(in_addr_bits),
+    /// This one, in network order as the kernel has it.
+    V4(u32),
     /// This one, and the interface for link-local ones.
     V6([u8; 16], u32),
 }
-
-/// An IPv4 address in network order, as the kernel gives and takes it.
-#[allow(non_camel_case_types, reason = "named like the C type whose bits it holds")]
-type in_addr_bits = u32;
 
 /// Who asked, and through which of our addresses.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 //!
 //! It does not interpret data beyond the names in it, so records of types that nobody has heard of pass through untouched.
 
-use super::{HEADER, Header, MessageError, Question, Record, Records, Section, rtype};
+use super::{HEADER, Header, MessageError, Question, Record, Records, Section};
 
 /// Header and question alone: what can be known of a message whose records are cut off.
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +79,6 @@ impl<'a> Message<'a> {
     /// The records of one section in their order.
     pub fn section(&self, section: Section) -> impl Iterator<Item = Record<'a>> + use<'a> {
         self.records().filter(move |record| record.section == section)
-    }
-
-    /// The whole RCODE, with the upper bits from the OPT record (RFC 6891 section 6.1.3).
-    pub fn extended_rcode(&self) -> u16 {
-        let opt = self.section(Section::Additional).find(|record| record.rtype == rtype::OPT);
-        let upper = opt.map_or(0, |record| record.ttl.to_be_bytes()[0]);
-        u16::from(upper) << 4 | self.header().rcode()
     }
 }
 

@@ -7,21 +7,15 @@ use testkit::client::{self, TcpConnection};
 use testkit::dig::show;
 use testkit::eventually;
 use testkit::query::Query;
-use testkit::reply::Reply;
-use testkit::upstream::{Reaction, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
 use super::fixed::{Fixed, start};
-use super::{PATIENCE, head, requests};
+use super::{PATIENCE, head, requests, upstream_after};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pipelined_queries_are_answered_as_they_get_ready() {
-    let upstream = Upstream::start(|asked: &testkit::upstream::Asked| {
-        Reaction::from(Reply::to(&asked.packet).answer("www.outside.test. 60 IN A 198.51.100.10"))
-            .after(Duration::from_millis(300))
-    })
-    .await;
+    let upstream = upstream_after(Duration::from_millis(300)).await;
     let server = start(Fixed::new(&[upstream.addr()]));
     let mut connection = TcpConnection::open(server.address).await.expect("connected");
     let slow = Query::new("www.outside.test.", "A").id(1).wire();
