@@ -41,44 +41,79 @@ impl Record {
     }
 }
 
+/// The form of a part of a record's data.
+#[derive(Clone, Copy)]
+enum Field {
+    V4,
+    V6,
+    U16,
+    U32,
+    Name,
+    /// All strings up to the end.
+    Strings,
+}
+
+/// The parts of the data of the types that are known here and made of such.
+fn fields(rtype: &str) -> Option<&'static [Field]> {
+    use Field::{Name, Strings, U16, U32, V4, V6};
+    Some(match rtype {
+        "A" => &[V4],
+        "AAAA" => &[V6],
+        "CNAME" | "NS" | "PTR" => &[Name],
+        "MX" => &[U16, Name],
+        "SRV" => &[U16, U16, U16, Name],
+        "SOA" => &[Name, Name, U32, U32, U32, U32, U32],
+        "TXT" | "SPF" => &[Strings],
+        _ => return None,
+    })
+}
+
 /// Presentation format of the record data at `from..to` of `message`; `None` when it does not fit its type.
 pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> Option<String> {
     let raw = message.get(from..to)?;
-    let mut at = from;
-    let text = match rtype {
-        "A" => Ipv4Addr::from(<[u8; 4]>::try_from(raw).ok()?).to_string(),
-        "AAAA" => Ipv6Addr::from(<[u8; 16]>::try_from(raw).ok()?).to_string(),
-        "CNAME" | "NS" | "PTR" => name::from_wire(message, &mut at).filter(|_| at == to)?,
-        "MX" => {
-            at += 2;
-            let exchange = name::from_wire(message, &mut at).filter(|_| at == to)?;
-            format!("{} {exchange}", u16_at(raw, 0)?)
-        }
-        "SRV" => {
-            at += 6;
-            let target = name::from_wire(message, &mut at).filter(|_| at == to)?;
-            format!("{} {} {} {target}", u16_at(raw, 0)?, u16_at(raw, 2)?, u16_at(raw, 4)?)
-        }
-        "TXT" | "SPF" => strings_text(raw)?,
-        "SOA" => soa_text(message, &mut at).filter(|_| at == to)?,
-        "CAA" => caa_text(raw)?,
-        _ => unknown_text(raw),
+    let Some(fields) = fields(rtype) else {
+        return if rtype == "CAA" { caa_text(raw) } else { Some(unknown_text(raw)) };
     };
-    Some(text)
+    let mut at = from;
+    let texts: Option<Vec<String>> = fields.iter().map(|field| field.text(message, &mut at, to)).collect();
+    Some(texts?.join(" ")).filter(|_| at == to)
 }
 
-fn u16_at(raw: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*raw.get(at)?, *raw.get(at + 1)?]))
-}
-
-fn soa_text(message: &[u8], at: &mut usize) -> Option<String> {
-    let mut fields = vec![name::from_wire(message, at)?, name::from_wire(message, at)?];
-    for _ in 0..5 {
-        let octets = <[u8; 4]>::try_from(message.get(*at..*at + 4)?).ok()?;
-        fields.push(u32::from_be_bytes(octets).to_string());
-        *at += 4;
+impl Field {
+    /// The field at `at` of `message`, which is moved behind it; a name may be compressed.
+    fn text(self, message: &[u8], at: &mut usize, end: usize) -> Option<String> {
+        Some(match self {
+            Self::V4 => Ipv4Addr::from(octets(message, at)?).to_string(),
+            Self::V6 => Ipv6Addr::from(octets::<16>(message, at)?).to_string(),
+            Self::U16 => u16::from_be_bytes(octets(message, at)?).to_string(),
+            Self::U32 => u32::from_be_bytes(octets(message, at)?).to_string(),
+            Self::Name => name::from_wire(message, at)?,
+            Self::Strings => strings_text(message.get(std::mem::replace(at, end)..end)?)?,
+        })
     }
-    Some(fields.join(" "))
+
+    /// Appends the field that `text` begins with; returns the text behind it.
+    fn append<'t>(self, text: &'t str, wire: &mut Vec<u8>) -> Option<&'t str> {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match self {
+            Self::V4 => wire.extend(word.parse::<Ipv4Addr>().ok()?.octets()),
+            Self::V6 => wire.extend(word.parse::<Ipv6Addr>().ok()?.octets()),
+            Self::U16 => wire.extend(word.parse::<u16>().ok()?.to_be_bytes()),
+            Self::U32 => wire.extend(word.parse::<u32>().ok()?.to_be_bytes()),
+            Self::Name => wire.extend(name::to_wire(word).ok()?),
+            Self::Strings => {
+                wire.extend(strings_to_wire(text)?);
+                return Some("");
+            }
+        }
+        Some(rest)
+    }
+}
+
+fn octets<const N: usize>(message: &[u8], at: &mut usize) -> Option<[u8; N]> {
+    let octets = message.get(*at..)?.first_chunk()?;
+    *at += N;
+    Some(*octets)
 }
 
 fn strings_text(mut raw: &[u8]) -> Option<String> {
@@ -143,38 +178,9 @@ fn data_to_wire(rtype: &str, text: &str) -> Option<Vec<u8>> {
     if let Some(generic) = text.strip_prefix("\\# ") {
         return crate::message::unhex(generic.split_once(' ').map_or("", |(_, hex)| hex));
     }
-    let fields: Vec<&str> = text.split(' ').collect();
-    match rtype {
-        "A" => Some(text.parse::<Ipv4Addr>().ok()?.octets().to_vec()),
-        "AAAA" => Some(text.parse::<Ipv6Addr>().ok()?.octets().to_vec()),
-        "CNAME" | "NS" | "PTR" => name::to_wire(text).ok(),
-        "MX" => numbers_then_name(&fields, 1),
-        "SRV" => numbers_then_name(&fields, 3),
-        "TXT" => strings_to_wire(text),
-        "SOA" => soa_to_wire(&fields),
-        _ => None,
-    }
-}
-
-fn numbers_then_name(fields: &[&str], numbers: usize) -> Option<Vec<u8>> {
-    let (numbers, names) = fields.split_at_checked(numbers)?;
     let mut wire = Vec::new();
-    for number in numbers {
-        wire.extend(number.parse::<u16>().ok()?.to_be_bytes());
-    }
-    let [target] = names else { return None };
-    wire.extend(name::to_wire(target).ok()?);
-    Some(wire)
-}
-
-fn soa_to_wire(fields: &[&str]) -> Option<Vec<u8>> {
-    let [mname, rname, numbers @ ..] = fields else { return None };
-    let mut wire = name::to_wire(mname).ok()?;
-    wire.extend(name::to_wire(rname).ok()?);
-    for number in numbers {
-        wire.extend(number.parse::<u32>().ok()?.to_be_bytes());
-    }
-    (numbers.len() == 5).then_some(wire)
+    let rest = fields(rtype)?.iter().try_fold(text, |text, field| field.append(text, &mut wire))?;
+    rest.is_empty().then_some(wire)
 }
 
 fn strings_to_wire(text: &str) -> Option<Vec<u8>> {
