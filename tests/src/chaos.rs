@@ -58,33 +58,30 @@ impl Rig {
         let outside = Outside::default();
         let upstream = Upstream::start(outside.handler()).await;
         let addresses = [upstream.addr()];
-        Self::around(topology, args, environment, (outside, upstream), &addresses).await
+        Self::with(topology, args, environment, outside, upstream, &addresses).await
     }
 
     /// The same where further upstreams come before or after the rig's own.
     pub async fn with(
         topology: Topology,
         args: &[&str],
+        environment: &[(&'static str, String)],
         outside: Outside,
         upstream: Upstream,
         addresses: &[SocketAddr],
     ) -> Self {
-        Self::around(topology, args, &[], (outside, upstream), addresses).await
-    }
-
-    async fn around(
-        topology: Topology,
-        args: &[&str],
-        environment: &[(&'static str, String)],
-        (outside, upstream): (Outside, Upstream),
-        addresses: &[SocketAddr],
-    ) -> Self {
-        let cluster = Cluster::start().expect("an API server");
-        cluster.load(&objects()).expect("the objects of the cluster");
+        let cluster = loaded_cluster();
         let direct = (topology == Topology::Direct).then_some("--direct");
         let args: Vec<&str> = direct.into_iter().chain(args.iter().copied()).collect();
         let pod = Pod::start_on(cluster.url(), addresses, &args, environment).await;
         Self { pod, topology, outside, upstream, cluster }
+    }
+
+    /// Asserts that no container was started again.
+    pub fn assert_no_restarts(&self) {
+        for (name, container) in &self.pod.status().containers {
+            assert_eq!(container.restarts, 0, "{name}");
+        }
     }
 
     /// What can be made to go wrong with the API server.
@@ -129,16 +126,19 @@ pub struct Rollout {
 impl Rollout {
     /// A cluster without a pod.
     pub async fn start() -> Self {
-        let upstream = Upstream::start(Outside::default().handler()).await;
-        let cluster = Cluster::start().expect("an API server");
-        cluster.load(&objects()).expect("the objects of the cluster");
-        Self { upstream, cluster }
+        Self { upstream: Upstream::start(Outside::default().handler()).await, cluster: loaded_cluster() }
     }
 
     /// Starts a pod in the drop-in topology and waits until it is ready.
     pub async fn pod(&self, args: &[&str]) -> Pod {
         Pod::start_on(self.cluster.url(), &[self.upstream.addr()], args, &[]).await
     }
+}
+
+fn loaded_cluster() -> Cluster {
+    let cluster = Cluster::start().expect("an API server");
+    cluster.load(&objects()).expect("the objects of the cluster");
+    cluster
 }
 
 /// Questions of both in turn, so that every path is asked at any time.

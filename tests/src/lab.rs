@@ -173,11 +173,6 @@ pub async fn status_of(http: SocketAddr, path: &str) -> u16 {
     get(http, path).await.map_or(0, |response| response.status)
 }
 
-/// Body of a GET request; empty when nothing answers.
-pub async fn body_of(http: SocketAddr, path: &str) -> String {
-    get(http, path).await.map_or_else(|_| String::new(), |response| response.body)
-}
-
 /// An upstream that never answers.
 pub fn silent(_: &Asked) -> Reaction {
     Reaction::silence()

@@ -4,6 +4,12 @@
 //! alone. `CONFORMANCE` chooses the scenarios whose name holds its value. Both are told in
 //! `tests/conformance/README.md`.
 
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
 use std::path::PathBuf;
 
 use tests::conformance::difference::Mode;

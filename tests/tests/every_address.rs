@@ -11,30 +11,15 @@
 mod engine;
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
-use engine::{ask, published};
+use engine::{ask, headless, published, v4, v6};
 use serde_json::Value;
 use skydns::wire::Transport;
-use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
+use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
 
 /// Answers are a matter of chance where something is left out.
 const TIMES: usize = 20;
-
-fn v4(n: u32) -> String {
-    Ipv4Addr::from(0x0a40_0000 + n).to_string()
-}
-
-fn v6(n: u32) -> String {
-    Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(n)).to_string()
-}
-
-/// A headless Service in `apps` and its endpoints.
-fn headless(name: &str, addresses: &[String]) -> [Value; 2] {
-    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-    [mk_headless("apps", name, &["http:80"]), mk_endpoints("apps", name, &addresses, &["http:80"])]
-}
 
 /// `fifty` has 50 dual-stack pods, `rare` one IPv4 address among 300 of IPv6, `few-N` share 16 pods, and in `names` are
 /// aliases: `fifty`, `rare`, `fifty-srv`, `rare-srv` and 100 of which one leads to an IPv4 address.
@@ -43,9 +28,9 @@ fn cluster() -> Vec<Value> {
     let rare: Vec<String> = (1..=300).map(v6).chain([v4(99)]).collect();
     let few: Vec<String> = (1..=16).map(v4).collect();
     let mut objects = Vec::new();
-    objects.extend(headless("fifty", &fifty));
-    objects.extend(headless("rare", &rare));
-    objects.extend((0..20).flat_map(|n| headless(&format!("few-{n}"), &few)));
+    objects.extend(headless("apps", "fifty", &fifty, "http:80"));
+    objects.extend(headless("apps", "rare", &rare, "http:80"));
+    objects.extend((0..20).flat_map(|n| headless("apps", &format!("few-{n}"), &few, "http:80")));
     for name in ["fifty", "rare"] {
         let plain = format!("{name}.apps.svc.cluster.local");
         objects.push(mk_external_name("names", &format!("{name}-srv"), &format!("_http._tcp.{plain}")));

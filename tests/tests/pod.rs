@@ -119,15 +119,15 @@ fn kubeconfig_with_a_name(place: &Place) -> String {
 
 /// Starts a container of one of our images beside the node, with the node's name server.
 fn start(place: &Place, words: &str) {
-    let network = place.podman().network();
+    let network = place.podman.network();
     let options = format!("run --detach --network {network} --dns {NAME_SERVER} {words}");
-    place.podman().run(options.split(' '));
+    place.podman.run(options.split(' '));
 }
 
 fn becomes_good(place: &Place, address: &str, path: &str) {
     let address = address.parse().unwrap();
     let good = eventually(PATIENCE, || kubelet::is_good(address, path, Duration::from_secs(5)));
-    place.node().namespace().block_on(good);
+    place.node.namespace.block_on(good);
 }
 
 /// One life of a pod. It is one test because what it costs is the pod's start.
@@ -146,7 +146,7 @@ fn plays(manifest: &str) {
     containers_that_hang_come_back(&pod);
     assert_eq!(host_forwards(), forwarding, "the host's own network");
     assert!(!host_rules().contains("10.77.0."), "the host's own packet filter");
-    let traces = pod.place().traces();
+    let traces = pod.place.traces();
     drop(pod);
     let left: Vec<_> = traces.iter().filter(|path| path.exists()).collect();
     assert!(left.is_empty(), "left behind: {left:?}");

@@ -35,44 +35,36 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::A, Self::Srv, Self::HeadlessA, Self::HeadlessSrv, Self::Nxdomain, Self::Nodata];
 
-    /// A heading.
-    pub fn title(self) -> &'static str {
+    /// Heading, QTYPE, RCODE of the right answer, and the most that it may cost as a multiple of an echo.
+    fn traits(self) -> (&'static str, &'static str, &'static str, Option<f64>) {
         match self {
-            Self::A => "A",
-            Self::Srv => "SRV",
-            Self::HeadlessA => "headless A (3)",
-            Self::HeadlessSrv => "headless SRV (3)",
-            Self::Nxdomain => "NXDOMAIN",
-            Self::Nodata => "AAAA nodata",
+            Self::A => ("A", "A", "NOERROR", Some(1.25)),
+            Self::Srv => ("SRV", "SRV", "NOERROR", Some(1.4)),
+            Self::HeadlessA => ("headless A (3)", "A", "NOERROR", Some(1.4)),
+            Self::HeadlessSrv => ("headless SRV (3)", "SRV", "NOERROR", None),
+            Self::Nxdomain => ("NXDOMAIN", "A", "NXDOMAIN", Some(1.25)),
+            Self::Nodata => ("AAAA nodata", "AAAA", "NOERROR", Some(1.25)),
         }
     }
 
-    /// The most that one may cost, as a multiple of an echo; `None` where no goal is set.
-    pub fn goal(self) -> Option<f64> {
-        match self {
-            Self::A | Self::Nxdomain | Self::Nodata => Some(1.25),
-            Self::Srv | Self::HeadlessA => Some(1.4),
-            Self::HeadlessSrv => None,
-        }
+    /// A heading.
+    pub fn title(self) -> &'static str {
+        self.traits().0
     }
 
     /// QTYPE.
     pub fn rtype(self) -> &'static str {
-        match self {
-            Self::A | Self::HeadlessA | Self::Nxdomain => "A",
-            Self::Srv | Self::HeadlessSrv => "SRV",
-            Self::Nodata => "AAAA",
-        }
+        self.traits().1
     }
 
-    /// The RCODE of the right answer, and how many records its answer section has.
-    pub fn expected(self) -> (&'static str, usize) {
-        match self {
-            Self::A | Self::Srv => ("NOERROR", 1),
-            Self::HeadlessA | Self::HeadlessSrv => ("NOERROR", 3),
-            Self::Nxdomain => ("NXDOMAIN", 0),
-            Self::Nodata => ("NOERROR", 0),
-        }
+    /// The RCODE of the right answer.
+    pub fn rcode(self) -> &'static str {
+        self.traits().2
+    }
+
+    /// The most that one may cost, as a multiple of an echo; `None` where no goal is set.
+    pub fn goal(self) -> Option<f64> {
+        self.traits().3
     }
 
     /// A name to ask for.

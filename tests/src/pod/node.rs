@@ -43,8 +43,10 @@ pub struct Node {
     pub store: Store,
     /// What goes wrong.
     pub faults: Faults,
-    namespace: NetNs,
-    client: NetNs,
+    /// Its own network namespace, where a kubelet would be.
+    pub namespace: NetNs,
+    /// The network namespace of a client elsewhere.
+    pub client: NetNs,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
@@ -70,16 +72,6 @@ impl Node {
         };
         let (store, faults) = told.recv().expect("the servers start");
         Self { store, faults, namespace, client, stop, thread: Some(thread) }
-    }
-
-    /// The node's own network namespace, where a kubelet would be.
-    pub fn namespace(&self) -> &NetNs {
-        &self.namespace
-    }
-
-    /// The network namespace of a client elsewhere.
-    pub fn client(&self) -> &NetNs {
-        &self.client
     }
 }
 

@@ -15,8 +15,10 @@ static PLACES: AtomicU32 = AtomicU32::new(0);
 pub struct Place {
     // The order of the fields is the order in which they go.
     _cleanup: Cleanup,
-    node: Node,
-    podman: Podman,
+    /// The node.
+    pub node: Node,
+    /// Its podman.
+    pub podman: Podman,
     work: PathBuf,
 }
 
@@ -35,16 +37,6 @@ impl Place {
         Self { _cleanup: cleanup, node, podman, work }
     }
 
-    /// The node.
-    pub fn node(&self) -> &Node {
-        &self.node
-    }
-
-    /// Its podman.
-    pub fn podman(&self) -> &Podman {
-        &self.podman
-    }
-
     /// A directory of its own.
     pub fn directory(&self) -> &Path {
         &self.work
@@ -52,7 +44,7 @@ impl Place {
 
     /// What has to be gone when this is dropped.
     pub fn traces(&self) -> Vec<PathBuf> {
-        let namespaces = [self.node.namespace(), self.node.client()];
+        let namespaces = [&self.node.namespace, &self.node.client];
         namespaces.iter().map(|namespace| namespace.path().clone()).chain([self.work.clone()]).collect()
     }
 }

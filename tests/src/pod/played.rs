@@ -35,8 +35,9 @@ const CONFIG: &str = "kube-dns-config";
 pub struct PlayedPod {
     /// What it was made from.
     pub manifest: Manifest,
+    /// Where it runs.
+    pub place: Arc<Place>,
     config: ConfigVolume,
-    place: Arc<Place>,
 }
 
 impl PlayedPod {
@@ -52,7 +53,7 @@ impl PlayedPod {
         let volumes = place.directory().join("volumes").join(name);
         let document = manifest.to_play(&volumes);
         let config = ConfigVolume::create(volumes.join(CONFIG)).expect("the ConfigMap's volume");
-        let pod = Self { manifest, config, place };
+        let pod = Self { manifest, place, config };
         pod.start(&document);
         pod
     }
@@ -80,17 +81,12 @@ impl PlayedPod {
 
     /// The node it runs on.
     pub fn node(&self) -> &Node {
-        self.place.node()
-    }
-
-    /// Where it runs.
-    pub fn place(&self) -> &Place {
-        &self.place
+        &self.place.node
     }
 
     /// Its podman.
     pub fn podman(&self) -> &Podman {
-        self.place.podman()
+        &self.place.podman
     }
 
     /// A container by its name in the manifest.
@@ -128,7 +124,7 @@ impl PlayedPod {
         let server = (ADDRESS, 53).into();
         let query = || Query::new(name, rtype);
         let both = async { [client::ask(server, &query()).await, client::ask_tcp(server, &query()).await] };
-        let [udp, tcp] = self.node().client().block_on(both).map(|message| in_a_line(&message));
+        let [udp, tcp] = self.node().client.block_on(both).map(|message| in_a_line(&message));
         assert_eq!(udp, tcp, "{name} {rtype}: over UDP and over TCP");
         udp
     }
@@ -137,7 +133,7 @@ impl PlayedPod {
     pub fn until(&self, name: &str, rtype: &str, expected: &str) {
         let query = Query::new(name, rtype);
         let server = (ADDRESS, 53).into();
-        self.node().client().block_on(eventually(PATIENCE, || async {
+        self.node().client.block_on(eventually(PATIENCE, || async {
             let udp = client::try_ask(server, &query, PROBE).await?;
             let tcp = client::try_ask_tcp(server, &query, PROBE).await?;
             let lines = [udp, tcp].map(|message| in_a_line(&message));
@@ -150,7 +146,7 @@ impl PlayedPod {
         let mut probes = self.manifest.probes("readinessProbe");
         probes.extend(self.manifest.probes("livenessProbe"));
         assert_eq!(probes.len(), 4, "one readiness probe and three liveness probes");
-        self.node().namespace().block_on(eventually(PATIENCE, || async {
+        self.node().namespace.block_on(eventually(PATIENCE, || async {
             for probe in &probes {
                 if !ask(probe, ADDRESS.into(), PROBE).await {
                     return Err(format!("{}: {} on port {}", probe.container, probe.path, probe.port));
@@ -163,7 +159,7 @@ impl PlayedPod {
     /// Whether the pod says that it is ready.
     pub fn is_ready(&self) -> bool {
         let probes: Vec<Probe> = self.manifest.probes("readinessProbe");
-        self.node().namespace().block_on(async {
+        self.node().namespace.block_on(async {
             let mut ready = true;
             for probe in &probes {
                 ready &= ask(probe, ADDRESS.into(), PROBE).await;
@@ -175,7 +171,7 @@ impl PlayedPod {
     /// A kubelet that looks after it.
     pub fn kubelet(&self) -> Kubelet {
         let probes = self.manifest.probes("livenessProbe");
-        Kubelet::start(self.node().namespace(), IpAddr::from(ADDRESS), probes, self.podman())
+        Kubelet::start(&self.node().namespace, IpAddr::from(ADDRESS), probes, self.podman())
     }
 }
 

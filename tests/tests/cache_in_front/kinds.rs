@@ -1,11 +1,12 @@
 //! The kinds of Services, each once for every number, and what can be asked about one.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
-use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
+use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
+
+use crate::engine::{headless, v4, v6};
 
 /// One kind of Service.
 pub(crate) struct Kind {
@@ -36,50 +37,49 @@ const ALIASES: &[&str] = &["web", "_http._tcp.web", "ext"];
 const OF_ALIASES: &[&str] = &["ext", "*", ""];
 const REVERSE: &str = "reverse";
 
+/// A Service with a port `http` and no alias.
+const COMMON: Kind = Kind {
+    name: "",
+    objects: |_, _| Vec::new(),
+    names: PLAIN,
+    alias_names: &[],
+    has_ports: true,
+    leads_nowhere: false,
+};
+
 pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "ClusterIP",
         objects: |ns, n| vec![mk_cluster_ip(ns, "web", &[&v4(n), &v6(n)], &["http:80", "metrics:9090"])],
-        names: PLAIN,
-        alias_names: &[],
-        has_ports: true,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "ClusterIP, port without a name",
         objects: |ns, n| vec![mk_cluster_ip(ns, "web", &[&v4(n)], &[":80"])],
-        names: PLAIN,
-        alias_names: &[],
         has_ports: false,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "headless, hostnames",
         objects: |ns, n| {
             let pods =
                 [format!("{} web-0", v4(n)), format!("{} web-0", v6(n)), format!("{} web-1", other(n))];
-            headless(ns, &pods, "http:80")
+            headless(ns, "web", &pods, "http:80").into()
         },
         names: MEMBERS,
-        alias_names: &[],
-        has_ports: true,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "headless, no hostnames",
-        objects: |ns, n| headless(ns, &[v4(n), other(n)], "http:80"),
-        names: PLAIN,
-        alias_names: &[],
-        has_ports: true,
-        leads_nowhere: false,
+        objects: |ns, n| headless(ns, "web", &[v4(n), other(n)], "http:80").into(),
+        ..COMMON
     },
     Kind {
         name: "headless, port without a name",
-        objects: |ns, n| headless(ns, &[format!("{} web-0", v4(n))], ":80"),
+        objects: |ns, n| headless(ns, "web", &[format!("{} web-0", v4(n))], ":80").into(),
         names: MEMBERS,
-        alias_names: &[],
         has_ports: false,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "ExternalName for a ClusterIP Service",
@@ -89,20 +89,17 @@ pub(crate) const KINDS: &[Kind] = &[
         },
         names: ALIASES,
         alias_names: OF_ALIASES,
-        has_ports: true,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "ExternalName for a headless Service",
         objects: |ns, n| {
-            let mut objects = headless(ns, &[format!("{} web-0", v4(n))], "http:80");
-            objects.push(mk_external_name(ns, "ext", &format!("web.{ns}.svc.cluster.local")));
-            objects
+            let [web, endpoints] = headless(ns, "web", &[format!("{} web-0", v4(n))], "http:80");
+            vec![web, endpoints, mk_external_name(ns, "ext", &format!("web.{ns}.svc.cluster.local"))]
         },
         names: ALIASES,
         alias_names: OF_ALIASES,
-        has_ports: true,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "ExternalName for an SRV name",
@@ -112,8 +109,7 @@ pub(crate) const KINDS: &[Kind] = &[
         },
         names: ALIASES,
         alias_names: OF_ALIASES,
-        has_ports: true,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "ExternalName for a name outside",
@@ -121,7 +117,7 @@ pub(crate) const KINDS: &[Kind] = &[
         names: &["ext"],
         alias_names: OF_ALIASES,
         has_ports: false,
-        leads_nowhere: false,
+        ..COMMON
     },
     Kind {
         name: "ExternalName for nothing",
@@ -151,10 +147,8 @@ impl Question {
     /// The question about Service number `n`.
     pub(crate) fn query(self, n: usize) -> Query {
         let n = u32::try_from(n).expect("a small number");
-        let mut octets = Ipv4Addr::from(FIRST + n).octets();
-        octets.reverse();
         let name = match self.name {
-            REVERSE => format!("{}.in-addr.arpa.", Ipv4Addr::from(octets)),
+            REVERSE => format!("{}.in-addr.arpa.", v4(n).rsplit('.').collect::<Vec<_>>().join(".")),
             "" => format!("n{n}.svc.cluster.local."),
             name => format!("{name}.n{n}.svc.cluster.local."),
         };
@@ -170,22 +164,7 @@ impl fmt::Display for Question {
     }
 }
 
-const FIRST: u32 = 0x0a40_0000;
-
-fn v4(n: u32) -> String {
-    Ipv4Addr::from(FIRST + n).to_string()
-}
-
 /// A second address.
 fn other(n: u32) -> String {
-    Ipv4Addr::from(FIRST + 0x0010_0000 + n).to_string()
-}
-
-fn v6(n: u32) -> String {
-    Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(n)).to_string()
-}
-
-fn headless(ns: &str, addresses: &[String], port: &str) -> Vec<Value> {
-    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-    vec![mk_headless(ns, "web", &[port]), mk_endpoints(ns, "web", &addresses, &[port])]
+    v4(0x0010_0000 + n)
 }

@@ -35,9 +35,7 @@ async fn a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
     let dig = rig.pod.dig();
     eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["192.0.2.7"] }).await;
     steady.answered(20).await;
-    for (name, container) in &rig.pod.status().containers {
-        assert_eq!(container.restarts, 0, "{name}");
-    }
+    rig.assert_no_restarts();
     steady
         .stop()
         .await

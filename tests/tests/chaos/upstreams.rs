@@ -37,7 +37,7 @@ async fn with_an_honest_upstream_left_a_bad_one_costs_no_answer_of_kubedns() {
     let bad = Upstream::start(outside.handler()).await;
     let good = Upstream::start(honest.handler()).await;
     let addresses = [bad.addr(), good.addr()];
-    let rig = Rig::with(Topology::DropIn, &[], outside.clone(), bad, &addresses).await;
+    let rig = Rig::with(Topology::DropIn, &[], &[], outside.clone(), bad, &addresses).await;
     rig.set(testkit::objects::mk_external_name("shop", "spin", "loop-a.outside.test"));
     super::resolves(&rig, &super::add_service(&rig, "marker", "10.96.9.9"), "10.96.9.9").await;
 

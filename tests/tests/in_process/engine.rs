@@ -1,6 +1,7 @@
 //! The engine over the records of some objects: no process and no socket.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use cluster::index::Index;
@@ -12,6 +13,23 @@ use skydns::outside::Outside;
 use skydns::wire::Transport;
 use skydns::{Name, Zone};
 use testkit::message::Message;
+use testkit::objects::{mk_endpoints, mk_headless};
+
+/// Address number `n`.
+pub(crate) fn v4(n: u32) -> String {
+    Ipv4Addr::from(0x0a40_0000 + n).to_string()
+}
+
+/// The same of IPv6.
+pub(crate) fn v6(n: u32) -> String {
+    Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(n)).to_string()
+}
+
+/// A headless Service with one port and its endpoints, written `ip` or `ip hostname`.
+pub(crate) fn headless(namespace: &str, name: &str, addresses: &[String], port: &str) -> [Value; 2] {
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    [mk_headless(namespace, name, &[port]), mk_endpoints(namespace, name, &addresses, &[port])]
+}
 
 /// The published records of Services and Endpoints, in `cluster.local`.
 pub(crate) fn published(objects: impl IntoIterator<Item = Value>, strict: bool) -> Arc<Published> {
