@@ -271,8 +271,8 @@ impl Report {
     }
 
     /// Where names go that have no usable server.
-    pub(crate) fn nowhere(&self, server: Nameserver) {
-        self.edit().routes.nowhere = Some(server.to_string());
+    pub(crate) fn servfail_server(&self, server: Nameserver) {
+        self.edit().routes.servfail_server = Some(server.to_string());
     }
 
     /// dnsmasq found that queries to this server come back.

@@ -26,7 +26,7 @@ pub(crate) struct Inputs {
 pub(crate) struct Router {
     inputs: Inputs,
     arguments: Arguments,
-    nowhere: Nameserver,
+    servfail_server: Nameserver,
     wanted: watch::Sender<BTreeSet<String>>,
     routes: watch::Sender<Routes>,
     omissions: BTreeSet<Omission>,
@@ -34,18 +34,18 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Computes the first routes. `wanted` is told which names to resolve; `nowhere` is the server for stub domains
+    /// Computes the first routes. `wanted` is told which names to resolve; `servfail_server` is the server for stub domains
     /// without a usable one.
     pub(crate) fn new(
         inputs: Inputs,
         arguments: Arguments,
-        nowhere: Nameserver,
+        servfail_server: Nameserver,
         wanted: watch::Sender<BTreeSet<String>>,
         report: Report,
     ) -> Self {
         let routes = watch::Sender::new(Routes::default());
         let mut this =
-            Self { inputs, arguments, nowhere, wanted, routes, omissions: BTreeSet::new(), report };
+            Self { inputs, arguments, servfail_server, wanted, routes, omissions: BTreeSet::new(), report };
         this.take_configuration();
         this.recompute();
         this
@@ -97,7 +97,7 @@ impl Router {
             resolv_conf: &resolv_conf.nameservers,
             names: &names,
             listening: &Listening::of(&self.arguments),
-            nowhere: self.nowhere,
+            servfail_server: self.servfail_server,
         });
         self.tell(omissions);
         self.routes.send_if_modified(|before| {

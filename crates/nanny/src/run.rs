@@ -210,7 +210,7 @@ async fn routing(
     let (wanted, wants) = watch::channel(BTreeSet::new());
     let resolver = Resolver::new(sources, wants, system);
     let servfail = ServfailServer::bind().await.context("cannot listen on a loopback port")?;
-    report.nowhere(servfail.local_addr());
+    report.servfail_server(servfail.local_addr());
     let inputs = Inputs { config: states, resolv_conf: upstream_servers, names: resolver.subscribe() };
     let router = Router::new(inputs, arguments.clone(), servfail.local_addr(), wanted, report.clone());
     let outcome = (router.subscribe(), router.has_unresolved_names());

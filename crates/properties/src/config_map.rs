@@ -60,10 +60,15 @@ fn written_again(config: &Config) {
 /// The servers file has the lines that are asked for and no other.
 fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let names = resolutions(config);
-    let nowhere = Nameserver::new(IpAddr::from([127, 0, 0, 1]), 9999);
-    let (routes, _) =
-        Routes::compute(&Ingredients { config, resolv_conf, names: &names, listening: &LISTENING, nowhere });
-    let expected = expected(config, resolv_conf, &names, nowhere);
+    let servfail_server = Nameserver::new(IpAddr::from([127, 0, 0, 1]), 9999);
+    let (routes, _) = Routes::compute(&Ingredients {
+        config,
+        resolv_conf,
+        names: &names,
+        listening: &LISTENING,
+        servfail_server,
+    });
+    let expected = expected(config, resolv_conf, &names, servfail_server);
     let text = servers_file::render(&routes, "");
     let lines: Vec<&str> = text.split('\n').collect();
     let [comment, lines @ .., ""] = lines.as_slice() else { unreachable!("no line or no end: {text:?}") };
@@ -96,7 +101,7 @@ fn expected(
     config: &Config,
     resolv_conf: &[Nameserver],
     names: &Resolutions,
-    nowhere: Nameserver,
+    servfail_server: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
     let mut lines = BTreeSet::new();
     for (domain, servers) in config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty()) {
@@ -113,7 +118,7 @@ fn expected(
             }
         }
         if lines.len() == before {
-            lines.insert((Some(domain.clone()), nowhere));
+            lines.insert((Some(domain.clone()), servfail_server));
         }
     }
     let own = &config.upstream_nameservers;

@@ -115,9 +115,9 @@ impl Upstreams {
     /// Takes over the list: new servers come, old ones go, with all that was known of them.
     fn follow(&self, listed: &[Listed], nanny: &Nanny) {
         let excluded = |address: SocketAddr| {
-            let nowhere =
-                nanny.routes.nowhere.as_ref().is_some_and(|nowhere| *nowhere == address.to_string());
-            nowhere || self.others.contains(&ServerAddr::from(address))
+            let servfail_server = nanny.routes.servfail_server.as_ref();
+            servfail_server.is_some_and(|server| *server == address.to_string())
+                || self.others.contains(&ServerAddr::from(address))
         };
         let wanted: BTreeMap<SocketAddr, u64> = listed
             .iter()

@@ -54,7 +54,7 @@ pub struct Ingredients<'a> {
     pub listening: &'a Listening,
     /// Where a stub domain goes that has servers but no usable address: something that fails every query. Its names
     /// must not leak to the upstream servers, and must not look as if they did not exist.
-    pub nowhere: Nameserver,
+    pub servfail_server: Nameserver,
 }
 
 impl Routes {
@@ -70,7 +70,7 @@ impl Routes {
             }
             let mut usable = stub_servers(from, domain, servers, &mut omissions);
             if usable.is_empty() {
-                usable.push(from.nowhere);
+                usable.push(from.servfail_server);
                 failing.insert(domain.clone());
             }
             stub_domains.insert(domain.clone(), usable);
@@ -141,4 +141,4 @@ fn push_new(servers: &mut Vec<Nameserver>, server: Nameserver) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

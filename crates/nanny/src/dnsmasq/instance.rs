@@ -13,19 +13,11 @@ use crate::dnsmasq::health::Finding;
 use crate::dnsmasq::log_lines::Event;
 use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
+use crate::report::Restart;
 
 /// How long a reload that takes servers away waits for a moment in which no query is lost by it. An edit is to be in
 /// force within a second.
 const QUIET: Duration = Duration::from_millis(400);
-
-/// The way an instance ended, for the supervisor.
-#[derive(Debug)]
-pub(super) enum Ended {
-    Stopped,
-    Died { how: String, last_words: String, was_up: bool },
-    Hung,
-    Replaced,
-}
 
 pub(super) struct Instance {
     pub(super) process: Process,
@@ -60,4 +52,16 @@ pub(super) enum Outcome {
     Stop,
     Hangs,
     Replace,
+}
+
+impl Outcome {
+    /// Why dnsmasq is started again; none if it is not.
+    pub(super) fn restart(&self) -> Option<Restart> {
+        match self {
+            Self::Ended(_) => Some(Restart::Died),
+            Self::Hangs => Some(Restart::Hung),
+            Self::Replace => Some(Restart::Configuration),
+            Self::Stop => None,
+        }
+    }
 }

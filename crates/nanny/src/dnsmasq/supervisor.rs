@@ -19,7 +19,7 @@ use crate::dnsmasq::deaths::{Deaths, Verdict};
 use crate::dnsmasq::delivery::{Delivery, Obstacle};
 use crate::dnsmasq::exit_status;
 use crate::dnsmasq::health::{Finding, Health};
-use crate::dnsmasq::instance::{Ended, Instance, Outcome, Trial};
+use crate::dnsmasq::instance::{Instance, Outcome, Trial};
 use crate::dnsmasq::launch::{Mode, Plan};
 use crate::dnsmasq::log_lines::Event;
 use crate::dnsmasq::process::Process;
@@ -64,25 +64,20 @@ impl Supervisor {
         let mut deaths = Deaths::default();
         let mut again = None;
         loop {
-            let ended = self.run_once(again, &stop).await?;
-            let (how, last_words) = match ended {
-                Ended::Stopped => return Ok(()),
-                Ended::Replaced => {
-                    again = Some(Restart::Configuration);
-                    continue;
-                }
-                Ended::Died { how, last_words, was_up: false } if again.is_none() => {
+            let mut instance = self.start(again)?;
+            let outcome = self.supervise(&mut instance, &stop).await;
+            let (was_up, restart) = (instance.up, outcome.restart());
+            let (how, last_words) = self.reap(instance, outcome).await?;
+            match restart {
+                None => return Ok(()),
+                Some(Restart::Died) if !was_up && again.is_none() => {
                     bail!("dnsmasq did not start: {how}: {last_words}");
                 }
-                Ended::Died { how, last_words, .. } => {
-                    again = Some(Restart::Died);
-                    (how, last_words)
-                }
-                Ended::Hung => {
-                    again = Some(Restart::Hung);
-                    ("a hang".to_owned(), "killed by the nanny".to_owned())
-                }
-            };
+                Some(_) => again = restart,
+            }
+            if restart == Some(Restart::Configuration) {
+                continue;
+            }
             match deaths.count(Instant::now()) {
                 Verdict::GiveUp(count) => bail!(
                     "dnsmasq ended {count} times within a minute, the last time with {how}: {last_words}"
@@ -97,8 +92,7 @@ impl Supervisor {
         }
     }
 
-    /// One life of dnsmasq, from the start to the end.
-    async fn run_once(&mut self, again: Option<Restart>, stop: &CancellationToken) -> anyhow::Result<Ended> {
+    fn start(&mut self, again: Option<Restart>) -> anyhow::Result<Instance> {
         let (argv, reads_file) = self.arguments(again.is_none());
         info!(program = %self.program.display(), arguments = shown(&argv), "starting dnsmasq");
         let (process, events) =
@@ -109,9 +103,7 @@ impl Supervisor {
             None => stream::pending().boxed(),
         };
         let quiet = Quiet::new(process.pid(), self.port);
-        let mut instance = Instance { process, events, findings, quiet, up: false, reads_file, trial: None };
-        let outcome = self.supervise(&mut instance, stop).await;
-        self.reap(instance, outcome).await
+        Ok(Instance { process, events, findings, quiet, up: false, reads_file, trial: None })
     }
 
     /// Attends to a running dnsmasq until something ends it.
@@ -152,32 +144,25 @@ impl Supervisor {
         }
     }
 
-    /// Ends the process and says how that was.
-    async fn reap(&self, mut instance: Instance, outcome: Outcome) -> anyhow::Result<Ended> {
-        let was_up = instance.up;
-        let stop = async |process: Process| {
-            process.stop(STOPPING).await.map(exit_status::describe).context("dnsmasq cannot be stopped")
-        };
-        let (how, ended) = match outcome {
-            Outcome::Ended(status) => {
-                let how =
-                    status.map_or_else(|error| format!("an unknown status ({error})"), exit_status::describe);
-                let last_words = instance.process.last_words().await;
-                (how.clone(), Ended::Died { how, last_words, was_up })
-            }
-            Outcome::Hangs => {
-                // Whether that worked shows when it is stopped.
-                let _ = instance.process.signal(Signal::SIGKILL).await;
-                (stop(instance.process).await?, Ended::Hung)
-            }
-            Outcome::Stop => (stop(instance.process).await?, Ended::Stopped),
-            Outcome::Replace => (stop(instance.process).await?, Ended::Replaced),
-        };
-        self.report.ended(&how);
-        if !matches!(ended, Ended::Died { .. }) {
-            info!(%how, "dnsmasq stopped");
+    /// Ends the process; returns how it ended and the last thing it said.
+    async fn reap(&self, mut instance: Instance, outcome: Outcome) -> anyhow::Result<(String, String)> {
+        if let Outcome::Ended(status) = outcome {
+            let how =
+                status.map_or_else(|error| format!("an unknown status ({error})"), exit_status::describe);
+            let last_words = instance.process.last_words().await;
+            self.report.ended(&how);
+            return Ok((how, last_words));
         }
-        Ok(ended)
+        if matches!(outcome, Outcome::Hangs) {
+            // Whether that worked shows when it is stopped.
+            let _ = instance.process.signal(Signal::SIGKILL).await;
+        }
+        let status = instance.process.stop(STOPPING).await.context("dnsmasq cannot be stopped")?;
+        let how = exit_status::describe(status);
+        self.report.ended(&how);
+        info!(%how, "dnsmasq stopped");
+        // Of these, only a hang counts as a death.
+        Ok(("a hang".to_owned(), "killed by the nanny".to_owned()))
     }
 
     fn on_event(&self, instance: &mut Instance, event: &Event) {

@@ -76,7 +76,8 @@ pub(crate) struct RoutesStatus {
     /// Servers left out because their queries come back to dnsmasq.
     pub(crate) loops: BTreeSet<String>,
     /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
-    pub(crate) nowhere: Option<String>,
+    #[serde(rename = "nowhere")]
+    pub(crate) servfail_server: Option<String>,
     /// Why dnsmasq has not got the newest routes, but older ones; null when it has.
     pub(crate) pending: Option<PendingStatus>,
     /// Those of `loops` that the nanny found itself.

@@ -60,7 +60,8 @@ pub(crate) struct Routes {
     /// Servers left out because their queries come back.
     pub(crate) loops: BTreeSet<String>,
     /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
-    pub(crate) nowhere: Option<String>,
+    #[serde(rename = "nowhere")]
+    pub(crate) servfail_server: Option<String>,
     /// Why dnsmasq has not got the newest ones; none when it has.
     pub(crate) pending: Option<Pending>,
 }

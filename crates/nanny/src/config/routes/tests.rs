@@ -3,6 +3,18 @@
 use super::*;
 use crate::config::arguments::Arguments;
 
+/// With the server for domains that fail at port 9999.
+pub(crate) fn computed(
+    config: &Config,
+    resolv_conf: &[Nameserver],
+    names: &Resolutions,
+    arguments: &Arguments,
+) -> (Routes, BTreeSet<Omission>) {
+    let servfail_server = "127.0.0.1:9999".parse().unwrap();
+    let listening = &Listening::of(arguments);
+    Routes::compute(&Ingredients { config, resolv_conf, names, listening, servfail_server })
+}
+
 /// Computes with `stubDomains`, `upstreamNameservers` and the servers of resolv.conf; one line a route or omission.
 fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Resolutions) -> String {
     let data = [("stubDomains", stub_domains), ("upstreamNameservers", upstreams)];
@@ -10,13 +22,7 @@ fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Re
     let config = dnsconfig::parse(&data.into()).unwrap();
     let resolv_conf: Vec<Nameserver> = resolv_conf.iter().map(|server| server.parse().unwrap()).collect();
     let arguments = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
-    let (routes, omissions) = Routes::compute(&Ingredients {
-        config: &config,
-        resolv_conf: &resolv_conf,
-        names,
-        listening: &Listening::of(&arguments),
-        nowhere: "127.0.0.1:9999".parse().unwrap(),
-    });
+    let (routes, omissions) = computed(&config, &resolv_conf, names, &arguments);
     let mut lines = crate::dnsmasq::servers_file::values(&routes);
     lines.extend(omissions.iter().map(|omission| match omission {
         Omission::Loop { domain, server } => {

@@ -6,12 +6,11 @@ use dnsconfig::Nameserver;
 use serde::Deserialize;
 
 use super::*;
-use crate::config::loops::Listening;
 use crate::config::resolve::Resolutions;
-use crate::config::routes::{Ingredients, Routes};
+use crate::config::routes::Routes;
+use crate::config::routes::tests::computed;
 
 const FILE: &str = "/state/servers.conf";
-const NOWHERE: &str = "127.0.0.1:9999";
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -210,13 +209,7 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
         let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
         // Stands for whatever the node's resolv.conf says.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
-        let (routes, _) = Routes::compute(&Ingredients {
-            config: &config,
-            resolv_conf: &resolv_conf,
-            names: &names,
-            listening: &Listening::of(&arguments),
-            nowhere: NOWHERE.parse().unwrap(),
-        });
+        let (routes, _) = computed(&config, &resolv_conf, &names, &arguments);
 
         let argv = plan_of(&arguments).argv(&routes);
         assert!(

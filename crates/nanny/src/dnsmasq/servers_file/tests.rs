@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::arguments::Arguments;
+use crate::config::resolve::Resolutions;
+use crate::config::routes::tests::computed;
 
 fn routes() -> Routes {
     Routes {
@@ -77,14 +80,7 @@ proptest! {
             ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap()),
         ];
         if let Ok(config) = dnsconfig::parse(&data.into()) {
-            let arguments = crate::config::arguments::Arguments::default();
-            let (routes, _) = Routes::compute(&crate::config::routes::Ingredients {
-                config: &config,
-                resolv_conf: &[],
-                names: &crate::config::resolve::Resolutions::default(),
-                listening: &crate::config::loops::Listening::of(&arguments),
-                nowhere: "127.0.0.1:9999".parse().unwrap(),
-            });
+            let (routes, _) = computed(&config, &[], &Resolutions::default(), &Arguments::default());
             for line in render(&routes, "").lines().skip(1) {
                 prop_assert!(is_meant(line), "{:?}", line);
             }
