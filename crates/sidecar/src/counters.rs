@@ -3,7 +3,7 @@
 //! dnsmasq answers CHAOS TXT questions such as `hits.bind` with what it has counted since it started. A restart sets it
 //! back to zero; a Prometheus counter must not fall. So each reading is turned into an increase ([`Monotonic`]).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
@@ -45,6 +45,7 @@ pub(crate) struct Known {
     /// Why the last one did not.
     pub(crate) error: Option<String>,
     complained: bool,
+    last: [Monotonic; 4],
 }
 
 /// Reads dnsmasq's counters and exports them.
@@ -53,7 +54,6 @@ pub(crate) struct Counters {
     server: ServerAddr,
     interval: Duration,
     metrics: CounterMetrics,
-    last: Mutex<[Monotonic; 4]>,
     known: Mutex<Known>,
 }
 
@@ -65,13 +65,7 @@ impl Counters {
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let metrics = CounterMetrics::new(namespace, metrics)?;
-        Ok(Self {
-            server,
-            interval: interval.max(SHORTEST),
-            metrics,
-            last: Mutex::default(),
-            known: Mutex::default(),
-        })
+        Ok(Self { server, interval: interval.max(SHORTEST), metrics, known: Mutex::default() })
     }
 
     pub(crate) fn server(&self) -> &ServerAddr {
@@ -79,7 +73,11 @@ impl Counters {
     }
 
     pub(crate) fn known(&self) -> Known {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
@@ -92,7 +90,7 @@ impl Counters {
             Err(error) => {
                 self.metrics.errors.inc();
                 self.metrics.up.set(0);
-                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = self.lock();
                 // The containers of a pod start together: that dnsmasq is not up at once is no news.
                 let starting = known.reading.is_none() && known.error.is_none();
                 if !starting && !known.complained {
@@ -130,18 +128,17 @@ impl Counters {
             (evictions, &self.metrics.evictions),
             (insertions, &self.metrics.insertions),
         ];
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        for (last, (reading, counter)) in last.iter_mut().zip(counters) {
+        let mut known = self.lock();
+        for (last, (reading, counter)) in known.last.iter_mut().zip(counters) {
             counter.inc_by(last.increase(reading));
         }
-        drop(last);
         self.metrics.max_size.set(i64::try_from(cache_size).unwrap_or(i64::MAX));
         self.metrics.up.set(1);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.complained || known.reading.is_none() {
             tracing::info!(server = %self.server, "reading dnsmasq's counters");
         }
-        *known = Known { reading: Some((reading, SystemTime::now())), error: None, complained: false };
+        known.reading = Some((reading, SystemTime::now()));
+        (known.error, known.complained) = (None, false);
     }
 }
 

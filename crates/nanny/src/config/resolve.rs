@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::entry::Entry;
-pub use self::entry::Pace;
+use self::entry::Pace;
 use self::lookup::Found;
-pub use self::lookup::Sources;
+pub(crate) use self::lookup::Sources;
 use crate::or_never::or_never;
 
 /// Names looked after at most; those beyond it (in alphabetical order) stay without addresses.
@@ -47,9 +47,8 @@ impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for Resolutions {
     }
 }
 
-/// Looks after the wanted names.
 #[derive(Debug)]
-pub struct Resolver {
+pub(crate) struct Resolver {
     sources: Arc<Sources>,
     pace: Pace,
     wanted: watch::Receiver<BTreeSet<String>>,
@@ -59,8 +58,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver for the names in `wanted`.
-    pub fn new(
+    pub(crate) fn new(
         sources: Sources,
         wanted: watch::Receiver<BTreeSet<String>>,
         resolv_conf: watch::Receiver<ResolvConf>,
@@ -70,20 +68,11 @@ impl Resolver {
         Self { sources, pace, wanted, resolv_conf, results, entries: BTreeMap::new() }
     }
 
-    /// Another pace than the default.
-    #[must_use]
-    pub fn with_pace(mut self, pace: Pace) -> Self {
-        self.pace = pace;
-        self
-    }
-
-    /// What is known now, and whenever that changes.
-    pub fn subscribe(&self) -> watch::Receiver<Resolutions> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Resolutions> {
         self.results.subscribe()
     }
 
-    /// Resolves until cancelled.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.resolve()).await;
     }
 

@@ -285,8 +285,7 @@ mod tests {
             Reaction::from(reply).after(Duration::from_millis(50))
         })
         .await;
-        let server = Nameserver::new(dnsmasq.addr().ip(), dnsmasq.addr().port());
-        let mut findings = Health::new(server, Pid::this()).findings();
+        let mut findings = Health::new(dnsmasq.addr().into(), Pid::this()).findings();
         let found = timeout(Duration::from_mins(1), async {
             loop {
                 if let Ok(finding) = timeout(Duration::from_millis(5), findings.next()).await {

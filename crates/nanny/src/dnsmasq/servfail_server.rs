@@ -59,7 +59,7 @@ impl ServfailServer {
         let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = datagrams.local_addr()?;
         let connections = TcpListener::bind(address).await?;
-        Ok(Self { datagrams, connections, address: Nameserver::new(address.ip(), address.port()) })
+        Ok(Self { datagrams, connections, address: address.into() })
     }
 
     pub(crate) fn local_addr(&self) -> Nameserver {

@@ -10,15 +10,15 @@ use super::lookup::Found;
 
 /// How often names are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// However short a TTL is, we ask no more often.
-    pub shortest_life: Duration,
+    pub(crate) shortest_life: Duration,
     /// However long a TTL is, we ask as often as this.
-    pub longest_life: Duration,
+    pub(crate) longest_life: Duration,
     /// The first pause after a failure; it doubles ...
-    pub first_pause: Duration,
+    pub(crate) first_pause: Duration,
     /// ... up to this.
-    pub longest_pause: Duration,
+    pub(crate) longest_pause: Duration,
 }
 
 impl Default for Pace {
@@ -32,7 +32,6 @@ impl Default for Pace {
     }
 }
 
-/// One name.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     addresses: Vec<IpAddr>,

@@ -21,13 +21,12 @@ const MAX_SERVERS: usize = 3;
 
 /// Where names are looked up.
 #[derive(Debug, Clone)]
-pub struct Sources {
+pub(crate) struct Sources {
     /// kubedns, for names under the cluster domain.
-    pub kubedns: Nameserver,
+    pub(crate) kubedns: Nameserver,
     /// The cluster domain, without a dot at the end.
-    pub cluster_domain: String,
-    /// The hosts file.
-    pub hosts: PathBuf,
+    pub(crate) cluster_domain: String,
+    pub(crate) hosts: PathBuf,
 }
 
 /// How a lookup ended.
@@ -48,7 +47,6 @@ impl Sources {
         !self.cluster_domain.is_empty() && below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
     }
 
-    /// Looks a name up.
     pub(super) async fn look_up(&self, name: &str, resolv_conf: &ResolvConf) -> Found {
         if self.is_cluster_name(name) {
             return ask_servers(&[self.kubedns], name).await;

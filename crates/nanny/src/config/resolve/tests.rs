@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use dnsconfig::Nameserver;
 use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
@@ -27,17 +26,18 @@ impl Running {
     }
 
     fn start_with_hosts(kubedns: &Upstream, system: &Upstream, wanted: &[&str], hosts: PathBuf) -> Self {
-        let sources = Sources { kubedns: server(kubedns), cluster_domain: "cluster.test".to_owned(), hosts };
+        let sources =
+            Sources { kubedns: kubedns.addr().into(), cluster_domain: "cluster.test".to_owned(), hosts };
         let (wanted, wants) = watch::channel(wanted.iter().map(|name| (*name).to_owned()).collect());
-        let file = ResolvConf { nameservers: vec![server(system)], ..ResolvConf::default() };
+        let file = ResolvConf { nameservers: vec![system.addr().into()], ..ResolvConf::default() };
         let (resolv_conf, follows) = watch::channel(file);
-        let quick = Pace {
+        let mut resolver = Resolver::new(sources, wants, follows);
+        resolver.pace = Pace {
             shortest_life: Duration::from_millis(300),
             longest_life: Duration::from_secs(1),
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_millis(200),
         };
-        let resolver = Resolver::new(sources, wants, follows).with_pace(quick);
         let (results, stop) = (resolver.subscribe(), CancellationToken::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(resolver.run(stop.clone()));
@@ -58,10 +58,6 @@ impl Running {
         self.stop.cancel();
         self.tasks.join_next().await.unwrap().unwrap();
     }
-}
-
-fn server(upstream: &Upstream) -> Nameserver {
-    Nameserver::new(upstream.addr().ip(), upstream.addr().port())
 }
 
 fn shown(resolutions: &Resolutions, name: &str) -> String {
@@ -150,7 +146,8 @@ async fn other_servers_in_resolv_conf_are_asked_at_once() {
     let mut running = Running::start(&kubedns, &dead, &["ns.other.test"]);
     eventually(PATIENCE, || std::future::ready(dead.count() >= 2)).await;
     let good = serving(&["198.51.100.7"], 30).await;
-    let file = ResolvConf { nameservers: vec![server(&dead), server(&good)], ..ResolvConf::default() };
+    let file =
+        ResolvConf { nameservers: vec![dead.addr().into(), good.addr().into()], ..ResolvConf::default() };
     running.resolv_conf.send_replace(file);
     running.until("ns.other.test", "198.51.100.7 2001:db8::1").await;
     running.end().await;
