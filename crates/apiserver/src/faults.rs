@@ -41,7 +41,7 @@ struct State {
 /// One request about objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// What it does.
+    /// Its verb.
     pub verb: Verb,
     /// The resource it is about.
     pub resource: Resource,
@@ -145,7 +145,7 @@ impl Faults {
         self.shared.store.watchers(resource)
     }
 
-    /// Expires all versions: watches, pages and exact lists from versions handed out so far get a 410.
+    /// Expires all versions: watches and pages from versions handed out so far get a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
     }

@@ -25,7 +25,7 @@ use crate::query::Query;
 use crate::registry::Registry;
 use crate::status::Status;
 
-/// What every request handler needs.
+/// State shared by all request handlers.
 pub(crate) struct Api {
     pub(crate) registry: Registry,
     pub(crate) faults: Faults,

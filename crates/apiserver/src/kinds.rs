@@ -1,4 +1,4 @@
-//! The table of kinds this server knows, and what is particular about each. Their fields are those of the k8s-openapi types.
+//! The table of kinds this server knows. Their fields are those of the k8s-openapi types.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Resource {
     EndpointSlices,
 }
 
-/// What is particular about one kind. All have version `v1` in their group.
+/// The properties of one kind. All have version `v1` in their group.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) resource: Resource,
@@ -27,7 +27,7 @@ pub(crate) struct Kind {
     /// Abbreviation `kubectl` accepts.
     pub(crate) short_name: Option<&'static str>,
     pub(crate) namespaced: bool,
-    /// What a real server's zero value holds after `metadata`; bookmarks carry it.
+    /// The fields after `metadata` in a real server's zero value; bookmarks carry it.
     pub(crate) empty_tail: &'static str,
 }
 
@@ -65,7 +65,7 @@ impl Resource {
         KINDS.iter().map(|kind| kind.resource)
     }
 
-    /// What is particular about its kind.
+    /// The properties of its kind.
     #[allow(clippy::indexing_slicing, reason = "the table has an entry per variant, see the test")]
     pub(crate) fn kind(self) -> &'static Kind {
         &KINDS[self as usize]

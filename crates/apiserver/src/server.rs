@@ -23,9 +23,9 @@ use crate::store::{DEFAULT_HISTORY, Store};
 
 /// Connections at a time, and so requests under way, watches included; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-/// How long a connection may stay without a request.
+/// Time that a connection may stay without a request.
 const IDLE: Duration = Duration::from_mins(5);
-/// How long accepting pauses when it fails, for want of file descriptors for example.
+/// Pause after a failed accept, for want of file descriptors for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An embedded Kubernetes API server.

@@ -23,7 +23,7 @@ use self::table::Table;
 use crate::kinds::Resource;
 use crate::object::{self, Object, ObjectError, Objects};
 
-/// Events kept per resource when nothing else is said.
+/// Events kept per resource by default.
 pub(crate) const DEFAULT_HISTORY: usize = 20_000;
 
 /// The objects of all resources. Cloning gives another handle to the same store.
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// Does what a watch event says: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. The object reaches
+    /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. The object reaches
     /// watchers as given, apart from its version; whether they see `ADDED` or `MODIFIED` depends on whether the object was there.
     /// Returns the version; a deletion of what is not there takes none and returns the current one.
     pub fn apply_event(&self, event: &Value) -> Result<u64, ObjectError> {

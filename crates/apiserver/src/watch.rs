@@ -23,7 +23,7 @@ use crate::store::Store;
 /// The longest a client may ask a watch to last.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// How long a watch lasts that does not say `timeoutSeconds`; up to twice that, at random.
+/// Duration of a watch without `timeoutSeconds`; up to twice that, at random.
 const DEFAULT: Duration = Duration::from_mins(30);
 
 /// Parameters of a watch.

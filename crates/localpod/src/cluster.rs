@@ -20,7 +20,7 @@ const SAMPLE: u32 = 500;
 
 /// A way to the API server.
 pub(crate) struct Cluster {
-    /// What kubedns is told.
+    /// The access that kubedns gets.
     pub(crate) access: Access,
     /// localpod's own client.
     pub(crate) client: Client,

@@ -18,7 +18,7 @@ pub const NAMESPACE: &str = "kube-system";
 /// The name of the `ConfigMap`.
 pub const NAME: &str = "kube-dns";
 
-/// How long the first state is waited for: what an API server takes that is merely slow.
+/// Time that the first state may take: that of an API server that is merely slow.
 const FIRST: Duration = Duration::from_secs(10);
 
 type States = Pin<Box<dyn Stream<Item = watcher::Result<Option<ConfigMap>>> + Send>>;

@@ -107,7 +107,7 @@ impl ConfigVolume {
     }
 }
 
-/// What the API server accepts as a key, less the names that the volume keeps for itself.
+/// A key that the API server accepts, and that is no name of the volume itself.
 fn is_file_name(key: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)

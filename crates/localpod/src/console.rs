@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Width of the widest name, so that the bars line up.
 const NAME_WIDTH: usize = 9;
 
-/// Where lines go. Cheap to clone; lines of concurrent writers never mix.
+/// A sink of lines. Cheap to clone; lines of concurrent writers never mix.
 #[derive(Clone)]
 pub struct Console {
     sink: Arc<Mutex<Box<dyn Write + Send>>>,

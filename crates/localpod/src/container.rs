@@ -24,7 +24,7 @@ use crate::stop::Stop;
 
 use backoff::Backoff;
 
-/// How long the last log lines of an ended process are waited for.
+/// Time that the last log lines of an ended process may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The exit status of a program that was told something it does not understand.
@@ -34,9 +34,9 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Keeps containers running.
 pub(crate) struct Keeper<'a> {
-    /// Where logs go.
+    /// The sink of logs.
     pub(crate) console: &'a Console,
-    /// Where process ids and restarts are noted.
+    /// The record of process ids and restarts.
     pub(crate) status: &'a Status,
     /// When to stop, and when to stop asking.
     pub(crate) stop: &'a Stop,

@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 use apiserver::{ApiServer, Manifests, Options};
 use tokio_util::sync::CancellationToken;
 
-/// How often the directory is read again.
+/// Time between two readings of the directory.
 const MANIFESTS_PERIOD: Duration = Duration::from_millis(500);
 
 /// A bound API server with its first objects.
 pub(crate) struct Embedded {
     server: ApiServer,
     manifests: Manifests,
-    /// How many objects the manifests gave.
+    /// Number of objects in the manifests.
     pub(crate) objects: usize,
 }
 

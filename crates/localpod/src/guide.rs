@@ -1,4 +1,4 @@
-//! What to try once the pod is ready: complete commands, made from what the cluster really has.
+//! The guide printed once the pod is ready: complete commands, made from objects of the cluster.
 //!
 //! Pure: from objects to text.
 
@@ -15,7 +15,7 @@ use crate::upstream;
 /// Comments stand in one column up to this width of commands.
 const COMMENT_COLUMN: usize = 78;
 
-/// What the guide is made from.
+/// The input of the guide.
 pub struct Guide<'a> {
     /// Services to choose samples from.
     pub services: &'a [Service],
@@ -25,7 +25,7 @@ pub struct Guide<'a> {
     pub domain: &'a str,
     /// The ports.
     pub ports: Ports,
-    /// How the API server is reached.
+    /// The way to the API server.
     pub access: &'a Access,
     /// Whether the example's stub domain is answered here.
     pub stub_domain: bool,

@@ -26,7 +26,7 @@ pub(crate) fn command(launcher: &Path, on_death: Signal, program: &Path, args: &
     command
 }
 
-/// What the launcher is asked to become, if this process is one.
+/// The program that the launcher becomes.
 pub struct Launch {
     parent: Pid,
     on_death: Signal,
@@ -49,7 +49,7 @@ impl Launch {
         })
     }
 
-    /// What it is to become.
+    /// The program.
     pub fn program(&self) -> &OsStr {
         &self.program
     }

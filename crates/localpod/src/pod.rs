@@ -1,4 +1,4 @@
-//! What the pod consists of: the three containers with the flags of the stock manifest, or of the direct topology's,
+//! The three containers of the pod with the flags of the stock manifest, or of the direct topology's,
 //! moved to loopback ports.
 //!
 //! Pure: from options to command lines. Where a flag is not in the manifest, the comment says why a laptop needs it.
@@ -24,14 +24,14 @@ pub struct Container {
     pub args: Vec<String>,
     /// Environment variables on top of localpod's own.
     pub env: Vec<(&'static str, OsString)>,
-    /// What the kernel sends it if localpod is killed.
+    /// The signal that the kernel sends it if localpod is killed.
     pub on_death: Signal,
 }
 
 /// Not in the manifest: nobody's queries are drained here, and Ctrl-C is to be quick.
 const NO_LAMEDUCK: &str = "--lameduck=0s";
 
-/// How kubedns reaches the API server.
+/// The way of kubedns to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// The embedded server at this URL, without credentials.
@@ -51,7 +51,7 @@ pub struct Wiring<'a> {
     pub domain: &'a str,
     /// The `ConfigMap` as a directory.
     pub config_dir: &'a Path,
-    /// Where the nanny keeps its files.
+    /// The nanny's directory of files.
     pub state_dir: &'a Path,
     /// The API server.
     pub access: Access,
@@ -74,7 +74,7 @@ impl Wiring<'_> {
         self.ports.dns == self.ports.kubedns
     }
 
-    /// Where kubedns gets its stub domains and upstreams from: the `ConfigMap` and the machine, or the dnsmasq behind it.
+    /// The source of kubedns' stub domains and upstreams: the `ConfigMap` and the machine, or the dnsmasq behind it.
     fn kubedns_upstreams(&self) -> Vec<String> {
         let mut args = vec![format!("--config-dir={}", self.config_dir.display())];
         if self.is_direct() {
@@ -141,7 +141,7 @@ impl Wiring<'_> {
         }
     }
 
-    /// What the nanny hands on.
+    /// The arguments that the nanny passes on.
     fn dnsmasq_args(&self) -> Vec<String> {
         let mut args = vec!["-k".to_owned(), "--cache-size=1000".to_owned()];
         args.extend(self.dnsmasq_routes());
@@ -177,7 +177,7 @@ impl Wiring<'_> {
 
     fn sidecar(&self) -> Container {
         let name = format!("kubernetes.default.svc.{},5,SRV", self.domain);
-        // From /etc/hosts: tells whether the dnsmasq behind kubedns lives without asking anyone else.
+        // From /etc/hosts: the dnsmasq behind kubedns answers it without any upstream.
         let dnsmasq_name = if self.is_direct() { "localhost,5,A" } else { &name };
         let mut args = vec![
             format!("--v={}", self.verbosity),

@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 /// The base that a run without `--port-base` uses. The example's stub domain names a port of its block.
 pub const DEFAULT_BASE: u16 = 5300;
 
-/// Where free blocks are looked for: below the range from which Linux takes the source ports of connections, so
+/// The range of free blocks: below the range from which Linux takes the source ports of connections, so
 /// that a port found free stays free while a container restarts.
 const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
-/// How many blocks are tried before giving up.
+/// Blocks tried before giving up.
 const FREE_ATTEMPTS: usize = 200;
 
 /// Every port of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// What clients ask (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' in the direct topology.
+    /// The port of clients (53 in the cluster), UDP and TCP: dnsmasq's port, or kubedns' in the direct topology.
     pub dns: u16,
     /// dnsmasq, UDP and TCP.
     pub dnsmasq: u16,
@@ -41,7 +41,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// How many ports a pod takes.
+    /// Ports of a pod.
     pub const COUNT: u16 = 8;
 
     /// The block that begins at `base`, without looking whether it is free.
@@ -87,7 +87,7 @@ impl Ports {
         Self { kubedns: self.dns, dnsmasq: self.kubedns, ..self }
     }
 
-    /// Where the example upstream listens.
+    /// The address of the example upstream.
     pub fn upstream_addr(self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.upstream).into()
     }

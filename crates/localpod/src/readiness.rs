@@ -12,9 +12,9 @@ use tokio::time::interval;
 use crate::console::Console;
 use crate::ports::Ports;
 
-/// How often each awaited thing is asked.
+/// Time between two checks.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long one question may take.
+/// Time that one check may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// When a person is first told what is awaited; the time between two tellings doubles.
 const PROGRESS: Duration = Duration::from_secs(3);

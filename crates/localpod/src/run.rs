@@ -24,7 +24,7 @@ use crate::status::Status;
 use crate::stop::{self, Stop};
 use crate::upstream::Upstream;
 
-/// What runs beside the containers, inside this process. Each of them ends early only by failing.
+/// Tasks beside the containers, in this process. Each of them ends early only by failing.
 type Servers = JoinSet<Result<()>>;
 
 /// Runs the pod until a signal asks it to stop.

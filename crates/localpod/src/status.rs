@@ -1,4 +1,4 @@
-//! What runs where, as JSON in a file: for scripts and tests that start the pod.
+//! Ports, process ids and restarts as JSON in a file: for scripts and tests that start the pod.
 
 use std::collections::BTreeMap;
 use std::fs;

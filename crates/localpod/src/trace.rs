@@ -10,8 +10,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::console::Console;
 
-/// What is shown unless `RUST_LOG` says otherwise. The Kubernetes client's errors also come back to us, and are said
-/// there with what they mean.
+/// The filter unless `RUST_LOG` sets one. The Kubernetes client also returns its errors to us, who report them with
+/// their meaning.
 const DEFAULT_FILTER: &str =
     "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off,hickory_server=error";
 

@@ -47,7 +47,7 @@ impl Upstream {
         Ok(Self { zones: zones(offline), udp, tcp })
     }
 
-    /// Where it answers.
+    /// Its address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }

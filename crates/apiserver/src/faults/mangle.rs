@@ -15,7 +15,7 @@ pub(crate) type Body = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send + Syn
 
 const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
 
-/// How a body is spoiled.
+/// Ways to spoil a body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mangle {
     /// An error event and no more.

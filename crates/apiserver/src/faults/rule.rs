@@ -1,4 +1,4 @@
-//! Rules: which requests go wrong, and how.
+//! Rules: faults, and the requests they are for.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::status::{Status, details};
 /// The user that an injected 403 names.
 const KUBE_DNS_USER: &str = "system:serviceaccount:kube-system:kube-dns";
 
-/// What a request does.
+/// The verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the verbs of Kubernetes")]
 pub enum Verb {
@@ -42,7 +42,7 @@ pub struct Rule {
     lasting: Option<Duration>,
 }
 
-/// How a request goes wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Answers with a failure: 401, 403, 404, 410, 429, 500, 503, ...
@@ -59,7 +59,7 @@ pub enum Action {
     Expire,
     /// Waits before answering; every page of a list waits anew.
     Delay {
-        /// How long, in milliseconds.
+        /// In milliseconds.
         ms: u64,
     },
     /// Never answers.
@@ -102,7 +102,7 @@ struct Active {
 }
 
 impl Rule {
-    /// Does this to every request about objects.
+    /// A fault of every request about objects.
     pub fn new(action: Action) -> Self {
         Self {
             action,

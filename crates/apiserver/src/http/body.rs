@@ -16,7 +16,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Largest body in octets.
 const LIMIT: usize = 3 * 1024 * 1024;
 
-/// How long a client may take to send it.
+/// Time that a client may take to send it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reads a whole body.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use self::fields::{Field, Message, Type};
 use self::wire::{Reader, Wire};
 
-/// What every message begins with.
+/// The first octets of every message.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// Why a body is not an object.

@@ -8,7 +8,7 @@ use crate::schema::Unknown;
 use crate::service::nth;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-/// Where the API server of the examples is reached, an address for documentation (RFC 5737).
+/// The address of the API server in the examples, one for documentation (RFC 5737).
 const API_SERVER: &str = "203.0.113.10";
 
 /// Creates them all.

@@ -19,7 +19,7 @@ use crate::store::{Batch, Event};
 const BATCH: usize = 256;
 /// Octets sent at a time, about.
 const CHUNK: usize = 64 * 1024;
-/// How long before its end a watch gets a last bookmark, as on a real server.
+/// Time between the last bookmark of a watch and its end, as on a real server.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// The lines of a watch until it ends.
@@ -112,7 +112,7 @@ impl Session {
         Some(())
     }
 
-    /// What there is to send now.
+    /// The next chunk, if there is one.
     fn step(&mut self) -> Option<Bytes> {
         loop {
             match &mut self.phase {

@@ -1,4 +1,4 @@
-//! How long a container that ended waits for its next start.
+//! The delay between the end of a container and its next start.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ pub(super) struct Field {
     pub(super) kind: Type,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Type {
     Text,

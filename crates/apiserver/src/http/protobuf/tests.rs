@@ -40,7 +40,7 @@ fn a_service() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_mistake() {
     let cases = [
         (b"{}".to_vec(), ProtobufError::NoMagic),
         ([MAGIC, &[0x0a, 0x7f]].concat(), ProtobufError::Malformed),
