@@ -22,9 +22,9 @@ NAME is what an application looks up, or an address; with a dot at its end no se
 TYPE is a record type; without one it is A, AAAA and SRV, or PTR for an address.
 
 ";
-/// How long the answer may take.
+/// The longest time for the answer.
 const TIME: Duration = Duration::from_secs(10);
-/// How large it may be.
+/// The largest answer, in octets.
 const SIZE: usize = 4 << 20;
 /// There is no explanation.
 const FAILED: u8 = 1;

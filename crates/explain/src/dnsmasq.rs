@@ -55,7 +55,7 @@ impl Front {
     }
 }
 
-/// Where kubedns stands in front: nobody asks dnsmasq but kubedns, if it is one of the upstreams at all.
+/// The way with kubedns in front: nobody asks dnsmasq but kubedns, if it is one of the upstreams at all.
 fn behind(route: &Route) -> Dnsmasq {
     match route {
         Route::Upstreams { servers } | Route::StubDomain { servers, .. } => {

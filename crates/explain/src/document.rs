@@ -266,7 +266,7 @@ pub(crate) struct Dnsmasq {
     pub(crate) domain: Option<String>,
     /// Those of the node's resolv.conf are not known here.
     pub(crate) servers: Vec<String>,
-    /// How many seconds it keeps what kubedns answers; 0 for not at all (it runs with `--no-negcache`), none when
+    /// Seconds that it keeps the answer of kubedns; 0 for not at all (it runs with `--no-negcache`), none when
     /// somebody else answers, or may, and when only some types have records.
     pub(crate) keeps_seconds: Option<u32>,
 }

@@ -8,7 +8,7 @@ use crate::document::Explanation;
 use crate::request::{Parameters, Request, RequestError};
 use crate::{Explainer, text};
 
-/// How an explanation is written.
+/// The form of an explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Json,

@@ -1,10 +1,9 @@
 //! `kubedns explain NAME [TYPE]`: how a name resolves and why, or why it does not and what was meant.
 //!
 //! The first minute of an incident asks for one name. [`Explainer`] tells everything that this process knows of it:
-//! which names a pod's search list makes of it and what becomes of each, who is responsible, which records are
-//! answered, which Services and endpoints they come from, what dnsmasq does with the answer, names that are near, and
-//! how trustworthy the records are. It is served as JSON at `GET /explain` on the status port (`document` describes
-//! it), and [`command`] asks for it and prints it as text.
+//! the names that a pod's search list makes of it, who is responsible, the records, the Services and endpoints they come
+//! from, the way through dnsmasq, similar names, and how trustworthy the records are. It is served as JSON (`document`) at
+//! `GET /explain` on the status port; [`command`] asks for it and prints it as text.
 //!
 //! ```text
 //! Request ─> Survey::new (published snapshot) ─> IndexRequest ─> index task ─> IndexReply ─> Survey::conclude ─> Explanation

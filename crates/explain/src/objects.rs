@@ -14,9 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::document::{Address, Endpoints, Object, Port, Service, ServiceKind};
 use crate::moment::Moment;
 
-/// How many requests may wait for the index.
+/// The most requests that wait for the index.
 pub(crate) const QUEUE: usize = 4;
-/// How long it may take to answer one.
+/// The longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most Services that are looked at for similar names.
 const MAX_LOOKED_AT: usize = 50_000;
@@ -25,7 +25,7 @@ pub(crate) const MAX_OBJECTS: usize = 4;
 /// The most addresses, objects and ports that are shown of one Service.
 const MAX_SHOWN: usize = 8;
 
-/// What is asked of the index.
+/// Questions that only the index answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IndexRequest {
     /// Services to be shown, each with a hostname to look for among its addresses.

@@ -23,7 +23,7 @@ pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
     notes.into_iter().flatten().collect()
 }
 
-/// Says how names are made rather than what is wrong with this one: to be told once.
+/// Says how names are made rather than what is wrong with this one: shown once, not for every name tried.
 pub(crate) fn is_lesson(note: &Note) -> bool {
     matches!(note.code.as_str(), "formless" | "no_service_in_name")
 }

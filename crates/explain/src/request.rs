@@ -1,12 +1,11 @@
-//! What is asked of an explanation: parsed once, with a line for every mistake.
+//! The request for an explanation: parsed once, with a line for every mistake.
 
 use std::net::IpAddr;
 
 use dnsconfig::name::is_label;
 use skydns::Name;
-use skydns::wire::reverse;
-use skydns::wire::rtype;
 use skydns::wire::text::{UnknownType, parse_type};
+use skydns::wire::{reverse, rtype};
 
 /// The longest name that is looked at, in characters.
 const MAX_NAME: usize = 255;
@@ -16,13 +15,13 @@ const MAX_SEARCH: (usize, usize) = (2048, 32);
 const NDOTS: u8 = 5;
 /// The most that resolvers take for `ndots`.
 const MAX_NDOTS: u8 = 15;
-/// Whose search list is assumed when none is given.
+/// The namespace whose search list is assumed when none is given.
 const NAMESPACE: &str = "default";
 
 /// A question about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What was typed.
+    /// The name as it was typed.
     pub(crate) text: String,
     /// The same as a name. An address has become its reverse name.
     pub(crate) name: Name,
@@ -30,18 +29,15 @@ pub(crate) struct Request {
     pub(crate) absolute: bool,
     /// The record types, in the order they are asked for.
     pub(crate) types: Vec<u16>,
-    /// The search list.
     pub(crate) search: Search,
     /// Names with fewer dots are looked for in the search list first.
     pub(crate) ndots: u8,
 }
 
-/// Where a search list comes from.
+/// A search list: that of a pod in a namespace, or the one given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// It is that of a pod in this namespace.
     Namespace(String),
-    /// It was given.
     Domains(Vec<Name>),
 }
 

@@ -12,7 +12,7 @@ use cluster::snapshot::Snapshot;
 /// The state of the server when an explanation is made.
 #[derive(Debug, Clone)]
 pub struct ServerState {
-    /// How far the first lists are.
+    /// The progress of the first lists.
     pub progress: Progress,
     /// It was told to stop.
     pub draining: bool,

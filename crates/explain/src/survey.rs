@@ -18,7 +18,7 @@ use crate::request::{Request, Search};
 use crate::state::{self, ServerState};
 use crate::{reasons, search, verdict};
 
-/// What the records tell of a request.
+/// A request with everything that the records tell of it.
 #[derive(Debug)]
 pub(crate) struct Survey {
     snapshot: Arc<Snapshot>,
@@ -77,9 +77,6 @@ impl Survey {
         let evidence = Evidence { snapshot: &self.snapshot, reply, has_upstreams: server.has_upstreams, now };
         let at = verdict::most_telling(evidence, &self.candidates, &self.request.name);
         let candidate = &self.candidates[at];
-        let reason = |candidate: &Candidate| {
-            reasons::of(evidence, candidate).into_iter().find(|reason| !reasons::is_lesson(reason))
-        };
         let near = match candidate.outcome() {
             Outcome::NxDomain | Outcome::Forwarded => near::find(evidence, &self.readings, candidate),
             // The Service that was meant is found, or nothing is found at all.
@@ -91,7 +88,7 @@ impl Survey {
             at: now,
             verdict: verdict::of(&self.candidates, at),
             warnings: state::warnings(server, reply, &detail.objects, now),
-            tried: verdict::tried(&self.candidates, reason),
+            tried: verdict::tried(evidence, &self.candidates),
             near,
             server: state::server(server, &self.snapshot, reply),
             detail,

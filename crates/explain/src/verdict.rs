@@ -3,9 +3,10 @@
 use skydns::Name;
 
 use crate::candidate::Candidate;
-use crate::document::{DnsmasqAsks, NameKind, Note, Outcome, Route, ServiceKind, Tried, Verdict};
+use crate::document::{DnsmasqAsks, NameKind, Outcome, Route, ServiceKind, Tried, Verdict};
 use crate::evidence::Evidence;
 use crate::list::{join, join_first};
+use crate::reasons;
 
 /// The most addresses in a line.
 const MAX_SHOWN: usize = 4;
@@ -168,8 +169,8 @@ fn asks(candidate: &Candidate) -> String {
     }
 }
 
-/// The list of names tried. `reason` gives the first reason why a name has no answer.
-pub(crate) fn tried(candidates: &[Candidate], reason: impl Fn(&Candidate) -> Option<Note>) -> Vec<Tried> {
+/// The list of names tried.
+pub(crate) fn tried(evidence: Evidence<'_>, candidates: &[Candidate]) -> Vec<Tried> {
     let first = first_answer(candidates).unwrap_or(usize::MAX);
     let tried = |(at, candidate): (usize, &Candidate)| Tried {
         name: candidate.name.to_string(),
@@ -178,7 +179,10 @@ pub(crate) fn tried(candidates: &[Candidate], reason: impl Fn(&Candidate) -> Opt
         summary: match candidate.outcome() {
             Outcome::Answered => in_words(candidate).1,
             Outcome::Forwarded => asks(candidate),
-            _ => reason(candidate).map(|note| note.text).unwrap_or_default(),
+            _ => reasons::of(evidence, candidate)
+                .into_iter()
+                .find(|reason| !reasons::is_lesson(reason))
+                .map_or_else(String::new, |reason| reason.text),
         },
     };
     candidates.iter().enumerate().map(tried).collect()

@@ -1,4 +1,4 @@
-//! How far apart two names are.
+//! The distance of two names, in letters.
 
 /// Longer names are not labels.
 const MAX_LEN: usize = 63;

@@ -1,4 +1,4 @@
-//! What holds for every name, sensible or not.
+//! Properties of the explanation of any name, sensible or not.
 
 use proptest::prelude::*;
 use skydns::wire::rcode;
@@ -74,7 +74,7 @@ fn check(cluster: &Cluster, parameters: &Parameters) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// What may stand between pods and kubedns.
+/// The number of clusters.
 const FRONTS: usize = 3;
 
 /// With dnsmasq in front, with one whose stub domains take names of ours, with nobody.

@@ -1,4 +1,4 @@
-//! What makes an answer less trustworthy.
+//! Reasons to trust an answer less.
 
 use cluster::index::Progress;
 use cluster::objects::{Change, Event, Kind, ObjectKey};

@@ -7,7 +7,7 @@ use crate::document::{
 use crate::list::{join, join_some};
 use crate::moment::Moment;
 
-/// How many records of one type are printed; the JSON has more.
+/// The most records of one type that are printed; the JSON has more.
 const MAX_RECORDS: usize = 8;
 
 pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {

@@ -93,7 +93,7 @@ async fn mistakes_have_a_line_each() {
         ("?name=web&format=xml", "format \"xml\": json and text are accepted"),
         ("?nmae=web", "unknown parameter \"nmae\": name, type, search, ndots and format are accepted"),
     ] {
-        let (code, body) = kubedns.get(&format!("/explain{query}")).await;
+        let (code, body) = kubedns.get(format!("/explain{query}")).await;
         assert_eq!(code, 400, "{query}: {body}");
         assert!(body.starts_with(line) && body.lines().count() == 1 && body.len() < 300, "{query}: {body}");
     }
@@ -126,7 +126,7 @@ async fn asking_changes_nothing() {
     let before = state().await;
     assert!(!before.1.is_empty());
     let queries = ["web.apps", "nothing", "*.*", "www.example.com", "10.96.0.10", "192.0.2.1"];
-    join_all(queries.map(|name| kubedns.get_owned(format!("/explain?name={name}")))).await;
+    join_all(queries.map(|name| kubedns.get(format!("/explain?name={name}")))).await;
     assert_eq!(state().await, before);
 }
 
@@ -134,7 +134,7 @@ async fn asking_changes_nothing() {
 async fn many_at_a_time_are_turned_down_and_do_no_harm() {
     let cluster = Cluster::start();
     let kubedns = cluster.kubedns(&[]).await;
-    let all = (0..60).map(|_| kubedns.get_owned("/explain?name=*.*.svc.cluster.local".to_owned()));
+    let all = (0..60).map(|_| kubedns.get("/explain?name=*.*.svc.cluster.local"));
     for (code, body) in join_all(all).await {
         match code {
             200 => assert!(body.contains("\"verdict\"")),

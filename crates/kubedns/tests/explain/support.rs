@@ -84,19 +84,14 @@ pub(crate) struct Kubedns {
 
 impl Kubedns {
     /// Status code and body of a GET on the status port.
-    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let response = http::get(self.status, path).await.unwrap();
+    pub(crate) async fn get(&self, path: impl AsRef<str>) -> (u16, String) {
+        let response = http::get(self.status, path.as_ref()).await.unwrap();
         (response.status, response.body)
-    }
-
-    /// The same with a path of its own.
-    pub(crate) async fn get_owned(&self, path: String) -> (u16, String) {
-        self.get(&path).await
     }
 
     /// The explanation at a path, which has to be one.
     pub(crate) async fn explain(&self, query: &str) -> Value {
-        let (code, body) = self.get(&format!("/explain?{query}")).await;
+        let (code, body) = self.get(format!("/explain?{query}")).await;
         assert_eq!(code, 200, "{body}");
         serde_json::from_str(&body).unwrap()
     }
