@@ -6,7 +6,7 @@ use std::io;
 
 /// Shows an error with its causes, separated by colons.
 #[derive(Clone, Copy, Debug)]
-pub struct Chain<'a>(pub &'a dyn Error);
+pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

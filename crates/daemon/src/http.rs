@@ -43,17 +43,17 @@ impl BindError {
 
 /// What a server allows.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+struct Limits {
     /// Connections at a time; one more closes the oldest.
-    pub connections: usize,
+    connections: usize,
     /// How long the head of a request may take, and how long a connection may idle.
-    pub head_time: Duration,
+    head_time: Duration,
     /// How large the head of a request may be, in bytes; at least 8192.
-    pub head_size: usize,
+    head_size: usize,
     /// How long a handler may take before the client gets 503.
-    pub handler_time: Duration,
+    handler_time: Duration,
     /// How long a connection may live.
-    pub life: Duration,
+    life: Duration,
 }
 
 impl Default for Limits {
@@ -91,13 +91,6 @@ impl Server {
         let listener = listener.map_err(fail)?;
         let local = listener.local_addr().map_err(fail)?;
         Ok(Self { listener, local, limits: Limits::default() })
-    }
-
-    /// Other limits than the defaults.
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
     }
 
     /// The address that was taken.

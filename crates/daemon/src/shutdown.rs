@@ -20,7 +20,7 @@ pub struct Shutdown {
 
 /// Listens for signals.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     /// SIGUSR1 and SIGUSR2, which would otherwise end a process that is not the first one of its container. kube-dns
@@ -30,7 +30,7 @@ pub struct Signals {
 
 impl Signals {
     /// Takes over SIGTERM and SIGINT, and keeps SIGUSR1 and SIGUSR2 from doing harm.
-    pub fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -39,7 +39,7 @@ impl Signals {
     }
 
     /// Drives `shutdown`; returns at the third signal only, when waiting any longer was declined.
-    pub async fn drive(mut self, shutdown: &Shutdown, lameduck: Duration) {
+    pub(crate) async fn drive(mut self, shutdown: &Shutdown, lameduck: Duration) {
         tokio::select! {
             name = self.next() => {
                 tracing::info!(signal = name, ?lameduck, "stopping");

@@ -4,7 +4,7 @@
 pub const PROJECT: &str = "kube-dns-rs";
 
 /// What the version belongs to, as `--version` prints it: the name that it has in kube-dns.
-pub const NAME: &str = "Kube-DNS";
+pub(crate) const NAME: &str = "Kube-DNS";
 
 /// The version stamped in at build time through `KUBE_DNS_RS_VERSION`, else the workspace's.
 pub const VERSION: &str = match option_env!("KUBE_DNS_RS_VERSION") {

@@ -20,7 +20,8 @@ struct Running {
 }
 
 async fn serve(limits: Limits) -> Running {
-    let server = Server::bind("127.0.0.1", 0).await.unwrap().with_limits(limits);
+    let mut server = Server::bind("127.0.0.1", 0).await.unwrap();
+    server.limits = limits;
     let address = server.local_addr();
     let stop = CancellationToken::new();
     let fine = exact_path("/fine").map(|| text(StatusCode::OK, "ok\n"));
