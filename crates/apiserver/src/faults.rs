@@ -125,7 +125,7 @@ impl Faults {
     /// get a 410 because its watch cache is young, and until RBAC is loaded everything is refused with 403.
     pub fn reboot(&self, until_rbac_is_loaded: Duration) {
         self.add(Rule::new(Action::Refuse { code: 403 }).lasting(until_rbac_is_loaded));
-        self.expire_watches();
+        self.shared.store.expire_watches();
         self.cut_connections();
     }
 
@@ -148,11 +148,6 @@ impl Faults {
     /// Expires all versions: watches and pages from versions handed out so far get a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
-    }
-
-    /// Expires all versions for new watches only: they get an `ERROR` event 410, lists still work.
-    pub fn expire_watches(&self) {
-        self.shared.store.expire_watches();
     }
 
     /// Makes changes that no watch sees: all are ended, and those opened again from an earlier version get a 410.

@@ -52,7 +52,9 @@ pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> 
         "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
             Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
         }),
-        PROTOBUF => protobuf::object(body).map_err(|error| Status::bad_request(error.to_string())),
+        PROTOBUF => protobuf::object(body).ok_or_else(|| {
+            Status::bad_request("the body is no protobuf message of a kind that this server reads")
+        }),
         _ => {
             let message = format!(
                 "the body of the request was in an unknown format - accepted media types include: application/json, \

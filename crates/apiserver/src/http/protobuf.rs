@@ -14,50 +14,31 @@ use self::wire::{Reader, Wire};
 /// The first octets of every message.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Why a body is not an object.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ProtobufError {
-    #[error("the body does not begin like a Kubernetes protobuf message")]
-    NoMagic,
-    #[error("the message ends early or is not well-formed")]
-    Malformed,
-    #[error("no kind {kind:?} in version {api_version:?} is known to come as protobuf")]
-    UnknownKind { api_version: String, kind: String },
-}
-
-/// Reads an object.
-pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
-    let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
-    let envelope = message(envelope, &fields::ENVELOPE)?;
-    let type_meta = envelope.get("typeMeta");
-    let text = |field: &str| {
-        let found = type_meta.and_then(|meta| meta.get(field)).and_then(Value::as_str);
-        found.unwrap_or_default().to_owned()
-    };
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let raw = envelope.get("raw").and_then(Value::as_str).unwrap_or_default();
-    let raw = STANDARD.decode(raw).map_err(|_| ProtobufError::Malformed)?;
-    let Some(schema) = fields::of(&kind) else {
-        return Err(ProtobufError::UnknownKind { api_version, kind });
-    };
-    let mut object = message(&raw, schema)?;
-    object.insert("kind".to_owned(), json!(kind));
-    object.insert("apiVersion".to_owned(), json!(api_version));
-    Ok(Value::Object(object))
+/// Reads an object; nothing if the body is malformed or of a kind that nobody sends.
+pub(super) fn object(body: &[u8]) -> Option<Value> {
+    let envelope = message(body.strip_prefix(MAGIC)?, &fields::ENVELOPE)?;
+    let type_meta = envelope.get("typeMeta")?;
+    let kind = type_meta.get("kind")?;
+    let raw = STANDARD.decode(envelope.get("raw")?.as_str()?).ok()?;
+    let mut object = message(&raw, fields::of(kind.as_str()?)?)?;
+    object.insert("kind".to_owned(), kind.clone());
+    object.insert("apiVersion".to_owned(), type_meta.get("apiVersion")?.clone());
+    Some(Value::Object(object))
 }
 
 /// Reads a message; as in Go's JSON, fields that are empty are left out.
-fn message(octets: &[u8], schema: &Message) -> Result<Map<String, Value>, ProtobufError> {
+fn message(octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
     let mut map = Map::new();
     let mut reader = Reader::new(octets);
-    while let Some((number, wire)) = reader.field()? {
+    while !reader.is_empty() {
+        let (number, wire) = reader.field()?;
         let Some(field) = schema.iter().find(|field| field.number == number) else { continue };
         add(&mut map, field, &wire)?;
     }
-    Ok(map)
+    Some(map)
 }
 
-fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Result<(), ProtobufError> {
+fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Option<()> {
     let name = field.name.to_owned();
     match field.kind {
         Type::Map(values) => {
@@ -69,40 +50,44 @@ fn add(map: &mut Map<String, Value>, field: &Field, wire: &Wire<'_>) -> Result<(
             }
         }
         Type::List(element) => {
-            let value = value(element, wire)?.unwrap_or_default();
+            let value = value(element, wire)?;
             if let Some(list) = map.entry(name).or_insert_with(|| json!([])).as_array_mut() {
                 list.push(value);
             }
         }
         kind => {
-            if let Some(value) = value(&kind, wire)? {
+            let value = value(&kind, wire)?;
+            if !value.is_null() {
                 map.insert(name, value);
             }
         }
     }
-    Ok(())
+    Some(())
 }
 
-/// A single value; nothing if it is empty.
-fn value(kind: &Type, wire: &Wire<'_>) -> Result<Option<Value>, ProtobufError> {
-    Ok(match kind {
-        Type::Text => {
-            let text = std::str::from_utf8(wire.octets()?).map_err(|_| ProtobufError::Malformed)?;
-            (!text.is_empty()).then(|| json!(text))
-        }
-        Type::Octets => Some(json!(STANDARD.encode(wire.octets()?))),
-        Type::Number => Some(wire.number()?).filter(|number| *number != 0).map(|number| json!(number)),
-        Type::Flag => Some(json!(wire.number()? != 0)),
+/// A single value, null if it is empty.
+fn value(kind: &Type, wire: &Wire<'_>) -> Option<Value> {
+    Some(match kind {
+        Type::Text => match std::str::from_utf8(wire.octets()?).ok()? {
+            "" => Value::Null,
+            text => json!(text),
+        },
+        Type::Octets => json!(STANDARD.encode(wire.octets()?)),
+        Type::Number => match wire.number()? {
+            0 => Value::Null,
+            number => json!(number),
+        },
+        Type::Flag => json!(wire.number()? != 0),
         Type::NumberOrText => {
             let both = message(wire.octets()?, &fields::NUMBER_OR_TEXT)?;
-            let text = both.get("type").is_some();
-            both.get(if text { "text" } else { "number" }).cloned()
+            let chosen = if both.contains_key("type") { "text" } else { "number" };
+            both.get(chosen).cloned().unwrap_or_default()
         }
         Type::Message(schema) => {
             let inner = message(wire.octets()?, schema)?;
-            (!inner.is_empty()).then_some(Value::Object(inner))
+            if inner.is_empty() { Value::Null } else { Value::Object(inner) }
         }
-        Type::List(_) | Type::Map(_) => None,
+        Type::List(_) | Type::Map(_) => Value::Null,
     })
 }
 

@@ -40,19 +40,15 @@ fn a_service() {
 }
 
 #[test]
-fn errors_name_the_mistake() {
-    let cases = [
-        (b"{}".to_vec(), ProtobufError::NoMagic),
-        ([MAGIC, &[0x0a, 0x7f]].concat(), ProtobufError::Malformed),
-        (enveloped("ConfigMap", &[0x0b]), ProtobufError::Malformed),
-        (enveloped("ConfigMap", &number(1, 5)), ProtobufError::Malformed),
-        (
-            enveloped("Deployment", &[]),
-            ProtobufError::UnknownKind { api_version: "v1".to_owned(), kind: "Deployment".to_owned() },
-        ),
-    ];
-    for (body, error) in cases {
-        assert_eq!(object(&body), Err(error));
+fn malformed_and_unknown_messages_are_rejected() {
+    for body in [
+        b"{}".to_vec(),
+        [MAGIC, &[0x0a, 0x7f]].concat(),
+        enveloped("ConfigMap", &[0x0b]),
+        enveloped("ConfigMap", &number(1, 5)),
+        enveloped("Deployment", &[]),
+    ] {
+        assert_eq!(object(&body), None, "{body:?}");
     }
 }
 

@@ -1,7 +1,5 @@
 //! The wire format of protobuf: fields with a number and a value of one of four shapes.
 
-use super::ProtobufError;
-
 /// The value of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wire<'a> {
@@ -21,51 +19,52 @@ impl<'a> Reader<'a> {
         Self { rest: octets }
     }
 
-    /// The next field; `None` at the end.
-    pub(super) fn field(&mut self) -> Result<Option<(u64, Wire<'a>)>, ProtobufError> {
-        if self.rest.is_empty() {
-            return Ok(None);
-        }
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The number and the value of the next field.
+    pub(super) fn field(&mut self) -> Option<(u64, Wire<'a>)> {
         let tag = self.varint()?;
         let wire = match tag & 7 {
             0 => Wire::Number(self.varint()?),
             1 => self.take(8).map(|_| Wire::Fixed)?,
             2 => {
-                let length = usize::try_from(self.varint()?).map_err(|_| ProtobufError::Malformed)?;
-                Wire::Octets(self.take(length)?)
+                let length = self.varint()?;
+                Wire::Octets(self.take(usize::try_from(length).ok()?)?)
             }
             5 => self.take(4).map(|_| Wire::Fixed)?,
-            _ => return Err(ProtobufError::Malformed),
+            _ => return None,
         };
-        Ok(Some((tag >> 3, wire)))
+        Some((tag >> 3, wire))
     }
 
-    fn varint(&mut self) -> Result<u64, ProtobufError> {
+    fn varint(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
-            let octet = u64::from(*self.take(1)?.first().ok_or(ProtobufError::Malformed)?);
+            let octet = u64::from(*self.take(1)?.first()?);
             number |= (octet & 0x7f) << shift;
             if octet < 0x80 {
-                return Ok(number);
+                return Some(number);
             }
         }
-        Err(ProtobufError::Malformed)
+        None
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], ProtobufError> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(ProtobufError::Malformed)?;
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
-        Ok(taken)
+        Some(taken)
     }
 }
 
 impl<'a> Wire<'a> {
-    pub(super) fn octets(&self) -> Result<&'a [u8], ProtobufError> {
-        if let Self::Octets(octets) = self { Ok(octets) } else { Err(ProtobufError::Malformed) }
+    pub(super) fn octets(&self) -> Option<&'a [u8]> {
+        if let Self::Octets(octets) = self { Some(octets) } else { None }
     }
 
     /// A number, negative ones as they are in two's complement.
-    pub(super) fn number(&self) -> Result<i64, ProtobufError> {
-        if let Self::Number(number) = self { Ok(number.cast_signed()) } else { Err(ProtobufError::Malformed) }
+    pub(super) fn number(&self) -> Option<i64> {
+        if let Self::Number(number) = self { Some(number.cast_signed()) } else { None }
     }
 }
