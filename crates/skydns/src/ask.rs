@@ -5,8 +5,9 @@
 
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome};
+use crate::forward;
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion};
-use crate::wire::{self, Header, Message, Name, PLAIN_UDP, Section, Transport, class, flag, text};
+use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, text};
 
 /// Rounds of external lookups that one answer may need.
 const MAX_ROUNDS: usize = 4;
@@ -39,7 +40,7 @@ pub struct Record {
 
 /// Asks `view` for the records of type `qtype` of `name`.
 pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
-    let query = query(name, qtype);
+    let query = forward::Query::new(name.wire(), qtype).encode(0, 0);
     let mut response = Response::default();
     let (mut outside, mut out) = (Outside::none(), Vec::new());
     for _ in 0..MAX_ROUNDS {
@@ -77,12 +78,6 @@ fn answer(
 fn is_truncated(view: &impl View, query: &[u8]) -> bool {
     let outcome = answer(view, query, Transport::Udp, &Outside::none(), &mut Vec::new());
     matches!(outcome, Outcome::Reply(reply) if reply.truncated)
-}
-
-fn query(name: &Name, qtype: u16) -> Vec<u8> {
-    let header = Header { id: 0, flags: flag::RD, counts: [1, 0, 0, 0] };
-    let words = [qtype, class::IN].map(u16::to_be_bytes);
-    [&header.octets(), name.wire(), words.as_flattened()].concat()
 }
 
 fn records(message: &[u8]) -> Vec<Record> {

@@ -35,7 +35,7 @@ impl Query {
     }
 
     /// The query message with the given ID, behind room for `prefix` octets.
-    pub(super) fn encode(&self, id: u16, prefix: usize) -> Vec<u8> {
+    pub(crate) fn encode(&self, id: u16, prefix: usize) -> Vec<u8> {
         let counts = [1, 0, 0, u16::from(self.edns.is_some())];
         let mut out = vec![0; prefix];
         out.extend_from_slice(&Header { id, flags: self.flags, counts }.octets());

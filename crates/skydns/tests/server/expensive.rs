@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use prometheus::core::Collector as _;
 use testkit::client::{self, TcpConnection};
 use testkit::dig::show_sorted;
 use testkit::eventually;
@@ -13,7 +12,7 @@ use testkit::query::Query;
 use tokio::net::UdpSocket;
 
 use super::fixed::{Fixed, Running, start};
-use super::{PATIENCE, udp};
+use super::{PATIENCE, counted, udp};
 
 /// Where the flood comes from.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -95,7 +94,7 @@ async fn a_flood_is_answered_to_the_last() {
     for number in 0..sent {
         flood.send_to(&expensive(number), server.address).await.expect("sent");
     }
-    let (mut good, mut refused, mut buffer) = (0, 0, [0; 512]);
+    let (mut good, mut refused, mut buffer) = (0_u16, 0_u16, [0; 512]);
     while good + refused < sent {
         let length = tokio::time::timeout(PATIENCE, flood.recv(&mut buffer)).await.expect("in time");
         let text = show_sorted(&buffer[..length.expect("received")]);
@@ -108,8 +107,9 @@ async fn a_flood_is_answered_to_the_last() {
     }
     assert!(good > 0 && refused > 0, "{good} and {refused}");
     eventually(PATIENCE, || async {
-        let counted = [counted(&server, "answered"), counted(&server, "refused")];
-        if counted == [good, refused] { Ok(()) } else { Err(counted) }
+        let counted = ["answered", "refused"]
+            .map(|result| counted(&server.metrics, "kubedns_expensive_queries_total", result));
+        if counted == [good, refused].map(|count| Some(count.into())) { Ok(()) } else { Err(counted) }
     })
     .await;
     server.stop().await;
@@ -128,13 +128,4 @@ async fn an_expensive_query_of_another_host_has_its_turn() {
     assert!(meanwhile < 10, "{meanwhile} of the flood came first");
     drop(flood);
     tokio::time::timeout(Duration::from_secs(20), server.stop()).await.expect("it ends");
-}
-
-fn counted(server: &Running, result: &str) -> u16 {
-    let families = server.metrics.collect();
-    let family = families.iter().find(|family| family.name() == "kubedns_expensive_queries_total");
-    let metric = family
-        .and_then(|family| family.get_metric().iter().find(|metric| metric.get_label()[0].value() == result));
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
-    metric.map_or(0, |metric| metric.get_counter().get_value() as u16)
 }
