@@ -110,16 +110,11 @@ impl Steady {
         self.shared.ledger().answered()
     }
 
-    /// Whether nothing was wrong, lost or failed up to now that was not excused; what it was otherwise.
-    pub fn so_far(&self) -> Report {
-        self.shared.ledger().report()
-    }
-
     /// Stops asking, waits for what is in flight, and reports.
     pub async fn stop(mut self) -> Report {
         self.stop.cancel();
         self.task.join_next().await.expect("a task").expect("the client does not panic");
-        self.so_far()
+        self.shared.ledger().report()
     }
 }
 

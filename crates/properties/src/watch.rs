@@ -10,7 +10,7 @@ use cluster::persist::{Saved, encode};
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use skydns::outside::OutsideAnswer;
-use skydns::wire::{Transport, rtype};
+use skydns::wire::{Transport, reverse, rtype};
 
 use crate::{example, memory, message, query};
 
@@ -170,7 +170,7 @@ pub(crate) fn answers(index: &Index, snapshot: &Snapshot) {
         questions.push(wire(&labels));
     }
     for ip in snapshot.reverse.iter().map(|(ip, _)| ip).take(8) {
-        questions.push(Some(reverse(*ip)));
+        questions.push(Some(example::name(&reverse::name(*ip)).wire().to_vec()));
     }
     let rtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::CNAME, rtype::PTR, rtype::TXT];
     for (name, rtype) in questions.iter().flatten().flat_map(|name| rtypes.map(|rtype| (name, rtype))) {
@@ -188,19 +188,4 @@ fn wire(labels: &[&str]) -> Option<Vec<u8>> {
     }
     wire.push(0);
     (wire.len() <= 255).then_some(wire)
-}
-
-fn reverse(ip: std::net::IpAddr) -> Vec<u8> {
-    let text = match ip {
-        std::net::IpAddr::V4(ip) => {
-            let [a, b, c, d] = ip.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        std::net::IpAddr::V6(ip) => {
-            let digits: Vec<String> =
-                format!("{:032x}", u128::from(ip)).chars().rev().map(String::from).collect();
-            format!("{}.ip6.arpa", digits.join("."))
-        }
-    };
-    example::name(&text).wire().to_vec()
 }

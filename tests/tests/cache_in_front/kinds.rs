@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use skydns::wire::reverse;
 use testkit::objects::{mk_cluster_ip, mk_external_name};
 use testkit::query::Query;
 
@@ -148,7 +149,7 @@ impl Question {
     pub(crate) fn query(self, n: usize) -> Query {
         let n = u32::try_from(n).expect("a small number");
         let name = match self.name {
-            REVERSE => format!("{}.in-addr.arpa.", v4(n).rsplit('.').collect::<Vec<_>>().join(".")),
+            REVERSE => reverse::name(v4(n).parse().expect("an address")),
             "" => format!("n{n}.svc.cluster.local."),
             name => format!("{name}.n{n}.svc.cluster.local."),
         };

@@ -1,11 +1,11 @@
 //! The questions of one scenario, put to the engine.
 
-use skydns::Name;
+use skydns::Zone;
 use skydns::engine::{Identity, Outcome, answer};
-use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
-use testkit::message::Message;
+use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion};
+use skydns::resolve::outside_answer;
 use testkit::upstream::Transport;
-use testkit::{codes, name, record};
+use testkit::{codes, name};
 use tests::conformance::answer::Observed;
 use tests::conformance::difference::{Differences, Mode};
 use tests::conformance::memory::{Memory, Recalled};
@@ -79,7 +79,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
             Outcome::Expensive => return Some(Observed::Nothing("too much work".to_owned())),
             Outcome::Ask(questions) => {
                 for question in questions {
-                    let told = look_up(memory, case, &question);
+                    let told = look_up(memory, case, &view.zone, &question);
                     outside.insert(question, told);
                 }
             }
@@ -88,7 +88,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
     Some(Observed::Nothing("the engine asks and asks".to_owned()))
 }
 
-fn look_up(memory: Option<&Memory>, case: &Case, question: &OutsideQuestion) -> OutsideAnswer {
+fn look_up(memory: Option<&Memory>, case: &Case, zone: &Zone, question: &OutsideQuestion) -> OutsideAnswer {
     let name = name::from_wire(question.name.wire(), &mut 0).expect("a name");
     let text = format!("{name} IN {}", codes::type_name(question.qtype));
     let recorded = case.upstream.iter().find(|exchange| exchange.question.eq_ignore_ascii_case(&text));
@@ -99,22 +99,8 @@ fn look_up(memory: Option<&Memory>, case: &Case, question: &OutsideQuestion) -> 
         (None, Recalled::Unknown("NXDOMAIN")) => return OutsideAnswer::Records(Vec::new()),
         (None, Recalled::Unknown(_) | Recalled::OnlyTruncated) => return OutsideAnswer::Failed,
     };
-    packets.last().map_or(OutsideAnswer::Failed, |packet| told_by(packet))
-}
-
-/// What the resolver makes of an upstream's packet.
-fn told_by(packet: &[u8]) -> OutsideAnswer {
-    let Ok(message) = Message::parse(packet) else { return OutsideAnswer::Failed };
-    if !matches!(message.rcode_name().as_str(), "NOERROR" | "NXDOMAIN") {
-        return OutsideAnswer::Failed;
-    }
-    let records = message.answer.iter().map(|record| {
-        let wire = record::to_wire(&record.to_string());
-        let owner = name::to_wire(&record.name).expect("a name");
-        // Type, class, TTL and length stand between the owner and the data.
-        let data = wire.get(owner.len() + 10..).expect("a record");
-        let owner = Name::from_wire(&owner).expect("a name");
-        OutsideRecord { owner, rtype: record.rtype, rdata: data.into() }
-    });
-    OutsideAnswer::Records(records.collect())
+    let rcode = |packet: &[u8]| packet.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
+    packets
+        .last()
+        .map_or(OutsideAnswer::Failed, |packet| outside_answer(question, zone, packet, rcode(packet)))
 }

@@ -3,9 +3,6 @@
 use tests::docs::markdown::Page;
 use tests::repository;
 
-/// Pages that are linked to before they are written.
-const COMING: [&str; 1] = ["troubleshooting.md"];
-
 #[test]
 fn links_of_the_reference_pages_lead_somewhere() {
     for name in ["metrics.md", "flags.md", "configmap.md"] {
@@ -15,7 +12,7 @@ fn links_of_the_reference_pages_lead_somewhere() {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let file = if path.is_empty() { name } else { path };
             let target = repository().join("docs").join(file);
-            assert!(target.exists() || COMING.contains(&file), "{name} links to {link}");
+            assert!(target.exists(), "{name} links to {link}");
             if !anchor.is_empty() && target.extension().is_some_and(|kind| kind == "md") {
                 assert!(Page::read(file).anchors.iter().any(|a| a == anchor), "{name} links to {link}");
             }

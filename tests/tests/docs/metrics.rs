@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use localpod::ports::Ports;
 use testkit::ports::free_port;
 use testkit::query::Query;
 use testkit::reply::Reply;
@@ -106,7 +105,7 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
         &format!("--kubedns-arg=--snapshot-dir={}", snapshots.path().display()),
     ])
     .await;
-    let ports = Ports::block(pod.ports.dns).unwrap();
+    let ports = pod.ports;
     ask_everything(SocketAddr::from(([127, 0, 0, 1], ports.kubedns))).await;
     // The snapshot file is written some time after the first change.
     eventually(PATIENCE, || async {
