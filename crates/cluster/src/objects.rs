@@ -1,12 +1,13 @@
 //! The Kubernetes objects that make DNS records, reduced to what makes records, and the events that bring them.
 //!
 //! The types are our own: a large cluster keeps tens of thousands of them, so they hold no labels, no managed
-//! fields, no resource versions and no spare capacity. [`from_api`](FromApi::from_api) makes them from the JSON of
+//! fields, no resource versions and no spare capacity. [`read`](FromApi::read) makes them from objects of
 //! the API. It is not the place where records are made of them.
 
 mod api;
 mod parse;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use smol_str::SmolStr;
 
 use crate::few::Few;
 
-pub use parse::{FromApi, MalformedObject, Note, Parsed, identity_of, key_of, version_of};
+pub(crate) use parse::MAGIC;
+pub use parse::{Encoded, FromApi, MalformedObject, Note, Parsed};
 
 /// Namespace and name of an object. Cluster-wide objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -273,6 +275,15 @@ pub struct Node {
     pub zone: Option<SmolStr>,
     /// The region (label `topology.kubernetes.io/region`, before it `failure-domain.beta.kubernetes.io/region`).
     pub region: Option<SmolStr>,
+}
+
+/// A `ConfigMap`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMap {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `data`, without `binaryData`.
+    pub data: BTreeMap<String, Vec<u8>>,
 }
 
 /// What is seen of one kind of objects. A list comes as `RelistStarted`, the objects, `RelistDone`; what was known

@@ -1,4 +1,4 @@
-//! Watching the API server: each kind of objects is listed in pages and then watched, for ever.
+//! Watching the API server: each kind of objects is listed and then watched, for ever.
 //!
 //! What holds whatever the API server does: a watch that breaks, however often, is resumed where it ended, and a list
 //! at its last page; only where the API server no longer knows our version, or its history is another one, everything is
@@ -11,18 +11,19 @@
 
 mod collection;
 mod complaints;
+mod encoding;
 mod ended;
 pub mod endpoints;
+mod events;
 mod exchange;
 mod failure;
 mod feed;
 mod history;
-mod lines;
+mod list;
 mod malformed;
 mod metrics;
 pub mod nodes;
 mod pace;
-mod page;
 mod pauses;
 mod position;
 mod state;

@@ -179,7 +179,7 @@ impl ApiServer {
         let asked = |wanted: &str| query.split('&').any(|parameter| parameter.starts_with(wanted));
         if !asked("watch=") {
             // Neither the rest of a list that began in another world nor a look at its first object.
-            self.listed |= !asked("continue=") && asked("limit=500");
+            self.listed |= !asked("continue=") && (asked("limit=500") || asked("resourceVersion="));
             return respond(&[b"l", self.list.as_slice()].concat());
         }
         if self.listed {

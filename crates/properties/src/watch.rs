@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster::index::Index;
 use cluster::objects::{
-    Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Node, ObjectKey, Service, key_of,
+    Change, Encoded, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Node, ObjectKey, Service,
 };
 use cluster::persist::{Saved, encode};
 use cluster::snapshot::{Published, Snapshot};
@@ -86,7 +86,7 @@ fn tell<T: FromApi + Clone>(
             apply(Change::Apply(parsed.object));
         }
         Ok(_) | Err(_) => {
-            if let Some(key) = key_of(json) {
+            if let Some(key) = Encoded::Json(json.to_owned().into()).key() {
                 known.remove(&key);
                 apply(Change::Deleted(key));
             }

@@ -1,60 +1,222 @@
-//! The fields of API objects that we read, in the shape the API writes them. They live only while one object is
-//! read. Go writes an absent list or map as `null`, hence the `Option`s.
+//! The fields of API objects that we read, for both encodings of the Kubernetes API: protobuf (the tags are those of
+//! `generated.proto` in `k8s.io/api`, fields that are not declared here are skipped) and JSON. They live only while one
+//! object is read. Go writes an absent list or map in JSON as `null`.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Deref;
 
+use bytes::Bytes;
+use chrono::DateTime;
+use prost::Message;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
-use smol_str::SmolStr;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// Text that borrows from the JSON where that has no escapes.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Text<'a>(Cow<'a, str>);
+/// `metadata.labels` and `metadata.annotations` that are read; the JSON reader keeps no others.
+const READ: [&str; 8] =
+    [SERVICE_NAME, ZONE, REGION, OLD_ZONE, OLD_REGION, UNREADY, OVER_CAPACITY, LAST_CHANGE];
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const REGION: &str = "topology.kubernetes.io/region";
+pub(super) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+pub(super) const OLD_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+pub(super) const UNREADY: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";
+pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+pub(super) const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-impl Deref for Text<'_> {
-    type Target = str;
+/// The part that every object has.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct Bare {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+}
 
-    fn deref(&self) -> &str {
-        &self.0
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Metadata {
+    #[prost(string, optional, tag = "1")]
+    pub(super) name: Option<String>,
+    #[prost(string, optional, tag = "3")]
+    pub(super) namespace: Option<String>,
+    #[prost(string, optional, tag = "5")]
+    pub(super) uid: Option<String>,
+    #[prost(string, optional, tag = "6")]
+    pub(super) resource_version: Option<String>,
+    #[prost(message, optional, tag = "8")]
+    pub(super) creation_timestamp: Option<Time>,
+    #[prost(message, repeated, tag = "11")]
+    #[serde(deserialize_with = "entries")]
+    pub(super) labels: Vec<Entry>,
+    #[prost(message, repeated, tag = "12")]
+    #[serde(deserialize_with = "entries")]
+    pub(super) annotations: Vec<Entry>,
+}
+
+/// An entry of a map, as received: most are of no interest, so they are not copied.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Entry {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+/// The value of `key` in a map, if it is text.
+pub(super) fn value<'a>(map: &'a [Entry], key: &str) -> Option<&'a str> {
+    let entry = map.iter().find(|entry| entry.key == key.as_bytes())?;
+    std::str::from_utf8(&entry.value).ok()
+}
+
+/// `metav1.Time`: RFC 3339 text in JSON.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Time {
+    /// Seconds since 1970.
+    #[prost(int64, tag = "1")]
+    pub(super) seconds: i64,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) spec: Option<ServiceSpec>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ServiceSpec {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) ports: Vec<Port>,
+    #[prost(string, optional, tag = "3")]
+    #[serde(rename = "clusterIP")]
+    pub(super) cluster_ip: Option<String>,
+    #[prost(string, repeated, tag = "18")]
+    #[serde(rename = "clusterIPs", deserialize_with = "nullable")]
+    pub(super) cluster_ips: Vec<String>,
+    #[prost(string, optional, tag = "4")]
+    pub(super) r#type: Option<String>,
+    #[prost(string, optional, tag = "10")]
+    pub(super) external_name: Option<String>,
+    #[prost(bool, optional, tag = "13")]
+    pub(super) publish_not_ready_addresses: Option<bool>,
+}
+
+/// `v1.ServicePort` and `discovery.v1.EndpointPort`, whose tags agree.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct Port {
+    #[prost(string, optional, tag = "1")]
+    pub(super) name: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    pub(super) protocol: Option<String>,
+    /// An `int32`; read as wider, so that a number out of range is one bad port and not a bad object.
+    #[prost(int64, optional, tag = "3")]
+    #[serde(rename = "port")]
+    pub(super) number: Option<i64>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct Endpoints {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) subsets: Vec<Subset>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Subset {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) addresses: Vec<Address>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) not_ready_addresses: Vec<Address>,
+    #[prost(message, repeated, tag = "3")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) ports: Vec<SubsetPort>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct Address {
+    #[prost(string, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) ip: String,
+    #[prost(string, optional, tag = "3")]
+    pub(super) hostname: Option<String>,
+}
+
+/// `v1.EndpointPort`: a [`Port`] with other tags.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct SubsetPort {
+    #[prost(string, optional, tag = "1")]
+    name: Option<String>,
+    #[prost(string, optional, tag = "3")]
+    protocol: Option<String>,
+    #[prost(int64, optional, tag = "2")]
+    #[serde(rename = "port")]
+    number: Option<i64>,
+}
+
+impl From<SubsetPort> for Port {
+    fn from(SubsetPort { name, protocol, number }: SubsetPort) -> Self {
+        Self { name, protocol, number }
     }
 }
 
-impl AsRef<str> for Text<'_> {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointSlice {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(string, optional, tag = "4")]
+    pub(super) address_type: Option<String>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) endpoints: Vec<SliceEndpoint>,
+    #[prost(message, repeated, tag = "3")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) ports: Vec<Port>,
 }
 
-impl From<Text<'_>> for SmolStr {
-    fn from(text: Text<'_>) -> Self {
-        Self::new(&text.0)
-    }
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct SliceEndpoint {
+    #[prost(string, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) addresses: Vec<String>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) conditions: Option<Conditions>,
+    #[prost(string, optional, tag = "3")]
+    pub(super) hostname: Option<String>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct Conditions {
+    #[prost(bool, optional, tag = "1")]
+    pub(super) ready: Option<bool>,
+    #[prost(bool, optional, tag = "2")]
+    pub(super) serving: Option<bool>,
+    #[prost(bool, optional, tag = "3")]
+    pub(super) terminating: Option<bool>,
+}
 
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        deserializer.deserialize_str(TextVisitor)
-    }
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct ConfigMap {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(btree_map = "string, string", tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) data: BTreeMap<String, String>,
 }
 
 /// `null` means the default, as in Go.
@@ -64,127 +226,42 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// The part that every object has.
-#[derive(Deserialize)]
-pub(super) struct Bare<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Metadata<'a>,
+impl<'de> Deserialize<'de> for Time {
+    /// Text that is no time means 1970.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let seconds = DateTime::parse_from_rfc3339(&text).map_or(0, |time| time.timestamp());
+        Ok(Self { seconds })
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Metadata<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<Text<'a>>,
-    pub(super) namespace: Option<Text<'a>>,
-    pub(super) uid: Option<Text<'a>>,
-    pub(super) resource_version: Option<Text<'a>>,
-    pub(super) creation_timestamp: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(super) labels: Labels<'a>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(super) annotations: Annotations<'a>,
-}
+/// The entries of a JSON object that are [`READ`].
+fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
+    struct Entries;
 
-#[derive(Deserialize, Default)]
-pub(super) struct Labels<'a> {
-    #[serde(borrow, rename = "kubernetes.io/service-name")]
-    pub(super) service_name: Option<Text<'a>>,
-    #[serde(rename = "topology.kubernetes.io/zone")]
-    pub(super) zone: Option<Text<'a>>,
-    #[serde(rename = "topology.kubernetes.io/region")]
-    pub(super) region: Option<Text<'a>>,
-    #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
-    pub(super) old_zone: Option<Text<'a>>,
-    #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
-    pub(super) old_region: Option<Text<'a>>,
-}
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<Entry>;
 
-#[derive(Deserialize, Default)]
-pub(super) struct Annotations<'a> {
-    #[serde(borrow, rename = "service.alpha.kubernetes.io/tolerate-unready-endpoints")]
-    pub(super) tolerate_unready: Option<Text<'a>>,
-    #[serde(rename = "endpoints.kubernetes.io/over-capacity")]
-    pub(super) over_capacity: Option<Text<'a>>,
-    #[serde(rename = "endpoints.kubernetes.io/last-change-trigger-time")]
-    pub(super) last_change: Option<Text<'a>>,
-}
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of text")
+        }
 
-#[derive(Deserialize)]
-pub(super) struct Service<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Metadata<'a>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(super) spec: ServiceSpec<'a>,
-}
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ServiceSpec<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Option<Text<'a>>,
-    #[serde(rename = "clusterIP")]
-    pub(super) cluster_ip: Option<Text<'a>>,
-    #[serde(rename = "clusterIPs")]
-    pub(super) cluster_ips: Option<Vec<Text<'a>>>,
-    pub(super) external_name: Option<Text<'a>>,
-    pub(super) publish_not_ready_addresses: Option<bool>,
-    pub(super) ports: Option<Vec<Port<'a>>>,
-}
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if !READ.contains(&key.as_str()) {
+                    map.next_value::<IgnoredAny>()?;
+                } else if let Some(value) = map.next_value::<Option<String>>()? {
+                    entries.push(Entry { key: key.into(), value: value.into() });
+                }
+            }
+            Ok(entries)
+        }
+    }
 
-#[derive(Deserialize)]
-pub(super) struct Port<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<Text<'a>>,
-    pub(super) protocol: Option<Text<'a>>,
-    #[serde(rename = "port")]
-    pub(super) number: Option<i64>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Endpoints<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Metadata<'a>,
-    pub(super) subsets: Option<Vec<Subset<'a>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Subset<'a> {
-    #[serde(borrow)]
-    pub(super) addresses: Option<Vec<Address<'a>>>,
-    pub(super) not_ready_addresses: Option<Vec<Address<'a>>>,
-    pub(super) ports: Option<Vec<Port<'a>>>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Address<'a> {
-    #[serde(borrow)]
-    pub(super) ip: Option<Text<'a>>,
-    pub(super) hostname: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct EndpointSlice<'a> {
-    #[serde(borrow)]
-    pub(super) metadata: Metadata<'a>,
-    pub(super) address_type: Option<Text<'a>>,
-    pub(super) endpoints: Option<Vec<SliceEndpoint<'a>>>,
-    pub(super) ports: Option<Vec<Port<'a>>>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct SliceEndpoint<'a> {
-    #[serde(borrow)]
-    pub(super) addresses: Option<Vec<Text<'a>>>,
-    pub(super) conditions: Option<Conditions>,
-    pub(super) hostname: Option<Text<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-pub(super) struct Conditions {
-    pub(super) ready: Option<bool>,
-    pub(super) serving: Option<bool>,
-    pub(super) terminating: Option<bool>,
+    deserializer.deserialize_any(Entries)
 }

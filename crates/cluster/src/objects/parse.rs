@@ -1,6 +1,6 @@
-//! The JSON of the API to slim objects: what is tolerated, what is noted, what is refused.
+//! API objects to slim objects: what is tolerated, what is noted, what is refused.
 //!
-//! One bad address or port is dropped with a [`Note`]; only an object without a name or with the wrong JSON types
+//! One bad address or port is dropped with a [`Note`]; only an object without a name or with the wrong types
 //! is refused as a whole. Neither stops the objects around it.
 
 use std::fmt;
@@ -8,15 +8,30 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use chrono::DateTime;
+use prost::Message;
+use serde::de::DeserializeOwned;
 use smol_str::SmolStr;
 
 use super::api;
 use super::{
-    Address, AddressType, EndpointPort, EndpointSlice, Endpoints, Kind, Node, ObjectKey, Protocol, Service,
-    ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, Kind, Node, ObjectKey, Protocol,
+    Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use crate::few::Few;
+
+/// What the protobuf encoding of an object begins with; a `runtime.Unknown` follows, which holds the object.
+pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
+
+/// An object as received.
+#[derive(Debug, Clone)]
+pub enum Encoded {
+    /// JSON text.
+    Json(Bytes),
+    /// The message of the object's kind in protobuf, without an envelope.
+    Protobuf(Bytes),
+}
 
 /// An object that cannot be used at all.
 #[derive(Debug, thiserror::Error)]
@@ -24,12 +39,45 @@ pub enum MalformedObject {
     /// Not JSON, or JSON of another shape.
     #[error("not of the expected shape: {0}")]
     Shape(#[from] serde_json::Error),
+    /// Not a protobuf message of the kind.
+    #[error("not of the expected shape: {0}")]
+    Message(#[from] prost::DecodeError),
     /// It has no `metadata.name`.
     #[error("has no name")]
     NoName,
     /// It has no `metadata.namespace`, and its kind is not cluster-wide.
     #[error("has no namespace")]
     NoNamespace,
+}
+
+impl Encoded {
+    /// Decodes the declared fields of the object.
+    pub(crate) fn decode<M: Message + Default + DeserializeOwned>(&self) -> Result<M, MalformedObject> {
+        match self {
+            Self::Json(json) => Ok(serde_json::from_slice(json)?),
+            Self::Protobuf(message) => Ok(M::decode(message.clone())?),
+        }
+    }
+
+    fn metadata(&self) -> api::Metadata {
+        self.decode::<api::Bare>().ok().and_then(|object| object.metadata).unwrap_or_default()
+    }
+
+    /// Namespace and name of any object, as far as they can be read.
+    pub fn key(&self) -> Option<ObjectKey> {
+        self.metadata().key_of(Kind::Node).ok()
+    }
+
+    /// The resource version of any object, empty if it has none that can be read.
+    pub(crate) fn version(&self) -> SmolStr {
+        self.metadata().version()
+    }
+
+    /// Key and UID of any object, if it can be read.
+    pub(crate) fn identity(&self) -> Option<(ObjectKey, SmolStr)> {
+        let metadata = self.metadata();
+        Some((metadata.key_of(Kind::Node).ok()?, metadata.uid().into()))
+    }
 }
 
 /// A part of an object that was left out because it makes no sense.
@@ -59,152 +107,166 @@ pub struct Parsed<T> {
     pub notes: Vec<Note>,
     /// Its `metadata.resourceVersion`, empty if it has none.
     pub version: SmolStr,
+    /// Its `metadata.uid`, empty if it has none.
+    pub uid: SmolStr,
 }
 
-/// A slim object that can be made from the JSON of the API.
+/// A slim object that can be made from an object of the API.
 pub trait FromApi: Sized + Send + 'static {
     /// The kind of these objects.
     const KIND: Kind;
+    /// The fields of the API object that are read.
+    type Api: Message + Default + DeserializeOwned;
 
-    /// Reads one object. `json` is a single object as in `items` of a list or `object` of a watch event; its own
-    /// `kind` and `apiVersion` (absent in lists) are not looked at.
-    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject>;
+    /// Makes a slim object and adds what is left out of it to the notes.
+    ///
+    /// # Errors
+    ///
+    /// When it has no name.
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject>;
 
     /// Namespace and name.
     fn key(&self) -> &ObjectKey;
+
+    #[doc(hidden)]
+    fn metadata(api: &Self::Api) -> Option<&api::Metadata>;
+
+    /// Reads a single object, as in `items` of a list or `object` of a watch event; its own `kind` and `apiVersion`
+    /// (absent in lists) are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// When it has another shape or no name.
+    fn read(encoded: &Encoded) -> Result<Parsed<Self>, MalformedObject> {
+        let api: Self::Api = encoded.decode()?;
+        let metadata = Self::metadata(&api);
+        let version = metadata.map(api::Metadata::version).unwrap_or_default();
+        let uid = metadata.map(api::Metadata::uid).unwrap_or_default().into();
+        let mut notes = Vec::new();
+        Ok(Parsed { object: Self::convert(api, &mut notes)?, notes, version, uid })
+    }
+
+    /// Reads a single object in JSON, as [`read`](Self::read) does.
+    ///
+    /// # Errors
+    ///
+    /// When it has another shape or no name.
+    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
+        Self::read(&Encoded::Json(Bytes::copy_from_slice(json.as_bytes())))
+    }
 }
 
-/// Namespace and name of any object, as far as they can be read.
-pub fn key_of(json: &str) -> Option<ObjectKey> {
-    let object: api::Bare<'_> = serde_json::from_str(json).ok()?;
-    object.metadata.key_of(Kind::Node).ok()
-}
+/// What all kinds say in the same way.
+macro_rules! of_api {
+    ($kind:ident, $api:ident) => {
+        const KIND: Kind = Kind::$kind;
+        type Api = api::$api;
 
-/// The resource version of any object, empty if it has none that can be read.
-pub fn version_of(json: &str) -> SmolStr {
-    serde_json::from_str::<api::Bare<'_>>(json).map(|object| object.metadata.version()).unwrap_or_default()
-}
+        fn key(&self) -> &ObjectKey {
+            &self.key
+        }
 
-/// Key and UID of any object, if both can be read.
-pub fn identity_of(json: &str) -> Option<(ObjectKey, String)> {
-    let object: api::Bare<'_> = serde_json::from_str(json).ok()?;
-    let uid = object.metadata.uid.as_deref()?.to_owned();
-    Some((object.metadata.key_of(Kind::Node).ok()?, uid))
+        fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
+            api.metadata.as_ref()
+        }
+    };
 }
 
 impl FromApi for Service {
-    const KIND: Kind = Kind::Service;
+    of_api!(Service, Service);
 
-    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
-        let api::Service { metadata, spec } = serde_json::from_str(json)?;
-        let mut notes = Vec::new();
-        let object = Self {
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let (metadata, spec) = (api.metadata.unwrap_or_default(), api.spec.unwrap_or_default());
+        Ok(Self {
             key: metadata.key_of(Self::KIND)?,
-            kind: service_kind(&spec, &mut notes),
+            kind: service_kind(&spec, notes),
             publish_not_ready: publish_not_ready(&metadata, &spec),
             created: created(&metadata),
             ports: each(spec.ports, |port| {
                 Some(ServicePort {
-                    name: SmolStr::new(port.name.unwrap_or_default()),
-                    protocol: protocol(port.protocol.as_deref()),
-                    port: port_number(port.number?, &mut notes)?,
+                    name: port.name().into(),
+                    protocol: protocol(port.protocol()),
+                    port: port_number(port.number?, notes)?,
                 })
             }),
-        };
-        Ok(Parsed { object, notes, version: metadata.version() })
-    }
-
-    fn key(&self) -> &ObjectKey {
-        &self.key
+        })
     }
 }
 
 impl FromApi for Endpoints {
-    const KIND: Kind = Kind::Endpoints;
+    of_api!(Endpoints, Endpoints);
 
-    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
-        let api::Endpoints { metadata, subsets } = serde_json::from_str(json)?;
-        let mut notes = Vec::new();
-        let object = Self {
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let metadata = api.metadata.unwrap_or_default();
+        Ok(Self {
             key: metadata.key_of(Self::KIND)?,
-            subsets: each(subsets, |subset| {
+            subsets: each(api.subsets, |subset| {
                 Some(Subset {
-                    ready: addresses(subset.addresses, &mut notes),
-                    not_ready: addresses(subset.not_ready_addresses, &mut notes),
-                    ports: endpoint_ports(subset.ports, &mut notes),
+                    ready: addresses(subset.addresses, notes),
+                    not_ready: addresses(subset.not_ready_addresses, notes),
+                    ports: endpoint_ports(subset.ports, notes),
                 })
             }),
-            over_capacity: metadata.annotations.over_capacity.is_some(),
+            over_capacity: api::value(&metadata.annotations, api::OVER_CAPACITY).is_some(),
             last_change: last_change(&metadata),
-        };
-        Ok(Parsed { object, notes, version: metadata.version() })
-    }
-
-    fn key(&self) -> &ObjectKey {
-        &self.key
+        })
     }
 }
 
 impl FromApi for EndpointSlice {
-    const KIND: Kind = Kind::EndpointSlice;
+    of_api!(EndpointSlice, EndpointSlice);
 
-    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
-        let slice: api::EndpointSlice<'_> = serde_json::from_str(json)?;
-        let address_type = match slice.address_type.as_deref() {
-            Some("IPv4") => AddressType::Ipv4,
-            Some("IPv6") => AddressType::Ipv6,
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let address_type = match api.address_type() {
+            "IPv4" => AddressType::Ipv4,
+            "IPv6" => AddressType::Ipv6,
             _ => AddressType::Other,
         };
-        let mut notes = Vec::new();
-        let object = Self {
-            key: slice.metadata.key_of(Self::KIND)?,
-            service: SmolStr::new(slice.metadata.labels.service_name.as_deref().unwrap_or_default()),
+        let metadata = api.metadata.unwrap_or_default();
+        Ok(Self {
+            key: metadata.key_of(Self::KIND)?,
+            service: SmolStr::new(api::value(&metadata.labels, api::SERVICE_NAME).unwrap_or_default()),
             address_type,
-            endpoints: each(slice.endpoints, |endpoint| {
-                Some(slice_endpoint(endpoint, address_type, &mut notes))
-            }),
-            ports: endpoint_ports(slice.ports, &mut notes),
-            last_change: last_change(&slice.metadata),
-        };
-        Ok(Parsed { object, notes, version: slice.metadata.version() })
-    }
-
-    fn key(&self) -> &ObjectKey {
-        &self.key
+            endpoints: each(api.endpoints, |endpoint| Some(slice_endpoint(endpoint, address_type, notes))),
+            ports: endpoint_ports(api.ports, notes),
+            last_change: last_change(&metadata),
+        })
     }
 }
 
 impl FromApi for Node {
-    const KIND: Kind = Kind::Node;
+    of_api!(Node, Bare);
 
-    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
-        let api::Bare { metadata } = serde_json::from_str(json)?;
-        let label = |new: &Option<api::Text<'_>>, old: &Option<api::Text<'_>>| {
-            let found = new.as_ref().or(old.as_ref())?;
+    fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let metadata = api.metadata.unwrap_or_default();
+        let label = |new, old| {
+            let found = api::value(&metadata.labels, new).or_else(|| api::value(&metadata.labels, old))?;
             (!found.is_empty()).then(|| SmolStr::new(found))
         };
-        let labels = &metadata.labels;
-        let object = Self {
+        Ok(Self {
             key: metadata.key_of(Self::KIND)?,
-            zone: label(&labels.zone, &labels.old_zone),
-            region: label(&labels.region, &labels.old_region),
-        };
-        Ok(Parsed { object, notes: Vec::new(), version: metadata.version() })
-    }
-
-    fn key(&self) -> &ObjectKey {
-        &self.key
+            zone: label(api::ZONE, api::OLD_ZONE),
+            region: label(api::REGION, api::OLD_REGION),
+        })
     }
 }
 
-impl api::Metadata<'_> {
+impl FromApi for ConfigMap {
+    of_api!(ConfigMap, ConfigMap);
+
+    fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let key = api.metadata.unwrap_or_default().key_of(Self::KIND)?;
+        Ok(Self { key, data: api.data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect() })
+    }
+}
+
+impl api::Metadata {
     fn version(&self) -> SmolStr {
-        SmolStr::new(self.resource_version.as_deref().unwrap_or_default())
+        self.resource_version().into()
     }
 
     fn key_of(&self, kind: Kind) -> Result<ObjectKey, MalformedObject> {
-        let name = self.name.as_deref().unwrap_or_default();
-        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let (name, namespace) = (self.name(), self.namespace());
         if name.is_empty() {
             return Err(MalformedObject::NoName);
         }
@@ -215,42 +277,35 @@ impl api::Metadata<'_> {
     }
 }
 
-fn service_kind(spec: &api::ServiceSpec<'_>, notes: &mut Vec<Note>) -> ServiceKind {
-    if spec.r#type.as_deref() == Some("ExternalName") {
-        return ServiceKind::ExternalName(SmolStr::new(spec.external_name.as_deref().unwrap_or_default()));
+fn service_kind(spec: &api::ServiceSpec, notes: &mut Vec<Note>) -> ServiceKind {
+    if spec.r#type() == "ExternalName" {
+        return ServiceKind::ExternalName(spec.external_name().into());
     }
-    let written: Vec<&str> = match spec.cluster_ips.as_deref() {
-        Some(several) if !several.is_empty() => several.iter().map(AsRef::as_ref).collect(),
-        _ => spec.cluster_ip.as_deref().into_iter().collect(),
+    let written = match spec.cluster_ips.as_slice() {
+        [] => spec.cluster_ip.as_slice(),
+        several => several,
     };
-    if written.contains(&"None") {
+    if written.iter().any(|ip| ip == "None") {
         return ServiceKind::Headless;
     }
-    let ips: Few<IpAddr> = written
-        .into_iter()
-        .filter(|text| !text.is_empty())
-        .filter_map(|text| ip_address(text, notes))
-        .collect();
+    let ips: Few<IpAddr> =
+        written.iter().filter(|text| !text.is_empty()).filter_map(|text| ip_address(text, notes)).collect();
     if ips.is_empty() { ServiceKind::WithoutIp } else { ServiceKind::ClusterIp(ips) }
 }
 
-fn publish_not_ready(metadata: &api::Metadata<'_>, spec: &api::ServiceSpec<'_>) -> bool {
-    let annotated = metadata.annotations.tolerate_unready.as_deref();
+fn publish_not_ready(metadata: &api::Metadata, spec: &api::ServiceSpec) -> bool {
+    let annotated = api::value(&metadata.annotations, api::UNREADY);
     match annotated {
         Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
         Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
-        _ => spec.publish_not_ready_addresses.unwrap_or(false),
+        _ => spec.publish_not_ready_addresses(),
     }
 }
 
-fn slice_endpoint(
-    endpoint: api::SliceEndpoint<'_>,
-    kind: AddressType,
-    notes: &mut Vec<Note>,
-) -> SliceEndpoint {
+fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut Vec<Note>) -> SliceEndpoint {
     let conditions = endpoint.conditions.unwrap_or_default();
     let written = match kind {
-        AddressType::Other => None,
+        AddressType::Other => Vec::new(),
         AddressType::Ipv4 | AddressType::Ipv6 => endpoint.addresses,
     };
     SliceEndpoint {
@@ -262,30 +317,28 @@ fn slice_endpoint(
     }
 }
 
-fn addresses(list: Option<Vec<api::Address<'_>>>, notes: &mut Vec<Note>) -> Box<[Address]> {
+fn addresses(list: Vec<api::Address>, notes: &mut Vec<Note>) -> Box<[Address]> {
     each(list, |address| {
-        Some(Address {
-            ip: ip_address(&address.ip.unwrap_or_default(), notes)?,
-            hostname: hostname(address.hostname),
-        })
+        Some(Address { ip: ip_address(&address.ip, notes)?, hostname: hostname(address.hostname) })
     })
 }
 
-fn endpoint_ports(list: Option<Vec<api::Port<'_>>>, notes: &mut Vec<Note>) -> Arc<[EndpointPort]> {
+fn endpoint_ports(list: Vec<impl Into<api::Port>>, notes: &mut Vec<Note>) -> Arc<[EndpointPort]> {
     each(list, |port| {
+        let port: api::Port = port.into();
         Some(EndpointPort {
-            name: SmolStr::new(port.name.unwrap_or_default()),
-            protocol: protocol(port.protocol.as_deref()),
+            name: port.name().into(),
+            protocol: protocol(port.protocol()),
             port: port_number(port.number?, notes)?,
         })
     })
 }
 
-fn each<A, B, C: FromIterator<B>>(list: Option<Vec<A>>, convert: impl FnMut(A) -> Option<B>) -> C {
-    list.unwrap_or_default().into_iter().filter_map(convert).collect()
+fn each<A, B, C: FromIterator<B>>(list: Vec<A>, convert: impl FnMut(A) -> Option<B>) -> C {
+    list.into_iter().filter_map(convert).collect()
 }
 
-fn hostname(text: Option<api::Text<'_>>) -> Option<SmolStr> {
+fn hostname(text: Option<String>) -> Option<SmolStr> {
     text.filter(|text| !text.is_empty()).map(SmolStr::new)
 }
 
@@ -305,26 +358,21 @@ fn port_number(number: i64, notes: &mut Vec<Note>) -> Option<u16> {
     port
 }
 
-fn protocol(text: Option<&str>) -> Protocol {
+fn protocol(text: &str) -> Protocol {
     match text {
-        None | Some("" | "TCP") => Protocol::Tcp,
-        Some("UDP") => Protocol::Udp,
-        Some("SCTP") => Protocol::Sctp,
-        Some(other) => Protocol::Other(SmolStr::new(other)),
+        "" | "TCP" => Protocol::Tcp,
+        "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
+        other => Protocol::Other(SmolStr::new(other)),
     }
 }
 
-fn created(metadata: &api::Metadata<'_>) -> u32 {
-    metadata
-        .creation_timestamp
-        .as_deref()
-        .and_then(|text| DateTime::parse_from_rfc3339(text).ok())
-        .and_then(|time| u32::try_from(time.timestamp()).ok())
-        .unwrap_or(0)
+fn created(metadata: &api::Metadata) -> u32 {
+    metadata.creation_timestamp.as_ref().and_then(|time| u32::try_from(time.seconds).ok()).unwrap_or(0)
 }
 
-fn last_change(metadata: &api::Metadata<'_>) -> Option<SystemTime> {
-    let text = metadata.annotations.last_change.as_deref()?;
+fn last_change(metadata: &api::Metadata) -> Option<SystemTime> {
+    let text = api::value(&metadata.annotations, api::LAST_CHANGE)?;
     DateTime::parse_from_rfc3339(text).ok().map(SystemTime::from)
 }
 

@@ -1,9 +1,18 @@
 //! What is listed and watched: the path and the selector of a collection.
 
-use kube::api::{ListParams, WatchParams};
+use kube::api::{ListParams, VersionMatch, WatchParams};
 use kube::core::Request;
 
 use crate::objects::Kind;
+
+/// How much is listed at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Everything, as an API server has it in memory: not older than this version, which is "0" for any.
+    Cached(String),
+    /// At most `limit` objects of the most recent version, or of those behind `token`.
+    Page { limit: u32, token: Option<String> },
+}
 
 /// All objects of a kind, or one of them by name.
 #[derive(Debug, Clone)]
@@ -37,12 +46,13 @@ impl Collection {
         Request::new(self.path.clone())
     }
 
-    pub(super) fn list(&self, limit: u32, continued: Option<String>) -> ListParams {
-        ListParams {
-            field_selector: self.fields.clone(),
-            limit: Some(limit),
-            continue_token: continued,
-            ..ListParams::default()
+    pub(super) fn list(&self, extent: &Extent) -> ListParams {
+        let parameters = ListParams { field_selector: self.fields.clone(), ..ListParams::default() };
+        match extent {
+            Extent::Cached(version) => parameters.at(version).matching(VersionMatch::NotOlderThan),
+            Extent::Page { limit, token } => {
+                ListParams { limit: Some(*limit), continue_token: token.clone(), ..parameters }
+            }
         }
     }
 

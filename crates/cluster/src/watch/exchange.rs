@@ -1,24 +1,30 @@
 //! One request and its response, piece by piece, with a limit on every wait and every size.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::buf::Writer;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use daemon::error_chain::brief;
+use flate2::write::GzDecoder;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::time::timeout;
-use warp::http::HeaderMap;
-use warp::http::header::RETRY_AFTER;
+use warp::http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use warp::http::{HeaderMap, Request, Response};
 
-use super::collection::Collection;
+use super::collection::{Collection, Extent};
+use super::encoding;
+use super::events::EventReader;
 use super::failure::Failure;
+use super::list::ListReader;
 use crate::connect::Connection;
 
 /// The most of an error response that is read.
 const MAX_ERROR: usize = 64 << 10;
-/// The most a page of a list may take. Larger pages are asked for again in smaller portions.
-const MAX_PAGE: usize = 32 << 20;
+/// How much compressed data is unpacked at a time: a thousandfold of it may come out.
+const PORTION: usize = 4 << 10;
 
 /// Asks for one collection.
 #[derive(Debug, Clone)]
@@ -30,42 +36,31 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// A page of a list, as received, in place of what is in `page`.
-    pub(super) async fn page(
-        &self,
-        limit: u32,
-        continued: Option<String>,
-        page: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
-        let parameters = self.collection.list(limit, continued);
-        let request = self.collection.request().list(&parameters).map_err(|error| unaskable(&error))?;
-        let mut pieces = self.ask(request.map(Body::from)).await?;
-        page.clear();
-        while let Some(piece) = pieces.next(self.patience).await? {
-            if page.len() + piece.len() > MAX_PAGE {
-                return Err(Failure::TooLarge(MAX_PAGE));
-            }
-            page.extend_from_slice(&piece);
-        }
-        Ok(())
+    /// The response to a request for a list, or for a page of one.
+    pub(super) async fn list(&self, extent: &Extent) -> Result<ListReader, Failure> {
+        let parameters = self.collection.list(extent);
+        let mut request = self.collection.request().list(&parameters).map_err(|error| unaskable(&error))?;
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        Ok(ListReader::new(self.ask(request).await?, self.patience))
     }
 
     /// The response to a watch from `version` that is to last `seconds`.
-    pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<Pieces, Failure> {
+    pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<EventReader, Failure> {
         let parameters = self.collection.watch(seconds);
-        let request =
-            self.collection.request().watch(&parameters, version).map_err(|error| unaskable(&error))?;
-        self.ask(request.map(Body::from)).await
+        let request = self.collection.request().watch(&parameters, version);
+        let request = request.map_err(|error| unaskable(&error))?;
+        Ok(EventReader::new(self.ask(request).await?))
     }
 
-    async fn ask(&self, request: warp::http::Request<Body>) -> Result<Pieces, Failure> {
-        let response = timeout(self.patience, self.connection.client().send(request))
+    async fn ask(&self, mut request: Request<Vec<u8>>) -> Result<Pieces, Failure> {
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(encoding::ACCEPT));
+        let response = timeout(self.patience, self.connection.client().send(request.map(Body::from)))
             .await
             .map_err(|_| Failure::Silent(self.patience))?
             .map_err(|error| unreachable(&error))?;
         let status = response.status();
         let retry_after = retry_after(response.headers());
-        let mut pieces = Pieces { body: response.into_body() };
+        let mut pieces = Pieces::new(response);
         if status.is_success() {
             return Ok(pieces);
         }
@@ -82,30 +77,87 @@ impl Exchange {
 }
 
 /// The body of a response as it comes in.
-#[derive(Debug)]
 pub(super) struct Pieces {
     body: Body,
+    /// It is protobuf and not JSON.
+    pub(super) protobuf: bool,
+    gzip: Option<Gzip>,
+}
+
+/// What unpacks a compressed body.
+struct Gzip {
+    decoder: GzDecoder<Writer<BytesMut>>,
+    /// What was received and not unpacked yet.
+    received: Bytes,
 }
 
 impl Pieces {
-    /// The next piece, `None` at the end.
+    fn new(response: Response<Body>) -> Self {
+        let header = |name| response.headers().get(name).map(HeaderValue::as_bytes).unwrap_or_default();
+        let packed = header(CONTENT_ENCODING) == b"gzip";
+        let gzip = || Gzip { decoder: GzDecoder::new(BytesMut::new().writer()), received: Bytes::new() };
+        Self {
+            protobuf: header(CONTENT_TYPE).starts_with(b"application/vnd.kubernetes.protobuf"),
+            gzip: packed.then(gzip),
+            body: response.into_body(),
+        }
+    }
+
+    /// The next piece, `None` at the end. Each wait for the network lasts `patience` at most.
     pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<Bytes>, Failure> {
-        let received = async {
-            loop {
-                match self.body.frame().await {
-                    None => return Ok(None),
-                    Some(Err(error)) => return Err(Failure::Broken(brief(&error))),
-                    Some(Ok(frame)) => {
-                        // Anything else is trailers, which say nothing to us.
-                        if let Ok(data) = frame.into_data() {
-                            return Ok(Some(data));
-                        }
+        while let Some(gzip) = &mut self.gzip {
+            let unpacked = if !gzip.received.is_empty() {
+                gzip.unpack()?
+            } else if let Some(piece) = receive(&mut self.body, patience).await? {
+                gzip.received = piece;
+                continue;
+            } else {
+                let rest = gzip.finish()?;
+                self.gzip = None;
+                rest
+            };
+            if !unpacked.is_empty() {
+                return Ok(Some(unpacked));
+            }
+        }
+        receive(&mut self.body, patience).await
+    }
+}
+
+impl Gzip {
+    fn unpack(&mut self) -> Result<Bytes, Failure> {
+        let portion = self.received.split_to(self.received.len().min(PORTION));
+        self.decoder.write_all(&portion).map_err(|error| Failure::Broken(brief(&error)))?;
+        Ok(self.unpacked())
+    }
+
+    /// The rest, after all has been received.
+    fn finish(&mut self) -> Result<Bytes, Failure> {
+        self.decoder.try_finish().map_err(|error| Failure::Broken(brief(&error)))?;
+        Ok(self.unpacked())
+    }
+
+    fn unpacked(&mut self) -> Bytes {
+        self.decoder.get_mut().get_mut().split().freeze()
+    }
+}
+
+async fn receive(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, Failure> {
+    let received = async {
+        loop {
+            match body.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(Failure::Broken(brief(&error))),
+                Some(Ok(frame)) => {
+                    // Anything else is trailers, which say nothing to us.
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
                     }
                 }
             }
-        };
-        timeout(patience, received).await.unwrap_or(Err(Failure::Silent(patience)))
-    }
+        }
+    };
+    timeout(patience, received).await.unwrap_or(Err(Failure::Silent(patience)))
 }
 
 /// `Retry-After` in seconds. API servers send no dates.

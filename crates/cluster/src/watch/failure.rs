@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use thiserror::Error;
+
+use super::encoding::Status;
+use crate::objects::Encoded;
 
 /// Why a list or a watch ended before its time.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -39,7 +41,7 @@ pub enum Failure {
     /// A watch ended at once, and not for the first time.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
-    /// Not the JSON we asked for.
+    /// Neither the protobuf nor the JSON we asked for.
     #[error("not an answer of an API server: {0}")]
     Garbage(String),
     /// More than we are ready to hold in memory.
@@ -121,22 +123,20 @@ impl Failure {
 
     /// The failure that an error response means. `body` is as much of it as was read.
     pub(super) fn of_response(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
-        let message = serde_json::from_slice::<Status>(body)
-            .ok()
-            .and_then(|status| status.message)
-            .unwrap_or_else(|| excerpt(body));
-        Self::of_code(code, message, retry_after)
+        let message = Status::of_body(body).and_then(|status| status.message);
+        Self::of_code(code, message.unwrap_or_else(|| excerpt(body)), retry_after)
     }
 
     /// The failure that the object of a watch event of type ERROR means.
-    pub(super) fn of_event(object: &str) -> Self {
-        let Ok(status) = serde_json::from_str::<Status>(object) else {
-            return Self::Garbage(format!("an error without a status: {}", excerpt(object.as_bytes())));
+    pub(super) fn of_event(object: &Encoded) -> Self {
+        let status: Status = match object.decode() {
+            Ok(status) => status,
+            Err(error) => return Self::Garbage(format!("an error without a status: {error}")),
         };
         let message = status.message.unwrap_or_default();
         match status.reason.as_deref() {
             Some("Expired" | "Gone") => Self::Expired(message),
-            _ => Self::of_code(status.code.unwrap_or_default(), message, None),
+            _ => Self::of_code(status.code.and_then(|code| code.try_into().ok()).unwrap_or(0), message, None),
         }
     }
 
@@ -150,14 +150,6 @@ impl Failure {
             _ => Self::Server { code, message, retry_after },
         }
     }
-}
-
-/// The part of a `metav1.Status` that says what is wrong.
-#[derive(Deserialize)]
-struct Status {
-    message: Option<String>,
-    reason: Option<String>,
-    code: Option<u16>,
 }
 
 /// The beginning of what was received, in one line without control characters.
@@ -223,7 +215,7 @@ mod tests {
 
     #[test]
     fn errors_within_a_watch_are_told_apart_by_reason_and_code() {
-        let event = |object: &str| Failure::of_event(object).reason();
+        let event = |object: &'static str| Failure::of_event(&Encoded::Json(object.into())).reason();
         assert_eq!(
             event(r#"{"reason":"Expired","code":410,"message":"too old resource version"}"#),
             "expired"

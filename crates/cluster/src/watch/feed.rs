@@ -8,22 +8,22 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Received;
-use super::collection::Collection;
+use super::collection::{Collection, Extent};
 use super::complaints::Complaints;
+use super::encoding::{Part, WatchEvent};
 use super::ended::Watched;
-use super::exchange::{Exchange, Pieces};
+use super::events::EventReader;
+use super::exchange::Exchange;
 use super::failure::{Failure, Refusal};
 use super::history::History;
-use super::lines::Lines;
 use super::malformed::Malformed;
 use super::metrics::FeedMetrics;
 use super::pace::{Pace, jittered};
-use super::page::{Page, WatchEvent};
 use super::pauses::Pauses;
 use super::position::{Listing, Position, Watching};
 use super::state::{FeedState, Phase};
 use crate::connect::Connection;
-use crate::objects::{Change, FromApi, key_of, version_of};
+use crate::objects::{Change, Encoded, FromApi};
 
 /// A watch that lasted this long had begun well: what comes after it is a new failure.
 const LONG: Duration = Duration::from_secs(30);
@@ -136,33 +136,41 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    /// Lists everything from where `listing` is, page by page.
+    /// Lists everything from where `listing` is.
     async fn list(&mut self, listing: &mut Listing) -> Result<History, Stop> {
-        // One buffer for all pages: each takes about as much room as the last, and megabytes.
-        let mut body = Vec::new();
         while !listing.is_endless() {
-            match self.exchange.page(listing.limit, listing.token.clone(), &mut body).await {
-                Err(Failure::TooLarge(_)) if listing.shrink() => continue,
-                other => other?,
-            }
-            let at = Instant::now();
-            let mut page = Page::read(&body)?;
-            if listing.is_new() {
-                self.send(Change::RelistStarted, at).await?;
-                self.sent = true;
-            }
-            for item in &page.items {
-                self.apply(item.get(), at, false).await?;
-            }
-            self.pauses.progress();
-            if let Some(history) = listing.advance(&mut page) {
-                self.send(Change::RelistDone, at).await?;
-                self.metrics.lists.inc();
-                self.state.send_modify(|state| state.listed = true);
-                return Ok(history);
+            match self.page(listing).await {
+                Err(Stop::Failed(Failure::TooLarge(_))) if listing.shrink() => {}
+                Err(stop) => return Err(stop),
+                Ok(None) => self.pauses.progress(),
+                Ok(Some(history)) => {
+                    self.pauses.progress();
+                    self.send(Change::RelistDone, Instant::now()).await?;
+                    self.metrics.lists.inc();
+                    self.state.send_modify(|state| state.listed = true);
+                    return Ok(history);
+                }
             }
         }
         Err(Failure::Garbage("a list without end".to_owned()).into())
+    }
+
+    /// Lists a page, or all there is. Returns the history of the list at its end.
+    async fn page(&mut self, listing: &mut Listing) -> Result<Option<History>, Stop> {
+        let mut page = self.exchange.list(&listing.extent).await?;
+        let (mut history, mut begun) = (listing.history(), !listing.is_new());
+        loop {
+            let part = page.next().await?;
+            let at = Instant::now();
+            if !std::mem::replace(&mut begun, true) {
+                self.send(Change::RelistStarted, at).await?;
+                self.sent = true;
+            }
+            match part {
+                Part::Object(object) => self.apply(&object, &mut history, true, at).await?,
+                Part::End(meta) => return Ok(listing.advance(meta, history)),
+            }
+        }
     }
 
     /// One watch, from its request to its end.
@@ -172,10 +180,10 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
         let asked = jittered(&self.pace.watch);
         let seconds = u32::try_from(asked.as_secs()).unwrap_or(u32::MAX).max(1);
-        let pieces = self.exchange.watch(&watching.history.version, seconds).await?;
+        let events = self.exchange.watch(&watching.history.version, seconds).await?;
         self.follows();
         let begun = Instant::now();
-        let ended = self.take_events(watching, pieces, asked).await;
+        let ended = self.take_events(watching, events, asked).await;
         if begun.elapsed() > LONG {
             self.pauses.settled();
         }
@@ -199,17 +207,16 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     async fn take_events(
         &mut self,
         watching: &mut Watching,
-        pieces: Pieces,
+        mut events: EventReader,
         asked: Duration,
     ) -> Result<Watched, Stop> {
         let begun = Instant::now();
         let end = begun + asked + self.pace.grace;
-        let mut lines = Lines::new(pieces);
         let mut mute = true;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let line = match lines.next(left.min(self.pace.silence)).await {
-                Ok(Some(line)) => line,
+            let event = match events.next(left.min(self.pace.silence)).await {
+                Ok(Some(event)) => event,
                 Ok(None) => return Watched::judge(begun.elapsed(), asked, mute).map_err(Stop::Failed),
                 // There is nothing to tell, or nobody there. The next request shows which.
                 Err(Failure::Silent(_)) => return Ok(Watched::Mute),
@@ -217,29 +224,25 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
             };
             mute = false;
             let at = Instant::now();
-            let event = WatchEvent::read(&line)?;
             self.take(&event, &mut watching.history, at).await?;
             watching.unreadable = 0;
         }
     }
 
-    async fn take(&mut self, event: &WatchEvent<'_>, history: &mut History, at: Instant) -> Result<(), Stop> {
-        let object = event.object.get();
+    async fn take(&mut self, event: &WatchEvent, history: &mut History, at: Instant) -> Result<(), Stop> {
+        let object = &event.object;
         match event.r#type.as_str() {
-            "ADDED" | "MODIFIED" => {
-                let version = self.apply(object, at, true).await?;
-                history.advance(&version);
-            }
+            "ADDED" | "MODIFIED" => self.apply(object, history, false, at).await?,
             "DELETED" => {
-                match key_of(object) {
+                match object.key() {
                     Some(key) => self.send(Change::Deleted(key), at).await?,
                     None => self.malformed.object(None, &"it is deleted and has no name"),
                 }
-                history.advance(&version_of(object));
+                history.advance(&object.version());
             }
             "BOOKMARK" => {
                 self.metrics.bookmarks.inc();
-                history.advance(&version_of(object));
+                history.advance(&object.version());
             }
             "ERROR" => return Err(Failure::of_event(object).into()),
             // A type of a later API: what it is about cannot be known, so it is not acted upon.
@@ -250,23 +253,38 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         Ok(())
     }
 
-    /// Sends an object on. One that makes no sense is left out; if it replaces one that did, that one is gone.
-    async fn apply(&mut self, object: &str, at: Instant, replaces: bool) -> Result<smol_str::SmolStr, Stop> {
-        match T::from_api(object) {
+    /// Sends an object on, of a list or of a watch. One that makes no sense is left out; if it replaces one that did,
+    /// that one is gone.
+    async fn apply(
+        &mut self,
+        object: &Encoded,
+        history: &mut History,
+        listed: bool,
+        at: Instant,
+    ) -> Result<(), Stop> {
+        match T::read(object) {
             Ok(parsed) => {
                 for note in &parsed.notes {
                     self.malformed.part(parsed.object.key(), note);
                 }
-                self.send(Change::Apply(parsed.object), at).await?;
-                Ok(parsed.version)
+                if listed {
+                    history.saw(parsed.object.key(), &parsed.uid);
+                } else {
+                    history.advance(&parsed.version);
+                }
+                self.send(Change::Apply(parsed.object), at).await
             }
             Err(problem) => {
-                let key = key_of(object);
+                let key = object.key();
                 self.malformed.object(key.as_ref(), &problem);
-                if let Some(key) = key.filter(|_| replaces) {
-                    self.send(Change::Deleted(key), at).await?;
+                if listed {
+                    return Ok(());
                 }
-                Ok(version_of(object))
+                history.advance(&object.version());
+                match key {
+                    Some(key) => self.send(Change::Deleted(key), at).await,
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -279,9 +297,14 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
 
     /// Asks for one object to see whether the API server still has the history we know.
     async fn same_history(&self, history: &History) -> Result<(), Failure> {
-        let mut body = Vec::new();
-        self.exchange.page(1, None, &mut body).await?;
-        history.check(&Page::read(&body)?)
+        let mut page = self.exchange.list(&Extent::Page { limit: 1, token: None }).await?;
+        let mut first = None;
+        loop {
+            match page.next().await? {
+                Part::Object(object) => first = first.or_else(|| object.identity()),
+                Part::End(meta) => return history.check(&meta.resource_version, first.as_ref()),
+            }
+        }
     }
 
     fn enter(&self, phase: Phase) {

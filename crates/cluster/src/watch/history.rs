@@ -6,25 +6,30 @@
 //! we have seen, and the first object of the collection having been made again under the same name. A history that was
 //! restored and has outrun our version is not recognised: we would have to be cut off for as long as that takes.
 
-use crate::objects::{ObjectKey, identity_of};
+use smol_str::SmolStr;
 
 use super::failure::Failure;
-use super::page::Page;
+use crate::objects::ObjectKey;
+
+/// Key and UID of an object.
+pub(super) type Identity = (ObjectKey, SmolStr);
 
 /// Where a list or a watch stands.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct History {
     /// The version to resume from.
     pub(super) version: String,
-    /// Key and UID of the first object of the list.
-    first: Option<(ObjectKey, String)>,
+    /// The first object of the list.
+    first: Option<Identity>,
 }
 
 impl History {
-    /// The history that the first page of a list shows.
-    pub(super) fn begin(page: &Page<'_>) -> Self {
-        let first = page.items.first().and_then(|item| identity_of(item.get()));
-        Self { version: page.version.clone(), first }
+    /// A list has this object. Lists begin with the first path in the database, but those of a cache need not.
+    pub(super) fn saw(&mut self, key: &ObjectKey, uid: &SmolStr) {
+        let path = |key: &'_ ObjectKey| format!("{}/{}", key.namespace, key.name);
+        if self.first.as_ref().is_none_or(|(first, _)| path(key) < path(first)) {
+            self.first = Some((key.clone(), uid.clone()));
+        }
     }
 
     /// The version moved on. Objects without one leave it where it was.
@@ -34,17 +39,15 @@ impl History {
         }
     }
 
-    /// Compares with a page listed just now.
-    pub(super) fn check(&self, page: &Page<'_>) -> Result<(), Failure> {
-        let numbers = (page.version.parse::<u64>(), self.version.parse::<u64>());
-        if let (Ok(now), Ok(known)) = numbers
+    /// Compares with a list of the first object that was made just now.
+    pub(super) fn check(&self, version: &str, first: Option<&Identity>) -> Result<(), Failure> {
+        if let (Ok(now), Ok(known)) = (version.parse::<u64>(), self.version.parse::<u64>())
             && now < known
         {
             return Err(Failure::OtherHistory(format!("it is at version {now} and was at {known}")));
         }
-        let first = page.items.first().and_then(|item| identity_of(item.get()));
         match (&self.first, first) {
-            (Some((known_key, known)), Some((key, uid))) if *known_key == key && *known != uid => {
+            (Some((known_key, known)), Some((key, uid))) if known_key == key && known != uid => {
                 Err(Failure::OtherHistory(format!("{key} was made again")))
             }
             _ => Ok(()),
@@ -56,19 +59,16 @@ impl History {
 mod tests {
     use super::*;
 
-    fn page(version: &str, name: &str, uid: &str) -> String {
-        format!(
-            r#"{{"kind":"ServiceList","metadata":{{"resourceVersion":"{version}"}},
-            "items":[{{"metadata":{{"name":"{name}","namespace":"apps","uid":"{uid}"}}}}]}}"#
-        )
-    }
-
     #[test]
     fn another_history_shows_in_versions_and_uids() {
-        let begun = page("100", "db", "u1");
-        let mut history = History::begin(&Page::read(begun.as_bytes()).unwrap());
-        history.advance("120");
-        history.advance("");
+        let key = |name| ObjectKey::new("apps", name);
+        let mut history = History::default();
+        for (name, uid) in [("web", "u3"), ("db", "u1"), ("dc", "u2")] {
+            history.saw(&key(name), &uid.into());
+        }
+        for version in ["100", "120", ""] {
+            history.advance(version);
+        }
         let cases = [
             ("120", "db", "u1", None),
             ("500", "db", "u1", None),
@@ -83,8 +83,8 @@ mod tests {
             ("opaque", "db", "u1", None),
         ];
         for (version, name, uid, expected) in cases {
-            let now = page(version, name, uid);
-            let found = history.check(&Page::read(now.as_bytes()).unwrap()).err().map(|f| f.to_string());
+            let first = (key(name), uid.into());
+            let found = history.check(version, Some(&first)).err().map(|failure| failure.to_string());
             assert_eq!(found.as_deref(), expected, "{version} {name} {uid}");
         }
     }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::collection::Extent;
+use super::encoding::ListMeta;
 use super::failure::Failure;
 use super::history::History;
-use super::page::Page;
 
 /// How many objects are asked for at a time.
 const PAGE: u32 = 500;
@@ -36,12 +37,20 @@ impl Position {
     /// Takes note of a failure. One that makes the position worthless leads back to the start of a list; returns
     /// whether it does.
     pub(super) fn fail(&mut self, failure: &Failure) -> bool {
-        let lost = match self {
-            Self::Listing(listing) => listing.is_lost(failure),
-            Self::Watching(watching) => failure.ends_history() || watching.unreadable >= MAX_UNREADABLE,
+        let next = match self {
+            Self::Listing(listing) => listing.is_lost(failure).then(Listing::most_recent),
+            // What the API server no longer tells in events may be in its memory.
+            Self::Watching(watching) if matches!(failure, Failure::Expired(_)) => {
+                Some(Listing::new(Extent::Cached(std::mem::take(&mut watching.history.version))))
+            }
+            Self::Watching(watching) => {
+                let lost = failure.ends_history() || watching.unreadable >= MAX_UNREADABLE;
+                lost.then(Listing::most_recent)
+            }
         };
-        if lost {
-            *self = Self::default();
+        let lost = next.is_some();
+        if let Some(listing) = next {
+            *self = Self::Listing(listing);
         }
         lost
     }
@@ -50,10 +59,8 @@ impl Position {
 /// A list under way.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// How many objects the next page may have.
-    pub(super) limit: u32,
-    /// The token of the next page.
-    pub(super) token: Option<String>,
+    /// What is asked for next.
+    pub(super) extent: Extent,
     /// What the pages so far belong to.
     history: Option<History>,
     pages: usize,
@@ -62,30 +69,54 @@ pub(super) struct Listing {
 }
 
 impl Default for Listing {
+    /// What kube-dns asks for: any version, from the memory of the API server.
     fn default() -> Self {
-        Self { limit: PAGE, token: None, history: None, pages: 0, failing: None }
+        Self::new(Extent::Cached("0".to_owned()))
     }
 }
 
 impl Listing {
+    fn new(extent: Extent) -> Self {
+        Self { extent, history: None, pages: 0, failing: None }
+    }
+
+    /// A list that must not come from an API server that lags behind.
+    fn most_recent() -> Self {
+        Self::new(Extent::Page { limit: PAGE, token: None })
+    }
+
     /// No page has been received.
     pub(super) fn is_new(&self) -> bool {
         self.history.is_none()
     }
 
-    /// Makes pages smaller. False if they are as small as can be.
+    /// Asks for less at once. False if that cannot be.
     pub(super) fn shrink(&mut self) -> bool {
-        let limit = (self.limit / 8).max(1);
-        std::mem::replace(&mut self.limit, limit) != limit
+        match &mut self.extent {
+            Extent::Page { limit: 1, .. } => return false,
+            Extent::Page { limit, .. } => *limit = (*limit / 8).max(1),
+            cached @ Extent::Cached(_) => *cached = Extent::Page { limit: PAGE, token: None },
+        }
+        true
     }
 
-    /// Goes on behind `page`. Returns the history if it was the last one.
-    pub(super) fn advance(&mut self, page: &mut Page<'_>) -> Option<History> {
-        self.history.get_or_insert_with(|| History::begin(page)).advance(&page.version);
+    /// Goes on behind a page, which shows this history so far. Returns it if the page was the last one.
+    pub(super) fn advance(&mut self, meta: ListMeta, mut history: History) -> Option<History> {
+        history.advance(&meta.resource_version);
         self.pages += 1;
         self.failing = None;
-        self.token = page.continued.take();
-        if self.token.is_none() { self.history.take() } else { None }
+        if meta.r#continue.is_empty() {
+            return Some(history);
+        }
+        let limit = if let Extent::Page { limit, .. } = self.extent { limit } else { PAGE };
+        self.extent = Extent::Page { limit, token: Some(meta.r#continue) };
+        self.history = Some(history);
+        None
+    }
+
+    /// What the pages so far belong to.
+    pub(super) fn history(&self) -> History {
+        self.history.clone().unwrap_or_default()
     }
 
     /// More pages than any list has.
@@ -97,8 +128,14 @@ impl Listing {
     /// not know that any more. One that belongs to another history may fail for ever without saying so.
     fn is_lost(&mut self, failure: &Failure) -> bool {
         let since = *self.failing.get_or_insert_with(Instant::now);
-        let unknown = failure.ends_history() || matches!(failure, Failure::Server { code: 400, .. });
-        self.token.is_some() && (unknown || self.is_endless() || since.elapsed() >= TOKEN_LIFE)
+        match &self.extent {
+            Extent::Cached(version) => version != "0" && failure.ends_history(),
+            Extent::Page { token: None, .. } => false,
+            Extent::Page { token: Some(_), .. } => {
+                let unknown = failure.ends_history() || matches!(failure, Failure::Server { code: 400, .. });
+                unknown || self.is_endless() || since.elapsed() >= TOKEN_LIFE
+            }
+        }
     }
 }
 

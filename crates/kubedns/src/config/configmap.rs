@@ -1,48 +1,18 @@
 //! The one `ConfigMap` that holds our configuration, as the API server shows it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dnsconfig::{ApiFeed, RawData};
-use serde::Deserialize;
+use dnsconfig::ApiFeed;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use cluster::connect::Connection;
-use cluster::objects::{Change, FromApi, Kind, MalformedObject, ObjectKey, Parsed, key_of, version_of};
+use cluster::objects::{Change, ConfigMap, Kind, ObjectKey};
 use cluster::watch::{Collection, Feed, FeedState, Pace, Received};
 
 /// How many changes may wait to be looked at.
 const QUEUE: usize = 16;
-
-/// A `ConfigMap`, reduced to its texts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ConfigMap {
-    key: ObjectKey,
-    data: RawData,
-}
-
-#[derive(Deserialize)]
-struct Api {
-    data: Option<BTreeMap<String, String>>,
-}
-
-impl FromApi for ConfigMap {
-    const KIND: Kind = Kind::ConfigMap;
-
-    fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
-        let api: Api = serde_json::from_str(json)?;
-        let key = key_of(json).ok_or(MalformedObject::NoName)?;
-        let data = api.data.unwrap_or_default();
-        let data = data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect();
-        Ok(Parsed { object: Self { key, data }, notes: Vec::new(), version: version_of(json) })
-    }
-
-    fn key(&self) -> &ObjectKey {
-        &self.key
-    }
-}
 
 /// Watches the `ConfigMap` and hands its data on.
 pub(super) struct ConfigMapFeed {
@@ -105,6 +75,7 @@ async fn hand_on(mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>, key: 
 mod tests {
     use std::time::Instant;
 
+    use cluster::objects::FromApi as _;
     use dnsconfig::Source;
 
     use super::*;

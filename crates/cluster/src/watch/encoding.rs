@@ -1,0 +1,281 @@
+//! The messages of the API that hold objects, in protobuf (the tags are those of `generated.proto` in
+//! `k8s.io/apimachinery`) and in JSON.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use prost::Message;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::failure::{Failure, excerpt};
+use crate::objects::{Encoded, MAGIC};
+
+/// Asks for protobuf, and for JSON where that is not to be had.
+pub(super) const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application/json";
+/// The largest single object or event. API servers store no object of more than a few megabytes.
+pub(super) const MAX_OBJECT: usize = 8 << 20;
+
+/// `metav1.ListMeta`.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListMeta {
+    #[prost(string, tag = "2")]
+    pub(super) resource_version: String,
+    /// Where the next page begins; empty on the last one.
+    #[prost(string, tag = "3")]
+    #[serde(default)]
+    pub(super) r#continue: String,
+}
+
+/// The part of a `metav1.Status` that says what is wrong.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+pub(super) struct Status {
+    #[prost(string, optional, tag = "3")]
+    pub(super) message: Option<String>,
+    #[prost(string, optional, tag = "4")]
+    pub(super) reason: Option<String>,
+    #[prost(int32, optional, tag = "6")]
+    pub(super) code: Option<i32>,
+}
+
+/// A `metav1.WatchEvent`.
+#[derive(Debug)]
+pub(super) struct WatchEvent {
+    pub(super) r#type: String,
+    pub(super) object: Encoded,
+}
+
+/// `runtime.TypeMeta`.
+#[derive(Clone, PartialEq, Message)]
+struct TypeMeta {
+    #[prost(string, tag = "2")]
+    kind: String,
+}
+
+/// `runtime.Unknown`, the envelope of an object.
+#[derive(Clone, PartialEq, Message)]
+struct Envelope {
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
+/// A `metav1.WatchEvent` in protobuf.
+#[derive(Clone, PartialEq, Message)]
+struct WatchMessage {
+    #[prost(string, tag = "1")]
+    r#type: String,
+    #[prost(message, optional, tag = "2")]
+    object: Option<RawExtension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RawExtension {
+    #[prost(bytes = "bytes", tag = "1")]
+    raw: Bytes,
+}
+
+#[derive(Deserialize)]
+struct JsonEvent<'a> {
+    r#type: String,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct JsonList<'a> {
+    kind: String,
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+fn garbage(why: &dyn std::fmt::Display, received: &[u8]) -> Failure {
+    Failure::Garbage(format!("{why}: {}", excerpt(received)))
+}
+
+/// The message in an envelope.
+fn open(mut envelope: Bytes) -> Result<Bytes, Failure> {
+    if !envelope.starts_with(MAGIC) {
+        return Err(garbage(&"not the protobuf of Kubernetes", &envelope));
+    }
+    envelope.advance(MAGIC.len());
+    Ok(decode::<Envelope>(&envelope)?.raw)
+}
+
+impl Status {
+    /// The status in the body of an error response, if it is one.
+    pub(super) fn of_body(body: &[u8]) -> Option<Self> {
+        if !body.starts_with(MAGIC) {
+            return serde_json::from_slice(body).ok();
+        }
+        Self::decode(open(Bytes::copy_from_slice(body)).ok()?).ok()
+    }
+}
+
+impl WatchEvent {
+    /// Reads an event that is a line of JSON.
+    pub(super) fn of_line(line: &Bytes) -> Result<Self, Failure> {
+        let event: JsonEvent<'_> = serde_json::from_slice(line).map_err(|error| garbage(&error, line))?;
+        let object = Encoded::Json(line.slice_ref(event.object.get().as_bytes()));
+        Ok(Self { r#type: event.r#type, object })
+    }
+
+    /// Reads an event that is a frame of protobuf.
+    pub(super) fn of_frame(frame: &Bytes) -> Result<Self, Failure> {
+        let event: WatchMessage = decode(frame)?;
+        let object = event.object.ok_or_else(|| garbage(&"an event without an object", frame))?;
+        Ok(Self { r#type: event.r#type, object: Encoded::Protobuf(open(object.raw)?) })
+    }
+}
+
+/// Reads a whole list in JSON. What is not a list must not be taken for an empty one.
+pub(super) fn read_list(body: &Bytes) -> Result<(ListMeta, Vec<Encoded>), Failure> {
+    let list: JsonList<'_> = serde_json::from_slice(body).map_err(|error| garbage(&error, body))?;
+    if !list.kind.ends_with("List") {
+        return Err(garbage(&"not a list", list.kind.as_bytes()));
+    }
+    let encoded = |item: &RawValue| Encoded::Json(body.slice_ref(item.get().as_bytes()));
+    Ok((list.metadata, list.items.unwrap_or_default().into_iter().map(encoded).collect()))
+}
+
+/// A list in protobuf that is read while it comes in: an envelope around a list whose fields are the metadata and the
+/// objects.
+#[derive(Debug, Default)]
+pub(super) struct ListMessage {
+    within: Within,
+    meta: ListMeta,
+}
+
+/// What comes next in a [`ListMessage`].
+#[derive(Debug, Default, Clone, Copy)]
+enum Within {
+    /// The magic number.
+    #[default]
+    Start,
+    /// Fields of the envelope.
+    Envelope,
+    /// Fields of the list, in this many octets.
+    List(usize),
+}
+
+/// A part of a list.
+#[derive(Debug)]
+pub(super) enum Part {
+    Object(Encoded),
+    /// The end of the list.
+    End(ListMeta),
+}
+
+impl ListMessage {
+    /// Takes the next part out of what has been received, `None` if that is not complete.
+    pub(super) fn next(&mut self, received: &mut BytesMut) -> Result<Option<Part>, Failure> {
+        loop {
+            match self.within {
+                Within::Start => {
+                    if received.len() < MAGIC.len() {
+                        return Ok(None);
+                    }
+                    if !received.starts_with(MAGIC) {
+                        return Err(garbage(&"not the protobuf of Kubernetes", received));
+                    }
+                    received.advance(MAGIC.len());
+                    self.within = Within::Envelope;
+                }
+                Within::List(0) if self.meta.resource_version.is_empty() => {
+                    return Err(Failure::Garbage("a list without a version".to_owned()));
+                }
+                Within::List(0) => return Ok(Some(Part::End(std::mem::take(&mut self.meta)))),
+                Within::Envelope => match Field::at_front(received)? {
+                    Some(Field { number: 2, head, length }) => {
+                        received.advance(head);
+                        self.within = Within::List(length);
+                    }
+                    Some(field) => {
+                        let Some(content) = field.split_off(received)? else { return Ok(None) };
+                        if field.number == 1 {
+                            check_kind(&content)?;
+                        }
+                    }
+                    None => return Ok(None),
+                },
+                Within::List(left) => {
+                    let Some(field) = Field::at_front(received)? else { return Ok(None) };
+                    let Some(content) = field.split_off(received)? else { return Ok(None) };
+                    let left = left.checked_sub(field.head + field.length);
+                    let cut = || Failure::Garbage("an object reaches beyond its list".to_owned());
+                    self.within = Within::List(left.ok_or_else(cut)?);
+                    match field.number {
+                        1 => self.meta = decode(&content)?,
+                        2 => return Ok(Some(Part::Object(Encoded::Protobuf(content)))),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn decode<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {
+    M::decode(message.clone()).map_err(|error| garbage(&error, message))
+}
+
+/// What is not a list must not be taken for an empty one.
+fn check_kind(type_meta: &Bytes) -> Result<(), Failure> {
+    let TypeMeta { kind } = decode(type_meta)?;
+    if kind.ends_with("List") { Ok(()) } else { Err(garbage(&"not a list", kind.as_bytes())) }
+}
+
+/// A field of a protobuf message.
+#[derive(Debug, Clone, Copy)]
+struct Field {
+    number: u64,
+    /// The octets in front of the content.
+    head: usize,
+    /// The octets of the content.
+    length: usize,
+}
+
+impl Field {
+    /// The field that `received` begins with, `None` if that cannot be told yet.
+    fn at_front(received: &[u8]) -> Result<Option<Self>, Failure> {
+        let Some((key, key_length)) = varint(received)? else { return Ok(None) };
+        let rest = received.get(key_length..).unwrap_or_default();
+        let (head, length) = match key & 7 {
+            0 => (key_length, varint(rest)?.map(|(_, length)| length)),
+            1 => (key_length, Some(8)),
+            2 => match varint(rest)? {
+                Some((length, octets)) => (key_length + octets, usize::try_from(length).ok()),
+                None => (0, None),
+            },
+            5 => (key_length, Some(4)),
+            other => return Err(Failure::Garbage(format!("protobuf of wire type {other}"))),
+        };
+        Ok(length.map(|length| Self { number: key >> 3, head, length }))
+    }
+
+    /// Takes this field out of `received` and returns its content, `None` if that is not complete.
+    fn split_off(self, received: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
+        if self.length > MAX_OBJECT {
+            return Err(Failure::TooLarge(MAX_OBJECT));
+        }
+        if received.len() < self.head + self.length {
+            return Ok(None);
+        }
+        received.advance(self.head);
+        Ok(Some(received.split_to(self.length).freeze()))
+    }
+}
+
+/// A number of up to ten octets and how many it has, `None` if it is not complete.
+fn varint(octets: &[u8]) -> Result<Option<(u64, usize)>, Failure> {
+    let mut number = 0;
+    for (index, octet) in octets.iter().enumerate().take(10) {
+        number |= u64::from(octet & 0x7f) << (7 * index);
+        if octet & 0x80 == 0 {
+            return Ok(Some((number, index + 1)));
+        }
+    }
+    if octets.len() < 10 { Ok(None) } else { Err(Failure::Garbage("a number without end".to_owned())) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! The objects of a list as they come in.
+
+use std::time::Duration;
+use std::vec;
+
+use bytes::BytesMut;
+
+use super::encoding::{ListMessage, ListMeta, MAX_OBJECT, Part, read_list};
+use super::exchange::Pieces;
+use super::failure::Failure;
+use crate::objects::Encoded;
+
+/// The most a page of a list in JSON may take, which is read as a whole. Larger ones are asked for again in smaller
+/// portions.
+const MAX_JSON: usize = 32 << 20;
+
+/// A response to a request for a list.
+pub(super) struct ListReader {
+    pieces: Pieces,
+    patience: Duration,
+    received: BytesMut,
+    course: Course,
+}
+
+enum Course {
+    Protobuf(ListMessage),
+    Json,
+    /// JSON that was read.
+    Read(vec::IntoIter<Encoded>, ListMeta),
+}
+
+impl ListReader {
+    pub(super) fn new(pieces: Pieces, patience: Duration) -> Self {
+        let course = if pieces.protobuf { Course::Protobuf(ListMessage::default()) } else { Course::Json };
+        Self { pieces, patience, received: BytesMut::new(), course }
+    }
+
+    /// The next object, or the end.
+    pub(super) async fn next(&mut self) -> Result<Part, Failure> {
+        loop {
+            match &mut self.course {
+                Course::Protobuf(list) => match list.next(&mut self.received)? {
+                    Some(Part::End(meta)) => {
+                        // The connection is used again only if nothing is left in it.
+                        while self.pieces.next(self.patience).await?.is_some() {}
+                        return Ok(Part::End(meta));
+                    }
+                    Some(part) => return Ok(part),
+                    None if !self.receive(MAX_OBJECT).await? => {
+                        return Err(Failure::Broken("in the middle of a list".to_owned()));
+                    }
+                    None => {}
+                },
+                Course::Json => {
+                    while self.receive(MAX_JSON).await? {}
+                    let (meta, objects) = read_list(&self.received.split().freeze())?;
+                    self.course = Course::Read(objects.into_iter(), meta);
+                }
+                Course::Read(objects, meta) => {
+                    return Ok(objects.next().map_or_else(|| Part::End(meta.clone()), Part::Object));
+                }
+            }
+        }
+    }
+
+    /// Receives a piece, unless there is none any more. Returns whether there was one.
+    async fn receive(&mut self, most: usize) -> Result<bool, Failure> {
+        let Some(piece) = self.pieces.next(self.patience).await? else { return Ok(false) };
+        if self.received.len() > most {
+            return Err(Failure::TooLarge(most));
+        }
+        self.received.extend_from_slice(&piece);
+        Ok(true)
+    }
+}
