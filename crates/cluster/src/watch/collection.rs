@@ -1,6 +1,6 @@
 //! What is listed and watched: the path and the selector of a collection.
 
-use kube::api::{ListParams, VersionMatch, WatchParams};
+use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 
 use crate::objects::Kind;
@@ -49,7 +49,7 @@ impl Collection {
     pub(super) fn list(&self, extent: &Extent) -> ListParams {
         let parameters = ListParams { field_selector: self.fields.clone(), ..ListParams::default() };
         match extent {
-            Extent::Cached(version) => parameters.at(version).matching(VersionMatch::NotOlderThan),
+            Extent::Cached(version) => parameters.at(version),
             Extent::Page { limit, token } => {
                 ListParams { limit: Some(*limit), continue_token: token.clone(), ..parameters }
             }
