@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::Resource;
 use crate::object::{Object, Objects};
+use crate::protobuf;
 use crate::status::Status;
 use crate::table;
 
@@ -17,6 +18,8 @@ use crate::table;
 pub(crate) enum Format {
     /// The object itself as JSON.
     Json,
+    /// Protobuf, as lists and watches of clients in the cluster want it.
+    Protobuf,
     /// A table for people. Resources without columns come as JSON.
     Table,
 }
@@ -70,6 +73,12 @@ pub(crate) fn list(format: Format, page: &Page) -> Bytes {
     }
     let kind = page.resource.kind();
     let (name, api_version) = (kind.name, kind.api_version());
+    if format == Format::Protobuf {
+        let token = page.continue_token.as_deref().unwrap_or_default();
+        let messages = objects.iter().map(|object| object.message().as_ref());
+        let list = protobuf::list(page.version, token, messages);
+        return protobuf::enveloped(&api_version, &format!("{name}List"), &list).into();
+    }
     let head =
         format!("{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
     let length: usize = objects.iter().map(|object| object.item().len() + 1).sum();
@@ -86,6 +95,9 @@ pub(crate) fn list(format: Format, page: &Page) -> Bytes {
 /// One line of a watch.
 pub(crate) fn event(format: Format, event_type: EventType, object: &Arc<Object>) -> Bytes {
     let name = event_type.as_str();
+    if format == Format::Protobuf {
+        return message_event(name, object.resource(), object.message());
+    }
     if let Some(table) = table_of_one(format, object) {
         return json_line(&json!({ "type": name, "object": table }));
     }
@@ -96,8 +108,18 @@ pub(crate) fn event(format: Format, event_type: EventType, object: &Arc<Object>)
     text.freeze()
 }
 
+/// An event in protobuf.
+fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
+    let kind = resource.kind();
+    protobuf::event(name, &protobuf::enveloped(&kind.api_version(), kind.name, message)).into()
+}
+
 /// The line of a bookmark.
-pub(crate) fn bookmark(resource: Resource, version: u64) -> Bytes {
+pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
+    if format == Format::Protobuf {
+        let object = json!({ "metadata": { "resourceVersion": version.to_string() } });
+        return message_event("BOOKMARK", resource, &protobuf::message(resource.kind().name, &object));
+    }
     let (head, tail) = (head(resource), resource.kind().empty_tail);
     format!(
         "{{\"type\":\"BOOKMARK\",\"object\":{head}\"metadata\":{{\"resourceVersion\":\"{version}\"}}{tail}}}}}\n"
@@ -106,7 +128,11 @@ pub(crate) fn bookmark(resource: Resource, version: u64) -> Bytes {
 }
 
 /// The line of an error, the last of a watch.
-pub(crate) fn error(status: &Status) -> Bytes {
+pub(crate) fn error(format: Format, status: &Status) -> Bytes {
+    if format == Format::Protobuf {
+        let message = protobuf::message("Status", &status.to_value());
+        return protobuf::event("ERROR", &protobuf::enveloped("v1", "Status", &message)).into();
+    }
     [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &status.to_json(), b"}\n"].concat().into()
 }
 

@@ -4,7 +4,6 @@ mod body;
 mod discovery;
 mod negotiate;
 mod path;
-mod protobuf;
 mod reply;
 mod resource;
 
@@ -30,6 +29,7 @@ pub(crate) struct Api {
     pub(crate) registry: Registry,
     pub(crate) faults: Faults,
     pub(crate) bookmark_period: Duration,
+    pub(crate) protobuf: bool,
 }
 
 /// A request, read completely.
@@ -74,14 +74,14 @@ async fn respond(api: &Api, path: &str, request: &Request) -> Response {
     thawed(api).await;
     let parts = path::parts(path);
     if let Some(at) = path::objects(&parts) {
-        return resource(api, Call { api, request, at }).await;
+        return resource(api, Call { api, request, at, spoiled: false }).await;
     }
     let document = discovery::document(&parts);
     document.map_or_else(Answer::nothing, |document| Answer::value(200, &document)).into_response(None)
 }
 
 /// Serves a request about objects, unless a fault gets in between.
-async fn resource(api: &Api, call: Call<'_>) -> Response {
+async fn resource(api: &Api, mut call: Call<'_>) -> Response {
     let verb = match call.verb() {
         Ok(verb) => verb,
         Err(status) => return Answer::status(&status).into_response(None),
@@ -96,6 +96,7 @@ async fn resource(api: &Api, call: Call<'_>) -> Response {
     if let Some(seconds) = verdict.throttle {
         return Answer::throttled(seconds).into_response(None);
     }
+    call.spoiled = verdict.mangle.is_some();
     let answer = verdict.refusal.map_or_else(|| call.answer(verb), Err);
     answer.unwrap_or_else(|status| Answer::status(&status)).into_response(verdict.mangle.as_ref())
 }

@@ -20,6 +20,7 @@ mod mirror;
 mod names;
 mod object;
 mod patch;
+mod protobuf;
 mod query;
 mod registry;
 mod schema;

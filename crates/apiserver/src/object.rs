@@ -2,12 +2,13 @@
 //! selectors and allocation look at. The text is parsed again only where somebody writes.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::Resource;
+use crate::protobuf;
 
 /// One object at one version. Never changes; a write makes a new one.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Object {
     labels: Box<[(Box<str>, Box<str>)]>,
     addresses: Box<[IpAddr]>,
     item: Bytes,
+    /// The same in protobuf, made when first asked for.
+    message: OnceLock<Bytes>,
 }
 
 /// The objects of one resource at one moment, in the order of their keys.
@@ -64,7 +67,17 @@ impl Object {
         let labels = labels(meta);
         let addresses = if resource == Resource::Services { cluster_ips(map) } else { Box::default() };
         let item = Bytes::from(serde_json::to_vec(&value).map_err(|_| ObjectError::NotAnObject)?);
-        Ok(Self { resource, key: key.into(), name_at, uid, version, labels, addresses, item })
+        Ok(Self {
+            resource,
+            key: key.into(),
+            name_at,
+            uid,
+            version,
+            labels,
+            addresses,
+            item,
+            message: OnceLock::new(),
+        })
     }
 
     /// The same object at another version.
@@ -115,6 +128,11 @@ impl Object {
     /// The JSON text without `kind` and `apiVersion`, as in a list of a real server.
     pub(crate) fn item(&self) -> &Bytes {
         &self.item
+    }
+
+    /// The object in protobuf, without an envelope.
+    pub(crate) fn message(&self) -> &Bytes {
+        self.message.get_or_init(|| protobuf::message(self.resource.kind().name, &self.value()).into())
     }
 
     /// The object as a value, with `kind` and `apiVersion`.

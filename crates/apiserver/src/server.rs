@@ -63,6 +63,8 @@ pub struct Options {
     pub history: usize,
     /// Time between bookmarks on watches that allow them. None is sent while the resource does not change.
     pub bookmark_period: Duration,
+    /// Lists and watches come in protobuf where a client asks for it, and not in JSON alone.
+    pub protobuf: bool,
 }
 
 impl Default for Options {
@@ -72,6 +74,7 @@ impl Default for Options {
             mirror_endpoints: false,
             history: DEFAULT_HISTORY,
             bookmark_period: Duration::from_mins(1),
+            protobuf: true,
         }
     }
 }
@@ -131,7 +134,8 @@ impl ApiServer {
 
     async fn serve(self, tasks: &mut JoinSet<()>) {
         let (registry, faults) = (self.registry, self.faults);
-        let api = Arc::new(Api { registry, faults, bookmark_period: self.options.bookmark_period });
+        let Options { bookmark_period, protobuf, .. } = self.options;
+        let api = Arc::new(Api { registry, faults, bookmark_period, protobuf });
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
             let (stream, api) = (accept(&self.listener).await, Arc::clone(&api));

@@ -111,6 +111,11 @@ impl Status {
         self.0.details.as_ref()?.retry_after_seconds
     }
 
+    /// As a JSON value.
+    pub(crate) fn to_value(&self) -> Value {
+        serde_json::to_value(&self.0).unwrap_or_default()
+    }
+
     /// As JSON text.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(&self.0).unwrap_or_default()

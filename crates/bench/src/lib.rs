@@ -23,5 +23,6 @@ pub mod report;
 mod run;
 pub mod scenario;
 pub mod setup;
+mod zone;
 
 pub use run::run;

@@ -1,16 +1,20 @@
 //! The servers that kubedns is measured beside.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error};
 use testkit::client;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
-use testkit::processes::{Pid, cpu_time};
+use testkit::processes::{Pid, cpu_time, descendants};
 use testkit::query::Query;
 
+use crate::cluster::Cluster;
 use crate::questions::Kind;
+use crate::setup::say;
+use crate::zone::Server;
 
 /// Where further servers are named.
 pub const VARIABLE: &str = "BENCH_PEERS";
@@ -56,10 +60,30 @@ impl Peer {
         Ok(Self { kinds, ..Self::start("hickory-server", args).await? })
     }
 
+    /// A name server of zone files with `threads` to answer, if it is installed.
+    pub(crate) async fn of_zone(
+        server: Server,
+        directory: &Path,
+        cluster: &Cluster,
+        threads: usize,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(program) = server.program() else {
+            say(&format!("cost: without {}, which is not installed", server.name()));
+            return Ok(None);
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let args = server.configure(directory, cluster, address, threads)?;
+        Self::answering(server.name(), address, Program::tied(&program).args(args).start()).await.map(Some)
+    }
+
     async fn start(name: &str, args: Vec<String>) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let program = Program::tied(&std::env::current_exe()?).args(args);
-        let mut process = program.args([format!("--listen={address}")]).start();
+        Self::answering(name, address, program.args([format!("--listen={address}")]).start()).await
+    }
+
+    /// The server that `process` is, once it answers.
+    async fn answering(name: &str, address: SocketAddr, mut process: Process) -> anyhow::Result<Self> {
         let query = Query::new("cluster.local.", "SOA").wire();
         let answer = || client::udp(address, &query, ANSWER);
         process.try_until("answered", PATIENCE, answer).await.map_err(Error::msg)?;
@@ -67,9 +91,10 @@ impl Peer {
         Ok(Self { _process: Some(process), ..peer })
     }
 
-    /// CPU time that it has used so far.
+    /// CPU time that it and its children have used so far.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
-        cpu_time(self.pid).with_context(|| format!("{} has no process {}", self.name, self.pid))
+        let own = cpu_time(self.pid).with_context(|| format!("{} has no process {}", self.name, self.pid))?;
+        Ok(own + descendants(self.pid).into_iter().skip(1).filter_map(cpu_time).sum::<Duration>())
     }
 }
 

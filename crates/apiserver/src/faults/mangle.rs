@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use crate::encode;
+use crate::encode::{self, Format};
 use crate::status::Status;
 
 /// The chunks of a body.
@@ -41,7 +41,7 @@ pub(crate) fn whole(body: Bytes, mangle: &Mangle) -> Body {
 /// Spoils the lines of a watch.
 pub(crate) fn lines(body: Body, mangle: &Mangle) -> Body {
     match mangle {
-        Mangle::Error(status) => once(encode::error(status)),
+        Mangle::Error(status) => once(encode::error(Format::Json, status)),
         Mangle::Garbage => Box::pin(once(Bytes::from_static(GARBAGE)).chain(body)),
         Mangle::Malformed => {
             let mut done = false;

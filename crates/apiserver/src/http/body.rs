@@ -8,10 +8,8 @@ use serde_json::Value;
 use warp::Buf;
 use warp::http::HeaderMap;
 
-use super::protobuf;
+use crate::protobuf;
 use crate::status::Status;
-
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Largest body in octets.
 const LIMIT: usize = 3 * 1024 * 1024;
@@ -52,13 +50,14 @@ pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> 
         "" | "application/json" => serde_json::from_slice(body).map_err(|error| {
             Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
         }),
-        PROTOBUF => protobuf::object(body).ok_or_else(|| {
+        protobuf::MEDIA_TYPE => protobuf::object(body).ok_or_else(|| {
             Status::bad_request("the body is no protobuf message of a kind that this server reads")
         }),
         _ => {
             let message = format!(
                 "the body of the request was in an unknown format - accepted media types include: application/json, \
-                 {PROTOBUF}"
+                 {}",
+                protobuf::MEDIA_TYPE
             );
             Err(Status::failure(415, Some("UnsupportedMediaType"), message))
         }

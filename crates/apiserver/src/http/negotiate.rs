@@ -3,9 +3,10 @@
 use warp::http::HeaderMap;
 
 use crate::encode::Format;
+use crate::protobuf;
 use crate::status::Status;
 
-/// The first form in the `Accept` header that this server has, or 406.
+/// The first form in the `Accept` header that lists and watches have, or 406.
 pub(super) fn format(headers: &HeaderMap) -> Result<Format, Status> {
     let accept = headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or("*/*");
     accept.split(',').find_map(clause).ok_or_else(|| {
@@ -16,7 +17,11 @@ pub(super) fn format(headers: &HeaderMap) -> Result<Format, Status> {
 
 fn clause(clause: &str) -> Option<Format> {
     let mut parts = clause.split(';').map(str::trim);
-    if !matches!(parts.next()?, "application/json" | "application/*" | "*/*") {
+    let media_type = parts.next()?;
+    if media_type == protobuf::MEDIA_TYPE {
+        return parts.all(|part| part == "stream=watch").then_some(Format::Protobuf);
+    }
+    if !matches!(media_type, "application/json" | "application/*" | "*/*") {
         return None;
     }
     let parameters: Vec<&str> = parts.collect();
@@ -34,10 +39,11 @@ mod tests {
     fn the_first_that_fits() {
         let cases = [
             ("*/*", Some(Format::Json)),
-            ("application/vnd.kubernetes.protobuf,application/json", Some(Format::Json)),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(Format::Protobuf)),
+            ("application/vnd.kubernetes.protobuf;stream=watch", Some(Format::Protobuf)),
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Format::Table)),
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Format::Json)),
-            ("application/vnd.kubernetes.protobuf", None),
+            ("application/vnd.kubernetes.protobuf;as=Table", None),
         ];
         for (accept, expected) in cases {
             let headers = HeaderMap::from_iter([(warp::http::header::ACCEPT, accept.parse().unwrap())]);

@@ -1,18 +1,27 @@
 //! Answers, and the responses with the headers of a real server made of them.
 
+use std::io::Write as _;
+
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::Value;
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply as _, Response};
 
-use crate::encode::json_line;
+use crate::encode::{Format, json_line};
 use crate::faults::mangle::{self, Mangle};
+use crate::protobuf;
 use crate::status::Status;
 
 /// The warning of a real server since 1.33 about Endpoints.
 const ENDPOINTS_WARNING: HeaderValue = HeaderValue::from_static(
     "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",
 );
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// A response of so many octets is compressed, as by a real server.
+const COMPRESSED: usize = 128 * 1024;
 
 /// The answer to a request.
 pub(super) struct Answer {
@@ -32,7 +41,7 @@ impl Answer {
     /// JSON text.
     pub(super) fn json(code: u16, body: impl Into<Bytes>) -> Self {
         let body = Body::Whole(body.into());
-        Self { code, content_type: HeaderValue::from_static("application/json"), body, headers: Vec::new() }
+        Self { code, content_type: JSON, body, headers: Vec::new() }
     }
 
     /// A JSON document.
@@ -68,9 +77,29 @@ impl Answer {
         Self::plain(404, "404 page not found\n")
     }
 
+    /// A list, compressed if it is large and the client takes that.
+    pub(super) fn list(format: Format, body: Bytes, gzip: bool) -> Self {
+        let content_type = match format {
+            Format::Protobuf => HeaderValue::from_static(protobuf::MEDIA_TYPE),
+            Format::Json | Format::Table => JSON,
+        };
+        if !gzip || body.len() < COMPRESSED {
+            return Self { content_type, ..Self::json(200, body) };
+        }
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        // Writing to memory does not fail.
+        let packed = encoder.write_all(&body).and_then(|()| encoder.finish()).unwrap_or_default();
+        let answer = Self { content_type, ..Self::json(200, packed) };
+        answer.header("content-encoding", HeaderValue::from_static("gzip"))
+    }
+
     /// A watch.
-    pub(super) fn lines(lines: mangle::Body) -> Self {
-        Self { body: Body::Lines(lines), ..Self::json(200, Bytes::new()) }
+    pub(super) fn lines(format: Format, lines: mangle::Body) -> Self {
+        let content_type = match format {
+            Format::Protobuf => HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch"),
+            Format::Json | Format::Table => JSON,
+        };
+        Self { body: Body::Lines(lines), content_type, ..Self::json(200, Bytes::new()) }
     }
 
     /// Adds the warning that Endpoints are deprecated.

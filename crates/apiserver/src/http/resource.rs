@@ -8,7 +8,7 @@ use warp::http::Method;
 use super::negotiate::format;
 use super::reply::Answer;
 use super::{Api, Request, body};
-use crate::encode;
+use crate::encode::{self, Format};
 use crate::faults::{self, Verb};
 use crate::kinds::Resource;
 use crate::list::{self, ListQuery};
@@ -25,6 +25,8 @@ pub(super) struct Call<'a> {
     pub(super) api: &'a Api,
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
+    /// A fault spoils the response. It is JSON then, of which one sees what is wrong.
+    pub(super) spoiled: bool,
 }
 
 impl Call<'_> {
@@ -74,23 +76,25 @@ impl Call<'_> {
     }
 
     fn list(&self) -> Result<Answer, Status> {
-        let format = format(&self.request.headers)?;
+        let format = self.format()?;
         let query = ListQuery::parse(&self.request.query)?;
         let page = list::page(&self.api.registry.store, self.at.resource, &self.selection()?, &query)?;
-        Ok(Answer::json(200, encode::list(format, &page)))
+        let gzip = self.request.headers.get("accept-encoding").is_some_and(|accepted| accepted == "gzip");
+        Ok(Answer::list(format, encode::list(format, &page), gzip))
     }
 
     fn watch(&self) -> Result<Answer, Status> {
+        let format = self.format()?;
         let watch = watch::Watch {
             store: self.api.registry.store.clone(),
             resource: self.at.resource,
             selection: self.selection()?,
             query: WatchQuery::parse(&self.request.query)?,
-            format: format(&self.request.headers)?,
+            format,
             bookmark_period: self.api.bookmark_period,
             signals: self.api.faults.signals(),
         };
-        Ok(Answer::lines(Box::pin(watch::stream(watch))))
+        Ok(Answer::lines(format, Box::pin(watch::stream(watch))))
     }
 
     fn get(&self) -> Result<Answer, Status> {
@@ -124,7 +128,19 @@ impl Call<'_> {
     }
 
     fn object(&self, code: u16, object: &Arc<Object>) -> Result<Answer, Status> {
-        Ok(Answer::json(code, encode::object(format(&self.request.headers)?, object)))
+        let format = match format(&self.request.headers)? {
+            // Every client takes it.
+            Format::Protobuf => Format::Json,
+            other => other,
+        };
+        Ok(Answer::json(code, encode::object(format, object)))
+    }
+
+    /// The form of a list or watch.
+    fn format(&self) -> Result<Format, Status> {
+        let wanted = format(&self.request.headers)?;
+        let plain = self.spoiled || !self.api.protobuf;
+        Ok(if plain && wanted == Format::Protobuf { Format::Json } else { wanted })
     }
 
     /// The treatment of unknown fields in a write.

@@ -221,7 +221,8 @@ impl Session {
     /// The last line of a watch whose next event is gone.
     fn too_old(&mut self, version: u64, current: u64) -> Bytes {
         self.phase = Phase::Over;
-        encode::error(&Status::expired(format!("too old resource version: {version} ({current})")))
+        let status = Status::expired(format!("too old resource version: {version} ({current})"));
+        encode::error(self.watch.format, &status)
     }
 
     fn bookmark(&mut self, version: u64) -> Option<Bytes> {
@@ -236,7 +237,7 @@ impl Session {
             return None;
         }
         self.bookmarked = version;
-        Some(encode::bookmark(self.watch.resource, version))
+        Some(encode::bookmark(self.watch.format, self.watch.resource, version))
     }
 
     /// After the period, or shortly before the end.

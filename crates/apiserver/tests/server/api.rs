@@ -136,7 +136,7 @@ async fn what_clients_accept_decides_the_form() {
     let value = server.send("GET", "/api/v1/services", &table, "").await.json();
     assert_eq!(value["kind"], "Table");
     assert_eq!(value["rows"][0]["cells"][0], "kubernetes");
-    let protobuf = [("Accept", "application/vnd.kubernetes.protobuf")];
-    assert_eq!(server.send("GET", "/api/v1/services", &protobuf, "").await.code, 406);
+    let html = [("Accept", "text/html")];
+    assert_eq!(server.send("GET", "/api/v1/services", &html, "").await.code, 406);
     server.stop().await;
 }

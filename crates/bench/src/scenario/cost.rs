@@ -18,6 +18,7 @@ use crate::peers::{self, Peer};
 use crate::questions::Kind;
 use crate::report::{Cost, Price};
 use crate::setup::{Bench, say};
+use crate::zone::Server;
 
 /// The floor.
 const ECHO: &str = "echo";
@@ -29,11 +30,12 @@ const MAX_LOST: f64 = 0.01;
 /// Microseconds of CPU time per query, by kind and server, one for each round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
-/// Measures kubedns, the echo, hickory-server and whatever `BENCH_PEERS` names.
+/// Measures kubedns, the echo, hickory-server, NSD and Knot DNS where they are installed, and whatever `BENCH_PEERS`
+/// names.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
     let api = Api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
-    let servers = servers(bench, &kubedns).await?;
+    let servers = servers(bench, cluster, &kubedns).await?;
     let mut files = Vec::new();
     for kind in Kind::ALL {
         files.push((kind, kind.file(cluster, bench.directory(), bench.options.seed)?));
@@ -59,7 +61,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     summary(&servers, &samples)
 }
 
-async fn servers(bench: &Bench, kubedns: &Kubedns) -> anyhow::Result<Vec<Peer>> {
+async fn servers(bench: &Bench, cluster: &Cluster, kubedns: &Kubedns) -> anyhow::Result<Vec<Peer>> {
     let options = &bench.options;
     let sockets = std::thread::available_parallelism()?.get().min(MAX_SOCKETS);
     let mut servers = vec![
@@ -68,6 +70,9 @@ async fn servers(bench: &Bench, kubedns: &Kubedns) -> anyhow::Result<Vec<Peer>> 
         Peer::echo("echo in batches", sockets, true).await?,
         Peer::hickory(options.services, options.seed).await?,
     ];
+    for server in Server::ALL {
+        servers.extend(Peer::of_zone(server, bench.directory(), cluster, sockets).await?);
+    }
     servers.extend(peers::named(&std::env::var(peers::VARIABLE).unwrap_or_default())?);
     Ok(servers)
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{ApiServer, Faults, Options, Resource, Store};
+use apiserver::{ApiServer, Faults, Options, Resource, Store, Verb};
 use cluster::connect::{Access, Connection};
 use cluster::watch::Pace;
 use cluster::watch::WatchMetrics;
@@ -43,6 +43,11 @@ impl Cluster {
     pub(crate) async fn connection(&self) -> Arc<Connection> {
         let access = Access { kubeconfig: None, master_url: Some(self.url()) };
         Arc::new(Connection::new(access).await.unwrap())
+    }
+
+    /// How many lists were asked for, pages counted one by one.
+    pub(crate) fn lists(&self) -> usize {
+        self.faults.requests().iter().filter(|request| request.verb == Verb::List).count()
     }
 
     pub(crate) fn set(&self, object: serde_json::Value) {

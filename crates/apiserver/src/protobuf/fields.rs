@@ -1,5 +1,5 @@
-//! The fields of the kinds that `kubectl create` builds itself, with their protobuf numbers: facts of the Kubernetes API
-//! (`generated.proto` of each group). Fields it never sets are left out.
+//! Fields with their protobuf numbers: facts of the Kubernetes API (`generated.proto` of each group). Those that neither
+//! `kubectl create` sets nor a client in the cluster reads are left out.
 
 /// The fields of a message.
 pub(super) type Message = [Field];
@@ -20,6 +20,8 @@ pub(super) enum Type {
     Number,
     Flag,
     NumberOrText,
+    /// RFC 3339 in JSON, seconds since 1970 here.
+    Time,
     Message(&'static Message),
     List(&'static Type),
     /// From text to this.
@@ -38,9 +40,14 @@ static TYPE_META: [Field; 2] = [field(1, "apiVersion", Text), field(2, "kind", T
 pub(super) static NUMBER_OR_TEXT: [Field; 3] =
     [field(1, "type", Number), field(2, "number", Number), field(3, "text", Text)];
 
-static META: [Field; 4] = [
+pub(super) static TIME: [Field; 1] = [field(1, "seconds", Number)];
+
+static META: [Field; 7] = [
     field(1, "name", Text),
     field(3, "namespace", Text),
+    field(5, "uid", Text),
+    field(6, "resourceVersion", Text),
+    field(8, "creationTimestamp", Type::Time),
     field(11, "labels", Map(&Text)),
     field(12, "annotations", Map(&Text)),
 ];
@@ -76,12 +83,62 @@ static SERVICE_PORT: [Field; 6] = [
     field(6, "appProtocol", Text),
 ];
 
+static ENDPOINTS: [Field; 2] = [METADATA, field(2, "subsets", List(&Type::Message(&SUBSET)))];
+static SUBSET: [Field; 3] = [
+    field(1, "addresses", List(&Type::Message(&ADDRESS))),
+    field(2, "notReadyAddresses", List(&Type::Message(&ADDRESS))),
+    field(3, "ports", List(&Type::Message(&SUBSET_PORT))),
+];
+static ADDRESS: [Field; 4] = [
+    field(1, "ip", Text),
+    field(2, "targetRef", Type::Message(&REFERENCE)),
+    field(3, "hostname", Text),
+    field(4, "nodeName", Text),
+];
+static REFERENCE: [Field; 4] =
+    [field(1, "kind", Text), field(2, "namespace", Text), field(3, "name", Text), field(4, "uid", Text)];
+static SUBSET_PORT: [Field; 4] = [
+    field(1, "name", Text),
+    field(2, "port", Number),
+    field(3, "protocol", Text),
+    field(4, "appProtocol", Text),
+];
+
+static ENDPOINT_SLICE: [Field; 4] = [
+    METADATA,
+    field(2, "endpoints", List(&Type::Message(&ENDPOINT))),
+    field(3, "ports", List(&Type::Message(&SLICE_PORT))),
+    field(4, "addressType", Text),
+];
+static ENDPOINT: [Field; 6] = [
+    field(1, "addresses", List(&Text)),
+    field(2, "conditions", Type::Message(&CONDITIONS)),
+    field(3, "hostname", Text),
+    field(4, "targetRef", Type::Message(&REFERENCE)),
+    field(6, "nodeName", Text),
+    field(7, "zone", Text),
+];
+static CONDITIONS: [Field; 3] =
+    [field(1, "ready", Flag), field(2, "serving", Flag), field(3, "terminating", Flag)];
+static SLICE_PORT: [Field; 4] = [
+    field(1, "name", Text),
+    field(2, "protocol", Text),
+    field(3, "port", Number),
+    field(4, "appProtocol", Text),
+];
+
+static STATUS: [Field; 4] =
+    [field(2, "status", Text), field(3, "message", Text), field(4, "reason", Text), field(6, "code", Number)];
+
 /// The fields of a kind, if they are known.
 pub(super) fn of(kind: &str) -> Option<&'static Message> {
     match kind {
         "ConfigMap" => Some(&CONFIG_MAP),
-        "Namespace" => Some(&NAMESPACE),
+        "Namespace" | "Node" => Some(&NAMESPACE),
         "Service" => Some(&SERVICE),
+        "Endpoints" => Some(&ENDPOINTS),
+        "EndpointSlice" => Some(&ENDPOINT_SLICE),
+        "Status" => Some(&STATUS),
         _ => None,
     }
 }

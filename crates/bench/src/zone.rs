@@ -1,0 +1,107 @@
+//! The cluster as a static zone, for the fastest name servers there are: NSD and Knot DNS, where they are installed.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::cluster::{Cluster, DOMAIN};
+
+/// A name server of zone files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// NSD.
+    Nsd,
+    /// Knot DNS.
+    Knot,
+}
+
+impl Server {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Nsd, Self::Knot];
+
+    /// What it is called in the results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nsd => "nsd",
+            Self::Knot => "knot",
+        }
+    }
+
+    /// Its program, if it is installed.
+    pub(crate) fn program(self) -> Option<PathBuf> {
+        let name = if self == Self::Nsd { "nsd" } else { "knotd" };
+        let installed = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
+        installed.iter().map(|directory| Path::new(directory).join(name)).find(|program| program.is_file())
+    }
+
+    /// Writes its configuration into `directory`: `cluster` on `address`, with `threads` to answer. Returns the arguments
+    /// that make it run with that in the foreground.
+    pub(crate) fn configure(
+        self,
+        directory: &Path,
+        cluster: &Cluster,
+        address: SocketAddr,
+        threads: usize,
+    ) -> anyhow::Result<Vec<String>> {
+        let directory = directory.join(self.name());
+        std::fs::create_dir_all(&directory)?;
+        std::fs::write(directory.join("zone"), zone(cluster)?).context("cannot write the zone")?;
+        let (ip, port, at) = (address.ip(), address.port(), directory.display());
+        let text = match self {
+            Self::Nsd => format!(
+                "server:\n ip-address: {ip}@{port}\n server-count: {threads}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{at}\"\n \
+                 database: \"\"\n zonelistfile: \"{at}/list\"\n xfrdfile: \"{at}/xfrd\"\n pidfile: \"{at}/pid\"\n \
+                 minimal-responses: yes\nremote-control:\n control-enable: no\n\
+                 zone:\n name: {DOMAIN}\n zonefile: \"{at}/zone\"\n"
+            ),
+            Self::Knot => format!(
+                "server:\n  listen: {ip}@{port}\n  udp-workers: {threads}\n  rundir: \"{at}\"\n\
+                 database:\n  storage: \"{at}\"\ntemplate:\n  - id: default\n    storage: \"{at}\"\n    \
+                 zonefile-sync: -1\n    journal-content: none\nzone:\n  - domain: {DOMAIN}\n    file: zone\n"
+            ),
+        };
+        let configuration = directory.join("conf");
+        std::fs::write(&configuration, text).context("cannot write the configuration")?;
+        let configuration = configuration.display().to_string();
+        Ok(match self {
+            Self::Nsd => vec!["-d".to_owned(), "-c".to_owned(), configuration],
+            Self::Knot => vec!["-c".to_owned(), configuration],
+        })
+    }
+}
+
+/// The records that are asked for, as a zone file.
+fn zone(cluster: &Cluster) -> anyhow::Result<String> {
+    let mut text = format!(
+        "$ORIGIN {DOMAIN}.\n$TTL 30\n@ SOA ns.dns hostmaster 1 28800 7200 604800 60\n@ NS ns.dns\nns.dns A 127.0.0.1\n"
+    );
+    for service in &cluster.services {
+        let (name, port) = (service.domain_name(), service.port_name());
+        for ip in service.addresses() {
+            writeln!(text, "{name}. A {ip}")?;
+        }
+        if service.cluster_ip.is_some() {
+            writeln!(text, "{port}. SRV 10 100 80 {name}.")?;
+        }
+        for pod in service.pods.iter().filter(|_| service.cluster_ip.is_none()) {
+            let target = format!("{}.{name}.", pod.hostname.as_deref().unwrap_or_default());
+            writeln!(text, "{target} A {}\n{port}. SRV 10 33 8080 {target}", pod.ip)?;
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_zone_has_what_is_asked_for() {
+        let zone = zone(&Cluster::generate(11, 1)).unwrap();
+        let records = |rtype: &str| zone.lines().filter(|line| line.contains(&format!(" {rtype} "))).count();
+        // Two headless Services with three pods each, which have names of their own, and nine others.
+        assert_eq!((records("A"), records("SRV")), (1 + 9 + 2 * 6, 9 + 2 * 3), "{zone}");
+    }
+}
