@@ -11,9 +11,11 @@ pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> 
     match resource {
         Resource::Services => label_1035(name),
         Resource::Namespaces => label_1123(name),
-        Resource::ConfigMaps | Resource::Endpoints | Resource::Nodes | Resource::EndpointSlices => {
-            subdomain(name)
-        }
+        Resource::ConfigMaps
+        | Resource::Endpoints
+        | Resource::Nodes
+        | Resource::ServiceAccounts
+        | Resource::EndpointSlices => subdomain(name),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The schema of each kind: the typed objects of k8s-openapi. An object that goes through its type has no field of the
 //! wrong type, and none that the kind does not have. On the way it gets the defaults of kube-apiserver.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde::Serialize;
@@ -37,6 +37,7 @@ pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, S
     match write.resource {
         Resource::ConfigMaps => through::<ConfigMap>(write, |_, _| Ok(())),
         Resource::Nodes => through::<Node>(write, |_, _| Ok(())),
+        Resource::ServiceAccounts => through::<ServiceAccount>(write, |_, _| Ok(())),
         Resource::Endpoints => through(write, |endpoints, _| {
             default_endpoints(endpoints);
             Ok(())

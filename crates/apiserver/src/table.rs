@@ -29,7 +29,9 @@ pub(crate) fn columns(resource: Resource) -> Option<Columns> {
         Resource::Services => (&["Type", "Cluster-IP", "External-IP", "Port(s)"], service),
         Resource::Endpoints => (&["Endpoints"], endpoints),
         Resource::EndpointSlices => (&["AddressType", "Ports", "Endpoints"], slice),
-        Resource::ConfigMaps | Resource::Namespaces | Resource::Nodes => return None,
+        Resource::ConfigMaps | Resource::Namespaces | Resource::Nodes | Resource::ServiceAccounts => {
+            return None;
+        }
     };
     Some(Columns { names, cells })
 }
