@@ -31,6 +31,9 @@ pub use saving::Saving;
 const BATCH: usize = 1024;
 /// How often gauges are brought up to date and the snapshot file is looked after.
 const TICK: Duration = Duration::from_secs(1);
+/// How many times longer than counting what there is nothing is counted then: in a large cluster it is a walk over
+/// millions of entries, and something changes all the time.
+const COUNTING_SHARE: u32 = 1000;
 /// How long readiness waits for the configuration once the first lists are in. A ConfigMap that cannot be read must not
 /// take cluster names away from anybody.
 const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
@@ -117,7 +120,7 @@ impl Sync {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut overdue = tokio::time::Instant::now() + self.timeout;
         let mut batch = Vec::with_capacity(BATCH);
-        let mut counted = false;
+        let (mut counted, mut next_count) = (false, begun);
         let mut ready_but_for_config = None;
         self.settle();
         loop {
@@ -136,9 +139,11 @@ impl Sync {
                 Ok(()) = self.settled.changed() => self.settle(),
                 Some(question) = self.questions.recv() => question(&self.index),
                 _ = tick.tick() => {
-                    if !counted {
+                    let now = Instant::now();
+                    if !counted && now >= next_count {
                         gauges::count(&self.index, &self.status, &self.metrics);
                         counted = true;
+                        next_count = now + now.elapsed() * COUNTING_SHARE;
                     }
                     self.loading.iter_mut().for_each(Loading::notice_hanging);
                     self.save(false).await;
