@@ -53,7 +53,7 @@ impl Server {
             Self::Nsd => format!(
                 "server:\n ip-address: {ip}@{port}\n server-count: {threads}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{at}\"\n \
                  database: \"\"\n zonelistfile: \"{at}/list\"\n xfrdfile: \"{at}/xfrd\"\n pidfile: \"{at}/pid\"\n \
-                 minimal-responses: yes\nremote-control:\n control-enable: no\n\
+                 minimal-responses: yes\n rrl-ratelimit: 0\nremote-control:\n control-enable: no\n\
                  zone:\n name: {DOMAIN}\n zonefile: \"{at}/zone\"\n"
             ),
             Self::Knot => format!(
