@@ -77,7 +77,7 @@ pub(crate) fn list(format: Format, page: &Page) -> Bytes {
         let token = page.continue_token.as_deref().unwrap_or_default();
         let messages = objects.iter().map(|object| object.message().as_ref());
         let list = protobuf::list(page.version, token, messages);
-        return protobuf::enveloped(&api_version, &format!("{name}List"), &list).into();
+        return protobuf::enveloped(api_version, &format!("{name}List"), &list).into();
     }
     let head =
         format!("{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{meta},\"items\":[");
@@ -111,7 +111,7 @@ pub(crate) fn event(format: Format, event_type: EventType, object: &Arc<Object>)
 /// An event in protobuf.
 fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     let kind = resource.kind();
-    protobuf::event(name, &protobuf::enveloped(&kind.api_version(), kind.name, message)).into()
+    protobuf::event(name, &protobuf::enveloped(kind.api_version(), kind.name, message)).into()
 }
 
 /// The line of a bookmark.

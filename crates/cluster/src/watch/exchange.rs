@@ -81,7 +81,8 @@ pub(super) struct Pieces {
     body: Body,
     /// It is protobuf and not JSON.
     pub(super) protobuf: bool,
-    gzip: Option<Gzip>,
+    /// Large, and only lists are compressed.
+    gzip: Option<Box<Gzip>>,
 }
 
 /// What unpacks a compressed body.
@@ -95,7 +96,8 @@ impl Pieces {
     fn new(response: Response<Body>) -> Self {
         let header = |name| response.headers().get(name).map(HeaderValue::as_bytes).unwrap_or_default();
         let packed = header(CONTENT_ENCODING) == b"gzip";
-        let gzip = || Gzip { decoder: GzDecoder::new(BytesMut::new().writer()), received: Bytes::new() };
+        let decoder = || GzDecoder::new(BytesMut::new().writer());
+        let gzip = || Box::new(Gzip { decoder: decoder(), received: Bytes::new() });
         Self {
             protobuf: header(CONTENT_TYPE).starts_with(b"application/vnd.kubernetes.protobuf"),
             gzip: packed.then(gzip),

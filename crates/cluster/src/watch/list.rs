@@ -14,6 +14,9 @@ use crate::objects::Encoded;
 /// portions.
 const MAX_JSON: usize = 32 << 20;
 
+/// How many pieces may follow a list.
+const MAX_REST: usize = 64;
+
 /// A response to a request for a list.
 pub(super) struct ListReader {
     pieces: Pieces,
@@ -41,8 +44,7 @@ impl ListReader {
             match &mut self.course {
                 Course::Protobuf(list) => match list.next(&mut self.received)? {
                     Some(Part::End(meta)) => {
-                        // The connection is used again only if nothing is left in it.
-                        while self.pieces.next(self.patience).await?.is_some() {}
+                        self.drain().await?;
                         return Ok(Part::End(meta));
                     }
                     Some(part) => return Ok(part),
@@ -61,6 +63,17 @@ impl ListReader {
                 }
             }
         }
+    }
+
+    /// Receives what follows a list, since the connection is used again only if nothing is left in it, and since a
+    /// compressed body is only known to be whole at its end. An API server sends a few octets.
+    async fn drain(&mut self) -> Result<(), Failure> {
+        for _ in 0..MAX_REST {
+            if self.pieces.next(self.patience).await?.is_none() {
+                return Ok(());
+            }
+        }
+        Err(Failure::Garbage("a list that does not end".to_owned()))
     }
 
     /// Receives a piece, unless there is none any more. Returns whether there was one.

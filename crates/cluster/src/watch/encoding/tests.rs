@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::objects::{ConfigMap, EndpointSlice, Endpoints, FromApi, Node, Service};
 use crate::watch::events::Buffer;
@@ -89,28 +91,28 @@ fn bodies_in_json_that_are_no_lists_are_no_empty_lists() {
 }
 
 /// The events of a watch: type and object.
-fn events(file: &str) -> Vec<(String, Encoded)> {
+fn events(file: &str, extension: &str) -> Vec<(String, Encoded)> {
     let mut buffer = Buffer::default();
-    buffer.push(&recorded(file));
-    let next = || buffer.take(file.ends_with(".pb")).unwrap().map(|event| (event.r#type, event.object));
+    buffer.push(&recorded(&format!("{file}.watch.{extension}")));
+    let next = || buffer.take(extension == "pb").unwrap().map(|event| (event.r#type, event.object));
     std::iter::from_fn(next).collect()
 }
 
 #[test]
 fn watches_say_the_same_in_both_encodings() {
-    let told = |file| -> Vec<(String, String)> {
+    let told = |extension| -> Vec<(String, String)> {
         let read = |(kind, object)| (kind, format!("{:?}", Service::read(&object).unwrap()));
-        events(file).into_iter().map(read).collect()
+        events("services", extension).into_iter().map(read).collect()
     };
-    let expected = told("services.watch.json");
+    let expected = told("json");
     assert_eq!(expected.len(), 4);
-    assert_eq!(told("services.watch.pb"), expected);
+    assert_eq!(told("pb"), expected);
 }
 
 #[test]
 fn errors_say_the_same_in_both_encodings() {
     for extension in ["json", "pb"] {
-        let [(kind, object)] = &events(&format!("expired.watch.{extension}"))[..] else { panic!() };
+        let [(kind, object)] = &events("expired", extension)[..] else { panic!() };
         let failure = Failure::of_event(object);
         assert_eq!((kind.as_str(), failure.reason()), ("ERROR", "expired"), "{failure}");
         let body = recorded(&format!("badrequest.status.{extension}"));
@@ -129,5 +131,28 @@ fn events_that_are_none_are_garbage() {
     }
     for frame in ["\x0a", "\x0a\x05ADDED", "\x0a\x05ADDED\x12\x03\x0a\x01x"] {
         assert_eq!(WatchEvent::of_frame(&frame.into()).unwrap_err().reason(), "garbage", "{frame:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_protobuf_is_read_to_an_end(
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
+        size in 1..200_usize,
+    ) {
+        let mut list = recorded("endpointslices.list.pb");
+        for (at, octet) in damage {
+            let at = at.index(list.len());
+            list[at] = octet;
+        }
+        if let Ok((_, objects)) = parts(&list, size) {
+            prop_assert!(objects.len() < list.len());
+            for object in &objects {
+                let _either = EndpointSlice::read(object);
+            }
+        }
+        let mut buffer = Buffer::default();
+        buffer.push(&list);
+        while let Ok(Some(_)) = buffer.take(true) {}
     }
 }
