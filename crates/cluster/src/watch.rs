@@ -25,8 +25,10 @@ mod metrics;
 pub mod nodes;
 mod pace;
 mod pauses;
+mod pieces;
 mod position;
 mod state;
+mod status;
 
 use std::time::Instant;
 

@@ -14,7 +14,7 @@ use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event,
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::{Name, Zone};
-use testkit::message::unhex;
+use testkit::hex::unhex;
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::Transport;

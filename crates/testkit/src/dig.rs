@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::codes;
-use crate::message::{Edns, Message, hex};
+use crate::hex::hex;
+use crate::message::{Edns, Message};
 
 /// The message in the order of the wire, TTLs and serials as they are. A broken message is shown as far as it goes.
 pub fn show(wire: &[u8]) -> String {
@@ -76,7 +77,7 @@ fn line(text: &mut String, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::unhex;
+    use crate::hex::unhex;
     use crate::query::Query;
     use crate::reply::Reply;
 

@@ -25,6 +25,7 @@ pub mod codes;
 pub mod config_map;
 pub mod dig;
 mod eventually;
+pub mod hex;
 pub mod http;
 pub mod message;
 pub mod name;

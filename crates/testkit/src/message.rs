@@ -1,7 +1,5 @@
 //! Reading DNS messages without choking on any: what can be read is read, what is wrong is said.
 
-use std::fmt::Write as _;
-
 use thiserror::Error;
 
 use crate::record::{Record, data_text};
@@ -225,20 +223,4 @@ impl<'a> Reader<'a> {
         self.at = to;
         Ok((Record { name, ttl, class, rtype, data }, raw))
     }
-}
-
-/// Octets as lower-case hex digits.
-pub fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::with_capacity(octets.len() * 2), |mut text, octet| {
-        write!(text, "{octet:02x}").expect("a String takes any text");
-        text
-    })
-}
-
-/// The octets written as hex digits; `None` when they are not.
-pub fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
 }

@@ -134,7 +134,7 @@ fn caa_text(raw: &[u8]) -> Option<String> {
 }
 
 fn unknown_text(raw: &[u8]) -> String {
-    format!("\\# {} {}", raw.len(), crate::message::hex(raw)).trim_end().to_owned()
+    format!("\\# {} {}", raw.len(), crate::hex::hex(raw)).trim_end().to_owned()
 }
 
 fn quoted(string: &[u8]) -> String {
@@ -176,7 +176,7 @@ fn try_to_wire(text: &str) -> Option<Vec<u8>> {
 
 fn data_to_wire(rtype: &str, text: &str) -> Option<Vec<u8>> {
     if let Some(generic) = text.strip_prefix("\\# ") {
-        return crate::message::unhex(generic.split_once(' ').map_or("", |(_, hex)| hex));
+        return crate::hex::unhex(generic.split_once(' ').map_or("", |(_, hex)| hex));
     }
     let mut wire = Vec::new();
     let rest = fields(rtype)?.iter().try_fold(text, |text, field| field.append(text, &mut wire))?;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use testkit::client::{self, AskError, TcpConnection};
-use testkit::message::{Message, unhex};
+use testkit::hex::unhex;
+use testkit::message::Message;
 use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Act, Asked, Exchange, Reaction, Replay, Transport, Upstream, Zone};

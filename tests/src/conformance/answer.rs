@@ -1,7 +1,8 @@
 //! From what came back to a normalised answer.
 
 use testkit::codes;
-use testkit::message::{self, Message, hex};
+use testkit::hex::hex;
+use testkit::message::{self, Message};
 use testkit::record::Record;
 
 use super::vector::{Edns, Response};

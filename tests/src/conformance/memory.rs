@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use anyhow::Context as _;
-use testkit::message::{Message, unhex};
+use testkit::hex::unhex;
+use testkit::message::Message;
 use testkit::upstream::{Exchange, Transport};
 
 use super::vector::Scenario;

@@ -1,7 +1,8 @@
 //! From a recorded question to the packet that asks it, and to the packets an upstream gives for it.
 
 use anyhow::Context as _;
-use testkit::message::{self, unhex};
+use testkit::hex::unhex;
+use testkit::message;
 use testkit::query::Query;
 use testkit::upstream::{self, Transport};
 

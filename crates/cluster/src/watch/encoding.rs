@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, excerpt};
+use super::status;
 use crate::objects::{Encoded, MAGIC};
 
 /// Asks for protobuf, and for JSON where that is not to be had.
@@ -26,17 +27,6 @@ pub(super) struct ListMeta {
     pub(super) r#continue: String,
 }
 
-/// The part of a `metav1.Status` that says what is wrong.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-pub(super) struct Status {
-    #[prost(string, optional, tag = "3")]
-    pub(super) message: Option<String>,
-    #[prost(string, optional, tag = "4")]
-    pub(super) reason: Option<String>,
-    #[prost(int32, optional, tag = "6")]
-    pub(super) code: Option<i32>,
-}
-
 /// A `metav1.WatchEvent`.
 #[derive(Debug)]
 pub(super) struct WatchEvent {
@@ -49,13 +39,6 @@ pub(super) struct WatchEvent {
 struct TypeMeta {
     #[prost(string, tag = "2")]
     kind: String,
-}
-
-/// `runtime.Unknown`, the envelope of an object.
-#[derive(Clone, PartialEq, Message)]
-struct Envelope {
-    #[prost(bytes = "bytes", tag = "2")]
-    raw: Bytes,
 }
 
 /// A `metav1.WatchEvent` in protobuf.
@@ -93,22 +76,8 @@ fn garbage(why: &dyn std::fmt::Display, received: &[u8]) -> Failure {
 }
 
 /// The message in an envelope.
-fn open(mut envelope: Bytes) -> Result<Bytes, Failure> {
-    if !envelope.starts_with(MAGIC) {
-        return Err(garbage(&"not the protobuf of Kubernetes", &envelope));
-    }
-    envelope.advance(MAGIC.len());
-    Ok(decode::<Envelope>(&envelope)?.raw)
-}
-
-impl Status {
-    /// The status in the body of an error response, if it is one.
-    pub(super) fn of_body(body: &[u8]) -> Option<Self> {
-        if !body.starts_with(MAGIC) {
-            return serde_json::from_slice(body).ok();
-        }
-        Self::decode(open(Bytes::copy_from_slice(body)).ok()?).ok()
-    }
+fn open(envelope: &Bytes) -> Result<Bytes, Failure> {
+    status::open(envelope).ok_or_else(|| garbage(&"not the protobuf of Kubernetes", envelope))
 }
 
 impl WatchEvent {
@@ -123,7 +92,7 @@ impl WatchEvent {
     pub(super) fn of_frame(frame: &Bytes) -> Result<Self, Failure> {
         let event: WatchMessage = decode(frame)?;
         let object = event.object.ok_or_else(|| garbage(&"an event without an object", frame))?;
-        Ok(Self { r#type: event.r#type, object: Encoded::Protobuf(open(object.raw)?) })
+        Ok(Self { r#type: event.r#type, object: Encoded::Protobuf(open(&object.raw)?) })
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::encoding::{MAX_OBJECT, WatchEvent};
-use super::exchange::Pieces;
 use super::failure::Failure;
+use super::pieces::Pieces;
 
 /// A response to a request for a watch.
 pub(super) struct EventReader {

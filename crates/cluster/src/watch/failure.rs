@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::encoding::Status;
+use super::status::Status;
 use crate::objects::Encoded;
 
 /// Why a list or a watch ended before its time.

@@ -6,8 +6,8 @@ use std::vec;
 use bytes::BytesMut;
 
 use super::encoding::{ListMessage, ListMeta, MAX_OBJECT, Part, read_list};
-use super::exchange::Pieces;
 use super::failure::Failure;
+use super::pieces::Pieces;
 use crate::objects::Encoded;
 
 /// The most a page of a list in JSON may take, which is read as a whole. Larger ones are asked for again in smaller
