@@ -5,7 +5,7 @@ use kube::core::Request;
 
 use crate::objects::Kind;
 
-/// How much is listed at once.
+/// The part of a collection that is listed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Extent {
     /// Everything, as an API server has it in memory: not older than this version, which is "0" for any.

@@ -114,7 +114,7 @@ pub(super) struct ListMessage {
     meta: ListMeta,
 }
 
-/// What comes next in a [`ListMessage`].
+/// The next element of a [`ListMessage`].
 #[derive(Debug, Default, Clone, Copy)]
 enum Within {
     /// The magic number.
@@ -138,48 +138,72 @@ impl ListMessage {
     /// Takes the next part out of what has been received, `None` if that is not complete.
     pub(super) fn next(&mut self, received: &mut BytesMut) -> Result<Option<Part>, Failure> {
         loop {
-            match self.within {
-                Within::Start => {
-                    if received.len() < MAGIC.len() {
-                        return Ok(None);
+            let complete = match self.within {
+                Within::Start => self.start(received)?,
+                Within::Envelope => self.field_of_envelope(received)?,
+                Within::List(0) => return self.end().map(Some),
+                Within::List(left) => match self.field_of_list(left, received)? {
+                    Some((2, object)) => return Ok(Some(Part::Object(Encoded::Protobuf(object)))),
+                    Some((1, meta)) => {
+                        self.meta = decode(&meta)?;
+                        true
                     }
-                    if !received.starts_with(MAGIC) {
-                        return Err(garbage(&"not the protobuf of Kubernetes", received));
-                    }
-                    received.advance(MAGIC.len());
-                    self.within = Within::Envelope;
-                }
-                Within::List(0) if self.meta.resource_version.is_empty() => {
-                    return Err(Failure::Garbage("a list without a version".to_owned()));
-                }
-                Within::List(0) => return Ok(Some(Part::End(std::mem::take(&mut self.meta)))),
-                Within::Envelope => match Field::at_front(received)? {
-                    Some(Field { number: 2, head, length }) => {
-                        received.advance(head);
-                        self.within = Within::List(length);
-                    }
-                    Some(field) => {
-                        let Some(content) = field.split_off(received)? else { return Ok(None) };
-                        if field.number == 1 {
-                            check_kind(&content)?;
-                        }
-                    }
-                    None => return Ok(None),
+                    other => other.is_some(),
                 },
-                Within::List(left) => {
-                    let Some(field) = Field::at_front(received)? else { return Ok(None) };
-                    let Some(content) = field.split_off(received)? else { return Ok(None) };
-                    let left = left.checked_sub(field.head + field.length);
-                    let cut = || Failure::Garbage("an object reaches beyond its list".to_owned());
-                    self.within = Within::List(left.ok_or_else(cut)?);
-                    match field.number {
-                        1 => self.meta = decode(&content)?,
-                        2 => return Ok(Some(Part::Object(Encoded::Protobuf(content)))),
-                        _ => {}
-                    }
-                }
+            };
+            if !complete {
+                return Ok(None);
             }
         }
+    }
+
+    /// Takes the magic number. False if it is not complete.
+    fn start(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
+        if received.len() < MAGIC.len() {
+            return Ok(false);
+        }
+        if !received.starts_with(MAGIC) {
+            return Err(garbage(&"not the protobuf of Kubernetes", received));
+        }
+        received.advance(MAGIC.len());
+        self.within = Within::Envelope;
+        Ok(true)
+    }
+
+    /// Takes a field of the envelope, or the head of the list in it. False if it is not complete.
+    fn field_of_envelope(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
+        let Some(field) = Field::at_front(received)? else { return Ok(false) };
+        if field.number == 2 {
+            received.advance(field.head);
+            self.within = Within::List(field.length);
+            return Ok(true);
+        }
+        let Some(content) = field.split_off(received)? else { return Ok(false) };
+        if field.number == 1 {
+            check_kind(&content)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a field of the list, of which `left` octets are left: its number and content, `None` if it is not complete.
+    fn field_of_list(
+        &mut self,
+        left: usize,
+        received: &mut BytesMut,
+    ) -> Result<Option<(u64, Bytes)>, Failure> {
+        let Some(field) = Field::at_front(received)? else { return Ok(None) };
+        let Some(content) = field.split_off(received)? else { return Ok(None) };
+        let left = left.checked_sub(field.head + field.length);
+        let cut = || Failure::Garbage("an object reaches beyond its list".to_owned());
+        self.within = Within::List(left.ok_or_else(cut)?);
+        Ok(Some((field.number, content)))
+    }
+
+    fn end(&mut self) -> Result<Part, Failure> {
+        if self.meta.resource_version.is_empty() {
+            return Err(Failure::Garbage("a list without a version".to_owned()));
+        }
+        Ok(Part::End(std::mem::take(&mut self.meta)))
     }
 }
 

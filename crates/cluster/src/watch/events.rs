@@ -34,7 +34,7 @@ impl EventReader {
     }
 }
 
-/// What was received and not yet taken.
+/// Received and not yet taken.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: BytesMut,

@@ -26,8 +26,7 @@ pub(super) struct History {
 impl History {
     /// A list has this object. Lists begin with the first path in the database, but those of a cache need not.
     pub(super) fn saw(&mut self, key: &ObjectKey, uid: &SmolStr) {
-        let path = |key: &'_ ObjectKey| format!("{}/{}", key.namespace, key.name);
-        if self.first.as_ref().is_none_or(|(first, _)| path(key) < path(first)) {
+        if self.first.as_ref().is_none_or(|(first, _)| path(key).lt(path(first))) {
             self.first = Some((key.clone(), uid.clone()));
         }
     }
@@ -53,6 +52,11 @@ impl History {
             _ => Ok(()),
         }
     }
+}
+
+/// The end of the path of an object in the database: its namespace and name.
+fn path(key: &ObjectKey) -> impl Iterator<Item = u8> {
+    key.namespace.bytes().chain(*b"/").chain(key.name.bytes())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::objects::Encoded;
 /// portions.
 const MAX_JSON: usize = 32 << 20;
 
-/// How many pieces may follow a list.
+/// Pieces of a response that may follow a list.
 const MAX_REST: usize = 64;
 
 /// A response to a request for a list.

@@ -15,7 +15,7 @@ use warp::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 
 use super::failure::Failure;
 
-/// How much compressed data is unpacked at a time: a thousandfold of it may come out.
+/// Octets of compressed data that are unpacked at a time: a thousandfold of it may come out.
 const PORTION: usize = 4 << 10;
 
 /// The body of a response as it comes in.
@@ -27,10 +27,10 @@ pub(super) struct Pieces {
     gzip: Option<Box<Gzip>>,
 }
 
-/// What unpacks a compressed body.
+/// The decoder of a compressed body.
 struct Gzip {
     decoder: GzDecoder<Writer<BytesMut>>,
-    /// What was received and not unpacked yet.
+    /// Received and not unpacked yet.
     received: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! What the API server says of a failure, and the envelope of objects in protobuf.
+//! The status of a failure, and the envelope of objects in protobuf.
 
 use bytes::Bytes;
 use prost::Message;
