@@ -2,8 +2,11 @@
 //! asked for until it shows.
 //!
 //! Services and Endpoints arrive on different watches, so each has its own marker: a Service with a name of its own,
-//! and an address of a headless Service. No marker is left when the questions of a step are asked.
+//! and an address of a headless Service. No marker is left when the questions of a step are asked. None comes a
+//! second time: the endpoints of an earlier one may still be on their way out, above all where they are mirrored into
+//! `EndpointSlices`, and would be taken for the new one.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use apiserver::Resource;
@@ -15,15 +18,18 @@ use testkit::query::Query;
 use super::cluster::Cluster;
 use super::server::Server;
 
-const NAMESPACE: &str = "conformance-markers";
+/// The last of all, so that the mirrored slices of a step are written before those of its marker.
+const NAMESPACE: &str = "zz-conformance-markers";
 const HEADLESS: &str = "headless";
+/// The markers' addresses begin behind this one.
+const FIRST: Ipv4Addr = Ipv4Addr::new(192, 168, 240, 0);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sets markers and waits for them.
 #[derive(Debug)]
 pub(crate) struct Markers {
     domain: String,
-    set: u8,
+    set: u16,
     services: Vec<String>,
     headless: bool,
 }
@@ -51,8 +57,8 @@ impl Markers {
 
     /// Waits until the Services so far have been digested.
     pub(crate) async fn services(&mut self, cluster: &Cluster, server: &mut Server) -> anyhow::Result<()> {
-        self.set += 1;
-        let (name, ip) = (format!("m{}", self.set), format!("192.168.254.{}", self.set));
+        let ip = self.next_address();
+        let name = format!("m{}", self.set);
         cluster.set(mk_cluster_ip(NAMESPACE, &name, &[&ip], &["x:1"]))?;
         self.services.push(name.clone());
         self.await_address(&name, Some(&ip), server).await
@@ -65,8 +71,7 @@ impl Markers {
             self.headless = true;
             self.services(cluster, server).await?;
         }
-        self.set += 1;
-        let ip = format!("192.168.255.{}", self.set);
+        let ip = self.next_address();
         cluster.set(mk_endpoints(NAMESPACE, HEADLESS, &[&ip], &["x:1"]))?;
         self.await_address(HEADLESS, Some(&ip), server).await
     }
@@ -84,11 +89,16 @@ impl Markers {
             self.headless = false;
             last = None;
         }
-        self.set = 0;
         match last {
             Some(name) => self.await_address(&name, None, server).await,
             None => Ok(()),
         }
+    }
+
+    /// An address that no marker has had.
+    fn next_address(&mut self) -> String {
+        self.set += 1;
+        Ipv4Addr::from(FIRST.to_bits() + u32::from(self.set)).to_string()
     }
 
     async fn await_address(&self, name: &str, ip: Option<&str>, server: &mut Server) -> anyhow::Result<()> {
