@@ -82,7 +82,7 @@ fn filled(objects: &[Value], place: &Place) -> anyhow::Result<Vec<Value>> {
 impl Stage<'_> {
     async fn play(&mut self) -> anyhow::Result<Vec<Verdict>> {
         match self.bench.scenario.api_server {
-            ApiServer::Reachable => self.server.ready().await?,
+            ApiServer::Reachable => self.begin().await?,
             ApiServer::Unreachable => self.server.answers().await?,
         }
         let mut verdicts = Vec::new();
@@ -91,6 +91,15 @@ impl Stage<'_> {
             verdicts.extend(self.ask(at, step).await?);
         }
         Ok(verdicts)
+    }
+
+    /// Waits until everything that was there from the start is digested: slices are mirrored only after it.
+    async fn begin(&mut self) -> anyhow::Result<()> {
+        self.server.ready().await?;
+        if self.target.reads_slices() {
+            self.markers.endpoints(&self.cluster, &mut self.server).await?;
+        }
+        Ok(())
     }
 
     /// Lets everything happen that happens before the questions, and waits until it is digested.
