@@ -3,11 +3,13 @@
 //! * [`ask`]: over UDP or TCP, with a bound in time, a random ID and a port of its own.
 //! * [`ask_with_retry`]: over UDP, and over TCP when the answer did not fit.
 //! * [`chaos`]: questions about the server itself.
+//! * [`resolve`]: names of servers, looked up again and again.
 //!
 //! Forwarding is not done here: `skydns` has its own way, which hands octets on.
 
 pub mod chaos;
 mod exchange;
+pub mod resolve;
 
 use hickory_proto::op::ResponseCode;
 

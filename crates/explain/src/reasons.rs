@@ -44,12 +44,6 @@ pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
             "stub_domain_shadows_cluster",
             format!("the stub domain {stub} takes this name: dnsmasq asks its servers and never kubedns"),
         ),
-        (DnsmasqAsks::StubDomain, Route::Upstreams { .. } | Route::SingleLabel) => (
-            "stub_servers_by_name",
-            format!(
-                "the servers of the stub domain {stub} are given by name: dnsmasq asks them, kubedns does not"
-            ),
-        ),
         _ => return None,
     };
     Some(Note::new(code, text))
@@ -150,7 +144,7 @@ fn without_servers(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note
     let (_, stub_domain) = evidence.snapshot.zone.servers_for(candidate.name.to_lowercase().wire());
     if stub_domain.is_some() || evidence.has_upstreams {
         let text = "the upstream servers that kubedns has for this name lead back to it and are left out (metric \
-                    kubedns_forward_loops)";
+                    kubedns_forward_loops), or are given by names that have no address (yet)";
         return Some(Note::new("upstreams_left_out", text));
     }
     candidate.dnsmasq.leads_to_kubedns().then(|| {

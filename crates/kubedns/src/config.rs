@@ -5,12 +5,13 @@
 
 mod configmap;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsclient::resolve::{self, Resolutions, Resolver, Sources};
 use dnsconfig::path_watch::PathWatch;
 use dnsconfig::resolv_conf::ResolvConf;
 use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Version, nameservers};
@@ -34,8 +35,8 @@ pub struct Settings {
     pub federations: BTreeMap<String, String>,
     /// Servers for outside names, the preferred first.
     pub upstreams: Vec<SocketAddr>,
-    /// Domains with servers of their own. Servers given by name are left out: only dnsmasq's nanny looks those up. With
-    /// dnsmasq behind kubedns it stands for all of them.
+    /// Domains with servers of their own. A list is empty while no name in it has an address (yet). With dnsmasq behind
+    /// kubedns it stands for all of them.
     pub stub_domains: Vec<(String, Vec<SocketAddr>)>,
 }
 
@@ -45,6 +46,8 @@ pub struct Configuration {
     state: watch::Receiver<State>,
     from_api: Option<ConfigMapFeed>,
     upstreams: Upstreams,
+    wanted: watch::Sender<BTreeSet<String>>,
+    resolver: Resolver,
     topology: Topology,
     domain: Domain,
     settings: watch::Sender<Arc<Settings>>,
@@ -65,13 +68,28 @@ impl Configuration {
         let state = follower.subscribe();
         let upstreams = Upstreams::open(options);
         let (topology, domain) = (options.topology, options.domain.clone());
-        let settings = settings(&state.borrow(), &upstreams, topology);
+        let wanted = watch::Sender::default();
+        let resolver = Resolver::new(sources(options), wanted.subscribe(), upstreams.resolv_conf.subscribe());
+        want(&wanted, &state.borrow().config, topology);
+        let settings = settings(&state.borrow(), &upstreams, &Resolutions::default(), topology);
         tell_of_ineffective(&state.borrow().config, topology, &domain);
         note(&metrics.config, &state.borrow());
         let settings = watch::Sender::new(Arc::new(settings));
         let settled = watch::Sender::new(from_api.is_none());
         let metrics = Arc::clone(metrics);
-        Self { follower, state, from_api, upstreams, topology, domain, settings, settled, metrics }
+        Self {
+            follower,
+            state,
+            from_api,
+            upstreams,
+            wanted,
+            resolver,
+            topology,
+            domain,
+            settings,
+            settled,
+            metrics,
+        }
     }
 
     /// The settings now, and whenever they change.
@@ -96,14 +114,17 @@ impl Configuration {
             follower,
             mut state,
             from_api,
-            mut upstreams,
+            upstreams,
+            wanted,
+            resolver,
             topology,
             domain,
             settings: publish,
             settled,
             metrics,
         } = self;
-        let mut resolv_conf = PathWatch::new(&upstreams.resolv_conf, upstreams.period);
+        let mut resolv_conf = PathWatch::new(&upstreams.path, upstreams.period);
+        let mut found = resolver.subscribe();
         let mut permission = from_api.as_ref().map(ConfigMapFeed::state);
         let mut refused = false;
         let follow = async {
@@ -113,9 +134,12 @@ impl Configuration {
                         return;
                     },
                     () = resolv_conf.changed() => upstreams.read(),
+                    Ok(()) = found.changed() => {}
                     () = refusal(&mut permission), if !refused => refused = true,
                 }
-                let new = settings(&state.borrow_and_update(), &upstreams, topology);
+                want(&wanted, &state.borrow().config, topology);
+                let new =
+                    settings(&state.borrow_and_update(), &upstreams, &found.borrow_and_update(), topology);
                 if new.version != publish.borrow().version {
                     tell_of_ineffective(&state.borrow().config, topology, &domain);
                 }
@@ -137,7 +161,8 @@ impl Configuration {
                 None => stop.cancelled().await,
             }
         };
-        tokio::join!(follower.run(stop.clone()), feed, stop.run_until_cancelled(follow));
+        let lookups = resolver.run(stop.clone());
+        tokio::join!(follower.run(stop.clone()), feed, lookups, stop.run_until_cancelled(follow));
     }
 }
 
@@ -179,7 +204,25 @@ fn source(
     }
 }
 
-fn settings(state: &State, upstreams: &Upstreams, topology: Topology) -> Settings {
+/// Where stub servers given by name are looked up: as the nanny does, and kubedns is this process.
+fn sources(options: &Options) -> Sources {
+    let ip = options.dns_bind_address.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
+    Sources {
+        kubedns: Nameserver::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.dns_port),
+        cluster_domain: options.domain.as_str().trim_end_matches('.').to_owned(),
+        hosts: PathBuf::from("/etc/hosts"),
+    }
+}
+
+/// Has the names of stub servers looked up, if they are ours to ask.
+fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Topology) {
+    match topology {
+        Topology::DropIn => resolve::want(wanted, config),
+        Topology::Direct => {}
+    }
+}
+
+fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology: Topology) -> Settings {
     let config = &state.config;
     let configured = match topology {
         Topology::DropIn => config.upstream_nameservers.as_slice(),
@@ -188,11 +231,11 @@ fn settings(state: &State, upstreams: &Upstreams, topology: Topology) -> Setting
     };
     let upstreams = upstreams.choose(configured);
     let servers = |servers: &[ServerAddr]| match topology {
-        Topology::DropIn => servers.iter().filter_map(address).collect(),
-        Topology::Direct if servers.is_empty() => Vec::new(),
+        Topology::DropIn => servers.iter().flat_map(|server| addresses(server, names)).collect(),
         Topology::Direct => upstreams.clone(),
     };
-    let stub_domains = config.stub_domains.iter();
+    // Without servers the domain is not routed specially, as in kube-dns.
+    let stub_domains = config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty());
     Settings {
         version: state.version,
         federations: config.federations.clone(),
@@ -201,16 +244,18 @@ fn settings(state: &State, upstreams: &Upstreams, topology: Topology) -> Setting
     }
 }
 
-fn address(server: &ServerAddr) -> Option<SocketAddr> {
+/// The addresses of a stub server; none while its name has none.
+fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<SocketAddr> {
     match server {
-        ServerAddr::Address(address) => Some(address.socket_addr()),
-        ServerAddr::Name { .. } => None,
+        ServerAddr::Address(address) => vec![address.socket_addr()],
+        ServerAddr::Name { name, port } => {
+            names.addresses(name).iter().map(|ip| SocketAddr::new(*ip, *port)).collect()
+        }
     }
 }
 
 /// Warns of stub domains that do less than they say.
 fn tell_of_ineffective(config: &Config, topology: Topology, domain: &Domain) {
-    tell_of_names(config, topology);
     let cluster_domain = domain.as_str().trim_end_matches('.');
     let is_ours = |stub: &str| stub.trim_end_matches('.').eq_ignore_ascii_case(cluster_domain);
     if config.stub_domains.iter().any(|(stub, servers)| is_ours(stub) && !servers.is_empty()) {
@@ -219,29 +264,6 @@ fn tell_of_ineffective(config: &Config, topology: Topology, domain: &Domain) {
             Topology::Direct => "its servers are not asked",
         };
         tracing::warn!(stub_domain = cluster_domain, effect, "a stub domain is the cluster domain itself");
-    }
-}
-
-/// Says which stub domains have servers that are not used here. Only the nanny looks names up, for dnsmasq.
-fn tell_of_names(config: &Config, topology: Topology) {
-    const SHOWN: usize = 16;
-    if topology == Topology::Direct {
-        return;
-    }
-    let has_names = |servers: &[ServerAddr]| servers.iter().any(|server| address(server).is_none());
-    let domains: Vec<&str> = config
-        .stub_domains
-        .iter()
-        .filter(|(_, servers)| has_names(servers))
-        .map(|(domain, _)| domain.as_str())
-        .collect();
-    if !domains.is_empty() {
-        let shown = domains.get(..SHOWN).unwrap_or(&domains).join(" ");
-        tracing::warn!(
-            domains = domains.len(),
-            first = shown,
-            "stub servers given by name are used by dnsmasq alone, here only those given by address"
-        );
     }
 }
 
@@ -257,8 +279,8 @@ fn note(metrics: &ConfigMetrics, state: &State) {
 #[derive(Debug)]
 struct Upstreams {
     from_flag: Vec<Nameserver>,
-    resolv_conf: PathBuf,
-    from_resolv_conf: Vec<Nameserver>,
+    path: PathBuf,
+    resolv_conf: watch::Sender<ResolvConf>,
     period: Duration,
 }
 
@@ -268,10 +290,10 @@ impl Upstreams {
         for error in &flag.bad {
             tracing::error!(%error, "this server of --nameservers is not used");
         }
-        let mut upstreams = Self {
+        let upstreams = Self {
             from_flag: flag.good,
-            resolv_conf: options.resolv_conf.clone(),
-            from_resolv_conf: Vec::new(),
+            path: options.resolv_conf.clone(),
+            resolv_conf: watch::Sender::default(),
             period: options.config_period.into(),
         };
         upstreams.read();
@@ -279,17 +301,18 @@ impl Upstreams {
     }
 
     /// Reads resolv.conf. One that cannot be read leaves what was read before.
-    fn read(&mut self) {
-        match ResolvConf::read(&self.resolv_conf) {
-            Ok(file) => self.from_resolv_conf = file.nameservers,
+    fn read(&self) {
+        match ResolvConf::read(&self.path) {
+            Ok(file) => drop(self.resolv_conf.send_replace(file)),
             Err(error) => {
-                tracing::debug!(path = %self.resolv_conf.display(), %error, "cannot read the system's resolver configuration");
+                tracing::debug!(path = %self.path.display(), %error, "cannot read the system's resolver configuration");
             }
         }
     }
 
     fn choose(&self, configured: &[Nameserver]) -> Vec<SocketAddr> {
-        let chosen = [configured, &self.from_flag, &self.from_resolv_conf];
+        let resolv_conf = self.resolv_conf.borrow();
+        let chosen = [configured, &self.from_flag, &resolv_conf.nameservers];
         let chosen = chosen.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default();
         chosen.iter().map(|server| server.socket_addr()).collect()
     }

@@ -59,9 +59,9 @@ impl ZoneFrame {
             servers.into_iter().filter(|&upstream| !loops.contains(&Way::new(domain, upstream))).collect()
         };
         let stub_domains = settings.stub_domains.iter().filter_map(|(domain, servers)| {
-            let name = Name::parse(domain).ok()?;
-            // One whose servers are all ourselves, or lead back, stays: its names are not for other upstreams to see.
-            (!servers.is_empty()).then(|| (name, without(usable(servers), Some(domain))))
+            // One whose servers have no address yet, are all ourselves, or lead back, stays: its names are not for
+            // other upstreams to see.
+            Some((Name::parse(domain).ok()?, without(usable(servers), Some(domain))))
         });
         Zone {
             strict: self.strict,

@@ -5,5 +5,4 @@
 
 pub mod arguments;
 pub mod loops;
-pub mod resolve;
 pub mod routes;

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use dnsclient::resolve::{self, Resolutions};
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Nameserver, ServerAddr, State};
+use dnsconfig::{Nameserver, State};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::config::arguments::Arguments;
 use crate::config::loops::Listening;
-use crate::config::resolve::Resolutions;
 use crate::config::routes::{Ingredients, Omission, Routes};
 use crate::report::Report;
 
@@ -80,12 +80,7 @@ impl Router {
     fn take_configuration(&mut self) {
         let state = self.inputs.config.borrow_and_update().clone();
         self.report.configuration(&state);
-        self.wanted.send_if_modified(|wanted| {
-            let names = names(&state.config);
-            let changed = *wanted != names;
-            *wanted = names;
-            changed
-        });
+        resolve::want(&self.wanted, &state.config);
     }
 
     fn recompute(&mut self) {
@@ -125,14 +120,4 @@ impl Router {
         }
         self.omissions = omissions;
     }
-}
-
-/// The names in a configuration that stand for servers.
-fn names(config: &Config) -> BTreeSet<String> {
-    let servers = config.stub_domains.values().flatten();
-    let names = servers.filter_map(|server| match server {
-        ServerAddr::Name { name, .. } => Some(name.clone()),
-        ServerAddr::Address(_) => None,
-    });
-    names.collect()
 }

@@ -10,6 +10,7 @@ use daemon::http::Server;
 use daemon::klog::Format;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
+use dnsclient::resolve::{Resolver, Sources};
 use dnsconfig::{Nameserver, Source, resolv_conf};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::arguments::Arguments;
-use crate::config::resolve::{Resolver, Sources};
 use crate::config::routes::Routes;
 use crate::dnsmasq::delivery::Delivery;
 use crate::dnsmasq::launch::{Mode, Plan};

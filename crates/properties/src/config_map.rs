@@ -8,8 +8,7 @@ use dnsconfig::resolv_conf::ResolvConf;
 use dnsconfig::{Config, Nameserver, RawData, ServerAddr};
 use nanny::config::arguments::Arguments;
 use nanny::config::loops::Listening;
-use nanny::config::resolve::Resolutions;
-use nanny::config::routes::{Ingredients, Routes};
+use nanny::config::routes::{Ingredients, Resolutions, Routes};
 use nanny::dnsmasq::servers_file;
 
 /// dnsmasq without DNS: no server is taken for dnsmasq itself, whatever addresses this machine has.

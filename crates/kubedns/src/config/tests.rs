@@ -4,6 +4,8 @@ use std::path::Path;
 use daemon::flags::Style;
 
 use skydns::Name;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::*;
 use crate::loops::Loops;
@@ -88,8 +90,8 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     );
     let config = format!("--config-dir={}", directory.path().display());
     for (topology, expected) in [
-        ("--topology=drop-in", ["192.0.2.1:53", "192.0.2.7:54", "", ""]),
-        ("--topology=direct", ["127.0.0.1:5301", "127.0.0.1:5301", "127.0.0.1:5301", ""]),
+        ("--topology=drop-in", ["192.0.2.1:53", "192.0.2.7:54", ""]),
+        ("--topology=direct", ["127.0.0.1:5301", "127.0.0.1:5301", "127.0.0.1:5301"]),
     ] {
         let flags = [&*config, topology, "--nameservers=127.0.0.1:5301"];
         let settings = Arc::clone(&open(&flags, from_options).await.subscribe().borrow());
@@ -104,7 +106,51 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
         let (servers, stub) = zone.servers_for(below.wire());
         assert_eq!((text(servers).as_str(), stub.is_some()), (expected[1], true), "{topology}");
         assert!(!zone.owns(below.wire()), "{topology}");
+        for (name, is_routed) in [("www.named.test", true), ("www.none.test", false)] {
+            let (servers, stub) = zone.servers_for(Name::parse(name).unwrap().wire());
+            assert_eq!(
+                (text(servers).as_str(), stub.is_some()),
+                (if is_routed { expected[2] } else { expected[0] }, is_routed),
+                "{topology} {name}"
+            );
+        }
     }
+}
+
+#[tokio::test]
+async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ourselves() {
+    let kubedns = Upstream::start(|asked: &Asked| {
+        let (name, reply) = (asked.name(), Reply::to(&asked.packet));
+        Reaction::from(match asked.rtype().as_str() {
+            "A" => reply.answer(&format!("{name} 30 IN A 192.0.2.8")),
+            _ => reply,
+        })
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let stubs =
+        r#"{"a.test":["ns.apps.svc.cluster.local:54","192.0.2.7"],"b.test":["ns.apps.svc.cluster.local"]}"#;
+    std::fs::write(directory.path().join("stubDomains"), stubs).unwrap();
+    let flags = [
+        format!("--config-dir={}", directory.path().display()),
+        format!("--dns-port={}", kubedns.addr().port()),
+        "--dns-bind-address=127.0.0.1".to_owned(),
+    ];
+    let opened = open(&flags.each_ref().map(String::as_str), from_options).await;
+    let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
+    let stub_domains = |settings: &Settings| {
+        let text =
+            |servers: &[SocketAddr]| servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let domains = settings.stub_domains.iter();
+        domains.map(|(domain, servers)| format!("{domain}: {}", text(servers))).collect::<Vec<_>>()
+    };
+    assert_eq!(stub_domains(&settings.borrow()), ["a.test: 192.0.2.7:53", "b.test: "]);
+    let resolved = async {
+        let expected = ["a.test: 192.0.2.8:54 192.0.2.7:53", "b.test: 192.0.2.8:53"];
+        settings.wait_for(|now| stub_domains(now) == expected).await.unwrap();
+        stop.cancel();
+    };
+    tokio::join!(opened.run(stop.clone()), resolved);
 }
 
 #[tokio::test]

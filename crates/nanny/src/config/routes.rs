@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use dnsconfig::{Config, Nameserver, ServerAddr};
 
 use crate::config::loops::Listening;
-use crate::config::resolve::Resolutions;
+
+pub use dnsclient::resolve::Resolutions;
 
 /// The servers of each stub domain and of all other names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

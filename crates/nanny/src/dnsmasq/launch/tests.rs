@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use dnsclient::resolve::Resolutions;
 use dnsconfig::Nameserver;
 use serde::Deserialize;
 
 use super::*;
-use crate::config::resolve::Resolutions;
 use crate::config::routes::Routes;
 use crate::config::routes::tests::computed;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use dnsclient::resolve::Resolutions;
 use proptest::prelude::*;
 
 use super::*;
 use crate::config::arguments::Arguments;
-use crate::config::resolve::Resolutions;
 use crate::config::routes::tests::computed;
 
 fn routes() -> Routes {

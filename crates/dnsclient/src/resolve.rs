@@ -1,4 +1,4 @@
-//! The addresses of stub servers that are given by name, kept up to date.
+//! The addresses of stub servers that are given by name, kept up to date: for nanny and kubedns alike.
 //!
 //! Names under the cluster domain are asked of kubedns, all others are resolved as the node would: `/etc/hosts`, then
 //! the servers and the search list of resolv.conf. An answer is asked for again when its TTL ends. A name that does not
@@ -10,10 +10,12 @@ mod hosts;
 mod lookup;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use dnsconfig::resolv_conf::ResolvConf;
+use dnsconfig::{Config, ServerAddr};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -22,8 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::entry::Entry;
 use self::entry::Pace;
 use self::lookup::Found;
-pub(crate) use self::lookup::Sources;
-use crate::or_never::or_never;
+pub use self::lookup::Sources;
 
 /// Names looked after at most; those beyond it (in alphabetical order) stay without addresses.
 const MAX_NAMES: usize = 512;
@@ -47,8 +48,29 @@ impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for Resolutions {
     }
 }
 
+/// The names in a configuration that stand for servers.
+fn names(config: &Config) -> BTreeSet<String> {
+    let servers = config.stub_domains.values().flatten();
+    let names = servers.filter_map(|server| match server {
+        ServerAddr::Name { name, .. } => Some(name.clone()),
+        ServerAddr::Address(_) => None,
+    });
+    names.collect()
+}
+
+/// Asks the [`Resolver`] that follows `wanted` for the names in `config`, and for no other.
+pub fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
+    let names = names(config);
+    wanted.send_if_modified(|wanted| {
+        let changed = *wanted != names;
+        *wanted = names;
+        changed
+    });
+}
+
+/// Looks names up, and again when that is due.
 #[derive(Debug)]
-pub(crate) struct Resolver {
+pub struct Resolver {
     sources: Arc<Sources>,
     pace: Pace,
     wanted: watch::Receiver<BTreeSet<String>>,
@@ -58,7 +80,8 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    pub(crate) fn new(
+    /// A resolver that has looked nothing up yet. It follows `wanted`, the names to look up, and `resolv_conf`.
+    pub fn new(
         sources: Sources,
         wanted: watch::Receiver<BTreeSet<String>>,
         resolv_conf: watch::Receiver<ResolvConf>,
@@ -68,11 +91,13 @@ impl Resolver {
         Self { sources, pace, wanted, resolv_conf, results, entries: BTreeMap::new() }
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Resolutions> {
+    /// The addresses now, and whenever they change.
+    pub fn subscribe(&self) -> watch::Receiver<Resolutions> {
         self.results.subscribe()
     }
 
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    /// Looks names up until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.resolve()).await;
     }
 
@@ -88,7 +113,7 @@ impl Resolver {
                         self.settle(&name, found);
                     }
                 }
-                () = or_never(due.map(sleep_until)), if lookups.len() < MAX_LOOKUPS => {}
+                () = until(due), if lookups.len() < MAX_LOOKUPS => {}
                 Ok(()) = self.wanted.changed() => self.sync_wanted(),
                 Ok(()) = self.resolv_conf.changed() => self.ask_again(),
                 else => return,
@@ -151,6 +176,14 @@ impl Resolver {
             *before = now;
             changed
         });
+    }
+}
+
+/// Waits for that moment; for ever without one.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
     }
 }
 

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dnsclient::{TIMEOUT, ask_with_retry};
 use dnsconfig::resolv_conf::ResolvConf;
 use dnsconfig::{Nameserver, ServerAddr};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 
 use super::hosts;
+use crate::{TIMEOUT, ask_with_retry};
 
 /// Addresses taken of one name.
 const MAX_ADDRESSES: usize = 16;
@@ -21,12 +21,13 @@ const MAX_SERVERS: usize = 3;
 
 /// Where names are looked up.
 #[derive(Debug, Clone)]
-pub(crate) struct Sources {
+pub struct Sources {
     /// kubedns, for names under the cluster domain.
-    pub(crate) kubedns: Nameserver,
+    pub kubedns: Nameserver,
     /// The cluster domain, without a dot at the end.
-    pub(crate) cluster_domain: String,
-    pub(crate) hosts: PathBuf,
+    pub cluster_domain: String,
+    /// The hosts file.
+    pub hosts: PathBuf,
 }
 
 /// How a lookup ended.
