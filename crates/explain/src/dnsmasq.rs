@@ -3,13 +3,14 @@
 //!
 //! It is another process, and its command line is not known here. The stock one sends the cluster domain and both
 //! reverse trees to kubedns and does not cache negative answers; the nanny adds the servers of the same configuration
-//! that kubedns has.
+//! that kubedns has, or kubedns alone.
 
 use std::sync::Arc;
 
 use dnsconfig::Config;
 use skydns::Name;
 
+use crate::Topology;
 use crate::document::{Dnsmasq, DnsmasqAsks, Route};
 
 /// The reverse trees.
@@ -20,26 +21,29 @@ const REVERSE: [&str; 2] = ["in-addr.arpa.", "ip6.arpa."];
 pub(crate) struct Front {
     /// The configuration, which dnsmasq has too.
     pub(crate) config: Arc<Config>,
-    /// Pods ask kubedns itself: dnsmasq stands behind it, if anywhere.
-    pub(crate) is_kubedns: bool,
+    pub(crate) topology: Topology,
 }
 
 impl Front {
     /// The way of a query for `name` (in lower case) in a cluster of this domain. How long the answer is kept depends on
     /// the answer.
     pub(crate) fn way(&self, name: &Name, domain: &Name, route: &Route) -> Dnsmasq {
-        if self.is_kubedns {
+        if self.topology == Topology::Direct {
             return behind(route);
         }
         let reverse = REVERSE.iter().filter_map(|tree| Name::parse(tree).ok());
         let ours = reverse.chain([domain.clone()]).filter(|ours| name.is_within(ours));
+        let ours = ours.max_by_key(Name::label_count);
+        if self.topology == Topology::Cache {
+            return way(DnsmasqAsks::Kubedns, ours.as_ref(), &[""; 0]);
+        }
         let stub_domains = self.config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty());
         let stub = stub_domains
             .filter_map(|(stub, servers)| Some((Name::parse(stub).ok()?.to_lowercase(), servers)))
             .filter(|(stub, _)| name.is_within(stub))
             .max_by_key(|(stub, _)| stub.label_count());
         // The longest domain decides. Two of one length are the same domain, with the servers of both.
-        match (ours.max_by_key(Name::label_count), stub) {
+        match (ours, stub) {
             (Some(ours), Some((stub, servers))) if ours == stub => {
                 way(DnsmasqAsks::KubednsAndStubDomain, Some(&stub), servers)
             }

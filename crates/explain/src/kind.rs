@@ -87,7 +87,7 @@ pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
     match (kind, stub_domain) {
         (NameKind::Reverse { address }, _) => Route::Reverse { address: *address, servers },
         (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },
-        (NameKind::External, None) if name.label_count() < 2 => Route::SingleLabel,
+        (NameKind::External, None) if name.label_count() < 2 && !zone.forwards_all => Route::SingleLabel,
         (NameKind::External, None) => Route::Upstreams { servers },
         _ => Route::ClusterDomain { domain: zone.domain.to_string() },
     }

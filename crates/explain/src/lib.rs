@@ -60,7 +60,19 @@ pub struct Explainer {
     server: Arc<StateOf>,
     index: mpsc::Sender<Question>,
     slots: Arc<Semaphore>,
-    in_front: bool,
+    topology: Topology,
+}
+
+/// Where dnsmasq stands, seen from kubedns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Topology {
+    /// In front: clients ask it, and it asks kubedns for names of the cluster. The shape of kube-dns.
+    #[default]
+    DropIn,
+    /// In front as a cache alone: it asks kubedns for all names, as the nanny's `-forward=kubedns` has it.
+    Cache,
+    /// Behind: clients ask kubedns, which asks it for names outside. Stub domains and upstream servers are its business.
+    Direct,
 }
 
 /// The state of the server now.
@@ -79,21 +91,20 @@ pub(crate) enum Unexplained {
 
 impl Explainer {
     /// An explainer of the records of `published`, and the questions that the index task has to answer for it.
-    /// `in_front`: pods ask kubedns itself, without dnsmasq in front.
     pub fn new(
         published: Arc<Published>,
         server: Arc<StateOf>,
-        in_front: bool,
+        topology: Topology,
     ) -> (Self, mpsc::Receiver<Question>) {
         let (index, questions) = mpsc::channel(objects::QUEUE);
         let slots = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        (Self { published, server, index, slots, in_front }, questions)
+        (Self { published, server, index, slots, topology }, questions)
     }
 
     pub(crate) async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
         let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
         let snapshot = self.published.get();
-        let front = Front { config: (self.server)().config.config, is_kubedns: self.in_front };
+        let front = Front { config: (self.server)().config.config, topology: self.topology };
         // A wildcard walks over all Services: that is not for a thread that serves connections.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;

@@ -6,11 +6,14 @@
 mod configmap;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
+use clap::builder::PossibleValue;
 use dnsclient::resolve::{self, Resolutions, Resolver, Sources};
 use dnsconfig::path_watch::PathWatch;
 use dnsconfig::resolv_conf::ResolvConf;
@@ -38,6 +41,22 @@ pub struct Settings {
     /// Domains with servers of their own. A list is empty while no name in it has an address (yet). With dnsmasq behind
     /// kubedns it stands for all of them.
     pub stub_domains: Vec<(String, Vec<SocketAddr>)>,
+}
+
+impl Settings {
+    /// What is told of them in class CHAOS, to the nanny that has dnsmasq forget its answers when it changes: the version
+    /// of the configuration, a hash of what follows from it for names outside, and where dnsmasq is believed to stand.
+    pub fn routes(&self, topology: Topology) -> Arc<[String]> {
+        let mut hash = DefaultHasher::new();
+        (&self.upstreams, &self.stub_domains).hash(&mut hash);
+        let topology = topology.to_possible_value();
+        let topology = topology.as_ref().map_or("", PossibleValue::get_name);
+        Arc::new([
+            format!("configuration={}", self.version),
+            format!("routes={:016x}", hash.finish()),
+            format!("topology={topology}"),
+        ])
+    }
 }
 
 /// The configuration, loaded once and ready to be followed.
@@ -217,7 +236,7 @@ fn sources(options: &Options) -> Sources {
 /// Has the names of stub servers looked up, if they are ours to ask.
 fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Topology) {
     match topology {
-        Topology::DropIn => resolve::want(wanted, config),
+        Topology::DropIn | Topology::Cache => resolve::want(wanted, config),
         Topology::Direct => {}
     }
 }
@@ -225,13 +244,15 @@ fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Top
 fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology: Topology) -> Settings {
     let config = &state.config;
     let configured = match topology {
-        Topology::DropIn => config.upstream_nameservers.as_slice(),
+        Topology::DropIn | Topology::Cache => config.upstream_nameservers.as_slice(),
         // dnsmasq has the same configuration, and asks them.
         Topology::Direct => &[],
     };
     let upstreams = upstreams.choose(configured);
     let servers = |servers: &[ServerAddr]| match topology {
-        Topology::DropIn => servers.iter().flat_map(|server| addresses(server, names)).collect(),
+        Topology::DropIn | Topology::Cache => {
+            servers.iter().flat_map(|server| addresses(server, names)).collect()
+        }
         Topology::Direct => upstreams.clone(),
     };
     // Without servers the domain is not routed specially, as in kube-dns.
@@ -261,7 +282,7 @@ fn tell_of_ineffective(config: &Config, topology: Topology, domain: &Domain) {
     if config.stub_domains.iter().any(|(stub, servers)| is_ours(stub) && !servers.is_empty()) {
         let effect = match topology {
             Topology::DropIn => "dnsmasq asks kubedns or its servers, and takes the answer of either",
-            Topology::Direct => "its servers are not asked",
+            Topology::Cache | Topology::Direct => "its servers are not asked",
         };
         tracing::warn!(stub_domain = cluster_domain, effect, "a stub domain is the cluster domain itself");
     }

@@ -15,6 +15,8 @@ use thiserror::Error;
 use cluster::connect::{Access, expand};
 use cluster::watch::endpoints::Choice;
 
+pub use explain::Topology;
+
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
 pub struct Options {
@@ -69,7 +71,7 @@ pub struct Options {
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
-    /// where dnsmasq stands: drop-in (it asks kubedns) or direct (kubedns asks it, as its only nameserver)
+    /// where dnsmasq stands: drop-in (it asks kubedns for names of the cluster), cache (it asks kubedns for all names, see -forward of the nanny) or direct (kubedns asks it, as its only nameserver)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: Topology,
     /// how long to go on answering after SIGTERM, no longer ready
@@ -91,16 +93,6 @@ impl daemon::Options for Options {
     fn lameduck(&self) -> Duration {
         self.lameduck.into()
     }
-}
-
-/// Where dnsmasq stands, seen from kubedns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Topology {
-    /// In front: clients ask it, and it asks kubedns. The shape of kube-dns.
-    #[default]
-    DropIn,
-    /// Behind: clients ask kubedns, which asks it for names outside. Stub domains and upstream servers are its business.
-    Direct,
 }
 
 /// Flags that exclude each other.

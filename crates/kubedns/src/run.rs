@@ -23,7 +23,7 @@ use warp::Filter as _;
 use crate::config::{Configuration, Settings};
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{Exposition, Options, Topology};
+use crate::options::{Exposition, Options};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use cluster::connect::Connection;
@@ -72,7 +72,12 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
-    let zone = ZoneFrame { domain, strict: options.strict_dns, listening: vec![dns.local_addr()] };
+    let zone = ZoneFrame {
+        domain,
+        strict: options.strict_dns,
+        topology: options.topology,
+        listening: vec![dns.local_addr()],
+    };
     let (sink, events) = mpsc::channel(QUEUE);
     let mut sync = Sync {
         index: Index::new(published),
@@ -142,7 +147,7 @@ fn explainer(
             has_upstreams: !settings.borrow().upstreams.is_empty(),
         }
     };
-    Explainer::new(published, Arc::new(server), options.topology == Topology::Direct)
+    Explainer::new(published, Arc::new(server), options.topology)
 }
 
 /// What the watchers need.

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Settings;
 use crate::loops::{self, Loops, Way};
 use crate::metrics::Metrics;
+use crate::options::Topology;
 use crate::status::Status;
 use cluster::index::Progress;
 use cluster::index::{Index, Question};
@@ -47,6 +48,8 @@ pub struct ZoneFrame {
     pub domain: Name,
     /// `--strict-dns`.
     pub strict: bool,
+    /// `--topology`.
+    pub topology: Topology,
     /// Where we listen: an upstream there would be ourselves.
     pub listening: Vec<SocketAddr>,
 }
@@ -65,6 +68,8 @@ impl ZoneFrame {
         });
         Zone {
             strict: self.strict,
+            forwards_all: self.topology == Topology::Cache,
+            routes: settings.routes(self.topology),
             upstreams: without(usable(&settings.upstreams), None),
             ..Zone::new(&self.domain).with_stub_domains(stub_domains)
         }

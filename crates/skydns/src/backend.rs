@@ -87,6 +87,10 @@ pub struct Zone {
     pub domain: Name,
     /// Answer to the letter of the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,
+    /// Forward what kube-dns keeps back, too: outside names of one label, and questions for all types (ANY).
+    pub forwards_all: bool,
+    /// Texts under CHAOS `routes.kubedns.`: what `upstreams` and `stub_domains` were made of. None: it is refused.
+    pub routes: Arc<[String]>,
     /// Upstream servers for all other names, in order of preference.
     pub upstreams: Arc<[std::net::SocketAddr]>,
     /// Domains with servers of their own, see [`Zone::with_stub_domains`].
@@ -111,6 +115,8 @@ impl Zone {
         Self {
             domain: domain.to_lowercase(),
             strict: false,
+            forwards_all: false,
+            routes: Arc::new([]),
             upstreams: Arc::new([]),
             stub_domains: StubDomains::default(),
         }

@@ -48,6 +48,9 @@ pub struct Identity {
 /// Flags of our own answers, next to those that are copied from the query.
 const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 
+/// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
+const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
+
 /// The most work of one answer, in steps (see [`View::records`]): some 0.2 s. A wildcard in a cluster of 100,000 Services
 /// takes a third of it.
 pub const MAX_STEPS: usize = 10_000_000;
@@ -111,7 +114,7 @@ impl<V: View> Engine<'_, V> {
         if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
             return self.bare(rcode::BADVERS, flag::RD, out);
         }
-        if self.query.qtype == rtype::ANY {
+        if self.query.qtype == rtype::ANY && (!zone.forwards_all || zone.owns(name)) {
             return self.refused(out);
         }
         if self.query.qclass != class::IN {
@@ -144,11 +147,13 @@ impl<V: View> Engine<'_, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Names with fewer than two labels are not sent out (SkyDNS's ndots rule): a search list would leak them.
+    /// Names with fewer than two labels are not sent out (SkyDNS's ndots rule): a search list would leak them. Where
+    /// dnsmasq in front leaves all names to us, they are: it would send them out itself.
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
         let (_, stub) = self.view.zone().servers_for(self.query.lower());
         let system = if stub.is_some() { System::Stub } else { System::Recursive };
-        if labels(self.query.name).take(2).count() < 2 && stub.is_none() {
+        let kept_back = labels(self.query.name).take(2).count() < 2 && !self.view.zone().forwards_all;
+        if kept_back && stub.is_none() {
             Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
             return reply(system, rcode::SERVFAIL, false);
         }
@@ -156,10 +161,11 @@ impl<V: View> Engine<'_, V> {
     }
 
     fn other_class(&self, out: &mut Vec<u8>) -> Outcome {
-        if !self.view.has_synced() {
+        let texts = self.chaos_texts();
+        // Whoever follows the routes must not wait for the cluster's records.
+        if !self.view.has_synced() && self.query.lower() != ROUTES {
             return self.refused(out);
         }
-        let texts = self.chaos_texts();
         if texts.is_empty() {
             return self.bare(rcode::REFUSED, flag::RD, out);
         }
@@ -177,6 +183,7 @@ impl<V: View> Engine<'_, V> {
         let name = self.query.lower();
         match name {
             b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => vec![&self.identity.version],
+            ROUTES => self.view.zone().routes.iter().map(String::as_str).collect(),
             b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => vec!["localhost"],
             _ if name == b"\x07authors\x04bind\x00" || name == self.view.zone().domain.wire() => {
                 vec!["Erik St. Martin", "Brian Ketelsen", "Miek Gieben", "Michael Crosby"]

@@ -128,6 +128,42 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     }
 }
 
+#[test]
+fn with_a_cache_in_front_whatever_is_outside_is_forwarded() {
+    let said = |view: &Fixed, name: &str, rtype: &str| {
+        let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
+        match answer(view, &identity(), &query, Transport::Udp, &Outside::none(), &mut out) {
+            Outcome::Reply(_) => testkit::dig::show(&out).lines().next().unwrap_or_default().to_owned(),
+            other => format!("{other:?}"),
+        }
+    };
+    let (stock, cache) = (Fixed::new(&[]), Fixed::new(&[]).forwards_all());
+    for (name, rtype, before, after) in [
+        ("short.", "A", ";; SERVFAIL, flags: qr rd ra", "Forward(Recursive)"),
+        (".", "NS", ";; SERVFAIL, flags: qr rd ra", "Forward(Recursive)"),
+        ("www.outside.test.", "ANY", ";; REFUSED, flags: qr", "Forward(Recursive)"),
+        ("web.apps.svc.cluster.local.", "ANY", ";; REFUSED, flags: qr", ";; REFUSED, flags: qr"),
+    ] {
+        assert_eq!(
+            (said(&stock, name, rtype).as_str(), said(&cache, name, rtype).as_str()),
+            (before, after),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_routes_are_told_before_the_first_sync_too() {
+    let texts = ["configuration=1".to_owned(), "routes=2".to_owned()];
+    let query = Query::new("routes.kubedns.", "TXT").class("CH").wire();
+    for view in [Fixed::new(&[]).routes(&texts), Fixed::new(&[]).routes(&texts).unsynced()] {
+        let message = Message::parse(&reply(&view, &query, Transport::Udp, &Outside::none())).unwrap();
+        assert_eq!(message.answer_data("TXT"), ["\"configuration=1\"", "\"routes=2\""]);
+    }
+    let nothing = reply(&Fixed::new(&[]), &query, Transport::Udp, &Outside::none());
+    assert_eq!(Message::parse(&nothing).unwrap().rcode_name(), "REFUSED");
+}
+
 /// A chain that ends in nothing, and how many names are looked up for what leads there.
 #[test]
 fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {

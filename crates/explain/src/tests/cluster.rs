@@ -16,6 +16,7 @@ use testkit::objects::{
     mk_headless, mk_ports, with_annotations,
 };
 
+use crate::Topology;
 use crate::dnsmasq::Front;
 use crate::document::Explanation;
 use crate::moment::Moment;
@@ -33,7 +34,7 @@ pub(super) struct Cluster {
     pub(super) published: Arc<Published>,
     pub(super) source: EndpointsSource,
     pub(super) server: ServerState,
-    pub(super) in_front: bool,
+    pub(super) topology: Topology,
 }
 
 impl Cluster {
@@ -50,7 +51,7 @@ impl Cluster {
         let (progress, lost) = (Progress::Waiting, Vec::new());
         let server = ServerState { progress, draining: false, lost, config, has_upstreams: true };
         let index = Index::new(Arc::clone(&published));
-        Self { index, published, source: EndpointsSource::Endpoints, server, in_front: false }
+        Self { index, published, source: EndpointsSource::Endpoints, server, topology: Topology::DropIn }
     }
 
     /// One of everything.
@@ -101,7 +102,7 @@ impl Cluster {
 
     /// Explains a name, or says why not.
     pub(super) fn try_explain(&self, parameters: &Parameters) -> Option<Explanation> {
-        let front = Front { config: Arc::clone(&self.server.config.config), is_kubedns: self.in_front };
+        let front = Front { config: Arc::clone(&self.server.config.config), topology: self.topology };
         let survey = Survey::new(self.published.get(), &front, Request::new(parameters).ok()?);
         let source = (self.server.progress != Progress::Waiting).then_some(self.source);
         let reply = survey.wanted().look_up(&self.index, source);

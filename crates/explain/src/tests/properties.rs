@@ -6,6 +6,7 @@ use skydns::wire::text::{parse_type, rcode_name};
 use skydns::{Name, View as _};
 
 use super::cluster::Cluster;
+use crate::Topology;
 use crate::document::{Explanation, Outcome};
 use crate::request::Parameters;
 use crate::text;
@@ -86,7 +87,7 @@ fn clusters() -> [Cluster; FRONTS] {
         ("in-addr.arpa", "192.0.2.9"),
         ("com", "192.0.2.9"),
     ]);
-    direct.in_front = true;
+    direct.topology = Topology::Direct;
     [plain, taken, direct]
 }
 

@@ -6,6 +6,7 @@ use dnsconfig::Rejection;
 use testkit::objects::mk_cluster_ip;
 
 use super::cluster::Cluster;
+use crate::Topology;
 use crate::document::{DnsmasqAsks, Outcome, Route};
 
 const WEB: &str = "web.apps.svc.cluster.local. A";
@@ -123,7 +124,7 @@ fn a_deleted_service_is_told_with_its_time() {
 #[test]
 fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
     let mut cluster = Cluster::with_everything();
-    cluster.in_front = true;
+    cluster.topology = Topology::Direct;
     for (words, beyond) in [
         (WEB, ""),
         ("www.example.com. A", ", which asks 192.0.2.53:53"),
@@ -135,5 +136,25 @@ fn with_kubedns_in_front_the_way_is_not_through_dnsmasq() {
             text.contains(&format!("\nway        pods ask kubedns itself (port 53){beyond}\n")),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn with_dnsmasq_as_a_cache_alone_all_names_come_to_kubedns() {
+    let mut cluster = Cluster::with_everything();
+    cluster.topology = Topology::Cache;
+    cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9"), ("10.in-addr.arpa", "192.0.2.10")]);
+    for (words, way) in [
+        (WEB, "cluster.local; it keeps this for up to 30 s"),
+        (
+            "10.96.0.12",
+            "in-addr.arpa, which asks 192.0.2.53:53 for addresses it does not know; it keeps this for up to 30 s",
+        ),
+        ("www.example.com. A", "all names, which asks 192.0.2.53:53"),
+        ("www.acme.test. A", "all names, which asks 192.0.2.7:53 of the stub domain acme.test"),
+    ] {
+        let text = cluster.text(words);
+        assert!(text.contains(&format!("\nway        dnsmasq asks kubedns for {way}\n")), "{text}");
+        assert!(!text.contains("if kubedns were asked"), "{text}");
     }
 }

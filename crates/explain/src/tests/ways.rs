@@ -9,6 +9,7 @@ use testkit::objects::mk_node;
 
 use super::cluster::Cluster;
 use super::transcript;
+use crate::Topology;
 use crate::document::Outcome;
 
 /// A cluster whose dnsmasq has stub domains within the domains of kubedns.
@@ -38,7 +39,7 @@ fn names_of_ours_that_a_stub_domain_takes() {
         assert_eq!(cluster.reasons(words), ["stub_domain_shadows_cluster"], "{words}");
     }
     // Where no dnsmasq stands in front, kubedns answers its own names.
-    cluster.in_front = true;
+    cluster.topology = Topology::Direct;
     let rows = [("host.corp.cluster.local. A", ["nx_domain"]), ("10.96.0.12", ["answered"])];
     cluster.expect(["/verdict/outcome"], &rows);
 }
@@ -49,8 +50,8 @@ fn kubedns_leaves_the_names_of_a_stub_domain_below_the_cluster_domain_to_its_ser
     let corp = (Name::parse("corp.cluster.local").unwrap(), servers);
     let mut cluster = with_zone(|zone| zone.with_stub_domains([corp]), true);
     cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9")]);
-    for in_front in [false, true] {
-        cluster.in_front = in_front;
+    for topology in [Topology::DropIn, Topology::Cache, Topology::Direct] {
+        cluster.topology = topology;
         let rows =
             [("host.corp.cluster.local. A", ["forwarded"]), ("web.apps.svc.cluster.local. A", ["answered"])];
         cluster.expect(["/verdict/outcome"], &rows);
@@ -73,7 +74,7 @@ fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
     let asked = "upstream 192.0.2.11:53 is asked for intra.";
     cluster.expect(last, &[("intra A", ["forwarded", "forwarded", asked])]);
     // kubedns itself asks nobody.
-    cluster.in_front = true;
+    cluster.topology = Topology::Direct;
     let said = "kubedns sends no names of one label out (SERVFAIL)";
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
 }
@@ -99,7 +100,7 @@ fn upstreams_that_lead_back_are_not_called_missing() {
     let mut cluster = with_zone(none, false);
     assert_eq!(cluster.reasons("192.0.2.1"), ["unknown_address", "no_upstreams"]);
     assert_eq!(cluster.reasons("www.example.com. A"), [""; 0]);
-    cluster.in_front = true;
+    cluster.topology = Topology::Direct;
     assert_eq!(cluster.reasons("www.example.com. A"), ["no_upstreams"]);
 }
 
@@ -111,7 +112,7 @@ fn a_stub_domain_whose_servers_lead_back_names_nobody() {
     };
     let mut cluster = with_zone(none, true);
     assert_eq!(cluster.reasons("www.acme.test. A"), ["upstreams_left_out"]);
-    cluster.in_front = true;
+    cluster.topology = Topology::Direct;
     let text = "is no name of this cluster: nobody is asked for www.acme.test., there is no upstream server that \
                 kubedns can ask";
     let rows = [("www.acme.test. A", ["upstreams_left_out", text])];

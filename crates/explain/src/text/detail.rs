@@ -124,6 +124,7 @@ fn way(detail: &Detail) -> String {
     let servers = join(servers);
     let beyond = beyond(&detail.route);
     match asks {
+        DnsmasqAsks::Kubedns if domain == "." => format!("dnsmasq asks kubedns for all names{beyond}"),
         DnsmasqAsks::Kubedns => format!("dnsmasq asks kubedns for {domain}{beyond}{}", keeps(detail)),
         DnsmasqAsks::StubDomain => {
             format!("dnsmasq asks {servers} of the stub domain {domain}; kubedns is not asked")
@@ -159,6 +160,10 @@ fn beyond(route: &Route) -> String {
     match route {
         Route::Reverse { servers, .. } if !servers.is_empty() => {
             format!(", which asks {} for addresses it does not know", join(servers))
+        }
+        Route::Upstreams { servers } if !servers.is_empty() => format!(", which asks {}", join(servers)),
+        Route::StubDomain { domain, servers } if !servers.is_empty() => {
+            format!(", which asks {} of the stub domain {}", join(servers), without_dot(domain))
         }
         _ => String::new(),
     }

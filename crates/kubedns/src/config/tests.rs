@@ -101,7 +101,8 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
 
         let domain = Name::parse("cluster.local").unwrap();
         let listening = vec!["192.0.2.99:53".parse().unwrap()];
-        let zone = ZoneFrame { domain, strict: false, listening }.with(&settings, &Loops::default());
+        let zone = ZoneFrame { domain, strict: false, topology: Topology::DropIn, listening }
+            .with(&settings, &Loops::default());
         let below = Name::parse("www.corp.cluster.local").unwrap();
         let (servers, stub) = zone.servers_for(below.wire());
         assert_eq!((text(servers).as_str(), stub.is_some()), (expected[1], true), "{topology}");
@@ -151,6 +152,23 @@ async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ou
         stop.cancel();
     };
     tokio::join!(opened.run(stop.clone()), resolved);
+}
+
+#[tokio::test]
+async fn routes_are_told_by_version_and_by_what_follows_from_it() {
+    let told = |flags: &'static [&'static str], topology| async move {
+        let settings = Arc::clone(&open(flags, from_options).await.subscribe().borrow());
+        settings.routes(topology).to_vec()
+    };
+    let [one, same, other] = [
+        told(&["--nameservers=192.0.2.1"], Topology::Cache).await,
+        told(&["--nameservers=192.0.2.1:53"], Topology::DropIn).await,
+        told(&["--nameservers=192.0.2.2"], Topology::Cache).await,
+    ];
+    assert_eq!(one[0], format!("configuration={}", Config::default().version()));
+    assert_eq!([&one[0], &one[1]], [&same[0], &same[1]]);
+    assert_eq!((one[2].as_str(), same[2].as_str()), ("topology=cache", "topology=drop-in"));
+    assert!(one[1].starts_with("routes=") && one[1] != other[1], "{one:?} {other:?}");
 }
 
 #[tokio::test]

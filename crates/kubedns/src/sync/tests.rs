@@ -39,7 +39,12 @@ impl Running {
             settings: settings.subscribe(),
             settled: settled.subscribe(),
             loops: watch::Sender::default().subscribe(),
-            zone: ZoneFrame { domain, strict: false, listening: vec!["127.0.0.1:10053".parse().unwrap()] },
+            zone: ZoneFrame {
+                domain,
+                strict: false,
+                topology: Topology::DropIn,
+                listening: vec!["127.0.0.1:10053".parse().unwrap()],
+            },
             status: status.clone(),
             metrics: Arc::clone(&metrics),
             source: None,

@@ -98,6 +98,18 @@ impl Fixed {
         self
     }
 
+    /// The same with dnsmasq in front as a cache alone.
+    pub(crate) fn forwards_all(mut self) -> Self {
+        self.zone.forwards_all = true;
+        self
+    }
+
+    /// The same with these texts about its routes.
+    pub(crate) fn routes(mut self, texts: &[String]) -> Self {
+        self.zone.routes = texts.into();
+        self
+    }
+
     /// The same under `--strict-dns`.
     pub(crate) fn strict(mut self) -> Self {
         self.zone.strict = true;
