@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::server::{Nameserver, ServerAddr};
+use crate::server::{ServerAddr, Upstream};
 
 /// A valid kube-dns configuration. [`Config::default`] is what holds without a `ConfigMap`.
 ///
 /// Every name in it is a lower-case DNS name without a dot at the end, every address was parsed: nothing in it can
-/// carry a line break, a slash or any other character that means something to dnsmasq.
+/// carry a line break or, but for the protocol of an upstream that dnsmasq cannot ask, a character that means something to
+/// dnsmasq.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// Federation name -> domain (`federations`).
@@ -17,7 +18,7 @@ pub struct Config {
     /// routed anywhere special.
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
     /// Servers in place of those in the node's resolv.conf (`upstreamNameservers`); empty: resolv.conf is used.
-    pub upstream_nameservers: Vec<Nameserver>,
+    pub upstream_nameservers: Vec<Upstream>,
 }
 
 impl Config {

@@ -57,8 +57,8 @@ pub(crate) enum Reason {
     StubServer(String),
     #[error(transparent)]
     Address(#[from] AddressError),
-    #[error("upstreamNameserver cannot have more than three entries")]
-    TooManyUpstreams,
+    #[error("upstreamNameserver cannot have more than {0} entries")]
+    TooManyUpstreams(usize),
     #[error(transparent)]
     Federation(#[from] FederationError),
     // The rest are limits of ours.

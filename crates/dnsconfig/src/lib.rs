@@ -21,6 +21,8 @@ mod transport;
 pub use config::{Config, Version};
 pub use error::ConfigError;
 pub use parse::{Key, RawData, parse};
-pub use server::{AddressError, DNS_PORT, FlagAddrError, Nameserver, ServerAddr};
+pub use server::{
+    AddressError, DNS_PORT, FlagAddrError, Nameserver, Protocol, ServerAddr, TLS_PORT, Upstream,
+};
 pub use source::{ApiFeed, Follower, Rejection, Source, State};
 pub use transport::Transport;

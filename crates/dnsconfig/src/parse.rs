@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::error::{ConfigError, Reason};
 use crate::federation;
 use crate::name;
-use crate::server::{Nameserver, ServerAddr};
+use crate::server::{ServerAddr, Upstream};
 
 /// The data of a `ConfigMap`: key -> value as it was read.
 pub type RawData = BTreeMap<String, Vec<u8>>;
@@ -19,8 +19,9 @@ pub(crate) const MAX_VALUE: usize = 1 << 20;
 const MAX_STUB_DOMAINS: usize = 4096;
 /// The most servers one stub domain may have.
 const MAX_STUB_SERVERS: usize = 64;
-/// The most upstream servers taken: the limit of a resolver's resolv.conf.
-const MAX_UPSTREAMS: usize = 3;
+/// The most upstream servers taken: the limit of `CoreDNS`, for which the same `ConfigMap` may be meant.
+// Differs from kube-dns: it takes three.
+const MAX_UPSTREAMS: usize = 15;
 
 /// The keys that mean something. All others are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,9 +55,11 @@ impl Key {
             Self::Federations => "name=domain, several separated by commas",
             Self::StubDomains => {
                 "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS name or name:port, \
-                 names in lower case without a dot at the end"
+                 names in lower case without a dot at the end, addresses also as tcp://IP or tls://IP[#name]"
             }
-            Self::UpstreamNameservers => "a JSON list of at most three of IP, IP:port or [IPv6]:port",
+            Self::UpstreamNameservers => {
+                "a JSON list of at most 15 of IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name]"
+            }
         }
     }
 
@@ -119,12 +122,12 @@ fn stub_server(text: &str, server: String) -> Result<ServerAddr, ConfigError> {
     server.parse().map_err(|_| Key::StubDomains.error(text, Reason::StubServer(server)))
 }
 
-fn upstream_nameservers(text: &str) -> Result<Vec<Nameserver>, ConfigError> {
+fn upstream_nameservers(text: &str) -> Result<Vec<Upstream>, ConfigError> {
     let key = Key::UpstreamNameservers;
     let raw: Option<Vec<Option<String>>> = json(key, text)?;
     let raw = raw.unwrap_or_default();
     if raw.len() > MAX_UPSTREAMS {
-        return Err(key.error(text, Reason::TooManyUpstreams));
+        return Err(key.error(text, Reason::TooManyUpstreams(MAX_UPSTREAMS)));
     }
     raw.into_iter()
         .map(|server| {

@@ -1,6 +1,7 @@
 //! Where queries are sent: an address with a port, or a name that has yet to be resolved.
 
 mod flag;
+mod upstream;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -11,6 +12,7 @@ use nix::net::if_::{if_indextoname, if_nametoindex};
 use crate::name;
 
 pub use self::flag::FlagAddrError;
+pub use self::upstream::{Protocol, TLS_PORT, Upstream};
 
 /// The port of a DNS server unless another is given.
 pub const DNS_PORT: u16 = 53;
@@ -84,17 +86,22 @@ impl FromStr for Nameserver {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(ip.into());
-        }
-        // Differs from kube-dns, which says of `10.0.0.300` that a port is missing: one would not help.
-        if !text.contains(':') {
-            return Err(AddressError::Ip(text.to_owned()));
-        }
-        let (host, port) = split_host_port(text)?;
-        let ip = host.parse().map_err(|_| AddressError::Ip(host.to_owned()))?;
-        Ok(Self::new(ip, parse_port(port)?))
+        parse_nameserver(text, DNS_PORT)
     }
+}
+
+/// Reads `IP`, then at port `default`, `IP:port` or `[IPv6]:port`.
+fn parse_nameserver(text: &str, default: u16) -> Result<Nameserver, AddressError> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(Nameserver::new(ip, default));
+    }
+    // Differs from kube-dns, which says of `10.0.0.300` that a port is missing: one would not help.
+    if !text.contains(':') {
+        return Err(AddressError::Ip(text.to_owned()));
+    }
+    let (host, port) = split_host_port(text)?;
+    let ip = host.parse().map_err(|_| AddressError::Ip(host.to_owned()))?;
+    Ok(Nameserver::new(ip, parse_port(port)?))
 }
 
 /// Why a string is no server address.
@@ -115,14 +122,20 @@ pub enum AddressError {
     /// The port is no number from 1 to 65535.
     #[error("bad port number: {0:?}")]
     Port(String),
+    /// What stands before `://` is no protocol that upstreams are asked by.
+    #[error("unknown protocol {0:?}: dns, tcp or tls")]
+    Scheme(String),
+    /// The name that a certificate must have is no host name.
+    #[error("bad TLS server name: {0:?}")]
+    TlsName(String),
 }
 
 /// A server: an address, or a name that stands for one or several. Parsing it reads what a stub domain of the `ConfigMap`
 /// may have; [`ServerAddr::from_flag`] reads flags.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ServerAddr {
-    /// `IP`, `IP:port` or `[IPv6]:port`.
-    Address(Nameserver),
+    /// `IP`, `IP:port` or `[IPv6]:port`, perhaps with a protocol, see [`Upstream`].
+    Address(Upstream),
     /// A DNS name, with `:port` if another than 53 is meant.
     // Differs from kube-dns: it refuses a name with a port.
     Name {
@@ -139,6 +152,12 @@ impl From<SocketAddr> for ServerAddr {
     }
 }
 
+impl From<Nameserver> for ServerAddr {
+    fn from(server: Nameserver) -> Self {
+        Self::Address(server.into())
+    }
+}
+
 impl fmt::Display for ServerAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -152,14 +171,17 @@ impl FromStr for ServerAddr {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        if text.contains("://") {
+            return text.parse().map(Self::Address);
+        }
         if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Self::Address(ip.into()));
+            return Ok(Nameserver::from(ip).into());
         }
         let (host, port) = split_host_port(text).unwrap_or((text, ""));
         // `host:` means the default port, as the reference takes it.
         let port = if port.is_empty() { DNS_PORT } else { parse_port(port)? };
         if let Ok(ip) = host.parse() {
-            return Ok(Self::Address(Nameserver::new(ip, port)));
+            return Ok(Nameserver::new(ip, port).into());
         }
         // Differs from kube-dns: `192.0.2.300` is no name, but a mistyped address.
         if !name::is_host(host) {
@@ -262,6 +284,8 @@ mod tests {
             ("[2001:db8::1]", "bad IP address: \"[2001:db8::1]\""),
             ("[ns.acme.example]:53", "name ns.acme.example:53"),
             ("", "bad IP address: \"\""),
+            ("tls://192.0.2.1%ns.acme.example", "address tls://192.0.2.1:853#ns.acme.example"),
+            ("tls://ns.acme.example", "bad IP address: \"ns.acme.example\""),
         ] {
             assert_eq!(stub(text), expected, "{text:?}");
         }

@@ -4,7 +4,7 @@
 //! they are; `text` fields are for people and may be reworded. docs/explain.md lists both.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
 use serde::{Deserialize, Serialize};
@@ -107,9 +107,9 @@ pub(crate) struct Detail {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Route {
     ClusterDomain { domain: String },
-    Reverse { address: IpAddr, servers: Vec<SocketAddr> },
-    StubDomain { domain: String, servers: Vec<SocketAddr> },
-    Upstreams { servers: Vec<SocketAddr> },
+    Reverse { address: IpAddr, servers: Vec<String> },
+    StubDomain { domain: String, servers: Vec<String> },
+    Upstreams { servers: Vec<String> },
     SingleLabel,
 }
 

@@ -83,7 +83,7 @@ fn pod(snapshot: &Snapshot, path: &[&str], label: &str) -> Option<IpAddr> {
 /// The servers responsible for a name (in lower case), as the engine chooses them for queries for addresses.
 pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
     let (servers, stub_domain) = zone.servers_for(name.wire());
-    let servers = servers.to_vec();
+    let servers = servers.iter().map(ToString::to_string).collect();
     match (kind, stub_domain) {
         (NameKind::Reverse { address }, _) => Route::Reverse { address: *address, servers },
         (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },

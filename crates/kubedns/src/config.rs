@@ -7,7 +7,7 @@ mod configmap;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use clap::builder::PossibleValue;
 use dnsclient::resolve::{self, Resolutions, Resolver, Sources};
 use dnsconfig::path_watch::PathWatch;
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Version, nameservers};
+use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Upstream, Version, nameservers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -37,10 +37,10 @@ pub struct Settings {
     /// Federation name to domain.
     pub federations: BTreeMap<String, String>,
     /// Servers for outside names, the preferred first.
-    pub upstreams: Vec<SocketAddr>,
+    pub upstreams: Vec<Upstream>,
     /// Domains with servers of their own. A list is empty while no name in it has an address (yet). With dnsmasq behind
     /// kubedns it stands for all of them.
-    pub stub_domains: Vec<(String, Vec<SocketAddr>)>,
+    pub stub_domains: Vec<(String, Vec<Upstream>)>,
 }
 
 impl Settings {
@@ -266,11 +266,11 @@ fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology:
 }
 
 /// The addresses of a stub server; none while its name has none.
-fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<SocketAddr> {
+fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<Upstream> {
     match server {
-        ServerAddr::Address(address) => vec![address.socket_addr()],
+        ServerAddr::Address(upstream) => vec![upstream.clone()],
         ServerAddr::Name { name, port } => {
-            names.addresses(name).iter().map(|ip| SocketAddr::new(*ip, *port)).collect()
+            names.addresses(name).iter().map(|ip| Nameserver::new(*ip, *port).into()).collect()
         }
     }
 }
@@ -331,11 +331,13 @@ impl Upstreams {
         }
     }
 
-    fn choose(&self, configured: &[Nameserver]) -> Vec<SocketAddr> {
+    fn choose(&self, configured: &[Upstream]) -> Vec<Upstream> {
+        if !configured.is_empty() {
+            return configured.to_vec();
+        }
         let resolv_conf = self.resolv_conf.borrow();
-        let chosen = [configured, &self.from_flag, &resolv_conf.nameservers];
-        let chosen = chosen.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default();
-        chosen.iter().map(|server| server.socket_addr()).collect()
+        let plain = if self.from_flag.is_empty() { &resolv_conf.nameservers } else { &self.from_flag };
+        plain.iter().map(|server| Upstream::from(*server)).collect()
     }
 }
 

@@ -6,10 +6,10 @@
 //! index task, which publishes a zone without them.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsconfig::Upstream;
 use skydns::Name;
 use skydns::forward::Forwarder;
 use tokio::sync::watch;
@@ -31,19 +31,19 @@ const ANYWHERE: &str = "test";
 pub struct Way {
     /// The stub domain; none for all names that are in no stub domain, which come first.
     domain: Option<String>,
-    upstream: SocketAddr,
+    upstream: Upstream,
 }
 
 impl Way {
     /// The way to `upstream` for the names of a stub domain, as it is written in the settings, or for all others.
-    pub fn new(domain: Option<&str>, upstream: SocketAddr) -> Self {
+    pub fn new(domain: Option<&str>, upstream: Upstream) -> Self {
         Self { domain: domain.map(ToOwned::to_owned), upstream }
     }
 
     /// Whom to ask, and below which domain; none if that is not one.
-    fn asked(&self) -> Option<(SocketAddr, Name)> {
+    fn asked(&self) -> Option<(Upstream, Name)> {
         let domain = Name::parse(self.domain.as_deref().unwrap_or(ANYWHERE)).ok()?;
-        Some((self.upstream, domain))
+        Some((self.upstream.clone(), domain))
     }
 }
 
@@ -114,7 +114,8 @@ impl LoopFinder {
 fn ways(settings: &Settings) -> BTreeSet<Way> {
     let stub = settings.stub_domains.iter().map(|(domain, servers)| (Some(domain.as_str()), servers));
     let all = std::iter::once((None, &settings.upstreams)).chain(stub);
-    all.flat_map(|(domain, servers)| servers.iter().map(move |server| Way::new(domain, *server))).collect()
+    all.flat_map(|(domain, servers)| servers.iter().map(move |server| Way::new(domain, server.clone())))
+        .collect()
 }
 
 /// Logs what is new.
@@ -129,6 +130,6 @@ fn tell(before: &Loops, now: &Loops) {
 
 /// How many upstreams lead back, for whatever they are asked.
 pub fn upstreams(loops: &Loops) -> i64 {
-    let upstreams: BTreeSet<SocketAddr> = loops.iter().map(|way| way.upstream).collect();
+    let upstreams: BTreeSet<&Upstream> = loops.iter().map(|way| &way.upstream).collect();
     i64::try_from(upstreams.len()).unwrap_or(i64::MAX)
 }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use dnsconfig::Upstream;
 use skydns::{Name, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -57,9 +58,10 @@ pub struct ZoneFrame {
 impl ZoneFrame {
     /// The zone with `settings`, without the upstreams that `loops` says lead back to us.
     pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
-        let usable = |servers: &[SocketAddr]| skydns::forward::usable_upstreams(servers, &self.listening);
-        let without = |servers: Vec<SocketAddr>, domain: Option<&str>| -> Arc<[SocketAddr]> {
-            servers.into_iter().filter(|&upstream| !loops.contains(&Way::new(domain, upstream))).collect()
+        let usable = |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
+        let without = |servers: Vec<Upstream>, domain: Option<&str>| -> Arc<[Upstream]> {
+            let leads_back = |upstream: &Upstream| loops.contains(&Way::new(domain, upstream.clone()));
+            servers.into_iter().filter(|upstream| !leads_back(upstream)).collect()
         };
         let stub_domains = settings.stub_domains.iter().filter_map(|(domain, servers)| {
             // One whose servers have no address yet, are all ourselves, or lead back, stays: its names are not for

@@ -7,7 +7,7 @@ use dnsconfig::resolv_conf::ResolvConf;
 use dnsconfig::{Nameserver, State};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::arguments::Arguments;
 use crate::config::loops::Listening;
@@ -105,9 +105,17 @@ impl Router {
     /// Loops are told once, when they appear and when they are gone; unresolved names are the resolver's to tell.
     fn tell(&mut self, omissions: BTreeSet<Omission>) {
         for omission in omissions.difference(&self.omissions) {
-            if let Omission::Loop { domain, server } = omission {
-                let domain = domain.as_deref().unwrap_or("all other names");
-                error!(%server, domain, "this server is dnsmasq itself: not used, or its queries would go in circles");
+            let all = "all other names";
+            match omission {
+                Omission::Loop { domain, server } => {
+                    let domain = domain.as_deref().unwrap_or(all);
+                    error!(%server, domain, "this server is dnsmasq itself: not used, or its queries would go in circles");
+                }
+                Omission::NotPlain { domain, server } => {
+                    let domain = domain.as_deref().unwrap_or(all);
+                    warn!(%server, domain, "dnsmasq cannot ask this server: not used");
+                }
+                Omission::Unresolved { .. } => {}
             }
         }
         for omission in self.omissions.difference(&omissions) {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Config, Nameserver, RawData, ServerAddr};
+use dnsconfig::{Config, Nameserver, RawData, ServerAddr, Upstream};
 use nanny::config::arguments::Arguments;
 use nanny::config::loops::Listening;
 use nanny::config::routes::{Ingredients, Resolutions, Routes};
@@ -107,7 +107,9 @@ fn expected(
         let before = lines.len();
         for server in servers {
             match server {
-                ServerAddr::Address(server) => drop(lines.insert((Some(domain.clone()), *server))),
+                ServerAddr::Address(server) => {
+                    lines.extend(server.plain().map(|server| (Some(domain.clone()), server)));
+                }
                 ServerAddr::Name { name, port } => lines.extend(
                     names
                         .addresses(name)
@@ -121,7 +123,8 @@ fn expected(
         }
     }
     let own = &config.upstream_nameservers;
-    let upstreams = if own.is_empty() { resolv_conf } else { own };
+    let plain: Vec<Nameserver> = own.iter().filter_map(Upstream::plain).collect();
+    let upstreams = if own.is_empty() { resolv_conf } else { &plain };
     lines.extend(upstreams.iter().map(|server| (None, *server)));
     lines
 }

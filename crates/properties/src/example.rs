@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use cluster::index::Index;
 use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Node, Service};
 use cluster::snapshot::{Published, Snapshot};
+use dnsconfig::Upstream;
 use serde_json::{Value, json};
 use skydns::{Name, Zone};
 
@@ -33,7 +34,7 @@ pub(crate) fn choose(choice: u8) -> &'static Arc<Snapshot> {
 
 /// `cluster.local` with an upstream server and a stub domain.
 pub(crate) fn zone(strict: bool) -> Zone {
-    let server: Arc<[SocketAddr]> = Arc::new([SocketAddr::from(([192, 0, 2, 1], 53))]);
+    let server: Arc<[Upstream]> = Arc::new([SocketAddr::from(([192, 0, 2, 1], 53)).into()]);
     let stub_domains = ["acme.example", "net", "corp.cluster.local"];
     let stub_domains = stub_domains.map(|domain| (name(domain), Arc::clone(&server)));
     Zone { strict, upstreams: server, ..Zone::new(&name("cluster.local")).with_stub_domains(stub_domains) }

@@ -70,7 +70,7 @@ fn again(record: &Record<'_>) {
 /// A reply that counts has our ID and our question, and can be read.
 fn judge(query: &Query<'_>, octets: &[u8]) {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
-    let upstream = SocketAddr::from(([192, 0, 2, 1], 53));
+    let upstream = &SocketAddr::from(([192, 0, 2, 1], 53)).into();
     let asked = resolve::forwarded(query);
     if let Verdict::Reply(reply) = forward::judge(&asked, id, upstream, octets) {
         let read = Message::parse(&reply.message);

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dnsconfig::Upstream;
+
 use crate::record::ServiceRecord;
 use crate::wire::name::{MAX_NAME, Name, is_within};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
@@ -92,7 +94,7 @@ pub struct Zone {
     /// Texts under CHAOS `routes.kubedns.`: what `upstreams` and `stub_domains` were made of. None: it is refused.
     pub routes: Arc<[String]>,
     /// Upstream servers for all other names, in order of preference.
-    pub upstreams: Arc<[std::net::SocketAddr]>,
+    pub upstreams: Arc<[Upstream]>,
     /// Domains with servers of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
 }
@@ -107,7 +109,7 @@ pub struct StubDomains {
 }
 
 /// A stub domain and its servers. Without servers its names are SERVFAIL: no other server may be asked for them.
-pub type StubDomain = (Name, Arc<[std::net::SocketAddr]>);
+pub type StubDomain = (Name, Arc<[Upstream]>);
 
 impl Zone {
     /// A zone without any upstream.
@@ -149,7 +151,7 @@ impl Zone {
 
     /// The servers for a name (wire format, lower case), and the stub domain that they are those of, if any. The longest
     /// stub domain that holds the name wins.
-    pub fn servers_for(&self, name: &[u8]) -> (&Arc<[std::net::SocketAddr]>, Option<&Name>) {
+    pub fn servers_for(&self, name: &[u8]) -> (&Arc<[Upstream]>, Option<&Name>) {
         self.stub_domains()
             .iter()
             .find(|(domain, _)| is_within(name, domain.wire()))

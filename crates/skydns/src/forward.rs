@@ -48,10 +48,11 @@ mod options;
 mod query;
 mod turns;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dnsconfig::Upstream;
 use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -83,7 +84,7 @@ pub enum ForwardError {
     NoUpstreams,
     /// None of the upstreams gave a usable reply in time.
     #[error("no usable reply from any upstream: {}", listed(.0))]
-    AllFailed(Arc<[(SocketAddr, Failure)]>),
+    AllFailed(Arc<[(Upstream, Failure)]>),
     /// Too many questions are under way already.
     #[error("too many questions in flight")]
     Overloaded,
@@ -95,7 +96,7 @@ pub enum ForwardError {
     Stopped,
 }
 
-fn listed(failures: &[(SocketAddr, Failure)]) -> String {
+fn listed(failures: &[(Upstream, Failure)]) -> String {
     let failures: Vec<_> =
         failures.iter().map(|(upstream, failure)| format!("{upstream}: {failure}")).collect();
     failures.join(", ")
@@ -148,7 +149,7 @@ impl Forwarder {
     pub async fn exchange(
         &self,
         mut query: Query,
-        upstreams: Arc<[SocketAddr]>,
+        upstreams: Arc<[Upstream]>,
         client: IpAddr,
     ) -> Result<Arc<Reply>, ForwardError> {
         let shared = &self.shared;
@@ -205,11 +206,11 @@ impl Forwarder {
     /// all others.
     ///
     /// They are asked for `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
-    pub async fn find_loops(&self, ways: &[(SocketAddr, Name)]) -> Vec<Option<bool>> {
-        join_all(ways.iter().map(|(upstream, domain)| self.leads_back(*upstream, domain))).await
+    pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
+        join_all(ways.iter().map(|(upstream, domain)| self.leads_back(upstream, domain))).await
     }
 
-    async fn leads_back(&self, upstream: SocketAddr, domain: &Name) -> Option<bool> {
+    async fn leads_back(&self, upstream: &Upstream, domain: &Name) -> Option<bool> {
         let shared = &self.shared;
         let probe = shared.loops.probe(domain)?;
         let (query, metrics) = (probe.query(), shared.metrics.upstream(upstream));

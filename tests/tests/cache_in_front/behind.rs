@@ -57,7 +57,7 @@ impl Behind {
         let upstream = Upstream::start(outside).await;
         let numbers = 0..u32::try_from(count).expect("a small number");
         let objects = numbers.flat_map(|n| (kind.objects)(&format!("n{n}"), n));
-        let published = published_with(objects, |zone| zone.upstreams = Arc::new([upstream.addr()]));
+        let published = published_with(objects, |zone| zone.upstreams = Arc::new([upstream.addr().into()]));
         let config = Config {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             udp_sockets: NonZeroUsize::MIN,

@@ -1,6 +1,6 @@
 //! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
 
-use dnsconfig::{Config, ConfigError, Nameserver, RawData, ServerAddr};
+use dnsconfig::{Config, ConfigError, RawData, ServerAddr, Upstream};
 use nanny::config::routes::Routes;
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ fn parse(yaml: &str) -> Result<Config, ConfigError> {
 /// The lines for dnsmasq, names left out.
 fn lines_for_dnsmasq(config: &Config) -> String {
     let address = |server: &ServerAddr| match server {
-        ServerAddr::Address(address) => Some(*address),
+        ServerAddr::Address(server) => server.plain(),
         ServerAddr::Name { .. } => None,
     };
     let stub_domains = config.stub_domains.iter();
@@ -28,7 +28,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
         stub_domains.map(|(domain, servers)| (domain.clone(), servers.iter().filter_map(address).collect()));
     let routes = Routes {
         stub_domains: stub_domains.collect(),
-        upstreams: config.upstream_nameservers.clone(),
+        upstreams: config.upstream_nameservers.iter().filter_map(Upstream::plain).collect(),
         configured_upstreams: !config.upstream_nameservers.is_empty(),
         failing: std::collections::BTreeSet::new(),
     };
@@ -91,7 +91,7 @@ fn servers_are_written_as_the_table_says() {
         let [value, upstream, stub] = row else { panic!("{row:?}") };
         let value = code(value);
         let taken = |taken: bool| if taken { "yes" } else { "no" };
-        assert_eq!(upstream, taken(value.parse::<Nameserver>().is_ok()), "upstreamNameservers: {value}");
+        assert_eq!(upstream, taken(value.parse::<Upstream>().is_ok()), "upstreamNameservers: {value}");
         assert_eq!(stub, taken(value.parse::<ServerAddr>().is_ok()), "stubDomains: {value}");
     }
 }

@@ -119,7 +119,7 @@ async fn ask_one(
     record_type: RecordType,
 ) -> Result<(Vec<IpAddr>, Duration), String> {
     let query = Query::query(name.clone(), record_type);
-    let server = ServerAddr::Address(server);
+    let server = ServerAddr::from(server);
     let answer = ask_with_retry(&server, &query, TIMEOUT).await.map_err(|error| error.to_string())?;
     read(&answer.message).map_err(|code| format!("{server} answered {code}"))
 }

@@ -45,6 +45,17 @@ fn good_values() {
             vec![("stubDomains", r#"{"a.example": ["www.outside.test:5353", "ns.apps.svc.cluster.local"]}"#)],
             "a.example -> www.outside.test:5353 ns.apps.svc.cluster.local:53",
         ),
+        (
+            vec![(
+                "upstreamNameservers",
+                r#"["tls://192.0.2.1%dns.example", "tcp://192.0.2.2", "192.0.2.3", "192.0.2.4"]"#,
+            )],
+            "* -> tls://192.0.2.1:853#dns.example; * -> tcp://192.0.2.2:53; * -> 192.0.2.3:53; * -> 192.0.2.4:53",
+        ),
+        (
+            vec![("stubDomains", r#"{"a.example": ["tls://192.0.2.1", "ns.a.example", "dns://192.0.2.2"]}"#)],
+            "a.example -> tls://192.0.2.1:853 ns.a.example:53 192.0.2.2:53",
+        ),
         (vec![("federations", "a=b.example")], "a = b.example"),
         (vec![("other", "not json {"), ("upstreamNameservers", r#"["192.0.2.1"]"#)], "* -> 192.0.2.1:53"),
     ] {
@@ -58,8 +69,8 @@ fn refused_values_begin_with_the_reason() {
         ("upstreamNameservers", r#"["[2001:db8::1]"]"#, "address [2001:db8::1]: missing port in address"),
         (
             "upstreamNameservers",
-            r#"["192.0.2.1","192.0.2.2","192.0.2.3","192.0.2.4"]"#,
-            "upstreamNameserver cannot have more than three entries",
+            &format!("[{}]", vec![r#""192.0.2.1""#; 16].join(",")),
+            "upstreamNameserver cannot have more than 15 entries",
         ),
         ("upstreamNameservers", "[", "unexpected end of JSON input"),
         ("upstreamNameservers", "", "unexpected end of JSON input"),
@@ -68,6 +79,9 @@ fn refused_values_begin_with_the_reason() {
         ("upstreamNameservers", r#"["10.0.0.300"]"#, r#"bad IP address: "10.0.0.300""#),
         ("upstreamNameservers", r#"[""]"#, r#"bad IP address: """#),
         ("upstreamNameservers", "[null]", r#"bad IP address: """#),
+        ("upstreamNameservers", r#"["https://192.0.2.1"]"#, r#"unknown protocol "https": dns, tcp or tls"#),
+        ("upstreamNameservers", r#"["tls://192.0.2.1#a_b"]"#, r#"bad TLS server name: "a_b""#),
+        ("stubDomains", r#"{"a.example": ["tls://a.example"]}"#, r#"invalid nameserver: "tls://a.example""#),
         ("stubDomains", r#"{"acme.example""#, "unexpected end of JSON input"),
         ("stubDomains", r#"{"Acme_": ["192.0.2.10"]}"#, r#"invalid domain name: "Acme_""#),
         ("stubDomains", r#"{"-bad-": ["192.0.2.1"]}"#, r#"invalid domain name: "-bad-""#),
@@ -137,6 +151,7 @@ mod properties {
             any::<String>(),
             Just("192.0.2.1".to_owned()),
             Just("a.example".to_owned()),
+            Just("tls://192.0.2.1%a.example:8853".to_owned()),
         ];
         proptest::collection::btree_map(word.clone(), proptest::collection::vec(word, 0..4), 0..4)
             .prop_map(|map| serde_json::to_string(&map).unwrap_or_default())
@@ -151,7 +166,7 @@ mod properties {
                     prop_assert!(name::is_subdomain(domain));
                     for server in servers {
                         let shown = server.to_string();
-                        prop_assert!(shown.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.:[]".contains(&b)));
+                        prop_assert!(shown.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.:[]/#".contains(&b)));
                         let again: Result<ServerAddr, _> = shown.parse();
                         prop_assert_eq!(again.as_ref(), Ok(server));
                     }

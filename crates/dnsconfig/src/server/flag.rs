@@ -18,9 +18,9 @@ impl ServerAddr {
     pub fn new(host: &str, port: u16) -> Self {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse::<IpAddr>() {
-            Ok(ip) => Self::Address(Nameserver::new(ip, port)),
+            Ok(ip) => Nameserver::new(ip, port).into(),
             // What Go makes of no host.
-            Err(_) if host.is_empty() => Self::Address(Nameserver::new(Ipv4Addr::LOCALHOST.into(), port)),
+            Err(_) if host.is_empty() => Nameserver::new(Ipv4Addr::LOCALHOST.into(), port).into(),
             Err(_) => Self::Name { name: host.to_ascii_lowercase(), port },
         }
     }
@@ -50,10 +50,16 @@ impl ServerAddr {
         }
     }
 
-    /// The address behind it; the first one of a name.
+    /// The address behind it, to be asked in plain DNS; the first one of a name. A server that must not be asked so is
+    /// an error.
     pub async fn resolve(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::Address(address) => Ok(address.socket_addr()),
+            Self::Address(upstream) => match upstream.plain() {
+                Some(server) => Ok(server.socket_addr()),
+                None => {
+                    Err(io::Error::new(io::ErrorKind::Unsupported, format!("{upstream} is not plain DNS")))
+                }
+            },
             Self::Name { name, port } => tokio::net::lookup_host((name.as_str(), *port))
                 .await?
                 .next()

@@ -1,14 +1,13 @@
 //! A small cluster with one of everything, held in an index.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use cluster::index::{Index, Progress};
 use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service};
 use cluster::snapshot::{Published, Snapshot};
-use dnsconfig::{Config, State};
+use dnsconfig::{Config, State, Upstream};
 use serde_json::{Value, json};
 use skydns::{Name, Zone};
 use testkit::objects::{
@@ -40,7 +39,7 @@ pub(super) struct Cluster {
 impl Cluster {
     /// No objects, and no lists yet.
     pub(super) fn new() -> Self {
-        let server = |address: &str| -> Arc<[SocketAddr]> { [address.parse().unwrap()].into() };
+        let server = |address: &str| -> Arc<[Upstream]> { [address.parse().unwrap()].into() };
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let stub_domain = (Name::parse("acme.test").unwrap(), server("192.0.2.7:53"));
         let zone = Zone { upstreams: server("192.0.2.53:53"), ..zone.with_stub_domains([stub_domain]) };

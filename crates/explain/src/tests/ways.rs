@@ -1,9 +1,9 @@
 //! Names that somebody else is asked for than kubedns: what is said is what a pod gets.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cluster::objects::{Change, Event, FromApi as _, Node};
+use dnsconfig::Upstream;
 use skydns::{Name, StubDomain, Zone};
 use testkit::objects::mk_node;
 
@@ -46,7 +46,7 @@ fn names_of_ours_that_a_stub_domain_takes() {
 
 #[test]
 fn kubedns_leaves_the_names_of_a_stub_domain_below_the_cluster_domain_to_its_servers() {
-    let servers: Arc<[SocketAddr]> = ["192.0.2.9:53".parse().unwrap()].into();
+    let servers: Arc<[Upstream]> = ["192.0.2.9:53".parse().unwrap()].into();
     let corp = (Name::parse("corp.cluster.local").unwrap(), servers);
     let mut cluster = with_zone(|zone| zone.with_stub_domains([corp]), true);
     cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9")]);

@@ -95,7 +95,8 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     ] {
         let flags = [&*config, topology, "--nameservers=127.0.0.1:5301"];
         let settings = Arc::clone(&open(&flags, from_options).await.subscribe().borrow());
-        let text = |servers: &[SocketAddr]| servers.iter().map(ToString::to_string).collect::<String>();
+        let text =
+            |servers: &[dnsconfig::Upstream]| servers.iter().map(ToString::to_string).collect::<String>();
         let stubs = settings.stub_domains.iter().map(|(_, servers)| text(servers));
         assert_eq!(std::iter::once(text(&settings.upstreams)).chain(stubs).collect::<Vec<_>>(), expected);
 
@@ -140,8 +141,9 @@ async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ou
     let opened = open(&flags.each_ref().map(String::as_str), from_options).await;
     let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
     let stub_domains = |settings: &Settings| {
-        let text =
-            |servers: &[SocketAddr]| servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let text = |servers: &[dnsconfig::Upstream]| {
+            servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
         let domains = settings.stub_domains.iter();
         domains.map(|(domain, servers)| format!("{domain}: {}", text(servers))).collect::<Vec<_>>()
     };

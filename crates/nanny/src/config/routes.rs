@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dnsconfig::{Config, Nameserver, ServerAddr};
+use dnsconfig::{Config, Nameserver, ServerAddr, Upstream};
 
 use crate::config::loops::Listening;
 
@@ -32,6 +32,13 @@ pub enum Omission {
         domain: Option<String>,
         /// The server.
         server: Nameserver,
+    },
+    /// A server that is not asked in plain DNS over UDP: dnsmasq knows nothing else.
+    NotPlain {
+        /// The stub domain, or none for an upstream server.
+        domain: Option<String>,
+        /// The server.
+        server: Upstream,
     },
     /// The name of a stub server that has no address (yet).
     Unresolved {
@@ -77,7 +84,9 @@ impl Routes {
             stub_domains.insert(domain.clone(), usable);
         }
         let configured_upstreams = !from.config.upstream_nameservers.is_empty();
-        let wanted = if configured_upstreams { &from.config.upstream_nameservers } else { from.resolv_conf };
+        let own = from.config.upstream_nameservers.iter();
+        let own = own.filter_map(|server| plain(None, server, &mut omissions)).collect::<Vec<_>>();
+        let wanted = if configured_upstreams { &own } else { from.resolv_conf };
         let mut upstreams = Vec::new();
         for server in wanted {
             if from.listening.includes(*server) {
@@ -114,8 +123,8 @@ fn stub_servers(
 ) -> Vec<Nameserver> {
     let mut usable = Vec::new();
     for server in servers {
-        let addresses = match server {
-            ServerAddr::Address(address) => vec![*address],
+        let addresses: Vec<Nameserver> = match server {
+            ServerAddr::Address(server) => plain(Some(domain), server, omissions).into_iter().collect(),
             ServerAddr::Name { name, port } => {
                 let found = from.names.addresses(name);
                 if found.is_empty() {
@@ -133,6 +142,15 @@ fn stub_servers(
         }
     }
     usable
+}
+
+/// The server as dnsmasq can ask it. One that is to be asked in another way must not get plain text.
+fn plain(domain: Option<&str>, server: &Upstream, omissions: &mut BTreeSet<Omission>) -> Option<Nameserver> {
+    let plain = server.plain();
+    if plain.is_none() {
+        omissions.insert(Omission::NotPlain { domain: domain.map(str::to_owned), server: server.clone() });
+    }
+    plain
 }
 
 fn push_new(servers: &mut Vec<Nameserver>, server: Nameserver) {

@@ -161,7 +161,7 @@ impl Silence {
 /// Whether dnsmasq itself answers: what it forwards to others has no cache size.
 async fn answers(server: Nameserver) -> bool {
     let question = chaos::question("cachesize.bind.");
-    match ask_with_retry(&ServerAddr::Address(server), &question, PATIENCE).await {
+    match ask_with_retry(&ServerAddr::from(server), &question, PATIENCE).await {
         Ok(answer) => chaos::texts(&answer).next().is_some(),
         Err(error) => {
             debug!(%error, "probe");

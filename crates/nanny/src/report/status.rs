@@ -129,6 +129,7 @@ impl RoutesStatus {
             match omission {
                 Omission::Unresolved { name, .. } => self.unresolved.insert(name.clone()),
                 Omission::Loop { server, .. } => self.omitted_loops.insert(server.to_string()),
+                Omission::NotPlain { .. } => false,
             };
         }
         self.loops.retain(|server| !before.contains(server));

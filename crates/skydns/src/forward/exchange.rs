@@ -5,9 +5,9 @@ mod tcp;
 mod udp;
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use dnsconfig::{Protocol, Upstream};
 use nix::errno::Errno;
 use tokio::time::{Instant, timeout_at};
 
@@ -95,7 +95,7 @@ const MARGIN: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<'a> {
     pub(super) query: &'a Query,
-    pub(super) upstream: SocketAddr,
+    pub(super) upstream: &'a Upstream,
     /// When the caller gives up waiting.
     pub(super) deadline: Instant,
     pub(super) limits: &'a Limits,
@@ -135,12 +135,21 @@ impl Exchange<'_> {
 
     /// Asks over UDP and takes the first usable reply for what it is. Counts nothing: this is for questions of our own.
     pub(super) async fn run_once(self) -> Result<Reply, Failure> {
-        udp::ask(self).await
+        match self.upstream.protocol {
+            Protocol::Udp => udp::ask(self).await,
+            Protocol::Tcp | Protocol::Tls => self.ask_once().await,
+        }
     }
 
     /// Asks over UDP, and over TCP where that is too small or somebody guesses IDs: that does not work over TCP.
     // Differs from kube-dns: it asks over the client's transport.
     async fn ask_once(self) -> Result<Reply, Failure> {
+        match self.upstream.protocol {
+            Protocol::Udp => {}
+            Protocol::Tcp => return tcp::ask(self).await,
+            // Never in plain text.
+            Protocol::Tls => return Err(Failure::Unreachable),
+        }
         let over_udp = udp::ask(self).await;
         let retry = match &over_udp {
             Ok(reply) => reply.truncated,

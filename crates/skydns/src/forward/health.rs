@@ -6,10 +6,10 @@
 //! Probes run beside the questions of clients, which wait for none of them. Its first answer puts it back in its place.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dnsconfig::Upstream;
 use tokio::time::Instant;
 
 use super::inflight::Key;
@@ -46,36 +46,36 @@ struct Dead {
 /// The upstreams of one question in the order in which to ask them.
 #[derive(Debug)]
 pub(super) struct Order {
-    pub(super) upstreams: Vec<SocketAddr>,
+    pub(super) upstreams: Vec<Upstream>,
     /// How many of them are believed alive; they come first.
     pub(super) alive: usize,
     /// Dead ones to be probed now, with the question to ask, if any is known.
-    pub(super) probes: Vec<(SocketAddr, Option<Arc<Key>>)>,
+    pub(super) probes: Vec<(Upstream, Option<Arc<Key>>)>,
 }
 
 /// The memory of upstreams.
 #[derive(Debug, Default)]
-pub(super) struct Health(Mutex<HashMap<SocketAddr, State>>);
+pub(super) struct Health(Mutex<HashMap<Upstream, State>>);
 
 impl Health {
     /// The upstreams as configured, each once, dead ones last.
-    pub(super) fn order(&self, upstreams: &[SocketAddr], now: Instant) -> Order {
+    pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> Order {
         let mut states = self.lock();
         let (mut alive, mut dead) = (Vec::with_capacity(upstreams.len()), Vec::new());
         let mut probes = Vec::new();
-        for &upstream in upstreams {
-            if alive.contains(&upstream) || dead.contains(&upstream) {
+        for upstream in upstreams {
+            if alive.contains(upstream) || dead.contains(upstream) {
                 continue;
             }
             let state = remembered(&mut states, upstream, now);
             let Some(Dead { next_probe, .. }) = state.dead else {
-                alive.push(upstream);
+                alive.push(upstream.clone());
                 continue;
             };
-            dead.push(upstream);
+            dead.push(upstream.clone());
             if !state.probing && next_probe <= now {
                 state.probing = true;
-                probes.push((upstream, state.known.clone()));
+                probes.push((upstream.clone(), state.known.clone()));
             }
         }
         let count = alive.len();
@@ -84,7 +84,7 @@ impl Health {
     }
 
     /// The upstream replied to a question with an RCODE.
-    pub(super) fn answered(&self, upstream: SocketAddr, question: &Arc<Key>, rcode: u16, now: Instant) {
+    pub(super) fn answered(&self, upstream: &Upstream, question: &Arc<Key>, rcode: u16, now: Instant) {
         let mut states = self.lock();
         let state = remembered(&mut states, upstream, now);
         if let Some(Dead { since, .. }) = state.dead.take() {
@@ -103,7 +103,7 @@ impl Health {
     /// that; [`Health::answered`] or [`Health::probe_failed`] must follow.
     pub(super) fn silent(
         &self,
-        upstream: SocketAddr,
+        upstream: &Upstream,
         question: &Arc<Key>,
         asked: Instant,
         now: Instant,
@@ -122,7 +122,7 @@ impl Health {
     }
 
     /// The upstream did not answer a probe that began at `asked`; `dead` unless that says nothing about it.
-    pub(super) fn probe_failed(&self, upstream: SocketAddr, asked: Instant, now: Instant, dead: bool) {
+    pub(super) fn probe_failed(&self, upstream: &Upstream, asked: Instant, now: Instant, dead: bool) {
         let mut states = self.lock();
         let state = remembered(&mut states, upstream, now);
         if !state.probing || state.answered_since(asked) {
@@ -140,19 +140,19 @@ impl Health {
     }
 
     /// Was the upstream silent over TCP a moment ago?
-    pub(super) fn was_silent_over_tcp(&self, upstream: SocketAddr, now: Instant) -> bool {
+    pub(super) fn was_silent_over_tcp(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.lock();
-        let silent = states.get(&upstream).and_then(|state| state.tcp_silent);
+        let silent = states.get(upstream).and_then(|state| state.tcp_silent);
         silent.is_some_and(|silent| now.saturating_duration_since(silent) < TCP_PAUSE)
     }
 
     /// The upstream was silent over TCP, or was not.
-    pub(super) fn over_tcp(&self, upstream: SocketAddr, now: Instant, silent: bool) {
+    pub(super) fn over_tcp(&self, upstream: &Upstream, now: Instant, silent: bool) {
         remembered(&mut self.lock(), upstream, now).tcp_silent = silent.then_some(now);
     }
 
     /// No code that holds the lock can panic half way through a change.
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, State>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Upstream, State>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,12 +163,12 @@ impl State {
     }
 }
 
-fn remembered(states: &mut HashMap<SocketAddr, State>, key: SocketAddr, now: Instant) -> &mut State {
-    if states.len() >= MAX_REMEMBERED && !states.contains_key(&key) {
-        let stalest = states.iter().min_by_key(|(_, state)| state.last_used).map(|(key, _)| *key);
+fn remembered<'a>(states: &'a mut HashMap<Upstream, State>, key: &Upstream, now: Instant) -> &'a mut State {
+    if states.len() >= MAX_REMEMBERED && !states.contains_key(key) {
+        let stalest = states.iter().min_by_key(|(_, state)| state.last_used).map(|(key, _)| key.clone());
         stalest.and_then(|stalest| states.remove(&stalest));
     }
-    let state = states.entry(key).or_default();
+    let state = states.entry(key.clone()).or_default();
     state.last_used = Some(now);
     state
 }

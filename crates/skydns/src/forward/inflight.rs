@@ -4,9 +4,10 @@
 //! their reply when the first asker goes away.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dnsconfig::Upstream;
 use prometheus::IntGauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -20,7 +21,7 @@ pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) query: Query,
-    pub(super) upstreams: Arc<[SocketAddr]>,
+    pub(super) upstreams: Arc<[Upstream]>,
 }
 
 /// The questions under way.
@@ -37,7 +38,7 @@ pub(super) struct InFlight {
 struct Table {
     questions: HashMap<Arc<Key>, watch::Receiver<Option<Outcome>>>,
     /// The places of each list of upstreams.
-    routes: HashMap<Arc<[SocketAddr]>, Arc<Shares>>,
+    routes: HashMap<Arc<[Upstream]>, Arc<Shares>>,
 }
 
 /// The part an asker is given.

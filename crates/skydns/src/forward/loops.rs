@@ -14,6 +14,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dnsconfig::Upstream;
+
 use super::Query;
 use crate::wire::name::{MAX_NAME, Name};
 use crate::wire::rtype;
@@ -93,9 +95,9 @@ fn nonce_of(question: &[u8]) -> Option<u64> {
 /// Someone who listens on all addresses is at every address of this machine, so an upstream is dropped too if its
 /// port is ours and its address is local. Call this when the configuration changes, not for every query: it asks the
 /// operating system.
-pub fn usable_upstreams(upstreams: &[SocketAddr], listening: &[SocketAddr]) -> Vec<SocketAddr> {
-    let is_us = |upstream: &SocketAddr| listening.iter().any(|ours| leads_to(*upstream, *ours));
-    let (loops, usable): (Vec<_>, Vec<_>) = upstreams.iter().partition(|upstream| is_us(upstream));
+pub fn usable_upstreams(upstreams: &[Upstream], listening: &[SocketAddr]) -> Vec<Upstream> {
+    let is_us = |upstream: &Upstream| listening.iter().any(|ours| leads_to(upstream.socket_addr(), *ours));
+    let (loops, usable): (Vec<_>, Vec<_>) = upstreams.iter().cloned().partition(is_us);
     for upstream in loops {
         tracing::warn!(%upstream, "upstream server is this server itself, not used");
     }

@@ -1,9 +1,9 @@
 //! What forwarding counts.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dnsconfig::Upstream;
 use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
@@ -33,7 +33,7 @@ pub struct ForwardMetrics {
     pub(super) joined: IntCounter,
     pub(super) overloaded: IntCounter,
     pub(super) failed: IntCounter,
-    upstreams: Arc<Mutex<HashMap<SocketAddr, Arc<UpstreamMetrics>>>>,
+    upstreams: Arc<Mutex<HashMap<Upstream, Arc<UpstreamMetrics>>>>,
 }
 
 impl ForwardMetrics {
@@ -79,16 +79,16 @@ impl ForwardMetrics {
     }
 
     /// The metrics of one upstream.
-    pub(super) fn upstream(&self, upstream: SocketAddr) -> Arc<UpstreamMetrics> {
+    pub(super) fn upstream(&self, upstream: &Upstream) -> Arc<UpstreamMetrics> {
         let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = upstreams.get(&upstream) {
+        if let Some(known) = upstreams.get(upstream) {
             return Arc::clone(known);
         }
         if upstreams.len() >= MAX_LABELLED {
             return Arc::new(UpstreamMetrics::new(self, OTHER.into()));
         }
         let metrics = Arc::new(UpstreamMetrics::new(self, upstream.to_string()));
-        upstreams.insert(upstream, Arc::clone(&metrics));
+        upstreams.insert(upstream.clone(), Arc::clone(&metrics));
         metrics
     }
 }

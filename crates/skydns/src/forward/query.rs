@@ -1,6 +1,6 @@
 //! Questions to upstreams and their replies.
 
-use std::net::SocketAddr;
+use dnsconfig::Upstream;
 
 use crate::wire::{Edns, Header, Question, Transport, class, flag};
 
@@ -61,7 +61,7 @@ pub struct Reply {
     /// ID means nothing to the client.
     pub message: Vec<u8>,
     /// Who said so.
-    pub upstream: SocketAddr,
+    pub upstream: Upstream,
     /// RCODE of the header.
     pub rcode: u16,
     /// TC: the message is not complete, and asking over TCP did not help.

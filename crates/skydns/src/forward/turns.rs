@@ -5,11 +5,11 @@
 //! Where all fail, the reply of the most preferred one that said anything is the answer.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnsconfig::Upstream;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -27,7 +27,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(300);
 struct Turn {
     /// Its place in the order of preference.
     index: usize,
-    upstream: SocketAddr,
+    upstream: Upstream,
     asked: Instant,
     /// When it has been silent for too long.
     impatient: Instant,
@@ -41,7 +41,7 @@ pub(super) struct Turns {
     key: Arc<Key>,
     deadline: Instant,
     /// The upstreams still to be asked, those believed alive first.
-    plan: VecDeque<SocketAddr>,
+    plan: VecDeque<Upstream>,
     /// How many of them are believed alive.
     alive: usize,
     /// Are there more than may be listened to at once?
@@ -54,7 +54,7 @@ pub(super) struct Turns {
     asked: usize,
     /// SERVFAIL or REFUSED of the most preferred upstream that said so.
     refusal: Option<(usize, Reply)>,
-    failures: Vec<(SocketAddr, Failure)>,
+    failures: Vec<(Upstream, Failure)>,
 }
 
 impl Turns {
@@ -62,7 +62,7 @@ impl Turns {
         let now = Instant::now();
         let order = shared.health.order(&key.upstreams, now);
         for (upstream, question) in order.probes {
-            probe(&shared, upstream, question.unwrap_or_else(|| Arc::clone(&key)));
+            probe(&shared, &upstream, question.unwrap_or_else(|| Arc::clone(&key)));
         }
         Self {
             crowded: order.upstreams.len() > shared.limits.max_open,
@@ -152,7 +152,7 @@ impl Turns {
             Ok(reply) if !matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED) => return Some(reply),
             Ok(reply) => self.refused(turn.index, reply, now),
             Err(failure) => {
-                self.failures.push((turn.upstream, failure));
+                self.failures.push((turn.upstream.clone(), failure));
                 self.plan_second_round(failure);
             }
         }
@@ -174,7 +174,7 @@ impl Turns {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
         if all_failed && self.second_round && last != Failure::Timeout {
             self.second_round = false;
-            self.plan.extend(self.failures.iter().map(|(upstream, _)| *upstream));
+            self.plan.extend(self.failures.iter().map(|(upstream, _)| upstream.clone()));
             self.next_turn = Instant::now() + self.shared.limits.retry_pause;
         }
     }
@@ -190,9 +190,9 @@ impl Turns {
 
 /// Asks one upstream for so long and takes note of how it went.
 async fn ask(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, until: Instant) -> Result<Reply, Failure> {
-    let result = exchange(shared, key, turn.upstream, until).await;
+    let result = exchange(shared, key, &turn.upstream, until).await;
     match &result {
-        Ok(reply) => shared.health.answered(turn.upstream, key, reply.rcode, Instant::now()),
+        Ok(reply) => shared.health.answered(&turn.upstream, key, reply.rcode, Instant::now()),
         Err(failure) => failed(shared, key, turn, *failure),
     }
     result
@@ -201,7 +201,7 @@ async fn ask(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, until: Instant) 
 async fn exchange(
     shared: &Shared,
     key: &Key,
-    upstream: SocketAddr,
+    upstream: &Upstream,
     deadline: Instant,
 ) -> Result<Reply, Failure> {
     let metrics = shared.metrics.upstream(upstream);
@@ -211,27 +211,27 @@ async fn exchange(
 }
 
 fn failed(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, failure: Failure) {
-    shared.metrics.upstream(turn.upstream).failure(failure);
+    shared.metrics.upstream(&turn.upstream).failure(failure);
     let now = Instant::now();
     if failure != Failure::Timeout || now < turn.impatient {
         return;
     }
-    if let Some(question) = shared.health.silent(turn.upstream, key, turn.asked, now) {
-        probe(shared, turn.upstream, question);
+    if let Some(question) = shared.health.silent(&turn.upstream, key, turn.asked, now) {
+        probe(shared, &turn.upstream, question);
     }
 }
 
 /// Finds out whether an upstream is dead, beside the questions of clients, by asking it for what it answered before.
-fn probe(shared: &Arc<Shared>, upstream: SocketAddr, question: Arc<Key>) {
-    let (owned, asked) = (Arc::clone(shared), Instant::now());
+fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
+    let (owned, upstream, asked) = (Arc::clone(shared), upstream.clone(), Instant::now());
     shared.tasks.spawn(async move {
         let shared = owned;
-        let exchange = exchange(&shared, &question, upstream, asked + shared.limits.budget);
+        let exchange = exchange(&shared, &question, &upstream, asked + shared.limits.budget);
         match shared.stop.run_until_cancelled(exchange).await {
-            Some(Ok(reply)) => shared.health.answered(upstream, &question, reply.rcode, Instant::now()),
+            Some(Ok(reply)) => shared.health.answered(&upstream, &question, reply.rcode, Instant::now()),
             Some(Err(failure)) => {
-                shared.metrics.upstream(upstream).failure(failure);
-                shared.health.probe_failed(upstream, asked, Instant::now(), failure.means_dead());
+                shared.metrics.upstream(&upstream).failure(failure);
+                shared.health.probe_failed(&upstream, asked, Instant::now(), failure.means_dead());
             }
             None => {}
         }

@@ -47,7 +47,8 @@ impl Subject {
         query: Query,
         upstreams: &[SocketAddr],
     ) -> Result<Arc<Reply>, ForwardError> {
-        self.forwarder.exchange(query, upstreams.into(), client).await
+        let upstreams = upstreams.iter().map(|upstream| (*upstream).into()).collect();
+        self.forwarder.exchange(query, upstreams, client).await
     }
 
     /// Asks for an address over UDP and gives what [`told`] makes of the reply.

@@ -32,7 +32,7 @@ impl Fixed {
     /// `web.apps.svc` has one address, `big.apps.svc` 5,000, and `out.apps.svc` is an alias for `www.outside.test`.
     pub(crate) fn new(upstreams: &[SocketAddr]) -> Self {
         let mut zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|e| unreachable!("{e}")));
-        zone.upstreams = upstreams.into();
+        zone.upstreams = upstreams.iter().map(|upstream| (*upstream).into()).collect();
         let base = |text: &str| skydns::name::relative(text).unwrap_or_default().into();
         let address = |ip: Ipv4Addr, at: &str| ServiceRecord::for_addresses(&[IpAddr::V4(ip)], base(at));
         let many = |n: u32| (format!("m{n}"), address(Ipv4Addr::from(0x0a01_0000 + n), "big.apps.svc"));
@@ -93,7 +93,9 @@ impl Fixed {
     /// The same with servers of its own for a domain.
     pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
-        let stub_domains = [self.zone.stub_domains(), &[(domain, servers.into())]].concat();
+        let stub_domains =
+            [self.zone.stub_domains(), &[(domain, servers.iter().map(|server| (*server).into()).collect())]]
+                .concat();
         self.zone = self.zone.with_stub_domains(stub_domains);
         self
     }

@@ -28,6 +28,9 @@ fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Re
         Omission::Loop { domain, server } => {
             format!("loop {server} for {}", domain.as_deref().unwrap_or("all"))
         }
+        Omission::NotPlain { domain, server } => {
+            format!("{server} for {} is not plain", domain.as_deref().unwrap_or("all"))
+        }
         Omission::Unresolved { domain, name } => format!("unresolved {name} for {domain}"),
     }));
     lines.join("; ")
@@ -69,6 +72,23 @@ fn names_are_routed_to_all_their_addresses_or_nowhere() {
         plain(stubs, "[]", &[]),
         "/a.example/192.0.2.1; /b.example/127.0.0.1#9999; unresolved ns.a.example for a.example; \
          unresolved ns.b.example for b.example"
+    );
+}
+
+#[test]
+fn servers_that_dnsmasq_cannot_ask_get_nothing() {
+    assert_eq!(
+        plain(
+            r#"{"a.example": ["tls://192.0.2.1"], "b.example": ["tcp://192.0.2.1", "192.0.2.1"]}"#,
+            r#"["tls://192.0.2.2#dns.example", "192.0.2.3"]"#,
+            &["192.0.2.9"]
+        ),
+        "/a.example/127.0.0.1#9999; /b.example/192.0.2.1; 192.0.2.3; tls://192.0.2.2:853#dns.example for all is not \
+         plain; tls://192.0.2.1:853 for a.example is not plain; tcp://192.0.2.1:53 for b.example is not plain"
+    );
+    assert_eq!(
+        plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]),
+        "tls://192.0.2.2:853 for all is not plain"
     );
 }
 

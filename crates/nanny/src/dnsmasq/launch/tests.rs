@@ -184,6 +184,11 @@ fn mended(case: &str, effect: &mut Effect) {
         "stub server by name that does not resolve" | "stub server by cluster name that is not there" => {
             effect.servers = vec!["/acme.example/127.0.0.1#9999".to_owned()];
         }
+        // It takes three at most.
+        "four upstream servers" => {
+            effect.servers = (1..=4).map(|last| format!("192.0.2.{last}")).collect();
+            effect.reads_resolv_conf = false;
+        }
         // It refuses a port behind a name.
         "stub server by name with port" => {
             effect.servers = vec!["/acme.example/198.51.100.10#5353".to_owned()];
@@ -209,7 +214,9 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
         let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
         // Stands for whatever the node's resolv.conf says.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
-        let (routes, _) = computed(&config, &resolv_conf, &names, &arguments);
+        // The machine of the test may have one of the addresses.
+        let listening = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
+        let (routes, _) = computed(&config, &resolv_conf, &names, &listening);
 
         let argv = plan_of(&arguments).argv(&routes);
         assert!(

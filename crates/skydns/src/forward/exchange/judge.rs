@@ -1,6 +1,6 @@
 //! Is this the reply to what was asked?
 
-use std::net::SocketAddr;
+use dnsconfig::Upstream;
 
 use crate::forward::{Query, Reply, options};
 use crate::wire::{Header, Heading, Message, rcode};
@@ -18,7 +18,7 @@ pub enum Verdict {
 
 /// Holds `bytes` from `upstream` against the query that was sent with `id` (RFC 5452 section 9.1): it must be a
 /// response to an ordinary query, with that ID and that question, and parse to its end.
-pub fn judge(query: &Query, id: u16, upstream: SocketAddr, bytes: &[u8]) -> Verdict {
+pub fn judge(query: &Query, id: u16, upstream: &Upstream, bytes: &[u8]) -> Verdict {
     if !bytes.starts_with(&id.to_be_bytes()) {
         return Verdict::NotOurs;
     }
@@ -34,7 +34,7 @@ pub fn judge(query: &Query, id: u16, upstream: SocketAddr, bytes: &[u8]) -> Verd
     }
 }
 
-fn with_question(query: &Query, upstream: SocketAddr, bytes: &[u8], heading: &Heading<'_>) -> Verdict {
+fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Heading<'_>) -> Verdict {
     let header = heading.header;
     match Message::parse(bytes) {
         Ok(message) => {
@@ -50,14 +50,15 @@ fn with_question(query: &Query, upstream: SocketAddr, bytes: &[u8], heading: &He
 }
 
 /// Servers that understood nothing may leave the question out of their error.
-fn without_question(query: &Query, upstream: SocketAddr, header: Header) -> Verdict {
+fn without_question(query: &Query, upstream: &Upstream, header: Header) -> Verdict {
     match header.rcode() {
         rcode::NOERROR | rcode::NXDOMAIN => Verdict::NotOurs,
         _ => Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream)),
     }
 }
 
-fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: SocketAddr) -> Reply {
+fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: &Upstream) -> Reply {
+    let upstream = upstream.clone();
     Reply { message, upstream, rcode: header.rcode(), truncated: header.is_truncated(), answers }
 }
 

@@ -14,7 +14,7 @@ const LENGTH: usize = 2;
 /// Asks over a connection of its own. The first message that comes must be the reply.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let id = rand::random();
-    let connecting = TcpStream::connect(exchange.upstream);
+    let connecting = TcpStream::connect(exchange.upstream.socket_addr());
     let stream = connecting.await.map_err(|error| Failure::from_connecting(&error))?;
     let message = talk(exchange, stream, id).await.map_err(|error| Failure::from_talking(&error))?;
     match judge(exchange.query, id, exchange.upstream, &message) {

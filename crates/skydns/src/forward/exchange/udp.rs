@@ -27,7 +27,7 @@ thread_local! {
 
 /// Asks from a new socket with a new ID, and once more if nothing comes for a while.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
-    let socket = open(exchange.upstream).await?;
+    let socket = open(exchange.upstream.socket_addr()).await?;
     let id = rand::random();
     let query = exchange.query.encode(id, 0);
     send(&socket, &query).await?;

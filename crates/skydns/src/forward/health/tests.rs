@@ -1,3 +1,5 @@
+use std::net::{IpAddr, SocketAddr};
+
 use super::*;
 use crate::forward::Query;
 use crate::wire::rcode::{NOERROR, SERVFAIL};
@@ -5,8 +7,8 @@ use crate::wire::rtype;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn upstream(n: u8) -> SocketAddr {
-    ([192, 0, 2, n], 53).into()
+fn upstream(n: u8) -> Upstream {
+    SocketAddr::from(([192, 0, 2, n], 53)).into()
 }
 
 fn question(name: &[u8]) -> Arc<Key> {
@@ -22,9 +24,9 @@ fn name(question: &Arc<Key>) -> &[u8] {
 fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
-    let octet = |address: &SocketAddr| match address {
-        SocketAddr::V4(address) => address.ip().octets()[3],
-        SocketAddr::V6(_) => 0,
+    let octet = |upstream: &Upstream| match upstream.server.ip {
+        IpAddr::V4(ip) => ip.octets()[3],
+        IpAddr::V6(_) => 0,
     };
     let probes = order.probes.iter().map(|(upstream, _)| octet(upstream)).collect();
     (order.upstreams.iter().map(octet).collect(), order.alive, probes)
@@ -33,9 +35,9 @@ fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, 
 /// Silent to two names and to the probe.
 fn kill(health: &Health, n: u8, now: Instant) {
     for name in [b"\x01a\0", b"\x01b\0"] {
-        health.silent(upstream(n), &question(name), now, now);
+        health.silent(&upstream(n), &question(name), now, now);
     }
-    health.probe_failed(upstream(n), now, now, true);
+    health.probe_failed(&upstream(n), now, now, true);
 }
 
 #[test]
@@ -62,10 +64,10 @@ fn silence_to_one_name_proves_nothing() {
     let (health, start) = (Health::default(), Instant::now());
     let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
     let silent = |question: &Arc<Key>, seconds: u32| {
-        health.silent(upstream(1), question, start + SECOND * seconds, start + SECOND * (seconds + 1))
+        health.silent(&upstream(1), question, start + SECOND * seconds, start + SECOND * (seconds + 1))
     };
     let answered = |question: &Arc<Key>, rcode: u16, seconds: u32| {
-        health.answered(upstream(1), question, rcode, start + SECOND * seconds);
+        health.answered(&upstream(1), question, rcode, start + SECOND * seconds);
     };
     for seconds in 0..5 {
         assert!(silent(&a, seconds).is_none(), "one name, however often");
@@ -88,19 +90,19 @@ fn a_probe_decides() {
     let [a, b] = [question(b"\x01a\0"), question(b"\x01b\0")];
     let suspected = || {
         let health = Health::default();
-        health.silent(upstream(1), &a, now, now);
-        let probe = health.silent(upstream(1), &b, now, now).expect("a probe");
+        health.silent(&upstream(1), &a, now, now);
+        let probe = health.silent(&upstream(1), &b, now, now).expect("a probe");
         assert_eq!(name(&probe), name(&b), "nothing that it answered is known");
         health
     };
     for (what, dead, order) in [("silence", true, [2, 1]), ("no socket to ask with", false, [1, 2])] {
         let health = suspected();
-        health.probe_failed(upstream(1), now, now, dead);
+        health.probe_failed(&upstream(1), now, now, dead);
         assert_eq!(ordered(&health, &[1, 2], now).0, order, "{what}");
     }
     let health = suspected();
-    health.answered(upstream(1), &a, NOERROR, now + SECOND);
-    health.probe_failed(upstream(1), now, now + SECOND, true);
+    health.answered(&upstream(1), &a, NOERROR, now + SECOND);
+    health.probe_failed(&upstream(1), now, now + SECOND, true);
     assert_eq!(ordered(&health, &[1, 2], now).0, [1, 2], "it answered a client meanwhile");
 }
 
@@ -115,34 +117,34 @@ fn dead_upstreams_are_probed_until_they_answer() {
         assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![1]), "round {round}");
         assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![]), "one probe at a time");
         // What this machine lacks does not bring it back.
-        health.probe_failed(upstream(1), now, now, round % 2 == 0);
+        health.probe_failed(&upstream(1), now, now, round % 2 == 0);
     }
-    health.answered(upstream(1), &question(b"\x01a\0"), NOERROR, now);
+    health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
     assert_eq!(ordered(&health, &[1, 2], now), (vec![1, 2], 2, vec![]), "its first answer puts it back");
 }
 
 #[test]
 fn silence_over_tcp_is_remembered_for_a_while() {
     let (health, now) = (Health::default(), Instant::now());
-    assert!(!health.was_silent_over_tcp(upstream(1), now));
-    health.over_tcp(upstream(1), now, true);
-    health.answered(upstream(1), &question(b"\x01a\0"), NOERROR, now);
-    assert!(health.was_silent_over_tcp(upstream(1), now + TCP_PAUSE - SECOND), "that was over UDP");
-    assert!(!health.was_silent_over_tcp(upstream(1), now + TCP_PAUSE));
-    health.over_tcp(upstream(1), now, false);
-    assert!(!health.was_silent_over_tcp(upstream(1), now));
+    assert!(!health.was_silent_over_tcp(&upstream(1), now));
+    health.over_tcp(&upstream(1), now, true);
+    health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
+    assert!(health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE - SECOND), "that was over UDP");
+    assert!(!health.was_silent_over_tcp(&upstream(1), now + TCP_PAUSE));
+    health.over_tcp(&upstream(1), now, false);
+    assert!(!health.was_silent_over_tcp(&upstream(1), now));
 }
 
 #[test]
 fn forgets_whom_nobody_asked_for_longest() {
     let (health, start) = (Health::default(), Instant::now());
-    let numbered = |n: usize| SocketAddr::from(([192, 0, 2, 1], u16::try_from(n).unwrap()));
+    let numbered = |n: usize| Upstream::from(SocketAddr::from(([192, 0, 2, 1], u16::try_from(n).unwrap())));
     for n in 0..MAX_REMEMBERED {
-        health.over_tcp(numbered(n), start + Duration::from_millis(n as u64), true);
+        health.over_tcp(&numbered(n), start + Duration::from_millis(n as u64), true);
     }
     health.order(&[numbered(0)], start + SECOND);
-    health.answered(numbered(1000), &question(b"\x01a\0"), NOERROR, start + 2 * SECOND);
+    health.answered(&numbered(1000), &question(b"\x01a\0"), NOERROR, start + 2 * SECOND);
     assert_eq!(health.lock().len(), MAX_REMEMBERED);
-    assert!(health.was_silent_over_tcp(numbered(0), start), "asked since");
-    assert!(!health.was_silent_over_tcp(numbered(1), start), "forgotten");
+    assert!(health.was_silent_over_tcp(&numbered(0), start), "asked since");
+    assert!(!health.was_silent_over_tcp(&numbered(1), start), "forgotten");
 }

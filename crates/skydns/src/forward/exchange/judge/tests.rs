@@ -9,8 +9,8 @@ fn query() -> Query {
     Query::new(&b"\x03WwW\x07outside\x04test\x00"[..], rtype::A)
 }
 
-fn upstream() -> SocketAddr {
-    ([192, 0, 2, 53], 53).into()
+fn upstream() -> Upstream {
+    std::net::SocketAddr::from(([192, 0, 2, 53], 53)).into()
 }
 
 /// A right reply with one address.
@@ -24,7 +24,7 @@ fn right() -> Vec<u8> {
 
 #[test]
 fn the_right_reply_is_taken_whole() {
-    let Verdict::Reply(reply) = judge(&query(), ID, upstream(), &right()) else { panic!("not taken") };
+    let Verdict::Reply(reply) = judge(&query(), ID, &upstream(), &right()) else { panic!("not taken") };
     assert_eq!(reply.message, right());
     assert_eq!((reply.rcode, reply.answers, reply.truncated, reply.upstream), (0, 1, false, upstream()));
 }
@@ -36,6 +36,6 @@ proptest! {
         let mut bytes = right();
         prop_assume!(!bytes[at].eq_ignore_ascii_case(&octet));
         bytes[at] = octet;
-        prop_assert!(!matches!(judge(&query(), ID, upstream(), &bytes), Verdict::Reply(_)));
+        prop_assert!(!matches!(judge(&query(), ID, &upstream(), &bytes), Verdict::Reply(_)));
     }
 }

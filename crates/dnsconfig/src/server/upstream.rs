@@ -1,0 +1,197 @@
+//! Servers that questions are forwarded to: an address, and how it is spoken to.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::{AddressError, Nameserver, parse_nameserver, parse_port};
+use crate::name;
+
+/// The port of DNS over TLS unless another is given (RFC 7858 section 3.1).
+pub const TLS_PORT: u16 = 853;
+
+/// How an upstream server is spoken to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    /// DNS over UDP, and over TCP where a reply does not fit.
+    #[default]
+    Udp,
+    /// DNS over TCP alone (RFC 7766).
+    Tcp,
+    /// DNS over TLS (RFC 7858).
+    Tls,
+}
+
+impl Protocol {
+    /// `udp`, `tcp` or `tls`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// An upstream server: `IP`, `IP:port` or `[IPv6]:port`, with `dns://`, `tcp://` or `tls://` in front. Behind an address
+/// for TLS there may be the name that its certificate must have: `tls://9.9.9.9#dns.quad9.net`, or as `CoreDNS` has it
+/// `tls://9.9.9.9%dns.quad9.net`, where the port may follow the name.
+///
+/// Shown as `IP:port` where it is plain DNS, else as `tcp://IP:port`, `tls://IP:port` or `tls://IP:port#name`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Upstream {
+    /// How it is spoken to.
+    pub protocol: Protocol,
+    /// Its address; the port is 853 for TLS and else 53 unless given.
+    pub server: Nameserver,
+    /// The name in its certificate, a lower-case host name, for TLS alone. Without it the certificate must be one for
+    /// the address.
+    pub name: Option<Arc<str>>,
+}
+
+impl Upstream {
+    /// The address as the standard library's type.
+    pub fn socket_addr(&self) -> SocketAddr {
+        self.server.socket_addr()
+    }
+
+    /// The address, if the server is asked in plain DNS over UDP.
+    pub fn plain(&self) -> Option<Nameserver> {
+        (self.protocol == Protocol::Udp).then_some(self.server)
+    }
+}
+
+impl From<Nameserver> for Upstream {
+    fn from(server: Nameserver) -> Self {
+        Self { protocol: Protocol::Udp, server, name: None }
+    }
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Self {
+        Nameserver::from(address).into()
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.protocol != Protocol::Udp {
+            write!(f, "{}://", self.protocol.as_str())?;
+        }
+        self.server.fmt(f)?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, "#{name}"))
+    }
+}
+
+impl FromStr for Upstream {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        match text.split_once("://") {
+            None => text.parse().map(Nameserver::into),
+            Some(("dns", address)) => address.parse().map(Nameserver::into),
+            Some(("tcp", address)) => {
+                Ok(Self { protocol: Protocol::Tcp, server: address.parse()?, name: None })
+            }
+            Some(("tls", rest)) => over_tls(rest),
+            Some((scheme, _)) => Err(AddressError::Scheme(scheme.to_owned())),
+        }
+    }
+}
+
+fn over_tls(text: &str) -> Result<Upstream, AddressError> {
+    let (server, name) = match (text.rsplit_once('#'), text.rsplit_once('%')) {
+        (Some((address, name)), _) => (parse_nameserver(address, TLS_PORT)?, Some(name)),
+        (None, Some((address, rest))) => as_in_coredns(address, rest).map(|(at, name)| (at, Some(name)))?,
+        (None, None) => (parse_nameserver(text, TLS_PORT)?, None),
+    };
+    let name = name.map(tls_name).transpose()?;
+    Ok(Upstream { protocol: Protocol::Tls, server, name })
+}
+
+/// Reads what stands before and behind the last `%`, the place of an IPv6 zone: the name may be followed by the port and
+/// stand within the brackets.
+fn as_in_coredns<'a>(address: &str, rest: &'a str) -> Result<(Nameserver, &'a str), AddressError> {
+    let (name, port) = rest.rsplit_once(':').map_or((rest, None), |(name, port)| (name, Some(port)));
+    let (bare, name) = match address.strip_prefix('[').zip(name.strip_suffix(']')) {
+        Some(within) => within,
+        None => (address, name),
+    };
+    let Some(port) = port else { return Ok((parse_nameserver(bare, TLS_PORT)?, name)) };
+    let ip: IpAddr = bare.parse().map_err(|_| AddressError::Ip(bare.to_owned()))?;
+    Ok((Nameserver::new(ip, parse_port(port)?), name))
+}
+
+fn tls_name(text: &str) -> Result<Arc<str>, AddressError> {
+    let lower = text.to_ascii_lowercase();
+    if name::is_host(&lower) { Ok(lower.into()) } else { Err(AddressError::TlsName(text.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        match text.parse::<Upstream>() {
+            Ok(upstream) => {
+                assert_eq!(upstream.to_string().parse(), Ok(upstream.clone()), "{text:?}");
+                assert_eq!(upstream.plain().is_some(), upstream.protocol == Protocol::Udp);
+                upstream.to_string()
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn upstreams() {
+        for (text, expected) in [
+            ("192.0.2.1", "192.0.2.1:53"),
+            ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
+            ("dns://192.0.2.1:5353", "192.0.2.1:5353"),
+            ("dns://2001:db8::1", "[2001:db8::1]:53"),
+            ("tcp://10.0.0.1", "tcp://10.0.0.1:53"),
+            ("tcp://[2001:db8::1]:5353", "tcp://[2001:db8::1]:5353"),
+            ("tls://9.9.9.9", "tls://9.9.9.9:853"),
+            ("tls://2620:fe::fe", "tls://[2620:fe::fe]:853"),
+            ("tls://9.9.9.9:8853", "tls://9.9.9.9:8853"),
+            ("tls://9.9.9.9#dns.quad9.net", "tls://9.9.9.9:853#dns.quad9.net"),
+            ("tls://9.9.9.9:8853#DNS.Quad9.net", "tls://9.9.9.9:8853#dns.quad9.net"),
+            ("tls://[2620:fe::fe]:8853#dns.quad9.net", "tls://[2620:fe::fe]:8853#dns.quad9.net"),
+            ("tls://9.9.9.9%dns.quad9.net", "tls://9.9.9.9:853#dns.quad9.net"),
+            ("tls://9.9.9.9%dns.quad9.net:8853", "tls://9.9.9.9:8853#dns.quad9.net"),
+            ("tls://9.9.9.9:8853%dns.quad9.net", "tls://9.9.9.9:8853#dns.quad9.net"),
+            ("tls://2620:fe::fe%dns.quad9.net", "tls://[2620:fe::fe]:853#dns.quad9.net"),
+            ("tls://2620:fe::fe%dns.quad9.net:8853", "tls://[2620:fe::fe]:8853#dns.quad9.net"),
+            ("tls://[2620:fe::fe%dns.quad9.net]:8853", "tls://[2620:fe::fe]:8853#dns.quad9.net"),
+        ] {
+            assert_eq!(shown(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_upstream() {
+        for (text, expected) in [
+            ("", "bad IP address: \"\""),
+            ("https://9.9.9.9/dns-query", "unknown protocol \"https\": dns, tcp or tls"),
+            ("TLS://9.9.9.9", "unknown protocol \"TLS\": dns, tcp or tls"),
+            ("tls://", "bad IP address: \"\""),
+            ("tls://dns.quad9.net", "bad IP address: \"dns.quad9.net\""),
+            ("tls://9.9.9.9:0", "bad port number: \"0\""),
+            ("tls://9.9.9.9#", "bad TLS server name: \"\""),
+            ("tls://9.9.9.9#9.9.9.9", "bad TLS server name: \"9.9.9.9\""),
+            ("tls://9.9.9.9%dns_quad9", "bad TLS server name: \"dns_quad9\""),
+            ("tls://9.9.9.9#a\nb", "bad TLS server name: \"a\\nb\""),
+            ("tls://9.9.9.9%dns.quad9.net:", "bad port number: \"\""),
+            (
+                "tls://[2620:fe::fe%dns.quad9.net",
+                "address [2620:fe::fe: brackets must enclose the IPv6 address alone",
+            ),
+            ("tcp://9.9.9.9#dns.quad9.net", "bad IP address: \"9.9.9.9#dns.quad9.net\""),
+            ("9.9.9.9#dns.quad9.net", "bad IP address: \"9.9.9.9#dns.quad9.net\""),
+            ("tls://tls://9.9.9.9", "bad IP address: \"tls\""),
+        ] {
+            assert_eq!(shown(text), expected, "{text:?}");
+        }
+    }
+}
