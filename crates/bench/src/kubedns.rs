@@ -41,21 +41,35 @@ impl Kubedns {
         cluster: &Cluster,
         upstreams: &[SocketAddr],
     ) -> anyhow::Result<Self> {
+        let service = cluster.services.last().context("the cluster is empty")?;
+        let access = format!("--kube-master-url={}", api.url());
+        Self::start_with(bench, &[access], &service.domain_name(), &service.addresses(), upstreams).await
+    }
+
+    /// Starts it with the arguments in `access` that lead to an API server, with `upstreams` for names outside, and waits
+    /// until `name` has these `addresses`.
+    pub async fn start_with(
+        bench: &Bench,
+        access: &[String],
+        name: &str,
+        addresses: &[Ipv4Addr],
+        upstreams: &[SocketAddr],
+    ) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let nameservers: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
         let program = Program::tied(&bench.kubedns)
             .args([
                 &format!("--domain={DOMAIN}."),
-                &format!("--kube-master-url={}", api.url()),
                 &format!("--dns-bind-address={}", bench.options.bind),
                 &format!("--dns-port={}", address.port()),
                 &format!("--nameservers={}", nameservers.join(",")),
             ])
             .args(["--healthz-port=0", "--resolv-conf=/dev/null", "--lameduck=0s"])
+            .args(access)
             .args(&bench.options.kubedns_arg);
         let begun = Instant::now();
         let mut kubedns = Self { process: program.start(), address, first_answer: Duration::ZERO };
-        kubedns.wait_for(cluster, begun).await?;
+        kubedns.wait_for(name, addresses, begun).await?;
         kubedns.first_answer = begun.elapsed();
         Ok(kubedns)
     }
@@ -75,10 +89,8 @@ impl Kubedns {
         Usage::of(self.pid()).context("kubedns has ended")
     }
 
-    async fn wait_for(&mut self, cluster: &Cluster, begun: Instant) -> anyhow::Result<()> {
-        let Some(service) = cluster.services.last() else { bail!("the cluster is empty") };
-        let (name, addresses) = (service.domain_name(), service.addresses());
-        while !probe::leads_to(self.address, &name, &addresses, ANSWER).await {
+    async fn wait_for(&mut self, name: &str, addresses: &[Ipv4Addr], begun: Instant) -> anyhow::Result<()> {
+        while !probe::leads_to(self.address, name, addresses, ANSWER).await {
             self.process.check().map_err(Error::msg)?;
             if begun.elapsed() > PATIENCE {
                 bail!("kubedns does not answer {name} within {PATIENCE:?}");

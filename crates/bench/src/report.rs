@@ -30,6 +30,9 @@ pub struct Report {
     pub outside: Option<Outside>,
     /// First answer and memory of the large cluster.
     pub large: Option<Start>,
+    /// On a real API server.
+    #[serde(default)]
+    pub real: Option<Real>,
 }
 
 /// The machine and the moment.
@@ -133,10 +136,55 @@ pub struct Outside {
     pub peak: u32,
 }
 
+/// On a real API server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Real {
+    /// What it calls its version.
+    pub version: String,
+    /// Services of the cluster.
+    pub services: usize,
+    /// Addresses of their endpoints.
+    pub addresses: usize,
+    /// For each source of endpoints.
+    pub rows: Vec<RealRow>,
+}
+
+/// With one source of endpoints. What is said of a start is the median of several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RealRow {
+    /// `--endpoints-source`.
+    pub source: String,
+    /// Seconds from the start of the process to the first right answer.
+    pub first_answer: f64,
+    /// Seconds of CPU time of kubedns, two seconds later.
+    pub own_cpu: f64,
+    /// Seconds of CPU time of the API server, two seconds later.
+    pub api_cpu: f64,
+    /// Octets that it received by then, with TLS.
+    pub octets: f64,
+    /// Octets for each change of a slice and its Endpoints.
+    pub octets_each: f64,
+    /// Microseconds of CPU time of kubedns for each.
+    pub cpu_each: f64,
+    /// Resident after the first lists, in KiB.
+    pub resident: u32,
+    /// Seconds until fifty instances that start at once have all answered.
+    pub storm: f64,
+}
+
 impl Report {
     /// Nothing was found yet.
     pub fn new(machine: Machine) -> Self {
-        Self { machine, start: None, cost: None, change: None, churn: None, outside: None, large: None }
+        Self {
+            machine,
+            start: None,
+            cost: None,
+            change: None,
+            churn: None,
+            outside: None,
+            large: None,
+            real: None,
+        }
     }
 
     /// The same, with what an earlier run found about what was not measured this time.
@@ -150,6 +198,7 @@ impl Report {
             churn: self.churn.or(earlier.churn),
             outside: self.outside.or(earlier.outside),
             large: self.large.or(earlier.large),
+            real: self.real.or(earlier.real),
         }
     }
 }

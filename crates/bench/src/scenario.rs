@@ -4,6 +4,7 @@ mod change;
 mod churn;
 mod cost;
 mod outside;
+mod real;
 mod start;
 
 use crate::cluster::Cluster;
@@ -34,6 +35,9 @@ pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
     if options.wants(Scenario::Large) {
         let large = Cluster::generate(options.large, options.seed);
         report.large = Some(start::measure(bench, &large).await?);
+    }
+    if options.wants(Scenario::Real) {
+        report.real = real::measure(bench, &cluster).await?;
     }
     Ok(report)
 }

@@ -9,6 +9,7 @@ pub mod http;
 pub mod klog;
 pub mod metrics;
 pub mod net;
+pub mod one_thread;
 pub mod shutdown;
 pub mod tasks;
 pub mod version;

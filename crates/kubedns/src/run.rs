@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use daemon::one_thread::OneThread;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
@@ -98,10 +99,12 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     sync.configure();
     sync.load(LOADING).await;
 
+    // From the API server's event to the published records: one thread, so that no event wakes a second.
+    let thread = OneThread::start("records").context("cannot start a thread")?;
     let (mut tasks, in_force) = (Tasks::new(shutdown.stop.clone()), sync.index.source());
     let stop = || shutdown.stop.clone();
     tasks.critical("answering queries", dns.run(stop()));
-    tasks.critical("keeping records", sync.run(stop()));
+    tasks.critical("keeping records", thread.run(sync.run(stop())));
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
     serve_status(&mut tasks, status_server, &status, &explainer, stop());
     if let Some(server) = metrics_server {
@@ -109,7 +112,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         tasks.lasting("serving metrics", server.run(route, stop()));
     }
     let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
-    api_server.watch(&mut tasks, options.endpoints_source, &shutdown);
+    api_server.watch(&mut tasks, &thread, options.endpoints_source, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
@@ -160,8 +163,8 @@ struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts the watchers. Each follows one collection and sends what happens to `sink`.
-    fn watch(self, tasks: &mut Tasks, choice: Choice, shutdown: &Shutdown) {
+    /// Starts the watchers on `thread`. Each follows one collection and sends what happens to `sink`.
+    fn watch(self, tasks: &mut Tasks, thread: &OneThread, choice: Choice, shutdown: &Shutdown) {
         let Self { connection, metrics, sink, settings, in_force } = self;
         let metrics = metrics.watch.clone();
         let pace = Pace::default();
@@ -190,9 +193,9 @@ impl ApiServer {
             wanted: |settings: &Arc<Settings>| !settings.federations.is_empty(),
         };
         let stop = || shutdown.stop.clone();
-        tasks.lasting("watching services", services.run(stop()));
-        tasks.lasting("watching endpoints", endpoints.run(stop()));
-        tasks.lasting("watching nodes", nodes.run(stop()));
+        tasks.lasting("watching services", thread.run(services.run(stop())));
+        tasks.lasting("watching endpoints", thread.run(endpoints.run(stop())));
+        tasks.lasting("watching nodes", thread.run(nodes.run(stop())));
     }
 }
 

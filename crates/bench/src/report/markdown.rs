@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::goals::{CHANGE, FIRST_ANSWER, LARGE_FIRST_ANSWER, LARGE_RESIDENT, PEAK, RESIDENT, megabytes};
-use super::{Change, Churn, Cost, Machine, Outside, Report, Start};
+use super::{Change, Churn, Cost, Machine, Outside, Real, Report, Start};
 use crate::distribution::Distribution;
 use crate::questions::Kind;
 
@@ -35,6 +35,9 @@ impl Report {
         }
         if let Some(outside) = &self.outside {
             outside.write(text)?;
+        }
+        if let Some(real) = &self.real {
+            real.write(text)?;
         }
         Ok(())
     }
@@ -156,5 +159,46 @@ impl Outside {
             text,
             "\nCluster names without an answer: {lost}. Outside names: {asked} asked, {unanswered} without an answer, the last answer after {longest:.1} s. Peak memory: {peak:.1} MB."
         )
+    }
+}
+
+impl Real {
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let Self { version, services, addresses, .. } = self;
+        writeln!(
+            text,
+            "\n### On a kube-apiserver {version} with {services} Services, {addresses} addresses\n"
+        )?;
+        writeln!(text, "A start, the median of five:\n")?;
+        writeln!(
+            text,
+            "| `--endpoints-source` | first answer | own CPU | API server's CPU | received | resident |"
+        )?;
+        writeln!(text, "| --- | --- | --- | --- | --- | --- |")?;
+        for row in &self.rows {
+            let (octets, resident) = (row.octets / 1e6, megabytes(row.resident));
+            writeln!(
+                text,
+                "| {} | {:.2} s | {:.2} s | {:.2} s | {octets:.2} MB | {resident:.1} MB |",
+                row.source, row.first_answer, row.own_cpu, row.api_cpu
+            )?;
+        }
+        writeln!(
+            text,
+            "\n10,000 changes of a slice and its Endpoints, one by one, and fifty instances that start at once:\n"
+        )?;
+        writeln!(
+            text,
+            "| `--endpoints-source` | received for each | own CPU for each | all fifty answer after |"
+        )?;
+        writeln!(text, "| --- | --- | --- | --- |")?;
+        for row in &self.rows {
+            writeln!(
+                text,
+                "| {} | {:.0} bytes | {:.0} µs | {:.1} s |",
+                row.source, row.octets_each, row.cpu_each, row.storm
+            )?;
+        }
+        Ok(())
     }
 }

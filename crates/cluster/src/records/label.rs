@@ -1,5 +1,6 @@
 //! The labels of addresses without a hostname.
 
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
 use smol_str::SmolStr;
@@ -9,12 +10,27 @@ use smol_str::SmolStr;
 ///
 /// Clients have such names in their caches and configurations; they have to stay the same across an image swap.
 pub(super) fn of_address(ip: IpAddr) -> SmolStr {
-    let hash = fnv1a(format!("&{{{ip} 0 10 10  false 30 0  }}").as_bytes());
-    format!("{hash:x}").bytes().map(|digit| format!("{digit:02x}")).collect()
+    let mut hash = Fnv1a(0x811c_9dc5);
+    // Hashing does not fail.
+    let _ = write!(hash, "&{{{ip} 0 10 10  false 30 0  }}");
+    let digits = (u32::BITS - hash.0.leading_zeros()).div_ceil(4);
+    let text = (0..digits).rev().map(|place| u32::from(digit(hash.0 >> (4 * place))));
+    text.flat_map(|character| [digit(character >> 4), digit(character)]).collect()
 }
 
-fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+/// The lowest four bits in hexadecimal.
+fn digit(number: u32) -> char {
+    char::from_digit(number & 0xf, 16).unwrap_or_default()
+}
+
+/// The hash of what is written to it: there is an address behind every event, so its text is never kept.
+struct Fnv1a(u32);
+
+impl fmt::Write for Fnv1a {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = text.bytes().fold(self.0, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,158 @@
+//! A real API server, named by `BENCH_KUBECONFIG`, with the generated cluster in it.
+//!
+//! It should be one for measuring: a kube-apiserver with etcd and nothing else. Controllers would take the endpoints away,
+//! as there are no pods. What is missing of the cluster is created, nothing is deleted.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Endpoints, Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Config, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::cluster::{self, Cluster};
+use crate::relay::Relay;
+use crate::setup::say;
+
+/// Where the kubeconfig is named.
+pub const VARIABLE: &str = "BENCH_KUBECONFIG";
+/// Objects that are created at a time.
+const AT_A_TIME: usize = 8;
+/// What the API server counts its CPU time as.
+const CPU_SECONDS: &str = "process_cpu_seconds_total";
+/// What a request that finds its object there is refused with.
+const CONFLICT: u16 = 409;
+
+/// The API server, and a relay in front of it that counts what it sends.
+#[allow(missing_debug_implementations, reason = "kube's client has none")]
+pub struct Real {
+    client: Client,
+    relay: Relay,
+    /// The kubeconfig that leads through the relay.
+    kubeconfig: PathBuf,
+}
+
+impl Real {
+    /// That of the kubeconfig at `path`, with `directory` for the one that leads through the relay.
+    pub async fn open(path: &Path, directory: &Path) -> anyhow::Result<Self> {
+        let mut kubeconfig = Kubeconfig::read_from(path).context(VARIABLE)?;
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await.context(VARIABLE)?;
+        let url = config.cluster_url.clone();
+        let (host, port) = (url.host().context("a URL without a host")?, url.port_u16().unwrap_or(443));
+        let relay = Relay::start(host.trim_matches(['[', ']']).to_owned(), port).await?;
+        for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+            cluster.server = Some(format!("{}://{}", url.scheme_str().unwrap_or("https"), relay.address()));
+            cluster.tls_server_name.get_or_insert_with(|| host.trim_matches(['[', ']']).to_owned());
+        }
+        let through = directory.join("kubeconfig");
+        std::fs::write(&through, serde_json::to_vec(&kubeconfig)?).context("cannot write a kubeconfig")?;
+        Ok(Self { client: Client::try_from(config)?, relay, kubeconfig: through })
+    }
+
+    /// The argument that leads kubedns to it, through the relay.
+    pub fn access(&self) -> String {
+        format!("--kubecfg-file={}", self.kubeconfig.display())
+    }
+
+    /// Octets that went through the relay from the API server so far, TLS and all.
+    pub fn sent(&self) -> u64 {
+        self.relay.sent()
+    }
+
+    /// What it calls its version.
+    pub async fn version(&self) -> anyhow::Result<String> {
+        Ok(self.client.apiserver_version().await.context("cannot ask for the version")?.git_version)
+    }
+
+    /// CPU time that it has used so far; it tells hundredths of a second.
+    pub async fn cpu(&self) -> anyhow::Result<Duration> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let metrics = self.client.request_text(request).await.context("cannot read its metrics")?;
+        let line = metrics.lines().find_map(|line| line.strip_prefix(CPU_SECONDS));
+        let seconds: f64 = line
+            .and_then(|seconds| seconds.trim().parse().ok())
+            .with_context(|| format!("no {CPU_SECONDS}"))?;
+        Ok(Duration::from_secs_f64(seconds))
+    }
+
+    /// Creates what is missing of `cluster`. Cluster IPs are the API server's to choose.
+    pub async fn load(&self, cluster: &Cluster) -> anyhow::Result<()> {
+        say(&format!("real: {} services", cluster.services.len()));
+        let mut namespaces: Vec<&str> =
+            cluster.services.iter().map(|service| service.namespace.as_str()).collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        for name in namespaces {
+            let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+            created(
+                Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await,
+            )?;
+        }
+        let each = stream::iter(&cluster.services).map(|service| self.create(service));
+        each.buffer_unordered(AT_A_TIME).try_collect().await
+    }
+
+    async fn create(&self, service: &cluster::Service) -> anyhow::Result<()> {
+        let mut object = service.object();
+        if let Some(spec) = object["spec"].as_object_mut()
+            && service.cluster_ip.is_some()
+        {
+            spec.retain(|field, _| !matches!(field.as_str(), "clusterIP" | "clusterIPs"));
+        }
+        self.post::<Service>(object).await?;
+        self.post::<Endpoints>(service.endpoints()).await?;
+        self.post::<EndpointSlice>(service.slice(0, &service.pods)).await
+    }
+
+    async fn post<K>(&self, object: Value) -> anyhow::Result<()>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + std::fmt::Debug,
+        K: Serialize + DeserializeOwned,
+    {
+        let object: K = serde_json::from_value(object)?;
+        let namespace = object.meta().namespace.clone().unwrap_or_default();
+        let api = Api::<K>::namespaced(self.client.clone(), &namespace);
+        created(api.create(&PostParams::default(), &object).await)
+    }
+
+    /// Gives the slice and the Endpoints of a headless Service other addresses.
+    pub async fn change(&self, service: &cluster::Service) -> anyhow::Result<()> {
+        let (slice, endpoints) = (service.slice(0, &service.pods), service.endpoints());
+        self.patch::<EndpointSlice>(&slice, "endpoints").await?;
+        self.patch::<Endpoints>(&endpoints, "subsets").await
+    }
+
+    async fn patch<K>(&self, object: &Value, field: &str) -> anyhow::Result<()>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        let meta = &object["metadata"];
+        let (Some(namespace), Some(name)) = (meta["namespace"].as_str(), meta["name"].as_str()) else {
+            bail!("an object without a name")
+        };
+        let patch = Patch::Merge(json!({field: object[field]}));
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+        api.patch(name, &PatchParams::default(), &patch).await.context("cannot change an object")?;
+        Ok(())
+    }
+}
+
+/// One that is there already is just as well.
+fn created<K>(result: kube::Result<K>) -> anyhow::Result<()> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),
+        result => result.map(drop).context("cannot create an object"),
+    }
+}

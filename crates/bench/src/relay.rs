@@ -1,0 +1,72 @@
+//! A relay for TCP that counts what comes back.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// Octets that are handed on at a time.
+const PIECE: usize = 64 << 10;
+
+/// A relay on loopback. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    address: SocketAddr,
+    sent: Arc<AtomicU64>,
+    _task: JoinSet<()>,
+}
+
+impl Relay {
+    /// Connects whoever comes with `host` and `port`.
+    pub(crate) async fn start(host: String, port: u16) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a relay")?;
+        let (address, sent) = (listener.local_addr()?, Arc::new(AtomicU64::new(0)));
+        let (mut task, counter) = (JoinSet::new(), Arc::clone(&sent));
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let (host, counter) = (host.clone(), Arc::clone(&counter));
+                // An end that breaks is the other end's to notice.
+                connections.spawn(async move { drop(relay(client, &host, port, &counter).await) });
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { address, sent, _task: task })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Octets from the other end so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+async fn relay(client: TcpStream, host: &str, port: u16, counter: &AtomicU64) -> std::io::Result<()> {
+    let server = TcpStream::connect((host, port)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
+    let answers = async {
+        let mut piece = vec![0; PIECE];
+        loop {
+            let length = from_server.read(&mut piece).await?;
+            counter.fetch_add(u64::try_from(length).unwrap_or_default(), Ordering::Relaxed);
+            to_client.write_all(piece.get(..length).unwrap_or_default()).await?;
+            if length == 0 {
+                return std::io::Result::Ok(());
+            }
+        }
+    };
+    tokio::select! {
+        ended = copy(&mut from_client, &mut to_server) => ended.map(drop),
+        ended = answers => ended,
+    }
+}

@@ -1,0 +1,161 @@
+//! What kubedns costs a real API server, and what the events of one cost kubedns.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use tokio::time::sleep;
+
+use crate::cluster::{Cluster, Service};
+use crate::distribution::median;
+use crate::kubedns::Kubedns;
+use crate::real::{Real, VARIABLE};
+use crate::report;
+use crate::setup::{Bench, say};
+
+/// `--endpoints-source`, one after the other.
+const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
+/// How often it is started with each.
+const STARTS: usize = 5;
+/// Until a start is over for the API server as well; as long it is looked at before, at rest.
+const SETTLING: Duration = Duration::from_secs(2);
+/// Changes of a slice and its Endpoints.
+const CHANGES: u32 = 10_000;
+/// The addresses that pods change to begin here.
+const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
+/// Instances that start at once.
+const STORM: usize = 50;
+
+/// Measures on the API server that `BENCH_KUBECONFIG` names; `None` without it.
+pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Option<report::Real>> {
+    let Some(path) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let real = Real::open(path.as_ref(), bench.directory()).await?;
+    real.load(cluster).await?;
+    // Its addresses need both lists.
+    let probe = cluster.headless().last().context("no headless Service")?;
+    let stage = Stage { bench, real: &real, cluster, probe };
+    let mut found = report::Real {
+        version: real.version().await?,
+        services: cluster.services.len(),
+        addresses: cluster.addresses(),
+        rows: Vec::new(),
+    };
+    for source in SOURCES {
+        found.rows.push(stage.row(source).await?);
+    }
+    Ok(Some(found))
+}
+
+struct Stage<'a> {
+    bench: &'a Bench,
+    real: &'a Real,
+    cluster: &'a Cluster,
+    probe: &'a Service,
+}
+
+impl Stage<'_> {
+    async fn row(&self, source: &str) -> anyhow::Result<report::RealRow> {
+        say(&format!("real: {STARTS} starts with {source}"));
+        // A change of the run before may have moved them.
+        self.real.change(self.probe).await?;
+        let mut starts = Vec::new();
+        for _ in 0..STARTS {
+            starts.push(self.one_start(source).await?);
+        }
+        let middle = |of: fn(&Start) -> f64| median(starts.iter().map(of).collect()).context("no start");
+        let (first_answer, own_cpu) = (middle(|start| start.first_answer)?, middle(|start| start.own_cpu)?);
+        let (api_cpu, octets) = (middle(|start| start.api_cpu)?, middle(|start| start.octets)?);
+        let (octets_each, cpu_each, resident) = self.changes(source).await?;
+        let storm = self.storm(source).await?;
+        let source = source.to_owned();
+        Ok(report::RealRow {
+            source,
+            first_answer,
+            own_cpu,
+            api_cpu,
+            octets,
+            octets_each,
+            cpu_each,
+            resident,
+            storm,
+        })
+    }
+
+    async fn start(&self, source: &str) -> anyhow::Result<Kubedns> {
+        let access = [self.real.access(), format!("--endpoints-source={source}")];
+        let (name, addresses) = (self.probe.domain_name(), self.probe.addresses());
+        Kubedns::start_with(self.bench, &access, &name, &addresses, &[]).await
+    }
+
+    async fn one_start(&self, source: &str) -> anyhow::Result<Start> {
+        let before = self.real.cpu().await?;
+        sleep(SETTLING).await;
+        let (at_rest, sent, begun) = (self.real.cpu().await?, self.real.sent(), Instant::now());
+        let kubedns = self.start(source).await?;
+        sleep(SETTLING).await;
+        let (used, took) = (self.real.cpu().await?.saturating_sub(at_rest), begun.elapsed());
+        let rest = at_rest.saturating_sub(before).as_secs_f64() / SETTLING.as_secs_f64();
+        Ok(Start {
+            first_answer: kubedns.first_answer.as_secs_f64(),
+            own_cpu: kubedns.usage()?.cpu.as_secs_f64(),
+            api_cpu: (used.as_secs_f64() - rest * took.as_secs_f64()).max(0.0),
+            octets: number(self.real.sent() - sent),
+        })
+    }
+
+    /// Octets and microseconds of CPU time for each change, and the memory before the first.
+    async fn changes(&self, source: &str) -> anyhow::Result<(f64, f64, u32)> {
+        say(&format!("real: {CHANGES} changes with {source}"));
+        let kubedns = self.start(source).await?;
+        let resident = kubedns.settled_usage().await?.resident;
+        let quiet = kubedns.usage()?.cpu;
+        sleep(SETTLING).await;
+        let (cpu, sent, begun) = (kubedns.usage()?.cpu, self.real.sent(), Instant::now());
+        let idle = cpu.saturating_sub(quiet).as_secs_f64() / SETTLING.as_secs_f64();
+        // All but the one that starts are told by.
+        let others: Vec<&Service> =
+            self.cluster.headless().filter(|service| *service != self.probe).collect();
+        for (service, ip) in others.into_iter().cycle().zip(NEW_IPS..NEW_IPS + CHANGES) {
+            self.real.change(&moved(service, ip.into())).await?;
+        }
+        sleep(Duration::from_millis(500)).await;
+        let used =
+            kubedns.usage()?.cpu.saturating_sub(cpu).as_secs_f64() - idle * begun.elapsed().as_secs_f64();
+        let each = |sum: f64| sum / f64::from(CHANGES);
+        Ok((each(number(self.real.sent() - sent)), each(1e6 * used), resident))
+    }
+
+    /// Seconds until all of many instances that start at once have answered.
+    async fn storm(&self, source: &str) -> anyhow::Result<f64> {
+        say(&format!("real: {STORM} instances at once with {source}"));
+        let begun = Instant::now();
+        let all = try_join_all((0..STORM).map(|_| self.start(source))).await?;
+        let took = begun.elapsed().as_secs_f64();
+        drop(all);
+        Ok(took)
+    }
+}
+
+/// What one start took.
+struct Start {
+    first_answer: f64,
+    own_cpu: f64,
+    api_cpu: f64,
+    octets: f64,
+}
+
+/// The Service with one other address.
+fn moved(service: &Service, ip: Ipv4Addr) -> Service {
+    let mut changed = service.clone();
+    if let Some(pod) = changed.pods.first_mut() {
+        pod.ip = ip;
+    }
+    changed
+}
+
+/// Counts are far below what a float holds exactly.
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn number(count: u64) -> f64 {
+    count as f64
+}
