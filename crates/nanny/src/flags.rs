@@ -7,6 +7,8 @@ use std::time::Duration;
 use daemon::flags::GoDuration;
 use daemon::klog::LogFlags;
 
+use crate::config::routes::Forward;
+
 /// What `-help` begins with.
 const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.\n\
                      Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
@@ -34,6 +36,9 @@ pub struct Flags {
     /// -kubednsServer, else cluster.local)
     #[arg(long = "kubednsDomain", value_name = "string", default_value = "")]
     pub kubedns_domain: String,
+    /// who asks the upstream servers: dnsmasq, or kubedns, which dnsmasq then asks for all names
+    #[arg(long = "forward", value_name = "string", value_enum, default_value_t)]
+    pub forward: Forward,
     /// interval to send SIGUSR1 to dnsmasq which triggers statistics logging (if zero, SIGUSR1 is not sent)
     #[arg(long = "logInterval", value_name = "duration", default_value = "0s")]
     pub log_interval: GoDuration,

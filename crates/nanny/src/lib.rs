@@ -3,7 +3,8 @@
 //! ```text
 //! ConfigMap directory ──> dnsconfig ─┐
 //! resolv.conf ──────────> dnsconfig ─┼─> router ──> routes ──> supervisor ──> servers file, SIGHUP ──> dnsmasq
-//! names of stub servers ─> resolve ──┘                             └── starts, watches, restarts, stops ──┘
+//! names of stub servers ─> resolve ──┤                             └── starts, watches, restarts, stops ──┘
+//! routes of kubedns ────> kubedns ───┘
 //! ```
 //!
 //! * [`config`]: what is asked for, and the routes that it means.
@@ -17,6 +18,7 @@
 pub mod config;
 pub mod dnsmasq;
 pub mod flags;
+mod kubedns;
 mod or_never;
 mod report;
 mod router;

@@ -83,6 +83,7 @@ struct Counters {
     upstreams: IntGauge,
     unresolved: IntGauge,
     loops: IntGauge,
+    kubedns_differs: IntGauge,
 }
 
 impl Counters {
@@ -141,6 +142,10 @@ impl Counters {
             upstreams: gauge("nanny_upstreams", "Servers for all other names.")?,
             unresolved: gauge("nanny_stub_servers_unresolved", "Names of stub servers without an address.")?,
             loops: gauge("nanny_loops", "Servers left out because their queries come back to dnsmasq.")?,
+            kubedns_differs: gauge(
+                "nanny_kubedns_configuration_differs",
+                "1 while kubedns, which dnsmasq asks for names outside, has another configuration than the nanny.",
+            )?,
         };
         for reason in [Restart::Died, Restart::Hung, Restart::Configuration] {
             counters.restarts.with_label_values(&[reason.label()]);
@@ -251,6 +256,12 @@ impl Report {
         status.routes.omit(omissions);
         self.counters.unresolved.set(count(status.routes.unresolved.len()));
         self.counters.loops.set(count(status.routes.loops.len()));
+    }
+
+    /// The configuration that kubedns has, and whether it is another than the nanny's.
+    pub(crate) fn kubedns(&self, configuration: Option<String>, differs: bool) {
+        self.counters.kubedns_differs.set(differs.into());
+        self.edit().routes.kubedns_configuration = configuration;
     }
 
     /// Why dnsmasq has not got the newest routes; none when it has.

@@ -1,18 +1,28 @@
 //! Keeps the routes up to date: whenever the configuration, resolv.conf or an address behind a name changes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use dnsclient::resolve::{self, Resolutions};
 use dnsconfig::resolv_conf::ResolvConf;
-use dnsconfig::{Nameserver, State};
+use dnsconfig::{Config, Nameserver, State};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::config::arguments::Arguments;
 use crate::config::loops::Listening;
-use crate::config::routes::{Ingredients, Omission, Routes};
+use crate::config::routes::{Forward, Ingredients, Omission, Routes, needs_kubedns};
+use crate::kubedns::KubednsRoutes;
+use crate::or_never::or_never;
 use crate::report::Report;
+
+/// kubedns answers within two seconds.
+const LATEST_ANSWER: Duration = Duration::from_secs(2);
+/// How long kubedns may have another configuration than the nanny. A mounted ConfigMap is edited up to a minute and a half
+/// later than one that is watched.
+const MOMENT: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
 pub(crate) struct Inputs {
@@ -20,32 +30,46 @@ pub(crate) struct Inputs {
     /// The resolv.conf whose servers dnsmasq is to use; empty if none.
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<Resolutions>,
+    pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
+}
+
+/// What others are to find out.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The names to resolve.
+    pub(crate) names: watch::Sender<BTreeSet<String>>,
+    /// Whether to follow kubedns.
+    pub(crate) kubedns: watch::Sender<bool>,
+}
+
+/// What never changes.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    pub(crate) arguments: Arguments,
+    /// The server for domains without a usable one.
+    pub(crate) servfail_server: Nameserver,
+    pub(crate) kubedns: Nameserver,
+    pub(crate) forward: Forward,
+    /// Whether edits of the configuration are followed.
+    pub(crate) follows: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Router {
     inputs: Inputs,
-    arguments: Arguments,
-    servfail_server: Nameserver,
-    wanted: watch::Sender<BTreeSet<String>>,
+    fixed: Fixed,
+    wanted: Wanted,
+    behind: Behind,
     routes: watch::Sender<Routes>,
     omissions: BTreeSet<Omission>,
     report: Report,
 }
 
 impl Router {
-    /// Computes the first routes. `wanted` is told which names to resolve; `servfail_server` is the server for stub domains
-    /// without a usable one.
-    pub(crate) fn new(
-        inputs: Inputs,
-        arguments: Arguments,
-        servfail_server: Nameserver,
-        wanted: watch::Sender<BTreeSet<String>>,
-        report: Report,
-    ) -> Self {
-        let routes = watch::Sender::new(Routes::default());
-        let mut this =
-            Self { inputs, arguments, servfail_server, wanted, routes, omissions: BTreeSet::new(), report };
+    /// Computes the first routes.
+    pub(crate) fn new(inputs: Inputs, fixed: Fixed, wanted: Wanted, report: Report) -> Self {
+        let (routes, behind) = (watch::Sender::default(), Behind::default());
+        let mut this = Self { inputs, fixed, wanted, behind, routes, omissions: BTreeSet::new(), report };
         this.take_configuration();
         this.recompute();
         this
@@ -70,6 +94,8 @@ impl Router {
                 Ok(()) = self.inputs.config.changed() => self.take_configuration(),
                 Ok(()) = self.inputs.resolv_conf.changed() => {}
                 Ok(()) = self.inputs.names.changed() => {}
+                Ok(()) = self.inputs.kubedns.changed() => self.take_kubedns(),
+                () = or_never(self.behind.next().map(sleep_until)) => self.behind.tick(),
                 // Nothing can change any more.
                 else => return std::future::pending().await,
             }
@@ -80,20 +106,55 @@ impl Router {
     fn take_configuration(&mut self) {
         let state = self.inputs.config.borrow_and_update().clone();
         self.report.configuration(&state);
-        resolve::want(&self.wanted, &state.config);
+        let forwards = self.fixed.forward == Forward::Dnsmasq;
+        let nothing = Config::default();
+        resolve::want(&self.wanted.names, if forwards { &state.config } else { &nothing });
+        let asks_kubedns = !forwards || needs_kubedns(&state.config);
+        self.wanted
+            .kubedns
+            .send_if_modified(|wanted| std::mem::replace(wanted, asks_kubedns) != asks_kubedns);
+        self.compare();
+    }
+
+    fn take_kubedns(&mut self) {
+        let Some(said) = self.inputs.kubedns.borrow_and_update().clone() else { return };
+        let expected = self.fixed.forward == Forward::Kubedns;
+        if expected && said.topology != "cache" && self.behind.routes.is_none() {
+            let topology = &said.topology;
+            warn!(
+                topology,
+                "kubedns does not run with --topology=cache: names of one label and queries for ANY fail"
+            );
+        }
+        self.behind.take(said.routes);
+        self.compare();
+    }
+
+    /// Holds the configuration of kubedns against ours.
+    fn compare(&mut self) {
+        let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.wanted.kubedns.borrow());
+        let own = self.inputs.config.borrow().version.to_string();
+        let differs = said.as_ref().is_some_and(|said| said.configuration != own);
+        self.behind.follows |= said.is_some() && !differs;
+        self.behind.differs(differs && self.fixed.follows);
+        self.report.kubedns(said.map(|said| said.configuration), differs && self.fixed.follows);
     }
 
     fn recompute(&mut self) {
         let config = self.inputs.config.borrow().config.clone();
         let resolv_conf = self.inputs.resolv_conf.borrow_and_update().clone();
         let names = self.inputs.names.borrow_and_update().clone();
-        let (routes, omissions) = Routes::compute(&Ingredients {
+        let (mut routes, omissions) = Routes::compute(&Ingredients {
             config: &config,
             resolv_conf: &resolv_conf.nameservers,
             names: &names,
-            listening: &Listening::of(&self.arguments),
-            servfail_server: self.servfail_server,
+            listening: &Listening::of(&self.fixed.arguments),
+            servfail_server: self.fixed.servfail_server,
+            forward: self.fixed.forward,
+            kubedns: self.fixed.kubedns,
+            kubedns_follows: self.behind.follows,
         });
+        routes.forgotten = self.behind.forgotten;
         self.tell(omissions);
         self.routes.send_if_modified(|before| {
             let changed = *before != routes;
@@ -111,10 +172,6 @@ impl Router {
                     let domain = domain.as_deref().unwrap_or(all);
                     error!(%server, domain, "this server is dnsmasq itself: not used, or its queries would go in circles");
                 }
-                Omission::NotPlain { domain, server } => {
-                    let domain = domain.as_deref().unwrap_or(all);
-                    warn!(%server, domain, "dnsmasq cannot ask this server: not used");
-                }
                 Omission::Unresolved { .. } => {}
             }
         }
@@ -127,5 +184,56 @@ impl Router {
             self.report.omissions(&omissions);
         }
         self.omissions = omissions;
+    }
+}
+
+/// What is known of kubedns, for dnsmasq in front of it.
+#[derive(Debug, Default)]
+struct Behind {
+    /// The hash of its routes.
+    routes: Option<String>,
+    /// See [`Ingredients::kubedns_follows`].
+    follows: bool,
+    /// See [`Routes::forgotten`].
+    forgotten: u64,
+    /// When answers have come that were under way as the routes changed, and have to be forgotten, too.
+    late: Option<Instant>,
+    /// When a configuration that differs from ours is no matter of moments any more; none once it was told.
+    complaint: Option<Instant>,
+    differs: bool,
+}
+
+impl Behind {
+    fn take(&mut self, routes: String) {
+        if self.routes.as_ref() != Some(&routes) {
+            info!(
+                routes,
+                "kubedns has other servers for outside names, dnsmasq forgets the answers it keeps"
+            );
+            self.routes = Some(routes);
+            self.forgotten += 1;
+            self.late = Some(Instant::now() + LATEST_ANSWER);
+        }
+    }
+
+    fn differs(&mut self, differs: bool) {
+        if std::mem::replace(&mut self.differs, differs) != differs {
+            self.complaint = differs.then(|| Instant::now() + MOMENT);
+        }
+    }
+
+    /// The next moment at which there is something to do.
+    fn next(&self) -> Option<Instant> {
+        self.late.into_iter().chain(self.complaint).min()
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if self.late.take_if(|due| *due <= now).is_some() {
+            self.forgotten += 1;
+        }
+        if self.complaint.take_if(|due| *due <= now).is_some() {
+            warn!(waited = ?MOMENT, "kubedns has another configuration than the nanny: has it the same ConfigMap?");
+        }
     }
 }

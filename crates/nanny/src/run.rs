@@ -1,6 +1,5 @@
 //! Puts the parts together.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::arguments::Arguments;
-use crate::config::routes::Routes;
+use crate::config::routes::{Forward, Routes};
 use crate::dnsmasq::delivery::Delivery;
 use crate::dnsmasq::launch::{Mode, Plan};
 use crate::dnsmasq::servfail_server::ServfailServer;
@@ -26,8 +25,9 @@ use crate::dnsmasq::supervisor::Supervisor;
 use crate::dnsmasq::user::Identity;
 use crate::dnsmasq::version::Dnsmasq;
 use crate::flags::Flags;
+use crate::kubedns::Follower;
 use crate::report::Report;
-use crate::router::{Inputs, Router};
+use crate::router::{Fixed, Inputs, Router, Wanted};
 use crate::state_dir::{StateDir, StateDirError};
 
 /// The name of the servers file in the state directory.
@@ -62,7 +62,7 @@ impl Nanny {
         let dnsmasq = Dnsmasq::ask(&flags.dnsmasq_exec).await?;
         tell_version(&dnsmasq);
         let directory = state_directory(&flags.state_dir)?;
-        let plan = plan(&arguments, directory.as_deref(), &dnsmasq);
+        let plan = plan(&arguments, directory.as_deref(), &dnsmasq, flags.forward);
         let report = Report::new()?;
         let edits_by = edits_by(&plan, flags.restart_dnsmasq);
         report.uses(&dnsmasq.version, dnsmasq.package.as_deref(), dnsmasq.missing_fixes(), edits_by)?;
@@ -153,10 +153,10 @@ fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     }
 }
 
-fn plan(arguments: &Arguments, directory: Option<&StateDir>, dnsmasq: &Dnsmasq) -> Plan {
+fn plan(arguments: &Arguments, directory: Option<&StateDir>, dnsmasq: &Dnsmasq, forward: Forward) -> Plan {
     let file = directory.map(|directory| directory.file(SERVERS_FILE));
     let file = file.ok_or_else(|| StateDirError::Nowhere.to_string());
-    let plan = Plan::new(arguments, file, &Identity::own(), dnsmasq.loop_detection);
+    let plan = Plan::new(arguments, file, &Identity::own(), dnsmasq.loop_detection, forward);
     for note in &plan.notes {
         info!("{note}");
     }
@@ -207,14 +207,29 @@ async fn routing(
         tasks.lasting("follow resolv.conf", upstreams.run(stop.clone()));
     }
 
-    let (wanted, wants) = watch::channel(BTreeSet::new());
-    let resolver = Resolver::new(sources, wants, system);
+    let wanted = Wanted { names: watch::Sender::default(), kubedns: watch::Sender::default() };
+    let kubedns = sources.kubedns;
+    let resolver = Resolver::new(sources, wanted.names.subscribe(), system);
+    let follower = Follower::new(kubedns, wanted.kubedns.subscribe());
     let servfail = ServfailServer::bind().await.context("cannot listen on a loopback port")?;
     report.servfail_server(servfail.local_addr());
-    let inputs = Inputs { config: states, resolv_conf: upstream_servers, names: resolver.subscribe() };
-    let router = Router::new(inputs, arguments.clone(), servfail.local_addr(), wanted, report.clone());
+    let inputs = Inputs {
+        config: states,
+        resolv_conf: upstream_servers,
+        names: resolver.subscribe(),
+        kubedns: follower.subscribe(),
+    };
+    let fixed = Fixed {
+        arguments: arguments.clone(),
+        servfail_server: servfail.local_addr(),
+        kubedns,
+        forward: flags.forward,
+        follows: flags.restart_dnsmasq,
+    };
+    let router = Router::new(inputs, fixed, wanted, report.clone());
     let outcome = (router.subscribe(), router.has_unresolved_names());
     tasks.lasting("resolve names", resolver.run(stop.clone()));
+    tasks.lasting("follow the routes of kubedns", follower.run(stop.clone()));
     tasks.lasting("fail unroutable queries", servfail.run(stop.clone()));
     tasks.lasting("route", router.run(stop.clone()));
     Ok(outcome)

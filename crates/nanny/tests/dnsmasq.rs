@@ -9,7 +9,8 @@
 )]
 
 mod dnsmasq {
-    pub(crate) mod load;
+    pub(crate) mod forward;
+    mod load;
     pub(crate) mod rig;
 
     mod edits;

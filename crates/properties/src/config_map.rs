@@ -8,7 +8,7 @@ use dnsconfig::resolv_conf::ResolvConf;
 use dnsconfig::{Config, Nameserver, RawData, ServerAddr, Upstream};
 use nanny::config::arguments::Arguments;
 use nanny::config::loops::Listening;
-use nanny::config::routes::{Ingredients, Resolutions, Routes};
+use nanny::config::routes::{Forward, Ingredients, Resolutions, Routes};
 use nanny::dnsmasq::servers_file;
 
 /// dnsmasq without DNS: no server is taken for dnsmasq itself, whatever addresses this machine has.
@@ -59,15 +59,19 @@ fn written_again(config: &Config) {
 /// The servers file has the lines that are asked for and no other.
 fn servers(config: &Config, resolv_conf: &[Nameserver]) {
     let names = resolutions(config);
-    let servfail_server = Nameserver::new(IpAddr::from([127, 0, 0, 1]), 9999);
+    let [servfail_server, kubedns] =
+        [9999, 10053].map(|port| Nameserver::new(IpAddr::from([127, 0, 0, 1]), port));
     let (routes, _) = Routes::compute(&Ingredients {
         config,
         resolv_conf,
         names: &names,
         listening: &LISTENING,
         servfail_server,
+        forward: Forward::Dnsmasq,
+        kubedns,
+        kubedns_follows: true,
     });
-    let expected = expected(config, resolv_conf, &names, servfail_server);
+    let expected = expected(config, resolv_conf, &names, servfail_server, kubedns);
     let text = servers_file::render(&routes, "");
     let lines: Vec<&str> = text.split('\n').collect();
     let [comment, lines @ .., ""] = lines.as_slice() else { unreachable!("no line or no end: {text:?}") };
@@ -101,10 +105,18 @@ fn expected(
     resolv_conf: &[Nameserver],
     names: &Resolutions,
     servfail_server: Nameserver,
+    kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
     let mut lines = BTreeSet::new();
     for (domain, servers) in config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
+        // dnsmasq asks in plain DNS alone.
+        let is_other =
+            |server: &ServerAddr| matches!(server, ServerAddr::Address(at) if at.plain().is_none());
+        if servers.iter().any(is_other) {
+            lines.insert((Some(domain.clone()), kubedns));
+            continue;
+        }
         for server in servers {
             match server {
                 ServerAddr::Address(server) => {
@@ -124,7 +136,11 @@ fn expected(
     }
     let own = &config.upstream_nameservers;
     let plain: Vec<Nameserver> = own.iter().filter_map(Upstream::plain).collect();
-    let upstreams = if own.is_empty() { resolv_conf } else { &plain };
+    let upstreams = match own.len() {
+        0 => resolv_conf,
+        all if all == plain.len() => &plain,
+        _ => &[kubedns],
+    };
     lines.extend(upstreams.iter().map(|server| (None, *server)));
     lines
 }

@@ -1,7 +1,7 @@
 //! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
 
 use dnsconfig::{Config, ConfigError, RawData, ServerAddr, Upstream};
-use nanny::config::routes::Routes;
+use nanny::config::routes::{Origin, Routes};
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
 use tests::docs::markdown::{Block, Page, code};
@@ -29,7 +29,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
     let routes = Routes {
         stub_domains: stub_domains.collect(),
         upstreams: config.upstream_nameservers.iter().filter_map(Upstream::plain).collect(),
-        configured_upstreams: !config.upstream_nameservers.is_empty(),
+        upstreams_from: Origin::Configuration,
         failing: std::collections::BTreeSet::new(),
     };
     let lines: Vec<String> =

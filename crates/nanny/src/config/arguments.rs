@@ -125,10 +125,16 @@ impl Arguments {
         })
     }
 
-    /// The command line without an option: for one that we give in another way.
-    pub fn words_without(&self, name: &str) -> Vec<OsString> {
+    /// The servers for all names that were given (not those of certain domains), as they were written.
+    pub fn servers_for_all_names(&self) -> Vec<String> {
+        let given = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
+        given.filter_map(|given| given.value.clone()).filter(|value| !value.starts_with('/')).collect()
+    }
+
+    /// The command line without some options: for those that we give in another way, or that do harm.
+    pub fn words_without(&self, names: &[&str]) -> Vec<OsString> {
         let items = items(&self.words).into_iter();
-        let kept = items.filter(|item| !item.given.iter().any(|given| given.name == name));
+        let kept = items.filter(|item| !item.given.iter().any(|given| names.contains(&given.name.as_str())));
         kept.flat_map(|item| item.words).collect()
     }
 

@@ -19,8 +19,44 @@ pub struct Routes {
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
-    /// Whether `upstreams` come from the configuration (else from resolv.conf).
-    pub configured_upstreams: bool,
+    /// Where `upstreams` come from.
+    pub upstreams_from: Origin,
+    /// Counts the times at which dnsmasq has to forget the answers it keeps although its servers stay: kubedns, which
+    /// gave them, asks other servers now.
+    pub forgotten: u64,
+}
+
+/// Who asks the upstream servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Forward {
+    /// dnsmasq, as with kube-dns; kubedns where it has to be in another way than in plain DNS over UDP.
+    #[default]
+    Dnsmasq,
+    /// kubedns: dnsmasq in front of it is a cache, and asks it for all names.
+    Kubedns,
+}
+
+/// Where the servers for all other names come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// The node.
+    #[default]
+    ResolvConf,
+    /// `upstreamNameservers`.
+    Configuration,
+    /// It is kubedns, which asks the servers.
+    Kubedns,
+}
+
+impl Origin {
+    /// The word for it in the status.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::ResolvConf => "resolv.conf",
+            Self::Configuration => "configuration",
+            Self::Kubedns => "kubedns",
+        }
+    }
 }
 
 /// Something the configuration asks for that is not done, or not yet.
@@ -32,13 +68,6 @@ pub enum Omission {
         domain: Option<String>,
         /// The server.
         server: Nameserver,
-    },
-    /// A server that is not asked in plain DNS over UDP: dnsmasq knows nothing else.
-    NotPlain {
-        /// The stub domain, or none for an upstream server.
-        domain: Option<String>,
-        /// The server.
-        server: Upstream,
     },
     /// The name of a stub server that has no address (yet).
     Unresolved {
@@ -63,14 +92,23 @@ pub struct Ingredients<'a> {
     /// Where a stub domain goes that has servers but no usable address: something that fails every query. Its names
     /// must not leak to the upstream servers, and must not look as if they did not exist.
     pub servfail_server: Nameserver,
+    /// Who asks the upstream servers.
+    pub forward: Forward,
+    /// kubedns, for what dnsmasq is not to ask itself.
+    pub kubedns: Nameserver,
+    /// Whether kubedns is known to follow the same configuration. One that does not would ask other servers than those
+    /// that are configured, in plain text.
+    pub kubedns_follows: bool,
 }
 
 impl Routes {
     /// Puts the routes together, and tells what had to be left out.
     pub fn compute(from: &Ingredients<'_>) -> (Self, BTreeSet<Omission>) {
-        let mut omissions = BTreeSet::new();
-        let mut stub_domains = BTreeMap::new();
-        let mut failing = BTreeSet::new();
+        if from.forward == Forward::Kubedns {
+            let upstreams = vec![from.by_way_of_kubedns(!needs_kubedns(from.config))];
+            return (Self { upstreams, upstreams_from: Origin::Kubedns, ..Self::default() }, BTreeSet::new());
+        }
+        let (mut routes, mut omissions) = (Self::default(), BTreeSet::new());
         for (domain, servers) in &from.config.stub_domains {
             // Without servers the domain is not routed specially, as in kube-dns.
             if servers.is_empty() {
@@ -79,29 +117,25 @@ impl Routes {
             let mut usable = stub_servers(from, domain, servers, &mut omissions);
             if usable.is_empty() {
                 usable.push(from.servfail_server);
-                failing.insert(domain.clone());
             }
-            stub_domains.insert(domain.clone(), usable);
-        }
-        let configured_upstreams = !from.config.upstream_nameservers.is_empty();
-        let own = from.config.upstream_nameservers.iter();
-        let own = own.filter_map(|server| plain(None, server, &mut omissions)).collect::<Vec<_>>();
-        let wanted = if configured_upstreams { &own } else { from.resolv_conf };
-        let mut upstreams = Vec::new();
-        for server in wanted {
-            if from.listening.includes(*server) {
-                omissions.insert(Omission::Loop { domain: None, server: *server });
-            } else {
-                push_new(&mut upstreams, *server);
+            if usable == [from.servfail_server] {
+                routes.failing.insert(domain.clone());
             }
+            routes.stub_domains.insert(domain.clone(), usable);
         }
-        (Self { stub_domains, failing, upstreams, configured_upstreams }, omissions)
+        (routes.upstreams, routes.upstreams_from) = upstreams(from, &mut omissions);
+        (routes, omissions)
     }
 
     /// Whether a domain that failed `before` is served here.
     pub fn mend_some_of(&self, before: &Self) -> bool {
         let mut mended = before.failing.difference(&self.failing);
         mended.any(|domain| self.stub_domains.contains_key(domain))
+    }
+
+    /// Whether dnsmasq has the same servers as `before`, for the same names.
+    pub fn have_servers_of(&self, before: &Self) -> bool {
+        Self { forgotten: before.forgotten, ..self.clone() } == *before
     }
 
     /// Whether a server of `before` is missing here, for its domain.
@@ -115,16 +149,58 @@ impl Routes {
     }
 }
 
+impl Ingredients<'_> {
+    /// kubedns; as long as it may ask strangers in place of the servers that are meant, nobody.
+    fn by_way_of_kubedns(&self, strangers_will_do: bool) -> Nameserver {
+        if strangers_will_do || self.kubedns_follows { self.kubedns } else { self.servfail_server }
+    }
+}
+
+/// Whether some of the servers can only be asked by kubedns.
+pub fn needs_kubedns(config: &Config) -> bool {
+    let stub_domains = config.stub_domains.values().flatten();
+    config.upstream_nameservers.iter().any(|server| server.plain().is_none())
+        || stub_domains.into_iter().any(is_not_plain)
+}
+
+/// dnsmasq asks in plain DNS over UDP, and knows nothing else.
+fn is_not_plain(server: &ServerAddr) -> bool {
+    matches!(server, ServerAddr::Address(server) if server.plain().is_none())
+}
+
+/// The servers for all names outside stub domains.
+fn upstreams(from: &Ingredients<'_>, omissions: &mut BTreeSet<Omission>) -> (Vec<Nameserver>, Origin) {
+    let configured = &from.config.upstream_nameservers;
+    let plain: Option<Vec<Nameserver>> = configured.iter().map(Upstream::plain).collect();
+    let Some(plain) = plain else { return (vec![from.by_way_of_kubedns(false)], Origin::Kubedns) };
+    let (wanted, origin) = match plain.as_slice() {
+        [] => (from.resolv_conf, Origin::ResolvConf),
+        configured => (configured, Origin::Configuration),
+    };
+    let mut upstreams = Vec::new();
+    for server in wanted {
+        if from.listening.includes(*server) {
+            omissions.insert(Omission::Loop { domain: None, server: *server });
+        } else {
+            push_new(&mut upstreams, *server);
+        }
+    }
+    (upstreams, origin)
+}
+
 fn stub_servers(
     from: &Ingredients<'_>,
     domain: &str,
     servers: &[ServerAddr],
     omissions: &mut BTreeSet<Omission>,
 ) -> Vec<Nameserver> {
+    if servers.iter().any(is_not_plain) {
+        return vec![from.by_way_of_kubedns(false)];
+    }
     let mut usable = Vec::new();
     for server in servers {
         let addresses: Vec<Nameserver> = match server {
-            ServerAddr::Address(server) => plain(Some(domain), server, omissions).into_iter().collect(),
+            ServerAddr::Address(server) => server.plain().into_iter().collect(),
             ServerAddr::Name { name, port } => {
                 let found = from.names.addresses(name);
                 if found.is_empty() {
@@ -142,15 +218,6 @@ fn stub_servers(
         }
     }
     usable
-}
-
-/// The server as dnsmasq can ask it. One that is to be asked in another way must not get plain text.
-fn plain(domain: Option<&str>, server: &Upstream, omissions: &mut BTreeSet<Omission>) -> Option<Nameserver> {
-    let plain = server.plain();
-    if plain.is_none() {
-        omissions.insert(Omission::NotPlain { domain: domain.map(str::to_owned), server: server.clone() });
-    }
-    plain
 }
 
 fn push_new(servers: &mut Vec<Nameserver>, server: Nameserver) {

@@ -7,6 +7,8 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
 //!
+//! Where kubedns forwards ([`Forward::Kubedns`]) it is the only server in the file.
+//!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line, and
 //! reads the file again on SIGHUP. It never reads resolv.conf itself, because configured servers could not take the place
 //! of those without a restart. When the way through the file is closed (see [`Mode::Restart`]) the servers are arguments,
@@ -16,7 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::config::arguments::Arguments;
-use crate::config::routes::Routes;
+use crate::config::routes::{Forward, Origin, Routes};
 use crate::dnsmasq::servers_file;
 use crate::dnsmasq::user::Identity;
 
@@ -50,6 +52,10 @@ pub(crate) struct Plan {
 }
 
 const SERVERS_FILE: &str = "--servers-file=";
+const LOOP_DETECTION: &str = "dns-loop-detect";
+/// Questions that may wait for kubedns at a time. More than kubedns has wait for upstreams on behalf of one client, so that
+/// it is kubedns that says when there are too many.
+const MAX_FORWARDED: usize = 4096;
 
 impl Plan {
     /// Decides. `servers_file` is where ours would be (or why there is none); `loop_detection` is whether this dnsmasq
@@ -59,25 +65,31 @@ impl Plan {
         servers_file: Result<PathBuf, String>,
         identity: &Identity,
         loop_detection: bool,
+        forward: Forward,
     ) -> Self {
         let (mode, obstacle) = match (servers_file, obstacle(arguments)) {
             (Ok(file), None) => (Mode::Reload { file }, None),
             (Err(reason), _) | (Ok(_), Some(reason)) => (Mode::Restart, Some(reason)),
         };
         let reload = matches!(mode, Mode::Reload { .. });
+        let is_cache = forward == Forward::Kubedns;
+        let unwanted: &[&str] = if is_cache { &[LOOP_DETECTION] } else { &[] };
         let mut plan = Self {
             extra_servers: arguments.all("servers-file").pop().map(PathBuf::from).filter(|_| reload),
-            resolv_files: if reload { arguments.resolv_files() } else { Vec::new() },
+            resolv_files: if reload && !is_cache { arguments.resolv_files() } else { Vec::new() },
             follow_resolv: !arguments.has("no-poll"),
-            words: arguments.words().to_vec(),
-            words_beside_file: arguments.words_without("servers-file"),
+            words: arguments.words_without(unwanted),
+            words_beside_file: arguments.words_without(&[unwanted, &["servers-file"]].concat()),
             ours: Vec::new(),
             mode,
             obstacle,
             notes: Vec::new(),
         };
-        plan.note_conflicts(arguments);
-        plan.add_ours(arguments, identity, loop_detection);
+        match forward {
+            Forward::Dnsmasq => plan.note_conflicts(arguments),
+            Forward::Kubedns => plan.note_conflicts_of_a_cache(arguments),
+        }
+        plan.add_ours(arguments, identity, loop_detection, is_cache);
         plan
     }
 
@@ -96,7 +108,7 @@ impl Plan {
             argv.extend(["--server".into(), value.into()]);
         }
         // Otherwise it is among ours already.
-        if self.mode == Mode::Restart && routes.configured_upstreams {
+        if self.mode == Mode::Restart && routes.upstreams_from != Origin::ResolvConf {
             argv.push("--no-resolv".into());
         }
         let is_file = |word: &OsString| word.as_encoded_bytes().starts_with(SERVERS_FILE.as_bytes());
@@ -125,7 +137,22 @@ impl Plan {
         }
     }
 
-    fn add_ours(&mut self, arguments: &Arguments, identity: &Identity, loop_detection: bool) {
+    fn note_conflicts_of_a_cache(&mut self, arguments: &Arguments) {
+        for server in arguments.servers_for_all_names() {
+            self.notes.push(format!(
+                "--server={server}: dnsmasq asks it beside kubedns, and takes the answer of either"
+            ));
+        }
+        for option in ["no-resolv", "resolv-file"].into_iter().filter(|option| arguments.has(option)) {
+            self.notes.push(format!("--{option}: kubedns asks the servers, and has --resolv-conf for that"));
+        }
+        if arguments.has(LOOP_DETECTION) {
+            self.notes
+                .push(format!("--{LOOP_DETECTION}: left out, kubedns looks for upstreams that lead back"));
+        }
+    }
+
+    fn add_ours(&mut self, arguments: &Arguments, identity: &Identity, loop_detection: bool, is_cache: bool) {
         let mut add = |wanted: bool, word: String| {
             if wanted {
                 self.ours.push(word.into());
@@ -139,7 +166,9 @@ impl Plan {
             add(!arguments.has("no-resolv"), "--no-resolv".into());
             add(true, format!("{SERVERS_FILE}{}", file.display()));
         }
-        add(loop_detection && !arguments.has("dns-loop-detect"), "--dns-loop-detect".into());
+        // It would take kubedns for the loop that one of its upstreams makes.
+        add(loop_detection && !is_cache && !arguments.has(LOOP_DETECTION), format!("--{LOOP_DETECTION}"));
+        add(is_cache && !arguments.has("dns-forward-max"), format!("--dns-forward-max={MAX_FORWARDED}"));
         add(!arguments.has("log-facility"), "--log-facility=-".into());
         // Nobody needs the file, and a read-only root has no place for it.
         add(!arguments.has("pid-file"), "--pid-file".into());

@@ -186,6 +186,8 @@ impl Supervisor {
     async fn deliver(&mut self, instance: &mut Instance, routes: Routes) {
         let brought = if instance.reads_file {
             self.replace_servers(instance, &routes).await
+        } else if routes.have_servers_of(self.delivery.in_force()) {
+            self.hang_up(instance).await
         } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
             // A domain that fails altogether is not what anybody meant by leaving dnsmasq alone.
             instance.trial = Some(self.trial(routes));
@@ -206,7 +208,9 @@ impl Supervisor {
         let takes_away = routes.lack_some_of(self.delivery.in_force());
         let sent = if takes_away { instance.hang_up_quietly().await } else { None };
         if sent.is_none() {
-            instance.process.signal(Signal::SIGHUP).await.map_err(Obstacle::Signal)?;
+            self.hang_up(instance).await?;
+        } else {
+            self.report.reloaded();
         }
         if takes_away {
             let sent = sent.unwrap_or(Sent::Anyway);
@@ -215,12 +219,18 @@ impl Supervisor {
                 self.report.hasty_reload();
             }
         }
-        self.report.reloaded();
         info!(
             stub_domains = routes.stub_domains.len(),
             upstreams = servers(&routes.upstreams),
             "dnsmasq reads its servers again"
         );
+        Ok(())
+    }
+
+    /// Has dnsmasq read its servers again, and forget the answers it keeps.
+    async fn hang_up(&self, instance: &mut Instance) -> Result<(), Obstacle> {
+        instance.process.signal(Signal::SIGHUP).await.map_err(Obstacle::Signal)?;
+        self.report.reloaded();
         Ok(())
     }
 

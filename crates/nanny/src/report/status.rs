@@ -69,7 +69,7 @@ pub(crate) struct RoutesStatus {
     /// Stub domain -> addresses, names resolved.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// Where `upstreams` come from: `configuration` or `resolv.conf`.
+    /// Where `upstreams` come from: `configuration`, `resolv.conf`, or `kubedns`, which then is the only one.
     pub(crate) upstreams_from: &'static str,
     /// Names of stub servers that have no address yet.
     pub(crate) unresolved: BTreeSet<String>,
@@ -78,6 +78,8 @@ pub(crate) struct RoutesStatus {
     /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
     #[serde(rename = "nowhere")]
     pub(crate) servfail_server: Option<String>,
+    /// The version of the configuration that kubedns says to have, if dnsmasq asks it for names outside.
+    pub(crate) kubedns_configuration: Option<String>,
     /// Why dnsmasq has not got the newest routes, but older ones; null when it has.
     pub(crate) pending: Option<PendingStatus>,
     /// Those of `loops` that the nanny found itself.
@@ -117,7 +119,7 @@ impl RoutesStatus {
         let domains = routes.stub_domains.iter();
         self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
         self.upstreams = strings(&routes.upstreams);
-        self.upstreams_from = if routes.configured_upstreams { "configuration" } else { "resolv.conf" };
+        self.upstreams_from = routes.upstreams_from.label();
         self.loops = self.omitted_loops.clone();
     }
 
@@ -129,7 +131,6 @@ impl RoutesStatus {
             match omission {
                 Omission::Unresolved { name, .. } => self.unresolved.insert(name.clone()),
                 Omission::Loop { server, .. } => self.omitted_loops.insert(server.to_string()),
-                Omission::NotPlain { .. } => false,
             };
         }
         self.loops.retain(|server| !before.contains(server));

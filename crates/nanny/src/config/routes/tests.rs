@@ -12,7 +12,19 @@ pub(crate) fn computed(
 ) -> (Routes, BTreeSet<Omission>) {
     let servfail_server = "127.0.0.1:9999".parse().unwrap();
     let listening = &Listening::of(arguments);
-    Routes::compute(&Ingredients { config, resolv_conf, names, listening, servfail_server })
+    let (forward, kubedns) = (Forward::Dnsmasq, "127.0.0.1:10053".parse().unwrap());
+    let kubedns_follows = true;
+    let from = Ingredients {
+        config,
+        resolv_conf,
+        names,
+        listening,
+        servfail_server,
+        forward,
+        kubedns,
+        kubedns_follows,
+    };
+    Routes::compute(&from)
 }
 
 /// Computes with `stubDomains`, `upstreamNameservers` and the servers of resolv.conf; one line a route or omission.
@@ -27,9 +39,6 @@ fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Re
     lines.extend(omissions.iter().map(|omission| match omission {
         Omission::Loop { domain, server } => {
             format!("loop {server} for {}", domain.as_deref().unwrap_or("all"))
-        }
-        Omission::NotPlain { domain, server } => {
-            format!("{server} for {} is not plain", domain.as_deref().unwrap_or("all"))
         }
         Omission::Unresolved { domain, name } => format!("unresolved {name} for {domain}"),
     }));
@@ -76,20 +85,44 @@ fn names_are_routed_to_all_their_addresses_or_nowhere() {
 }
 
 #[test]
-fn servers_that_dnsmasq_cannot_ask_get_nothing() {
+fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
+    let stubs = r#"{"a.example": ["tls://192.0.2.1"], "b.example": ["tcp://192.0.2.1", "192.0.2.1"], "c.example": ["192.0.2.1"]}"#;
     assert_eq!(
-        plain(
-            r#"{"a.example": ["tls://192.0.2.1"], "b.example": ["tcp://192.0.2.1", "192.0.2.1"]}"#,
-            r#"["tls://192.0.2.2#dns.example", "192.0.2.3"]"#,
-            &["192.0.2.9"]
-        ),
-        "/a.example/127.0.0.1#9999; /b.example/192.0.2.1; 192.0.2.3; tls://192.0.2.2:853#dns.example for all is not \
-         plain; tls://192.0.2.1:853 for a.example is not plain; tcp://192.0.2.1:53 for b.example is not plain"
+        plain(stubs, r#"["tls://192.0.2.2#dns.example", "192.0.2.3"]"#, &["192.0.2.9"]),
+        "/a.example/127.0.0.1#10053; /b.example/127.0.0.1#10053; /c.example/192.0.2.1; 127.0.0.1#10053"
     );
-    assert_eq!(
-        plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]),
-        "tls://192.0.2.2:853 for all is not plain"
-    );
+    assert_eq!(plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]), "127.0.0.1#10053");
+}
+
+/// The servers for a configuration, by who forwards and whether kubedns is known to follow the configuration.
+#[test]
+fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
+    const PLAIN: &str = r#"["192.0.2.2"]"#;
+    const TLS: &str = r#"["192.0.2.2", "tls://192.0.2.3"]"#;
+    for (forward, upstreams, follows, expected) in [
+        (Forward::Dnsmasq, PLAIN, false, "/a.example/192.0.2.1; 192.0.2.2"),
+        (Forward::Dnsmasq, TLS, false, "/a.example/192.0.2.1; 127.0.0.1#9999"),
+        (Forward::Dnsmasq, TLS, true, "/a.example/192.0.2.1; 127.0.0.1#10053"),
+        (Forward::Kubedns, PLAIN, false, "127.0.0.1#10053"),
+        (Forward::Kubedns, PLAIN, true, "127.0.0.1#10053"),
+        (Forward::Kubedns, TLS, false, "127.0.0.1#9999"),
+        (Forward::Kubedns, TLS, true, "127.0.0.1#10053"),
+    ] {
+        let data = [("stubDomains", r#"{"a.example": ["192.0.2.1"]}"#), ("upstreamNameservers", upstreams)];
+        let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
+        let (routes, omissions) = Routes::compute(&Ingredients {
+            config: &dnsconfig::parse(&data.into()).unwrap(),
+            resolv_conf: &[],
+            names: &Resolutions::default(),
+            listening: &Listening::of(&Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])),
+            servfail_server: "127.0.0.1:9999".parse().unwrap(),
+            forward,
+            kubedns: "127.0.0.1:10053".parse().unwrap(),
+            kubedns_follows: follows,
+        });
+        let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
+        assert_eq!((values.as_str(), omissions.len()), (expected, 0), "{forward:?} {upstreams} {follows}");
+    }
 }
 
 #[test]

@@ -7,7 +7,6 @@ use dnsconfig::Nameserver;
 use serde::Deserialize;
 
 use super::*;
-use crate::config::routes::Routes;
 use crate::config::routes::tests::computed;
 
 const FILE: &str = "/state/servers.conf";
@@ -18,7 +17,7 @@ fn words(line: &str) -> Vec<OsString> {
 
 fn plan_of(arguments: &Arguments) -> Plan {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
-    Plan::new(arguments, Ok(PathBuf::from(FILE)), &root, true)
+    Plan::new(arguments, Ok(PathBuf::from(FILE)), &root, true, Forward::Dnsmasq)
 }
 
 fn plan(line: &str) -> Plan {
@@ -77,16 +76,60 @@ fn conflicts_are_resolved_and_told() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
+/// What is said of the user's arguments, and which of ours are special, where kubedns forwards.
+#[test]
+fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
+    let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
+    let ours = format!(
+        "--no-resolv --servers-file={FILE} --dns-forward-max=4096 --pid-file --user=root --group=root"
+    );
+    for (line, kept, ours, note) in [
+        ("-k -8 -", "-k -8 -", ours.as_str(), ""),
+        ("-k -8 - --dns-loop-detect", "-k -8 -", &ours, "--dns-loop-detect: left out"),
+        ("-k -8 - -0 7", "-k -8 - -0 7", &ours.replace("--dns-forward-max=4096 ", ""), ""),
+        (
+            "-k -8 - -S 192.0.2.1",
+            "-k -8 - -S 192.0.2.1",
+            &ours,
+            "--server=192.0.2.1: dnsmasq asks it beside kubedns",
+        ),
+        ("-k -8 - --server=/a.example/192.0.2.1", "-k -8 - --server=/a.example/192.0.2.1", &ours, ""),
+        (
+            "-k -8 - -R",
+            "-k -8 - -R",
+            &ours.replace("--no-resolv ", ""),
+            "--no-resolv: kubedns asks the servers",
+        ),
+    ] {
+        let arguments = Arguments::from_words(words(line));
+        let plan = Plan::new(&arguments, Ok(PathBuf::from(FILE)), &root, true, Forward::Kubedns);
+        assert_eq!(text(&plan.argv(&Routes::default())), format!("{kept} {ours}"), "{line}");
+        assert_eq!(plan.notes.is_empty(), note.is_empty(), "{line}: {:?}", plan.notes);
+        assert!(plan.notes.join("\n").contains(note), "{line}: {:?}", plan.notes);
+        assert!(plan.resolv_files.is_empty(), "{line}");
+    }
+    let routes = Routes {
+        upstreams: vec!["127.0.0.1:10053".parse().unwrap()],
+        upstreams_from: Origin::Kubedns,
+        ..Routes::default()
+    };
+    let arguments = Arguments::from_words(words("-k -8 - --dns-loop-detect"));
+    let plan = Plan::new(&arguments, Err("no place".to_owned()), &Identity::Other, true, Forward::Kubedns);
+    let expected = "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=4096 --pid-file";
+    assert_eq!(text(&plan.argv(&routes)), expected);
+}
+
 #[test]
 fn without_a_file_the_servers_are_arguments() {
     let routes = Routes {
         stub_domains: BTreeMap::from([("a.example".to_owned(), vec!["192.0.2.1:54".parse().unwrap()])]),
         upstreams: vec!["192.0.2.2".parse().unwrap()],
-        configured_upstreams: true,
+        upstreams_from: Origin::Configuration,
         ..Routes::default()
     };
     let arguments = Arguments::from_words(words("-k --servers-file=/own"));
-    let plan = Plan::new(&arguments, Err("no place for it".to_owned()), &Identity::Other, false);
+    let plan =
+        Plan::new(&arguments, Err("no place for it".to_owned()), &Identity::Other, false, Forward::Dnsmasq);
     assert_eq!(plan.mode, Mode::Restart);
     assert_eq!(plan.obstacle.as_deref(), Some("no place for it"));
     assert_eq!(plan.resolv_files, Vec::<PathBuf>::new(), "dnsmasq reads resolv.conf itself");
@@ -95,7 +138,7 @@ fn without_a_file_the_servers_are_arguments() {
         "-k --servers-file=/own --server /a.example/192.0.2.1#54 --server 192.0.2.2 --no-resolv --log-facility=- \
          --pid-file"
     );
-    let from_resolv_conf = Routes { configured_upstreams: false, upstreams: Vec::new(), ..routes };
+    let from_resolv_conf = Routes { upstreams_from: Origin::ResolvConf, upstreams: Vec::new(), ..routes };
     assert!(!text(&plan.argv(&from_resolv_conf)).contains("--no-resolv"));
 }
 

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::arguments::Arguments;
+use crate::config::routes::Origin;
 use crate::config::routes::tests::computed;
 
 fn routes() -> Routes {
@@ -16,7 +17,7 @@ fn routes() -> Routes {
             vec!["192.0.2.10".parse().unwrap(), "[2001:db8::11]:5353".parse().unwrap()],
         )]),
         upstreams: vec!["192.0.2.1:5353".parse().unwrap()],
-        configured_upstreams: true,
+        upstreams_from: Origin::Configuration,
         ..Routes::default()
     }
 }

@@ -1,0 +1,155 @@
+//! The routes that kubedns has in force, asked of kubedns itself: CHAOS TXT `routes.kubedns.`.
+//!
+//! dnsmasq keeps what kubedns answers, and has to forget it when kubedns asks other servers than before. kubedns takes an
+//! edit of the configuration at another moment than the nanny, and has more to follow: its own resolv.conf, the names of
+//! servers. So it is kubedns that says when it has done so.
+
+use std::time::Duration;
+
+use dnsclient::{Answer, TIMEOUT, Transport, ask, chaos};
+use dnsconfig::{Nameserver, ServerAddr};
+use hickory_proto::op::ResponseCode;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+/// How often kubedns is asked.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// What kubedns says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KubednsRoutes {
+    /// The version of the configuration in force.
+    pub(crate) configuration: String,
+    /// A hash of the servers for names outside.
+    pub(crate) routes: String,
+    /// Where it believes dnsmasq to stand.
+    pub(crate) topology: String,
+}
+
+impl KubednsRoutes {
+    /// Reads the texts `configuration=...`, `routes=...` and `topology=...`; none unless all are there.
+    fn of(answer: &Answer) -> Option<Self> {
+        let texts: Vec<String> = chaos::texts(answer).collect();
+        let value = |name: &str| {
+            let mut values = texts.iter().filter_map(|text| text.strip_prefix(name)?.strip_prefix('='));
+            values.next().map(str::to_owned)
+        };
+        let (configuration, routes) = (value("configuration")?, value("routes")?);
+        Some(Self { configuration, routes, topology: value("topology")? })
+    }
+}
+
+/// Asks kubedns again and again, while anybody wants to know.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    kubedns: Nameserver,
+    wanted: watch::Receiver<bool>,
+    said: watch::Sender<Option<KubednsRoutes>>,
+}
+
+impl Follower {
+    /// Nobody has been asked yet.
+    pub(crate) fn new(kubedns: Nameserver, wanted: watch::Receiver<bool>) -> Self {
+        Self { kubedns, wanted, said: watch::Sender::default() }
+    }
+
+    /// What kubedns said last: none before its first answer. A kubedns that does not answer changes nothing.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<KubednsRoutes>> {
+        self.said.subscribe()
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let _ = stop.run_until_cancelled(self.follow()).await;
+    }
+
+    async fn follow(&mut self) {
+        let (server, question) = (ServerAddr::from(self.kubedns), chaos::question("routes.kubedns."));
+        let mut told = false;
+        while self.wanted.wait_for(|wanted| *wanted).await.is_ok() {
+            match ask(&server, Transport::Udp, &question, TIMEOUT).await {
+                Ok(answer) => match KubednsRoutes::of(&answer) {
+                    Some(routes) => self.take(routes),
+                    None if !std::mem::replace(&mut told, true) => {
+                        let rcode = answer.message.metadata.response_code;
+                        warn_of_another(self.kubedns, rcode);
+                    }
+                    None => {}
+                },
+                Err(error) => debug!(kubedns = %self.kubedns, %error, "kubedns does not tell its routes"),
+            }
+            sleep(PERIOD).await;
+        }
+    }
+
+    fn take(&self, routes: KubednsRoutes) {
+        self.said.send_if_modified(|said| {
+            let changed = said.as_ref() != Some(&routes);
+            *said = Some(routes);
+            changed
+        });
+    }
+}
+
+fn warn_of_another(kubedns: Nameserver, rcode: ResponseCode) {
+    warn!(
+        %kubedns,
+        %rcode,
+        "kubedns does not tell its routes, is it of another version? After edits dnsmasq keeps old answers for their TTL"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::eventually;
+    use testkit::reply::Reply;
+    use testkit::upstream::{Asked, Reaction, Upstream};
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_kubedns_says_last_counts_and_silence_changes_nothing() {
+        let (texts, says) = watch::channel(String::new());
+        let kubedns = Upstream::start(move |asked: &Asked| {
+            let reply = Reply::to(&asked.packet);
+            match says.borrow().as_str() {
+                "silence" => Reaction::silence(),
+                "" => reply.rcode("REFUSED").into(),
+                said => {
+                    let text = |text: &str| format!("routes.kubedns. 0 CH TXT \"{text}\"");
+                    said.split(' ').fold(reply, |reply, word| reply.answer(&text(word))).into()
+                }
+            }
+        })
+        .await;
+        let (wanted, wants) = watch::channel(false);
+        let follower = Follower::new(kubedns.addr().into(), wants);
+        let (said, mut tasks) = (follower.subscribe(), JoinSet::new());
+        tasks.spawn(follower.run(CancellationToken::new()));
+        let asked = |more: usize| {
+            let before = kubedns.count();
+            let kubedns = &kubedns;
+            eventually(Duration::from_secs(30), move || std::future::ready(kubedns.count() >= before + more))
+        };
+        wanted.send_replace(true);
+        asked(2).await;
+        assert_eq!(*said.borrow(), None, "refused");
+        for (text, expected) in [
+            ("configuration=1 routes=2 topology=cache", "1 2 cache"),
+            ("silence", "1 2 cache"),
+            ("configuration=1", "1 2 cache"),
+            ("topology=cache configuration=1 routes=3 more=4", "1 3 cache"),
+        ] {
+            texts.send_replace(text.to_owned());
+            asked(2).await;
+            let said = said.borrow().clone().unwrap();
+            assert_eq!(
+                format!("{} {} {}", said.configuration, said.routes, said.topology),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! `-forward=kubedns`: dnsmasq asks kubedns for all names, and forgets its answers when kubedns asks others than before.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use testkit::eventually;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use super::rig::{PATIENCE, Plan, Rig, at, only, stubs, upstream};
+
+/// A kubedns of which the test says what it answers.
+struct Kubedns {
+    upstream: Upstream,
+    said: Arc<Mutex<Said>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Said {
+    /// The address of every name.
+    address: String,
+    configuration: String,
+    routes: u32,
+}
+
+impl Kubedns {
+    async fn start(address: &str) -> Self {
+        let said = Said { address: address.to_owned(), ..Said::default() };
+        let said = Arc::new(Mutex::new(said));
+        let says = Arc::clone(&said);
+        let upstream = Upstream::start(move |asked: &Asked| react(&says.lock().unwrap(), asked)).await;
+        Self { upstream, said }
+    }
+
+    /// Changes what it says.
+    fn says(&self, change: impl FnOnce(&mut Said)) {
+        change(&mut self.said.lock().unwrap());
+    }
+
+    /// It has taken an edit, and answers otherwise.
+    fn moves_on(&self, address: &str) {
+        self.says(|said| (said.address, said.routes) = (address.to_owned(), said.routes + 1));
+    }
+
+    /// A nanny that forwards through it.
+    fn plan(&self) -> Plan {
+        Plan::new().flag("-forward=kubedns").flag(self.flag())
+    }
+
+    fn flag(&self) -> String {
+        format!("-kubednsServer={}", at(&self.upstream))
+    }
+
+    /// The times that it was asked for its routes.
+    fn polls(&self) -> usize {
+        self.upstream.count_of("routes.kubedns.", "TXT")
+    }
+}
+
+fn react(said: &Said, asked: &Asked) -> Reaction {
+    let (reply, name) = (Reply::to(&asked.packet), asked.name());
+    match asked.rtype().as_str() {
+        "TXT" if name == "routes.kubedns." => {
+            let Said { configuration, routes, .. } = said;
+            let texts = [
+                format!("configuration={configuration}"),
+                format!("routes={routes}"),
+                "topology=cache".into(),
+            ];
+            texts
+                .iter()
+                .fold(reply, |reply, text| reply.answer(&format!("{name} 0 CH TXT \"{text}\"")))
+                .into()
+        }
+        "A" => reply.answer(&format!("{name} 3600 IN A {}", said.address)).into(),
+        _ => reply.into(),
+    }
+}
+
+/// Waits until the nanny has looked at kubedns, and dnsmasq forgets nothing more on account of that.
+async fn settled(rig: &Rig, kubedns: &Kubedns) {
+    let reloads = |rig: &Rig| rig.status()["configuration"]["reloads"].as_u64();
+    rig.status_with("second reload", |_| reloads(rig) >= Some(2)).await;
+    let before = kubedns.polls();
+    eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 1)).await;
+}
+
+#[tokio::test]
+async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_edit() {
+    let (kubedns, other) = (Kubedns::start("192.0.2.1").await, upstream("192.0.2.99").await);
+    let config = [("stubDomains", stubs(&[("acme.test", &other)])), ("upstreamNameservers", only(&other))];
+    let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
+    let mut rig = kubedns.plan().config(&config).start().await;
+    let dnsmasq = rig.dnsmasq();
+    for name in ["www.acme.test.", "www.outside.test.", "short.", "4.3.2.1.in-addr.arpa."] {
+        rig.until(name, "192.0.2.1").await;
+    }
+    assert_eq!(other.count(), 0);
+    let status = rig.status();
+    assert_eq!(status["routes"]["upstreams"], json!([at(&kubedns.upstream)]));
+    assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
+    settled(&rig, &kubedns).await;
+
+    // An edit alone changes nothing: kubedns may not have taken it yet.
+    rig.until("www.acme.test.", "192.0.2.1").await;
+    kubedns.says(|said| said.address = "192.0.2.2".to_owned());
+    rig.config(&[]);
+    let before = kubedns.polls();
+    eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 3)).await;
+    assert_eq!(rig.resolve("www.acme.test.").await, "192.0.2.1", "from the cache");
+
+    kubedns.moves_on("192.0.2.2");
+    for name in ["www.acme.test.", "www.outside.test."] {
+        rig.until(name, "192.0.2.2").await;
+    }
+    assert_eq!(rig.dnsmasq(), dnsmasq, "the same process");
+    rig.end().await;
+}
+
+/// The first time at once, the second time when answers of before can be under way no more.
+#[tokio::test]
+async fn after_an_edit_dnsmasq_forgets_twice() {
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let rig = kubedns.plan().start().await;
+    settled(&rig, &kubedns).await;
+    let reloads = |status: &Value| status["configuration"]["reloads"].as_u64().unwrap();
+    let before = reloads(&rig.status());
+    kubedns.moves_on("192.0.2.2");
+    rig.status_with("second reload", |status| reloads(status) == before + 2).await;
+    rig.until("www.outside.test.", "192.0.2.2").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let plan = kubedns.plan();
+    // What is not fully known makes the servers arguments.
+    std::fs::write(plan.path("dnsmasq.conf"), "servers-file=/dev/null\n").unwrap();
+    let unknown = format!("--conf-file={}", plan.path("dnsmasq.conf").display());
+    let rig = plan.without("--conf-file").dnsmasq(unknown).start().await;
+    let dnsmasq = rig.dnsmasq();
+    rig.until("www.outside.test.", "192.0.2.1").await;
+    kubedns.moves_on("192.0.2.2");
+    rig.until("www.outside.test.", "192.0.2.2").await;
+    assert_eq!(rig.dnsmasq(), dnsmasq);
+    rig.end().await;
+}
+
+/// Where nothing is known of kubedns, it might ask others in plain text.
+#[tokio::test]
+async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
+    let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, upstream("192.0.2.99").await);
+    let stubs =
+        json!({"tls.test": [format!("tls://{}", plain.addr())], "plain.test": [at(&plain)]}).to_string();
+    let rig = Plan::new().flag(kubedns.flag()).config(&[("stubDomains", &stubs)]).start().await;
+    rig.until("www.plain.test.", "192.0.2.99").await;
+    plain.forget();
+    eventually(PATIENCE, || std::future::ready(kubedns.polls() > 1)).await;
+    rig.until("www.tls.test.", "SERVFAIL").await;
+    assert_eq!(kubedns.upstream.count_of("www.tls.test.", "A"), 0);
+
+    let version = rig.status()["configuration"]["version"].as_str().unwrap().to_owned();
+    kubedns.says(|said| said.configuration.clone_from(&version));
+    rig.until("www.tls.test.", "192.0.2.1").await;
+    let status =
+        rig.status_with("configuration", |status| status["routes"]["kubednsConfiguration"] == version).await;
+    assert_eq!(status["routes"]["stubDomains"]["tls.test"], json!([at(&kubedns.upstream)]));
+    assert_eq!(plain.count(), 0, "never in plain text");
+    rig.end().await;
+}
+
+/// An upstream of kubedns that leads back to dnsmasq is for kubedns to leave out: dnsmasq has no other server.
+#[tokio::test]
+async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
+    let plan = Plan::new();
+    let dnsmasq = std::net::SocketAddr::from(([127, 0, 0, 1], plan.port()));
+    let kubedns = Upstream::start(move |asked: &Asked| {
+        let (packet, name) = (asked.packet.clone(), asked.name());
+        if name.ends_with("outside.test.") {
+            return Reply::to(&asked.packet).answer(&format!("{name} 0 IN A 192.0.2.1")).into();
+        }
+        std::thread::spawn(move || {
+            let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            let _ = socket.send_to(&packet, dnsmasq);
+        });
+        Reaction::silence()
+    })
+    .await;
+    let plan = plan.flag("-forward=kubedns").flag(format!("-kubednsServer={}", at(&kubedns)));
+    let mut rig = plan.dnsmasq("--dns-loop-detect").start().await;
+    rig.nanny.line_with("--dns-loop-detect: left out", PATIENCE).await;
+    for number in 0..20 {
+        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
+    }
+    assert_eq!(rig.status()["routes"]["loops"], json!([]));
+    rig.end().await;
+}
