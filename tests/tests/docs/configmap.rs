@@ -30,6 +30,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
         stub_domains: stub_domains.collect(),
         upstreams: config.upstream_nameservers.iter().filter_map(Upstream::plain).collect(),
         upstreams_from: Origin::Configuration,
+        forgotten: 0,
         failing: std::collections::BTreeSet::new(),
     };
     let lines: Vec<String> =
