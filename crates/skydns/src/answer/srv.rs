@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::lookup::Families;
 use super::sample::Sample;
-use super::{Answer, Records, path};
+use super::{Answer, Path, Records, path};
 use crate::backend::{Entry, Lookup, View, Zone};
 use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
@@ -131,6 +131,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), Full> {
         let mut seen: SmallVec<[Target<'_>; 8]> = SmallVec::new();
+        let mut node = Node { base: &[], path: path(&[]) };
         for (Service(entry), &offset) in services.iter().zip(targets) {
             let target = Target::of(entry);
             // A target with several ports is answered once; only few can have been written, so a scan will do.
@@ -140,9 +141,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
             seen.push(target);
             match target {
                 Target::Name(name) => self.additional_of_name(name)?,
-                Target::Base(base) => self.additional_of_node(None, base, offset)?,
+                Target::Base(base) => self.additional_of_node(&mut node, None, base, offset)?,
                 Target::Member(label, base) if entry.record.is_alias() => {
-                    self.additional_of_node(Some(label), base, offset)?;
+                    self.additional_of_node(&mut node, Some(label), base, offset)?;
                 }
                 Target::Member(label, base) => {
                     for address in entry.record.addresses() {
@@ -157,13 +158,17 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes the addresses of a node, or of one entry of it.
     fn additional_of_node<'n>(
         &mut self,
+        node: &mut Node<'n>,
         label: Option<&'n str>,
         base: &'n [u8],
         offset: u16,
     ) -> Result<(), Full> {
-        let Some(mut path) = path(base) else { return Ok(()) };
+        let Some(path) = node.path(base) else { return Ok(()) };
+        let depth = path.len();
         path.extend(label);
-        for address in self.look_up(&path, Families::BOTH).addresses.into_shuffled().0 {
+        let addresses = self.look_up(path, Families::BOTH).addresses.into_shuffled().0;
+        path.truncate(depth);
+        for address in addresses {
             self.target_address(offset, label, base, address)?;
         }
         Ok(())
@@ -187,6 +192,21 @@ impl<'q, V: View> Answer<'q, '_, V> {
             None => &[base, domain],
         };
         self.message.address(Section::Additional, Owner::Parts(owner), address, ttl)
+    }
+}
+
+/// The node whose entries were looked up last: members of one Service share theirs.
+struct Node<'n> {
+    base: &'n [u8],
+    path: Option<Path<'n>>,
+}
+
+impl<'n> Node<'n> {
+    fn path(&mut self, base: &'n [u8]) -> Option<&mut Path<'n>> {
+        if self.base != base {
+            *self = Self { base, path: path(base) };
+        }
+        self.path.as_mut()
     }
 }
 
