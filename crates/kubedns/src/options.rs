@@ -10,6 +10,7 @@ use daemon::flags::{GoDuration, int};
 use daemon::klog::LogFlags;
 use dnsconfig::federation::{self, FederationError};
 use dnsconfig::name::{LABEL_RULE, is_label};
+use skydns::forward::CacheLimits;
 use thiserror::Error;
 
 use cluster::connect::{Access, expand};
@@ -77,6 +78,12 @@ pub struct Options {
     /// how long to go on answering after SIGTERM, no longer ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
+    /// replies of upstream servers that are cached, at most; 0 for none, or for 10000 with serve-stale
+    #[arg(long, value_name = "int", default_value = "0")]
+    pub cache_size: CacheSize,
+    /// for how long after its TTL a cached reply may be served while the upstream servers fail; 0 for never
+    #[arg(long, value_name = "duration", default_value = "0s")]
+    pub serve_stale: GoDuration,
     /// file to take upstream servers from when neither nameservers nor the configuration name any
     #[arg(long, value_name = "string", default_value = "/etc/resolv.conf")]
     pub resolv_conf: PathBuf,
@@ -133,6 +140,17 @@ impl Options {
                 Ok(ConfigFrom::ConfigMap(self.config_map_namespace.clone(), name.to_owned()))
             }
             (None, None) => Ok(ConfigFrom::Flags),
+        }
+    }
+
+    /// What may be kept of the replies of upstream servers, if anything.
+    pub fn cache(&self) -> Option<CacheLimits> {
+        let stale = Duration::from(self.serve_stale);
+        let usual = CacheLimits { stale, ..CacheLimits::default() };
+        match self.cache_size {
+            CacheSize(0) if stale.is_zero() => None,
+            CacheSize(0) => Some(usual),
+            CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }
     }
 
@@ -195,6 +213,27 @@ impl FromStr for Domain {
             return Err(DomainError::Long);
         }
         Ok(Self(format!("{name}.")))
+    }
+}
+
+/// `--cache-size`: entries, each of which may take a KiB of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheSize(pub usize);
+
+/// More entries than are of use, or no number of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("must be a number of entries from 0 to {MAX_CACHE_SIZE}")]
+pub struct CacheSizeError;
+
+/// A GiB of memory.
+const MAX_CACHE_SIZE: usize = 1_000_000;
+
+impl FromStr for CacheSize {
+    type Err = CacheSizeError;
+
+    fn from_str(text: &str) -> Result<Self, CacheSizeError> {
+        let entries = int(text).map_err(|_| CacheSizeError)?;
+        if entries <= MAX_CACHE_SIZE { Ok(Self(entries)) } else { Err(CacheSizeError) }
     }
 }
 

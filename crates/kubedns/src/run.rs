@@ -16,7 +16,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use skydns::Name;
 use skydns::engine::Identity;
-use skydns::forward::{ForwardMetrics, Forwarder, Limits};
+use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
@@ -67,18 +67,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
 
     let domain = Name::parse(options.domain.as_str()).context("--domain")?;
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
-    let forwarder = forwarder(&registry)?;
+    let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
     let loops = LoopFinder::new(forwarder, configuration.subscribe());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
-    let zone = ZoneFrame {
-        domain,
-        strict: options.strict_dns,
-        topology: options.topology,
-        listening: vec![dns.local_addr()],
-    };
+    let zone = zone_frame(&options, domain, dns.local_addr());
     let (sink, events) = mpsc::channel(QUEUE);
     let mut sync = Sync {
         index: Index::new(published),
@@ -199,12 +194,21 @@ impl ApiServer {
     }
 }
 
-fn forwarder(registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {
+fn zone_frame(options: &Options, domain: Name, listening: SocketAddr) -> ZoneFrame {
+    let &Options { strict_dns: strict, topology, .. } = options;
+    ZoneFrame { domain, strict, topology, listening: vec![listening] }
+}
+
+fn forwarder(options: &Options, registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {
     let nested = prometheus::Registry::new();
     let metrics = ForwardMetrics::new(&nested).context("cannot set up metrics")?;
+    let cache = match options.cache() {
+        Some(limits) => Cache::new(limits, CacheMetrics::new(&nested).context("cannot set up metrics")?),
+        None => None,
+    };
     registry.register("the metrics of forwarding", Nested(nested))?;
     let limits = Limits::default().within_descriptors(crate::descriptors::raise());
-    Ok(Arc::new(Forwarder::new(limits, metrics)))
+    Ok(Arc::new(Forwarder::with_cache(limits, metrics, cache)))
 }
 
 fn bind_dns(

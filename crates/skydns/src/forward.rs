@@ -1,8 +1,8 @@
 //! Asking upstream DNS servers on behalf of clients.
 //!
 //! [`Forwarder::exchange`] takes one question and an ordered list of upstreams and gives, within
-//! [`Limits::budget`], an upstream's whole reply or an error, whatever the upstreams do. It neither caches nor chases
-//! aliases nor knows whose zone a name is in; the caller does.
+//! [`Limits::budget`], an upstream's whole reply or an error, whatever the upstreams do. It neither chases aliases nor knows
+//! whose zone a name is in; the caller does. Replies are kept where there is a [`Cache`].
 //!
 //! # Which upstream's answer it is
 //!
@@ -38,6 +38,7 @@
 //! EDNS options above 4 KiB are not forwarded. [`Limits::within_descriptors`] makes less of everything where sockets are
 //! few. Every task ends by the end of its question's budget, whether or not anybody still waits for it.
 
+mod cache;
 mod exchange;
 mod health;
 mod inflight;
@@ -58,15 +59,17 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+pub use cache::{Cache, CacheLimits, CacheMetrics};
 use exchange::Exchange;
 pub use exchange::{Failure, Verdict, judge};
 pub use limits::Limits;
 pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;
+pub(crate) use query::FORWARDED_FLAGS;
 pub use query::{Query, Reply};
 
 use health::Health;
-use inflight::{InFlight, Join, Key, Leader};
+use inflight::{InFlight, Join, Key, Leader, Waiter};
 use loops::Loops;
 use turns::Turns;
 
@@ -110,6 +113,7 @@ struct Shared {
     health: Health,
     in_flight: InFlight,
     loops: Loops,
+    cache: Option<Cache>,
     /// When the log named a client that was turned down.
     warned: Mutex<Option<Instant>>,
     /// Owns every task; see [`Forwarder::shutdown`].
@@ -127,12 +131,18 @@ pub struct Forwarder {
 impl Forwarder {
     /// Makes a forwarder that has asked nobody yet. It counts in `metrics`.
     pub fn new(limits: Limits, metrics: ForwardMetrics) -> Self {
+        Self::with_cache(limits, metrics, None)
+    }
+
+    /// The same with a cache of what the upstreams reply.
+    pub fn with_cache(limits: Limits, metrics: ForwardMetrics, cache: Option<Cache>) -> Self {
         let limits = limits.clamped();
         let stop = CancellationToken::new();
         let shared = Shared {
             health: Health::default(),
             in_flight: InFlight::new(&limits, metrics.clone()),
             loops: Loops::default(),
+            cache,
             warned: Mutex::default(),
             limits,
             metrics,
@@ -164,19 +174,40 @@ impl Forwarder {
             edns.options = options::forwarded(&edns.options).into();
         }
         let key = Arc::new(Key { query, upstreams });
-        let waiter = match shared.in_flight.join(&key, client) {
+        let Some(cache) = &shared.cache else { return self.ask(&key, client)?.outcome().await };
+        if let Some((reply, refresh)) = cache.reply(&key) {
+            if refresh {
+                drop(self.ask(&key, client));
+            }
+            return Ok(reply);
+        }
+        let outcome = match self.ask(&key, client) {
+            Ok(waiter) => waiter.outcome().await,
+            Err(error) => Err(error),
+        };
+        cache.instead_of(outcome, &key)
+    }
+
+    /// Puts a question to the upstreams, or joins those who wait for its outcome. It is asked to its end, whether or not
+    /// anybody still waits.
+    fn ask(&self, key: &Arc<Key>, client: IpAddr) -> Result<Waiter, ForwardError> {
+        match self.shared.in_flight.join(key, client) {
             Join::Overloaded => {
                 self.overloaded(client);
-                return Err(ForwardError::Overloaded);
+                Err(ForwardError::Overloaded)
             }
-            Join::Waiter(waiter) => waiter,
+            Join::Waiter(waiter) => Ok(waiter),
             Join::Leader(leader, waiter) => {
-                let (shared, key) = (Arc::clone(shared), Arc::clone(&key));
+                let (shared, key) = (Arc::clone(&self.shared), Arc::clone(key));
                 self.shared.tasks.spawn(lead(shared, key, leader));
-                waiter
+                Ok(waiter)
             }
-        };
-        waiter.outcome().await
+        }
+    }
+
+    /// The cache, if there is one.
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.shared.cache.as_ref()
     }
 
     /// The bounds in force.
@@ -240,11 +271,14 @@ impl Forwarder {
 /// Puts a question to the upstreams, and tells all who wait.
 async fn lead(shared: Arc<Shared>, key: Arc<Key>, leader: Leader) {
     let deadline = Instant::now() + shared.limits.budget;
-    let asking = Turns::new(Arc::clone(&shared), key, deadline).run();
+    let asking = Turns::new(Arc::clone(&shared), Arc::clone(&key), deadline).run();
     let outcome = shared.stop.run_until_cancelled(asking).await.unwrap_or(Err(ForwardError::Stopped));
     if let Err(error @ ForwardError::AllFailed(_)) = &outcome {
         shared.metrics.failed.inc();
         tracing::debug!(%error, "forwarding failed");
+    }
+    if let Some(cache) = &shared.cache {
+        cache.settle(&key, &outcome);
     }
     leader.finish(outcome.map(Arc::new));
 }

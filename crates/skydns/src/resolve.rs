@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, View, Zone};
 use crate::engine::{self, Identity, Outcome, Reply};
-use crate::forward::{self, Forwarder};
+use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
 use crate::metrics::{Shard, System};
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
@@ -65,10 +65,41 @@ impl<B: Backend> Resolver<B> {
         Self { backend, identity, forwarder, shard, waiting, lane, tasks: TaskTracker::new(), runtime }
     }
 
-    /// Answers at once, if that can be done with little work; see [`engine::answer`].
+    /// Answers at once, if that can be done with little work; see [`engine::answer`]. Names outside are answered from the
+    /// forwarder's cache.
     pub fn answer(&self, message: &[u8], transport: Transport, out: &mut Vec<u8>) -> Outcome {
         static NOTHING: Outside = Outside::none();
-        self.answer_at_once(message, transport, &NOTHING, out)
+        match self.answer_at_once(message, transport, &NOTHING, out) {
+            Outcome::Forward(system) => {
+                let reply = self.answer_from_cache(message, transport, system, out);
+                reply.map_or(Outcome::Forward(system), Outcome::Reply)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn answer_from_cache(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        system: System,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        let cache = self.forwarder.cache()?;
+        let mut query = Query::parse(message, transport).ok()?;
+        let view = self.backend.view();
+        query.max_udp = view.zone().max_udp();
+        let found = cache.answer(&query, view.zone().servers_for(query.lower()).0)?;
+        let start = out.len();
+        found.append(query.name, query.edns.map(|edns| edns.dnssec_ok), out);
+        let truncated = out.len() - start > query.limit() && {
+            let whole = out.split_off(start);
+            fit(&whole, &query, out)
+        };
+        if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
+            *id = query.header.id.to_be_bytes();
+        }
+        Some(Reply { system, rcode: found.rcode(), truncated })
     }
 
     fn answer_at_once(
@@ -289,7 +320,7 @@ pub fn forwarded(query: &Query<'_>) -> forward::Query {
         name: query.name.into(),
         qtype: query.qtype,
         qclass: query.qclass,
-        flags: query.header.flags & (flag::RD | flag::CD | flag::AD),
+        flags: query.header.flags & FORWARDED_FLAGS,
         edns: query.edns.map(|edns| edns.map(Box::from)),
         transport: query.transport,
     }

@@ -103,6 +103,7 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
     let pod = Pod::start_with(&[
         &format!("--kubedns-arg=--nameservers=127.0.0.1:{},{}", free_port(), upstream.addr()),
         &format!("--kubedns-arg=--snapshot-dir={}", snapshots.path().display()),
+        "--kubedns-arg=--cache-size=100",
     ])
     .await;
     let ports = pod.ports;

@@ -101,6 +101,26 @@ fn the_url_of_the_api_server_has_a_scheme_and_a_host() {
 }
 
 #[test]
+fn replies_are_kept_only_where_a_flag_says_so() {
+    let (usual, hour) = (CacheLimits::default(), Duration::from_hours(1));
+    for (words, cache) in [
+        (&[][..], None),
+        (&["--cache-size=0", "--serve-stale=0"], None),
+        (&["--cache-size=500"], Some(CacheLimits { entries: 500, ..usual })),
+        (&["--serve-stale=1h"], Some(CacheLimits { entries: 10_000, stale: hour, ..usual })),
+        (&["--cache-size=0x20", "--serve-stale=1h"], Some(CacheLimits { entries: 32, stale: hour, ..usual })),
+    ] {
+        assert_eq!(options(words).unwrap().cache(), cache, "{words:?}");
+    }
+    for bad in ["-1", "many", "", "1000001"] {
+        let exit = options(&[&format!("--cache-size={bad}")]).unwrap_err();
+        let line = exit.stderr.lines().last().unwrap_or_default().to_owned();
+        let reason = "must be a number of entries from 0 to 1000000";
+        assert_eq!(line, format!("invalid argument {bad:?} for \"--cache-size\" flag: {reason}"));
+    }
+}
+
+#[test]
 fn the_configuration_comes_from_one_place() {
     let from = |words: &[&str]| options(words).unwrap().config_from();
     let directory = ConfigFrom::Directory("/c".into(), Duration::from_secs(3));

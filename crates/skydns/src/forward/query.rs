@@ -4,6 +4,9 @@ use dnsconfig::Upstream;
 
 use crate::wire::{Edns, Header, Question, Transport, class, flag};
 
+/// Header flags of a client's query that are forwarded.
+pub(crate) const FORWARDED_FLAGS: u16 = flag::RD | flag::AD | flag::CD;
+
 /// One question for upstreams. Two that are equal may share one exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {

@@ -24,13 +24,13 @@ pub struct Edns<O> {
 
 impl<'a> Edns<&'a [u8]> {
     /// Reads an OPT record.
-    pub(super) fn of(opt: &Record<'a>) -> Self {
+    pub(crate) fn of(opt: &Record<'a>) -> Self {
         let [_, version, flags, _] = opt.ttl.to_be_bytes();
         Self { udp_size: opt.class, version, dnssec_ok: flags & DO != 0, options: opt.data() }
     }
 
     /// Ours, without options (RFC 6891, section 6.1.2).
-    pub(super) fn ours(dnssec_ok: bool) -> Self {
+    pub(crate) fn ours(dnssec_ok: bool) -> Self {
         Self { udp_size: OUR_UDP_SIZE, version: 0, dnssec_ok, options: &[] }
     }
 }
@@ -44,6 +44,12 @@ impl<O> Edns<O> {
 }
 
 impl<O: AsRef<[u8]>> Edns<O> {
+    /// The same with its options borrowed.
+    pub(crate) fn borrowed(&self) -> Edns<&[u8]> {
+        let &Self { udp_size, version, dnssec_ok, ref options } = self;
+        Edns { udp_size, version, dnssec_ok, options: options.as_ref() }
+    }
+
     /// Appends the OPT record to `out`, with the upper bits of `rcode` (RFC 6891, section 6.1.3).
     pub(crate) fn append(&self, rcode: u16, out: &mut Vec<u8>) {
         let options = self.options.as_ref();

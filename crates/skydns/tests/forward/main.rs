@@ -8,6 +8,7 @@
 )]
 
 mod bounds;
+mod cache;
 mod faults;
 #[path = "../support/fixed.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use prometheus::Registry;
-use skydns::forward::{ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply};
+use skydns::forward::{
+    Cache, CacheLimits, CacheMetrics, ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply,
+};
 use skydns::wire::Transport;
 use testkit::message::Message;
 use testkit::name;
@@ -29,6 +31,15 @@ impl Subject {
         let registry = Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
         Self { forwarder: Arc::new(Forwarder::new(limits, metrics)), registry, clients: Arc::default() }
+    }
+
+    /// One that keeps replies.
+    pub(crate) fn with_cache(limits: Limits, bounds: CacheLimits) -> Self {
+        let registry = Registry::new();
+        let metrics = ForwardMetrics::new(&registry).unwrap();
+        let cache = Cache::new(bounds, CacheMetrics::new(&registry).unwrap());
+        let forwarder = Arc::new(Forwarder::with_cache(limits, metrics, cache));
+        Self { forwarder, registry, clients: Arc::default() }
     }
 
     /// Asks as somebody who has not asked before.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use skydns::engine::Identity;
-use skydns::forward::{ForwardMetrics, Forwarder, Limits};
+use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits};
 use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
 use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, ServiceRecord, View, Zone};
@@ -23,6 +23,8 @@ pub(crate) struct Fixed {
     lookups: AtomicUsize,
     /// A name that takes long to look up, and how often that was done.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
+    /// What is kept of upstreams' replies, if anything.
+    cache: Option<CacheLimits>,
 }
 
 /// What a laborious name takes.
@@ -42,7 +44,7 @@ impl Fixed {
             (vec!["svc", "apps", "big"], (0..5000).map(many).collect()),
             (vec!["svc", "apps", "out"], vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
         ]);
-        Self { zone, records, synced: true, lookups: AtomicUsize::new(0), laborious: None }
+        Self { zone, records, synced: true, lookups: AtomicUsize::new(0), laborious: None, cache: None }
     }
 
     /// The same with aliases of a name in the place of what was there.
@@ -78,6 +80,11 @@ impl Fixed {
     pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
         let view = self.with_address(path, "l", "apps.svc");
         Self { laborious: Some((path, Arc::clone(done))), ..view }
+    }
+
+    /// The same with a cache of upstreams' replies.
+    pub(crate) fn caching(self, limits: CacheLimits) -> Self {
+        Self { cache: Some(limits), ..self }
     }
 
     /// How often records were looked up.
@@ -183,8 +190,10 @@ pub(crate) struct Running {
 
 /// Binds a server on `address`.
 pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::io::Result<Server<Always>> {
-    let forwarder = ForwardMetrics::new(&prometheus::Registry::new())
-        .map(|metrics| Forwarder::new(Limits::default(), metrics));
+    let registry = prometheus::Registry::new();
+    let cache = view.cache.and_then(|limits| Cache::new(limits, CacheMetrics::new(&registry).ok()?));
+    let forwarder = ForwardMetrics::new(&registry)
+        .map(|metrics| Forwarder::with_cache(Limits::default(), metrics, cache));
     let config = Config {
         address,
         udp_sockets: NonZeroUsize::MIN,

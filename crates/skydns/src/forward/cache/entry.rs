@@ -1,0 +1,251 @@
+//! One kept reply: whether and how long it is kept, and the answer made of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dnsconfig::Upstream;
+use tokio::time::Instant;
+
+use super::CacheLimits;
+use super::key::CacheKey;
+use super::metrics::{CacheMetrics, Held};
+use crate::forward::{Query, Reply};
+use crate::wire::{Edns, HEADER, Header, Message, Record, Section, flag, rcode, rtype};
+
+/// No answer is kept for longer, so that a mistake somebody published has an end.
+const MAX_TTL: u32 = 86_400;
+/// The same for negative answers (RFC 2308, section 5).
+const MAX_NEGATIVE_TTL: u32 = 10_800;
+/// TTL of all records of a stale answer (RFC 8767, section 4).
+const STALE_TTL: u32 = 30;
+/// Code of the EDNS option Extended DNS Error (RFC 8914), and its length.
+const EXTENDED_ERROR: [u8; 4] = [0, 15, 0, 2];
+/// INFO-CODEs of it.
+const STALE_ANSWER: [u8; 2] = [0, 3];
+const STALE_NXDOMAIN: [u8; 2] = [0, 19];
+/// What the table takes for an entry beside the entry, and the allocator for its parts; rather too much.
+const OVERHEAD: usize = 128;
+
+/// What an entry is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The answer, received so many seconds ago.
+    Fresh(u32),
+    /// Stale, and the answer while the upstreams fail.
+    Failing {
+        /// Whether it is time to ask them again.
+        due: bool,
+    },
+}
+
+/// A reply without its OPT record.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Header, question and records.
+    body: Box<[u8]>,
+    /// Where the TTLs stand in it.
+    ttls: Box<[u16]>,
+    opt: Option<Edns<Box<[u8]>>>,
+    upstream: Upstream,
+    received: Instant,
+    /// How long it is fresh.
+    lifetime: Duration,
+    /// When the upstreams may be asked again, in milliseconds from `received` on; 0 if they have not failed since.
+    recheck: AtomicU64,
+    held: Held,
+}
+
+impl Entry {
+    /// The reply to `query` as it is kept; `None` where it is not.
+    pub(super) fn new(query: &Query, reply: &Reply, metrics: &CacheMetrics, now: Instant) -> Option<Self> {
+        let message = Message::parse(&reply.message).ok().filter(|_| !reply.truncated)?;
+        message.question()?;
+        let opt = message.records().find(is_opt);
+        // The upper bits of an RCODE that is another one (RFC 6891, section 6.1.3).
+        if opt.as_ref().is_some_and(|opt| opt.ttl >> 24 != 0) {
+            return None;
+        }
+        let lifetime = Lifetime::of(&message, query.qtype, reply.rcode)?;
+        let end = opt.as_ref().map_or(message.end(), |opt| opt.range().start);
+        let mut body: Box<[u8]> = reply.message.get(..end)?.into();
+        let ttls = write_ttls(&message, lifetime.cap, &mut body);
+        let opt: Option<Edns<Box<[u8]>>> = opt.map(|opt| Edns::of(&opt).map(Box::from));
+        let size = body.len() + 2 * ttls.len() + opt.as_ref().map_or(0, |opt| opt.options.len());
+        let size = size + query.name.len() + size_of::<Self>() + size_of::<CacheKey>() + OVERHEAD;
+        Some(Self {
+            body,
+            ttls,
+            opt,
+            upstream: reply.upstream.clone(),
+            received: now,
+            lifetime: Duration::from_secs(lifetime.seconds.into()),
+            recheck: AtomicU64::new(0),
+            held: metrics.hold(u32::try_from(size).unwrap_or(u32::MAX)),
+        })
+    }
+
+    /// Octets that it takes in memory.
+    pub(super) fn size(&self) -> u32 {
+        self.held.size()
+    }
+
+    /// Who said so.
+    pub(super) fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    /// The header, with ID 0 and without the OPT record in its counts.
+    pub(super) fn header(&self) -> Header {
+        Header::parse(&self.body).unwrap_or(Header { id: 0, flags: 0, counts: [0; 4] })
+    }
+
+    /// What it is good for now; `None` where the upstreams have to be asked first.
+    pub(super) fn state(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
+        let state = self.last_resort(limits, now)?;
+        let recheck = self.recheck.load(Ordering::Relaxed);
+        match state {
+            State::Fresh(_) => Some(state),
+            State::Failing { .. } if recheck == 0 => None,
+            State::Failing { .. } => Some(State::Failing { due: milliseconds(self.age(now)) >= recheck }),
+        }
+    }
+
+    /// What it is good for when the upstreams were asked and failed.
+    pub(super) fn last_resort(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
+        let age = self.age(now);
+        if age < self.lifetime {
+            return Some(State::Fresh(u32::try_from(age.as_secs()).unwrap_or(u32::MAX)));
+        }
+        (age < self.lifetime.saturating_add(limits.stale)).then_some(State::Failing { due: false })
+    }
+
+    /// The upstreams failed: once stale it is the answer at once, until they are asked again after `recheck`.
+    pub(super) fn failed(&self, recheck: Duration, now: Instant) {
+        self.recheck.store(self.after(recheck, now), Ordering::Relaxed);
+    }
+
+    /// True for one of all those who find that the upstreams are to be asked again.
+    pub(super) fn take_turn(&self, recheck: Duration, now: Instant) -> bool {
+        let due = self.recheck.load(Ordering::Relaxed);
+        let next = self.after(recheck, now);
+        due <= milliseconds(self.age(now))
+            && self.recheck.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.received)
+    }
+
+    /// A time from now on, as `recheck` has it.
+    fn after(&self, time: Duration, now: Instant) -> u64 {
+        milliseconds(self.age(now).saturating_add(time)).max(1)
+    }
+
+    /// Appends the answer; see [`Found::append`](super::Found::append).
+    pub(super) fn append(&self, state: State, name: &[u8], dnssec_ok: Option<bool>, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.body);
+        let mut header = self.header();
+        if let Some(dnssec_ok) = dnssec_ok {
+            self.append_opt(state, dnssec_ok, out);
+            header.counts[3] = header.counts[3].saturating_add(1);
+        }
+        let message = out.get_mut(start..).unwrap_or_default();
+        if let Some(question) = message.get_mut(HEADER..HEADER + name.len()) {
+            question.copy_from_slice(name);
+        }
+        for at in &self.ttls {
+            let Some(ttl) = message.get_mut(usize::from(*at)..).and_then(<[u8]>::first_chunk_mut) else {
+                break;
+            };
+            *ttl = match state {
+                State::Fresh(age) => u32::from_be_bytes(*ttl).saturating_sub(age).to_be_bytes(),
+                State::Failing { .. } => STALE_TTL.to_be_bytes(),
+            };
+        }
+        if matches!(state, State::Failing { .. }) {
+            // The signatures that it was checked by may have expired.
+            header.flags &= !flag::AD;
+        }
+        header.write_over(message);
+    }
+
+    fn append_opt(&self, state: State, dnssec_ok: bool, out: &mut Vec<u8>) {
+        let opt = self.opt.as_ref().map_or_else(|| Edns::ours(dnssec_ok), Edns::borrowed);
+        let info_code = if self.header().rcode() == rcode::NXDOMAIN { STALE_NXDOMAIN } else { STALE_ANSWER };
+        match state {
+            State::Fresh(_) => opt.append(rcode::NOERROR, out),
+            State::Failing { .. } => {
+                opt.map(|options| [options, &EXTENDED_ERROR, &info_code].concat())
+                    .append(rcode::NOERROR, out);
+            }
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn is_opt(record: &Record<'_>) -> bool {
+    record.section == Section::Additional && record.rtype == rtype::OPT
+}
+
+/// Makes `body` of the beginning of `message`, up to its OPT record: the header speaks of the records that are there, as of
+/// those of a cache, and no TTL is above `cap`. Gives the places of the TTLs.
+fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
+    let records = || message.records().take_while(|record| !is_opt(record));
+    let additional = records().filter(|record| record.section == Section::Additional).count();
+    let header = message.header();
+    let [questions, answers, authorities, _] = header.counts;
+    let counts = [questions, answers, authorities, u16::try_from(additional).unwrap_or(u16::MAX)];
+    Header { id: 0, flags: header.flags & !flag::AA, counts }.write_over(body);
+    let mut places = Vec::new();
+    for record in records() {
+        let place = record.ttl_range();
+        if let Some(ttl) = body.get_mut(place.clone()) {
+            ttl.copy_from_slice(&record.ttl.min(cap).to_be_bytes());
+        }
+        places.extend(u16::try_from(place.start));
+    }
+    places.into()
+}
+
+/// How long a reply is fresh.
+struct Lifetime {
+    seconds: u32,
+    /// The largest TTL that its records are given out with.
+    cap: u32,
+}
+
+impl Lifetime {
+    /// The shortest of all TTLs; of a negative answer the SOA record's MINIMUM counts, too (RFC 2308, section 5). `None`
+    /// where that is nothing, and for negative answers without SOA record.
+    fn of(message: &Message<'_>, qtype: u16, code: u16) -> Option<Self> {
+        let ttls = message.records().filter(|record| !is_opt(record)).map(|record| valid(record.ttl));
+        let shortest = ttls.min()?;
+        let positive =
+            code == rcode::NOERROR && message.section(Section::Answer).any(|record| record.rtype == qtype);
+        let (seconds, cap) = if positive {
+            (shortest.min(MAX_TTL), MAX_TTL)
+        } else {
+            let seconds = shortest.min(minimum(message)?).min(MAX_NEGATIVE_TTL);
+            (seconds, seconds)
+        };
+        (seconds > 0).then_some(Self { seconds, cap })
+    }
+}
+
+/// RFC 2181, section 8: a TTL with the most significant bit set is zero.
+fn valid(ttl: u32) -> u32 {
+    if ttl > u32::MAX / 2 { 0 } else { ttl }
+}
+
+/// MINIMUM of the SOA record in the authority section: the last of its data.
+fn minimum(message: &Message<'_>) -> Option<u32> {
+    let soa = message.section(Section::Authority).find(|record| record.rtype == rtype::SOA)?;
+    soa.data().last_chunk().map(|octets| valid(u32::from_be_bytes(*octets)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+use std::net::SocketAddr;
+
+use prometheus::Registry;
+use proptest::prelude::*;
+use testkit::message::{self, Edns as Opt, Message as Read};
+use testkit::query::Query as Ask;
+use testkit::reply::Reply as Answer;
+
+use super::*;
+use crate::forward::{Verdict, judge};
+
+const SOA: &str = "test. 900 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
+
+fn query(name: &str, rtype: &str) -> Query {
+    let ask = Ask::new(name, rtype).wire();
+    let asked = crate::wire::Query::parse(&ask, crate::wire::Transport::Udp).unwrap();
+    crate::resolve::forwarded(&asked)
+}
+
+/// A reply to a question for `name` and `rtype`.
+fn to(name: &str, rtype: &str) -> Answer {
+    Answer::to(&Ask::new(name, rtype).id(7).wire())
+}
+
+fn metrics() -> CacheMetrics {
+    CacheMetrics::new(&Registry::new()).unwrap()
+}
+
+fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
+    let Verdict::Reply(reply) = judge(query, 7, &SocketAddr::from(([192, 0, 2, 53], 53)).into(), wire) else {
+        return None;
+    };
+    Entry::new(query, &reply, &metrics(), Instant::now())
+}
+
+/// The answer of an entry; `dnssec_ok` as in [`Entry::append`].
+fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> Read {
+    let mut out = b"before".to_vec();
+    entry.append(state, &testkit::name::to_wire(name).unwrap(), dnssec_ok, &mut out);
+    assert!(out.starts_with(b"before"));
+    Read::parse(&out[6..]).unwrap()
+}
+
+/// What is said, the type asked for, the reply, and for how many seconds it is fresh.
+type Lasting = (&'static str, &'static str, Vec<u8>, Option<u64>);
+
+fn check(cases: Vec<Lasting>) {
+    for (what, rtype, wire, seconds) in cases {
+        let lifetime = entry(&query("x.test.", rtype), &wire).map(|entry| entry.lifetime.as_secs());
+        assert_eq!(lifetime, seconds, "{what}");
+    }
+}
+
+#[test]
+fn a_reply_is_fresh_for_as_long_as_all_of_its_records() {
+    let to = |rtype: &str| to("x.test.", rtype);
+    let one = || to("A").answer("x.test. 60 IN A 192.0.2.1");
+    let alias = to("A").answer("x.test. 300 IN CNAME y.test.").answer("y.test. 20 IN A 192.0.2.1");
+    let glue = one().additional("ns.test. 7 IN A 192.0.2.2").edns(1232);
+    let unknown = to("TYPE65280").answer("x.test. 60 IN TYPE65280 \\# 2 abcd");
+    let bad_version = {
+        let mut wire = one().edns(1232).wire();
+        let extended_rcode = wire.len() - 6;
+        wire[extended_rcode] = 1;
+        wire
+    };
+    check(vec![
+        ("one address", "A", one().wire(), Some(60)),
+        ("the shortest of several", "A", alias.wire(), Some(20)),
+        ("in the authority", "A", one().authority("test. 5 IN NS ns.test.").wire(), Some(5)),
+        ("among the additional records", "A", glue.wire(), Some(7)),
+        ("zero", "A", to("A").answer("x.test. 0 IN A 192.0.2.1").wire(), None),
+        ("zero beside another", "A", one().answer("x.test. 0 IN A 192.0.2.2").wire(), None),
+        ("the uppermost bit", "A", to("A").answer("x.test. 2147483648 IN A 192.0.2.1").wire(), None),
+        ("a week", "A", to("A").answer("x.test. 604800 IN A 192.0.2.1").wire(), Some(86_400)),
+        ("a type that nobody knows", "TYPE65280", unknown.wire(), Some(60)),
+        ("truncated", "A", one().truncated().wire(), None),
+        ("BADVERS", "A", bad_version, None),
+    ]);
+}
+
+/// RFC 2308, sections 2 and 5.
+#[test]
+fn a_negative_reply_is_fresh_for_as_long_as_its_soa_says() {
+    let to = |rtype: &str| to("x.test.", rtype);
+    let missing = || to("A").rcode("NXDOMAIN");
+    let soa = |ttl: u32, minimum: u32| {
+        format!("test. {ttl} IN SOA ns.test. admin.test. 1 3600 600 86400 {minimum}")
+    };
+    let alias = || to("A").answer("x.test. 50 IN CNAME y.test.");
+    let asked_for = to("CNAME").answer("x.test. 60 IN CNAME y.test.");
+    check(vec![
+        ("NXDOMAIN, MINIMUM below the TTL", "A", missing().authority(&soa(900, 60)).wire(), Some(60)),
+        ("NXDOMAIN, MINIMUM above the TTL", "A", missing().authority(&soa(30, 600)).wire(), Some(30)),
+        ("NXDOMAIN for a day", "A", missing().authority(&soa(86_400, 86_400)).wire(), Some(10_800)),
+        ("NXDOMAIN, MINIMUM zero", "A", missing().authority(&soa(900, 0)).wire(), None),
+        ("NXDOMAIN without SOA", "A", missing().wire(), None),
+        ("NODATA", "A", to("A").authority(SOA).wire(), Some(60)),
+        ("NODATA without SOA", "A", to("A").wire(), None),
+        ("NODATA behind an alias", "A", alias().authority(SOA).wire(), Some(50)),
+        ("an alias that leads nowhere", "A", alias().wire(), None),
+        ("an alias, asked for", "CNAME", asked_for.wire(), Some(60)),
+        ("a referral", "A", to("A").authority("test. 60 IN NS ns.test.").wire(), None),
+    ]);
+}
+
+#[test]
+fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
+    let alias = to("x.test.", "A").answer("x.test. 300 IN CNAME y.test.").answer("y.test. 20 IN A 192.0.2.1");
+    let week = to("x.test.", "A").answer("x.test. 604800 IN A 192.0.2.1");
+    let nothing = to("x.test.", "A").rcode("NXDOMAIN").authority(SOA);
+    let cases: [(&str, Answer, u32, &[u32]); 6] = [
+        ("at first", alias.clone(), 0, &[300, 20]),
+        ("later", alias.clone(), 19, &[281, 1]),
+        ("too late, which nobody asks for", alias, 40, &[260, 0]),
+        ("a week", week, 10, &[86_390]),
+        // Otherwise whoever keeps it adds MINIMUM to the time that we kept it for.
+        ("negative", nothing.clone(), 0, &[60]),
+        ("negative, later", nothing, 59, &[1]),
+    ];
+    for (what, reply, age, ttls) in cases {
+        let entry = entry(&query("x.test.", "A"), &reply.edns(1232).wire()).unwrap();
+        for dnssec_ok in [None, Some(false)] {
+            let answer = answer(&entry, State::Fresh(age), "x.test.", dnssec_ok);
+            let told: Vec<_> =
+                answer.answer.iter().chain(&answer.authority).map(|record| record.ttl).collect();
+            assert_eq!(told, ttls, "{what}");
+        }
+    }
+}
+
+/// A reply with everything that is of no use to whoever asks next.
+fn odd() -> Vec<u8> {
+    let reply = to("X.test.", "A").authoritative().answer("X.test. 60 IN A 192.0.2.1");
+    let opt = Opt { udp: 4096, options: vec![(65_001, b"x".to_vec())], ..Opt::default() };
+    let mut wire = reply.additional("y.test. 60 IN A 192.0.2.2").opt(opt).wire();
+    wire[3] |= 0x20; // AD
+    wire
+}
+
+#[test]
+fn an_answer_has_the_name_and_the_opt_record_that_were_asked_for() {
+    let entry = entry(&query("X.test.", "A"), &odd()).unwrap();
+    for (name, dnssec_ok) in [("x.TEST.", None), ("X.test.", Some(false)), ("x.test.", Some(true))] {
+        let answer = answer(&entry, State::Fresh(1), name, dnssec_ok);
+        assert_eq!((answer.id, answer.flags().as_str()), (0, "qr rd ra ad"), "no AA: nobody is asked");
+        assert_eq!((answer.questions[0].name.as_str(), answer.trailing), (name, 0));
+        assert_eq!((answer.answer.len(), answer.additional.len()), (1, 1));
+        let opt = Opt { udp: 4096, options: vec![(65_001, b"x".to_vec())], ..Opt::default() };
+        assert_eq!(answer.edns, dnssec_ok.map(|_| opt), "{dnssec_ok:?}");
+    }
+}
+
+/// RFC 8767, section 4, and RFC 8914, sections 4.4 and 4.20.
+#[test]
+fn a_stale_answer_says_so_and_lasts_for_thirty_seconds() {
+    let positive = entry(&query("X.test.", "A"), &odd()).unwrap();
+    let negative = to("x.test.", "A").rcode("NXDOMAIN").authority(SOA).wire();
+    let negative = entry(&query("x.test.", "A"), &negative).unwrap();
+    for (entry, code, others) in [(&positive, 3, 1), (&negative, 19, 0)] {
+        for dnssec_ok in [None, Some(false), Some(true)] {
+            let answer = answer(entry, State::Failing { due: false }, "x.test.", dnssec_ok);
+            assert!(!answer.has("ad"));
+            for record in answer.answer.iter().chain(&answer.authority).chain(&answer.additional) {
+                assert_eq!(record.ttl, 30, "{record}");
+            }
+            let options = answer.edns.map(|opt| opt.options);
+            assert_eq!(options.is_some(), dnssec_ok.is_some());
+            let errors = options.map(|options| options[others..].to_vec());
+            assert_eq!(errors.unwrap_or_else(|| vec![(15, vec![0, code])]), [(15, vec![0, code])]);
+        }
+    }
+}
+
+#[test]
+fn an_upstream_without_edns_is_answered_for_with_ours() {
+    let entry = entry(&query("x.test.", "A"), &to("x.test.", "A").answer("x.test. 60 IN A 192.0.2.1").wire())
+        .unwrap();
+    for dnssec_ok in [false, true] {
+        let opt = answer(&entry, State::Fresh(0), "x.test.", Some(dnssec_ok)).edns;
+        assert_eq!(opt, Some(Opt { udp: 1232, dnssec_ok, ..Opt::default() }));
+    }
+}
+
+#[test]
+fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
+    let entry = || {
+        entry(&query("x.test.", "A"), &to("x.test.", "A").answer("x.test. 60 IN A 192.0.2.1").wire()).unwrap()
+    };
+    let second = Duration::from_secs(1);
+    let limits = CacheLimits { stale: 100 * second, recheck: 30 * second, ..CacheLimits::default() };
+    let (failing, due) = (Some(State::Failing { due: false }), Some(State::Failing { due: true }));
+    let cases: [(&str, Option<u32>, u32, Option<State>); 9] = [
+        ("new", None, 0, Some(State::Fresh(0))),
+        ("in its last second", None, 59, Some(State::Fresh(59))),
+        ("expired: ask first", None, 60, None),
+        ("failed a moment ago", Some(70), 70, failing),
+        ("failed a while ago", Some(70), 99, failing),
+        ("time to ask again", Some(70), 100, due),
+        ("for the last time", Some(70), 159, due),
+        ("too old", Some(70), 160, None),
+        ("failed when it was fresh", Some(10), 20, Some(State::Fresh(20))),
+    ];
+    for (what, failed, now, state) in cases {
+        let entry = entry();
+        if let Some(at) = failed {
+            entry.failed(limits.recheck, entry.received + second * at);
+        }
+        let now = entry.received + second * now;
+        assert_eq!(entry.state(&limits, now), state, "{what}");
+        let turns = [entry.take_turn(limits.recheck, now), entry.take_turn(limits.recheck, now)];
+        assert!(state != due || turns == [true, false], "{what}: one asks, and not twice");
+        let off = CacheLimits { stale: Duration::ZERO, ..limits };
+        assert_eq!(entry.state(&off, now), state.filter(|state| matches!(state, State::Fresh(_))), "{what}");
+    }
+}
+
+proptest! {
+    /// Whatever an upstream sends: what is kept of it makes answers that are messages, not larger than it was by more
+    /// than an OPT record.
+    #[test]
+    fn answers_are_messages(
+        flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),
+        age in any::<u32>(),
+        dnssec_ok in any::<Option<bool>>(),
+        failing in any::<bool>(),
+    ) {
+        let query = query("x.test.", "A");
+        let mut wire = odd();
+        for (at, octet) in flips {
+            wire.get_mut(at).into_iter().for_each(|place| *place = octet);
+        }
+        let Some(entry) = entry(&query, &wire) else { return Ok(()) };
+        let state = if failing { State::Failing { due: false } } else { State::Fresh(age) };
+        let mut out = Vec::new();
+        entry.append(state, &query.name, dnssec_ok, &mut out);
+        prop_assert_eq!(Message::parse(&out).map(|message| message.end()), Ok(out.len()));
+        prop_assert!(message::Message::parse(&out).is_ok());
+        prop_assert!(out.len() <= wire.len() + 17);
+        prop_assert!(entry.size() as usize > entry.body.len());
+    }
+}

@@ -1,0 +1,60 @@
+//! The lines in the log about stale answers: when they begin and when they end, for each list of upstreams.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::key::Upstreams;
+
+/// Lists of upstreams that fail at once and are logged; more are not.
+const MAX_LOGGED: usize = 64;
+
+/// The lists of upstreams whose stale replies are served.
+#[derive(Debug, Default)]
+pub(super) struct Outages(Mutex<HashMap<Upstreams, Outage>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    began: Instant,
+    last_failure: Instant,
+}
+
+impl Outages {
+    /// The upstreams failed to refresh a reply, which is served on.
+    pub(super) fn failed(&self, upstreams: &Upstreams, now: Instant) {
+        let mut outages = self.lock();
+        if let Some(outage) = outages.get_mut(upstreams) {
+            outage.last_failure = now;
+        } else if outages.len() < MAX_LOGGED {
+            outages.insert(Arc::clone(upstreams), Outage { began: now, last_failure: now });
+            tracing::warn!(upstreams = listed(upstreams), "upstream servers fail, serving stale answers");
+        }
+    }
+
+    /// The upstreams answered. That is the end if they have not failed for `quiet`: some names may fail while others are
+    /// answered.
+    pub(super) fn answered(&self, upstreams: &Upstreams, quiet: Duration, now: Instant) {
+        let mut outages = self.lock();
+        let Some(Outage { began, last_failure }) = outages.get(upstreams).copied() else { return };
+        if now.saturating_duration_since(last_failure) >= quiet {
+            outages.remove(upstreams);
+            let lasted = last_failure.saturating_duration_since(began);
+            tracing::info!(
+                upstreams = listed(upstreams),
+                ?lasted,
+                "upstream servers answer, no stale answers any more"
+            );
+        }
+    }
+
+    /// No code that holds the lock can panic half way through a change.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Upstreams, Outage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn listed(upstreams: &Upstreams) -> String {
+    upstreams.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,357 @@
+//! Replies that are kept, and served when the upstreams fail.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use skydns::forward::{CacheLimits, Limits, Query};
+use skydns::wire::Edns;
+use testkit::client::{ask, ask_tcp};
+use testkit::eventually;
+use testkit::message::{Edns as Opt, Message};
+use testkit::query::Query as Ask;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Reaction, Upstream};
+
+use crate::fixed::{Fixed, start};
+use crate::support::{PATIENCE, Subject, a, address, is, says, short, told};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn an_hour() -> CacheLimits {
+    CacheLimits { stale: 3600 * SECOND, ..CacheLimits::default() }
+}
+
+/// A reaction to a question.
+type Does = fn(&Asked) -> Reaction;
+
+/// An upstream that can be told what to do next.
+struct Fickle {
+    upstream: Upstream,
+    next: Arc<AtomicUsize>,
+}
+
+impl Fickle {
+    /// It does the first of `does` until [`Fickle::goes_on`].
+    async fn start(does: &'static [Does]) -> Self {
+        let next = Arc::new(AtomicUsize::new(0));
+        let now = Arc::clone(&next);
+        let upstream = Upstream::start(move |asked: &Asked| does[now.load(Ordering::SeqCst)](asked)).await;
+        Self { upstream, next }
+    }
+
+    fn goes_on(&self) {
+        self.next.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn list(&self) -> [SocketAddr; 1] {
+        [self.upstream.addr()]
+    }
+}
+
+fn first(asked: &Asked) -> Reaction {
+    address(asked, 1).into()
+}
+
+fn second(asked: &Asked) -> Reaction {
+    address(asked, 2).into()
+}
+
+fn silent(_: &Asked) -> Reaction {
+    Reaction::silence()
+}
+
+fn servfail(asked: &Asked) -> Reaction {
+    Reply::to(&asked.packet).rcode("SERVFAIL").into()
+}
+
+fn refused(asked: &Asked) -> Reaction {
+    Reply::to(&asked.packet).rcode("REFUSED").into()
+}
+
+fn garbage(asked: &Asked) -> Reaction {
+    Reaction::send([&asked.packet[..2], b"\x80"].concat())
+}
+
+fn formerr(asked: &Asked) -> Reaction {
+    Reply::to(&asked.packet).rcode("FORMERR").into()
+}
+
+fn missing(asked: &Asked) -> Reaction {
+    let soa = "test. 60 IN SOA ns.test. admin.test. 1 3600 600 86400 60";
+    Reply::to(&asked.packet).rcode("NXDOMAIN").authority(soa).into()
+}
+
+fn passing(asked: &Asked) -> Reaction {
+    Reply::to(&asked.packet).answer(&format!("{} 0 IN A 192.0.2.3", asked.name())).into()
+}
+
+/// The clock goes on, without anybody waiting.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+fn with_edns(name: &str) -> Query {
+    Query { edns: Some(Edns { udp_size: 1232, version: 0, dnssec_ok: false, options: [].into() }), ..a(name) }
+}
+
+/// RCODE, the TTLs of all records, and the data of EDNS options that are extended errors.
+async fn asked(
+    subject: &Subject,
+    query: Query,
+    upstreams: &[SocketAddr],
+) -> (String, Vec<u32>, Vec<Vec<u8>>) {
+    let message = subject.ask(query, upstreams).await.map(|reply| Message::parse(&reply.message).unwrap());
+    let Ok(message) = message else { return ("none".to_owned(), vec![], vec![]) };
+    let records = message.answer.iter().chain(&message.authority);
+    let errors = message.edns.iter().flat_map(|opt| &opt.options).filter(|(code, _)| *code == 15);
+    let errors = errors.map(|(_, data)| data.clone()).collect();
+    (message.rcode_name(), records.map(|record| record.ttl).collect(), errors)
+}
+
+#[tokio::test]
+async fn a_fresh_reply_is_answered_without_asking_anybody() {
+    let upstream = Upstream::start(says(1)).await;
+    let subject = Subject::with_cache(short(), CacheLimits::default());
+    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    pass(10 * SECOND).await;
+    let reply = subject.ask(a("X.TEST."), &[upstream.addr()]).await;
+    assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+    let message = Message::parse(&reply.unwrap().message).unwrap();
+    assert_eq!(message.questions[0].name, "X.TEST.");
+    assert!((49..=50).contains(&message.answer[0].ttl), "{}", message.answer[0]);
+    assert_eq!(upstream.count(), 1);
+    for (name, count) in [("cache_hits_total", 1), ("cache_misses_total", 1), ("cache_entries", 1)] {
+        assert!(is(subject.metric(name, &[]), count), "{name}");
+    }
+    assert!(subject.metric("cache_bytes", &[]) > 100.0);
+    pass(50 * SECOND).await;
+    assert_eq!(subject.ask_a("x.test.", &[upstream.addr()]).await, "NOERROR 192.0.2.1");
+    assert_eq!(upstream.count(), 2);
+}
+
+/// RFC 8767, section 4.
+#[tokio::test]
+async fn a_stale_reply_is_better_than_none() {
+    let failures: [(&str, &'static [Does]); 4] = [
+        ("silence", &[first, silent]),
+        ("SERVFAIL", &[first, servfail]),
+        ("REFUSED", &[first, refused]),
+        ("garbage", &[first, garbage]),
+    ];
+    for (what, does) in failures {
+        let fickle = Fickle::start(does).await;
+        let subject = Subject::with_cache(short(), an_hour());
+        subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+        fickle.goes_on();
+        pass(61 * SECOND).await;
+        let stale = ("NOERROR".to_owned(), vec![30]);
+        let (rcode, ttls, errors) = asked(&subject, a("x.test."), &fickle.list()).await;
+        assert_eq!(((rcode, ttls), errors), (stale.clone(), vec![]), "{what}");
+        assert!(fickle.upstream.count() > 1, "{what}: they were asked first");
+        // Now that they are known to fail, nobody waits for them.
+        fickle.upstream.forget();
+        let (rcode, ttls, errors) = asked(&subject, with_edns("X.test."), &fickle.list()).await;
+        assert_eq!(((rcode, ttls), errors), (stale, vec![vec![0, 3]]), "{what}");
+        assert_eq!(fickle.upstream.count(), 0, "{what}");
+        assert!(is(subject.metric("stale_answers_total", &[]), 2), "{what}");
+        // Nothing is known of another name.
+        let (rcode, ..) = asked(&subject, a("y.test."), &fickle.list()).await;
+        assert!(["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()), "{what}: {rcode}");
+        pass(3600 * SECOND).await;
+        let (rcode, ..) = asked(&subject, a("x.test."), &fickle.list()).await;
+        assert!(["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()), "{what}: {rcode}, too old");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_did_not_exist_stays_so_while_the_upstreams_fail() {
+    let fickle = Fickle::start(&[missing, servfail]).await;
+    let subject = Subject::with_cache(short(), an_hour());
+    subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+    fickle.goes_on();
+    pass(61 * SECOND).await;
+    let (rcode, ttls, errors) = asked(&subject, with_edns("x.test."), &fickle.list()).await;
+    assert_eq!((rcode.as_str(), ttls, errors), ("NXDOMAIN", vec![30], vec![vec![0, 19]]));
+}
+
+#[tokio::test]
+async fn once_the_upstreams_answer_again_so_do_we() {
+    let fickle = Fickle::start(&[first, servfail, second]).await;
+    let subject = Subject::with_cache(short(), an_hour());
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    fickle.goes_on();
+    pass(61 * SECOND).await;
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    fickle.goes_on();
+    pass(31 * SECOND).await;
+    // Whoever asks first makes us look, and does not wait.
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    eventually(PATIENCE, || async { subject.ask_a("x.test.", &fickle.list()).await == "NOERROR 192.0.2.2" })
+        .await;
+    let (_, ttls, errors) = asked(&subject, with_edns("x.test."), &fickle.list()).await;
+    assert!(ttls[0] > 30 && errors.is_empty(), "{ttls:?} {errors:?}");
+}
+
+/// What the upstreams said last is the truth, also where it cannot be kept.
+#[tokio::test]
+async fn what_was_known_before_is_not_served_after_an_answer() {
+    for (what, does, after) in [
+        ("NXDOMAIN", &[first, missing, servfail] as &'static [Does], "NXDOMAIN"),
+        ("a TTL of zero", &[first, passing, servfail], "SERVFAIL"),
+        ("a question that is at fault", &[first, formerr, servfail], "NOERROR 192.0.2.1"),
+    ] {
+        let fickle = Fickle::start(does).await;
+        let subject = Subject::with_cache(short(), an_hour());
+        subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+        for _ in 0..2 {
+            fickle.goes_on();
+            pass(61 * SECOND).await;
+            subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+        }
+        assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, after, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn other_upstreams_are_asked_themselves() {
+    let fickle = Fickle::start(&[first, servfail]).await;
+    let subject = Subject::with_cache(short(), an_hour());
+    subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+    let other = Upstream::start(says(9)).await;
+    for upstreams in [vec![other.addr()], vec![other.addr(), fickle.upstream.addr()]] {
+        assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.9");
+    }
+    assert_eq!(other.count(), 2);
+}
+
+/// Whoever is turned down because too many are waiting gets the stale reply, too.
+#[tokio::test]
+async fn a_stale_reply_is_better_than_none_where_too_many_wait() {
+    let fickle = Fickle::start(&[first, silent]).await;
+    let subject = Subject::with_cache(Limits { max_in_flight: 2, ..short() }, an_hour());
+    subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+    fickle.goes_on();
+    pass(61 * SECOND).await;
+    let list = fickle.list();
+    let (one, two) = (subject.ask(a("one.test."), &list), subject.ask(a("two.test."), &list));
+    let asking = async {
+        eventually(PATIENCE, || async { is(subject.metric("in_flight", &[]), 2) }).await;
+        let before = tokio::time::Instant::now();
+        let answer = subject.ask_a("x.test.", &fickle.list()).await;
+        (answer, before.elapsed())
+    };
+    let (_, _, (answer, took)) = tokio::join!(one, two, asking);
+    assert_eq!(answer, "NOERROR 192.0.2.1");
+    assert!(took < short().budget, "{took:?}");
+    assert!(is(subject.metric("overloaded_total", &[]), 1));
+}
+
+#[tokio::test]
+async fn without_the_flag_nothing_is_kept() {
+    let fickle = Fickle::start(&[first, servfail]).await;
+    let subject = Subject::new(short());
+    for asked in 1..3 {
+        assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+        assert_eq!(fickle.upstream.count(), asked);
+    }
+    fickle.goes_on();
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
+    // Nor is anything stale with a cache alone.
+    let fickle = Fickle::start(&[first, servfail]).await;
+    let subject = Subject::with_cache(short(), CacheLimits::default());
+    subject.ask(a("x.test."), &fickle.list()).await.unwrap();
+    fickle.goes_on();
+    pass(61 * SECOND).await;
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
+}
+
+/// A reply of some 6 KiB to every question.
+fn large(asked: &Asked) -> Reaction {
+    let name = asked.name();
+    let many = (0..180).map(|n| format!("{name} 60 IN A 198.51.100.{n}"));
+    many.fold(Reply::to(&asked.packet), |reply, record| reply.answer(&record)).edns(1232).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_client_gets_as_much_of_a_kept_reply_as_it_has_room_for() {
+    let upstream = Upstream::start(large).await;
+    let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
+    let query = |name: &str| Ask::new(name, "A");
+    for _ in 0..2 {
+        for (what, query, answers) in [
+            ("EDNS, room", query("www.outside.test.").edns(8192), 180),
+            ("EDNS, less room", query("www.outside.test.").edns(1232), 37),
+            ("no EDNS", query("Www.Outside.test."), 14),
+        ] {
+            let answer = ask(server.address, &query).await;
+            let whole = answers == 180;
+            assert_eq!((answer.answer.len(), answer.has("tc")), (answers, !whole), "{what}");
+            assert_eq!(answer.edns.is_some(), !what.starts_with("no"), "{what}");
+            let asked = Message::parse(&query.wire()).unwrap();
+            assert_eq!((answer.id, &answer.questions), (asked.id, &asked.questions), "{what}");
+        }
+        let answer = ask_tcp(server.address, &query("www.outside.test.")).await;
+        assert_eq!((answer.answer.len(), answer.has("tc"), answer.edns), (180, false, None));
+    }
+    assert_eq!(upstream.count(), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
+    let upstream = Upstream::start(|asked: &Asked| {
+        let reply = Reply::to(&asked.packet);
+        match asked.rtype().as_str() {
+            "A" => reply.answer(&format!("{} 60 IN A 192.0.2.1", asked.name())).into(),
+            other => reply.answer(&format!("{} 60 IN {other} \\# 3 abcdef", asked.name())).into(),
+        }
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]).caching(CacheLimits::default()));
+    let dnssec_ok = Opt { udp: 1232, dnssec_ok: true, ..Opt::default() };
+    let queries = [
+        Ask::new("www.outside.test.", "TYPE65280"),
+        Ask::new("www.outside.test.", "A"),
+        Ask::new("www.outside.test.", "A").opt(dnssec_ok),
+        Ask::new("www.outside.test.", "A").flags("rd cd"),
+    ];
+    for (kept, query) in queries.iter().enumerate() {
+        assert_eq!(upstream.count(), kept);
+        let first = ask(server.address, query).await;
+        let again = ask(server.address, query).await;
+        assert_eq!((&first.answer[0].data, first.flags()), (&again.answer[0].data, again.flags()));
+        assert_eq!(upstream.count(), kept + 1, "{query:?}");
+    }
+    server.stop().await;
+}
+
+/// A cluster name that is an alias for one outside: its target may be stale. Of the cluster's own names nothing is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_server_serves_stale_names_outside() {
+    static DOWN: AtomicUsize = AtomicUsize::new(0);
+    let upstream = Upstream::start(|asked: &Asked| match DOWN.load(Ordering::SeqCst) {
+        0 => Reply::to(&asked.packet).answer(&format!("{} 1 IN A 192.0.2.1", asked.name())).into(),
+        _ => servfail(asked),
+    })
+    .await;
+    let server = start(Fixed::new(&[upstream.addr()]).caching(an_hour()));
+    let outside = Ask::new("www.outside.test.", "A").edns(1232);
+    let alias = Ask::new("out.apps.svc.cluster.local.", "A");
+    assert_eq!(ask(server.address, &outside).await.answer[0].ttl, 1);
+    DOWN.store(1, Ordering::SeqCst);
+    let stale = eventually(PATIENCE, || async {
+        let answer = ask(server.address, &outside).await;
+        (answer.answer.first().map(|record| record.ttl) == Some(30)).then_some(answer)
+    })
+    .await;
+    assert_eq!(stale.answer_data("A"), ["192.0.2.1"]);
+    assert_eq!(stale.edns.unwrap().options, [(15, vec![0, 3])]);
+    let tcp = ask_tcp(server.address, &outside).await;
+    assert_eq!(tcp.answer_data("A"), ["192.0.2.1"]);
+    assert_eq!(ask(server.address, &alias).await.answer_data("A"), ["192.0.2.1"]);
+    server.stop().await;
+}
