@@ -30,6 +30,8 @@ pub use outside::{Mood, Outside, names_outside, names_outside_of_kubedns, zone};
 pub enum Topology {
     /// dnsmasq, with kubedns behind it.
     DropIn,
+    /// dnsmasq as a cache alone: all names come to kubedns.
+    Cache,
     /// kubedns, with dnsmasq behind it.
     Direct,
 }
@@ -71,8 +73,12 @@ impl Rig {
         addresses: &[SocketAddr],
     ) -> Self {
         let cluster = loaded_cluster();
-        let direct = (topology == Topology::Direct).then_some("--direct");
-        let args: Vec<&str> = direct.into_iter().chain(args.iter().copied()).collect();
+        let shape = match topology {
+            Topology::DropIn => None,
+            Topology::Cache => Some("--cache"),
+            Topology::Direct => Some("--direct"),
+        };
+        let args: Vec<&str> = shape.into_iter().chain(args.iter().copied()).collect();
         let pod = Pod::start_on(cluster.url(), addresses, &args, environment).await;
         Self { pod, topology, outside, upstream, cluster }
     }
@@ -110,7 +116,7 @@ impl Rig {
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;
         let mut all = interleave(&questions("cluster", ports.dns), &names_outside("outside", ports.dns));
-        if self.topology == Topology::DropIn {
+        if self.topology != Topology::Direct {
             all = interleave(&all, &questions("kubedns", ports.kubedns));
         }
         all

@@ -31,6 +31,10 @@ pub struct Options {
     #[arg(long)]
     pub direct: bool,
 
+    /// Let dnsmasq in front be a cache alone: it asks kubedns for all names, and kubedns asks the upstreams
+    #[arg(long, conflicts_with = "direct")]
+    pub cache: bool,
+
     /// Cluster domain
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     pub domain: String,

@@ -1,4 +1,4 @@
-//! The three containers of the pod with the flags of the stock manifest, or of the direct topology's,
+//! The three containers of the pod with the flags of the stock manifest, of the base, or of the direct topology's,
 //! moved to loopback ports.
 //!
 //! Pure: from options to command lines. Where a flag is not in the manifest, the comment says why a laptop needs it.
@@ -57,6 +57,8 @@ pub struct Wiring<'a> {
     pub access: Access,
     /// Upstreams instead of those in /etc/resolv.conf.
     pub nameservers: &'a [SocketAddr],
+    /// Whether dnsmasq in front is a cache alone, and asks kubedns for all names (`manifests/base`).
+    pub is_cache: bool,
     /// Verbosity.
     pub verbosity: u8,
     /// Further arguments, each container's after its others, so that they win.
@@ -81,6 +83,9 @@ impl Wiring<'_> {
             args.push("--topology=direct".to_owned());
             args.push(format!("--nameservers=127.0.0.1:{}", self.ports.dnsmasq));
             return args;
+        }
+        if self.is_cache {
+            args.push("--topology=cache".to_owned());
         }
         if !self.nameservers.is_empty() {
             let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
@@ -128,6 +133,9 @@ impl Wiring<'_> {
             format!("-statusAddr=127.0.0.1:{}", self.ports.nanny),
             NO_LAMEDUCK.to_owned(),
         ];
+        if self.is_cache {
+            args.push("-forward=kubedns".to_owned());
+        }
         args.extend_from_slice(&self.extra.nanny);
         args.push("--".to_owned());
         args.extend(self.dnsmasq_args());
@@ -154,7 +162,7 @@ impl Wiring<'_> {
             "--conf-file=/dev/null".to_owned(),
             "--pid-file=".to_owned(),
         ]);
-        if !self.nameservers.is_empty() {
+        if !self.nameservers.is_empty() && !self.is_cache {
             args.push("--no-resolv".to_owned());
             args.extend(self.nameservers.iter().map(|at| format!("--server={}#{}", at.ip(), at.port())));
         }
@@ -227,6 +235,7 @@ mod tests {
             state_dir: Path::new("/tmp/state"),
             access: Access::MasterUrl("http://127.0.0.1:5305".to_owned()),
             nameservers,
+            is_cache: false,
             verbosity: 2,
             extra: &NO_EXTRA,
         }
@@ -272,6 +281,16 @@ mod tests {
             "--server=127.0.0.1#5306".to_owned(),
             "--server=::1#53".to_owned()
         ]));
+    }
+
+    #[test]
+    fn a_cache_alone_has_no_servers_of_its_own() {
+        let (programs, nameservers) = (programs(), ["127.0.0.1:5306".parse().unwrap()]);
+        let [kubedns, dnsmasq, _] = Wiring { is_cache: true, ..wiring(&programs, &nameservers) }.containers();
+        assert!(kubedns.args.contains(&"--topology=cache".to_owned()));
+        assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:5306".to_owned()));
+        assert!(dnsmasq.args.contains(&"-forward=kubedns".to_owned()));
+        assert!(!dnsmasq.args.iter().any(|arg| arg.starts_with("--server=127")), "{:?}", dnsmasq.args);
     }
 
     #[test]

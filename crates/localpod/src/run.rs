@@ -72,6 +72,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         state_dir: &work.path().join("nanny"),
         access: cluster.access.clone(),
         nameservers: &nameservers,
+        is_cache: options.cache,
         verbosity: options.v,
         extra: &options.extra,
     };

@@ -15,8 +15,17 @@ const EDITS: u16 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
+    storm(Topology::DropIn).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_dnsmasq_as_a_cache_alone_a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
+    storm(Topology::Cache).await;
+}
+
+async fn storm(topology: Topology) {
     let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
-    let rig = Rig::start(Topology::DropIn, &[]).await;
+    let rig = Rig::start(topology, &[]).await;
     let steady = Steady::start(rig.questions(), RATE);
     let edit = |key: &str, value: &str| {
         rig.set(mk_config_map("kube-system", "kube-dns", &[(key, value)]));

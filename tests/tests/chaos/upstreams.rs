@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
-use testkit::upstream::Upstream;
+use serde_json::json;
+use testkit::message::Message;
+use testkit::objects::mk_config_map;
+use testkit::query::Query;
+use testkit::upstream::{Upstream, Zone};
+use testkit::{client, eventually};
 use tests::chaos::{Mood, Outside, Rig, Topology, names_outside_of_kubedns};
+use tests::e2e::{PATIENCE, get};
 use tests::steady::{Question, Steady};
+use tokio::task::JoinSet;
 
 use super::{RATE, WHILE};
 
@@ -74,4 +81,75 @@ async fn with_bad_upstreams_only_cluster_names_lose_nothing_and_kubedns_answers_
     let forwarded = &report.lines["outside, from kubedns"];
     assert_eq!(forwarded.excused_lost, 0, "where there is no answer kubedns says so: {report}");
     assert!(forwarded.excused_failed > 0, "the upstream was bad: {report}");
+}
+
+/// Names that are asked for at once while no upstream answers.
+const HANGING: u16 = 300;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_cache_alone_a_bad_upstream_costs_no_answer() {
+    let (outside, honest) = (Outside::default(), Outside::default());
+    let bad = Upstream::start(outside.handler()).await;
+    let good = Upstream::start(honest.handler()).await;
+    let addresses = [bad.addr(), good.addr()];
+    let rig = Rig::with(Topology::Cache, &[], &[], outside.clone(), bad, &addresses).await;
+    let mut questions = rig.questions();
+    questions.extend(names_outside_of_kubedns("outside, whatever the upstream", rig.pod.ports.dns));
+    let steady = Steady::start(questions, RATE * 2);
+    for (mood, _) in MOODS {
+        outside.is(mood);
+        steady.answered_on("outside, whatever the upstream", WHILE).await;
+        outside.is(Mood::Honest);
+    }
+    steady
+        .stop()
+        .await
+        .check("cache alone, two upstreams, the first silent, late, lying, oversized, truncating, garbage");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_cache_alone_every_name_gets_an_rcode_when_all_upstreams_hang() {
+    let rig = Rig::start(Topology::Cache, &[]).await;
+    let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
+    rig.outside.is(Mood::Silent);
+    let ask = |number: u16| async move {
+        let query = Query::new(&format!("hanging-{number}.outside.test."), "A").wire();
+        let reply = client::udp(server, &query, PATIENCE).await;
+        reply.map_or_else(|error| error.to_string(), |reply| Message::parse(&reply).unwrap().rcode_name())
+    };
+    let asking: JoinSet<String> = (0..HANGING).map(ask).collect();
+    let said = asking.join_all().await;
+    assert_eq!(said, vec!["SERVFAIL"; usize::from(HANGING)]);
+
+    rig.outside.is(Mood::Honest);
+    let dig = rig.pod.dig();
+    eventually(PATIENCE, || async { dig.short("host-1.outside.test").await == ["198.51.100.1"] }).await;
+    rig.assert_no_restarts();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_back_are_left_out() {
+    let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+    let rig = Rig::start(Topology::Cache, &[]).await;
+    let name = super::add_service(&rig, "ns", "127.0.0.1");
+    let stubs = json!({"corp.test": [format!("{name}:{}", corporate.addr().port())]}).to_string();
+    let own = json!([format!("127.0.0.1:{}", rig.pod.ports.dns)]).to_string();
+    let dig = rig.pod.dig();
+    let is = |name: &'static str, expected: &'static [&'static str]| {
+        let dig = &dig;
+        eventually(PATIENCE, move || async move { dig.short(name).await == expected })
+    };
+    rig.set(mk_config_map(
+        "kube-system",
+        "kube-dns",
+        &[("stubDomains", &stubs), ("upstreamNameservers", &own)],
+    ));
+    is("host.corp.test", &["192.0.2.7"]).await;
+    let loops = || async { get(rig.pod.ports.kubedns_metrics, "/metrics").await.unwrap().body };
+    eventually(PATIENCE, || async { loops().await.contains("\nkubedns_forward_loops 1\n") }).await;
+    assert_eq!(dig.status("host-3.outside.test").await.as_deref(), Some("SERVFAIL"));
+    is("host.corp.test", &["192.0.2.7"]).await;
+
+    rig.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", &stubs)]));
+    is("host-3.outside.test", &["198.51.100.3"]).await;
 }

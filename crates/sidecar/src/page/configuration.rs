@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 
 use super::facts::unknown;
-use crate::peers::{Configuration, Nanny, Routes};
+use crate::peers::{Configuration, Nanny};
 use crate::status::Status;
 
 pub(super) fn section(status: &Status) -> Markup {
@@ -13,7 +13,7 @@ pub(super) fn section(status: &Status) -> Markup {
         section aria-label="configuration" {
             h2 { "Configuration" }
             @match &status.nanny.known {
-                Some(nanny) => { (in_force(nanny)) (trouble(&nanny.routes)) (refused(&nanny.configuration)) }
+                Some(nanny) => { (in_force(nanny)) (trouble(nanny)) (refused(&nanny.configuration)) }
                 None => p { (unknown("configuration", &status.nanny)) }
             }
         }
@@ -22,10 +22,13 @@ pub(super) fn section(status: &Status) -> Markup {
 
 fn in_force(nanny: &Nanny) -> Markup {
     let (configuration, routes) = (&nanny.configuration, &nanny.routes);
-    let now = |domain| routes.stub_domains.get(domain).map(|servers| servers.join(" ")).unwrap_or_default();
+    // What dnsmasq has no servers for goes the way of everything else.
+    let other = if routes.by_way_of_kubedns() { routes.upstreams.as_slice() } else { &[] };
+    let now = |domain| routes.stub_domains.get(domain).map_or(other, Vec::as_slice).join(" ");
     let from = match configuration.upstream_nameservers.as_slice() {
         // With --no-resolv and without upstreamNameservers, nobody else is asked than dnsmasq's command line says.
         [] if routes.upstreams.is_empty() => "the arguments of dnsmasq".to_owned(),
+        [] if routes.by_way_of_kubedns() => "--nameservers of kubedns, or its resolv.conf".to_owned(),
         [] => routes.upstreams_from.clone().unwrap_or_default(),
         servers => servers.join(" "),
     };
@@ -48,7 +51,12 @@ fn row(cells: [&str; 3]) -> Markup {
 }
 
 /// What keeps servers from being used.
-fn trouble(routes: &Routes) -> Markup {
+fn trouble(nanny: &Nanny) -> Markup {
+    let Nanny { routes, configuration, .. } = nanny;
+    let other = routes
+        .kubedns_configuration
+        .as_ref()
+        .filter(|version| configuration.version.as_ref() != Some(version));
     let joined =
         |servers: &BTreeSet<String>| servers.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
     html! {
@@ -57,6 +65,9 @@ fn trouble(routes: &Routes) -> Markup {
             ("servers left out because their queries come back: ", &routes.loops),
         ] {
             @if !servers.is_empty() { p.failed { (words) (joined(servers)) } }
+        }
+        @if let Some(version) = other {
+            p.failed { "kubedns, which dnsmasq asks, has another configuration: version " (version) }
         }
         @if let Some(pending) = &routes.pending {
             p.failed {

@@ -99,6 +99,25 @@ fn says(page: &str, texts: &[&str]) {
 }
 
 #[test]
+fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
+    let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
+                    "routes":{"upstreams":["127.0.0.1:10053"],"upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
+    let mut status = Status { nanny: told(Nanny::read(nanny).unwrap()), ..good() };
+    status.dnsmasq.upstreams.clear();
+    let page = words(&render(&status, "n"));
+    for expected in [
+        "acme.local 127.0.0.1:10053 192.0.2.1",
+        "everything else 127.0.0.1:10053 --nameservers of kubedns, or its resolv.conf",
+        "kubedns, which dnsmasq asks, has another configuration: version 00fe",
+        "dnsmasq asks kubedns for everything else; its upstreams are below",
+        "192.0.2.9:53 5 1",
+    ] {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    assert!(!page.contains("none, or unknown"), "{page}");
+}
+
+#[test]
 fn a_good_day() {
     let page = page(&good());
     assert!(page.starts_with("<!doctype html>") && page.contains("<title>\u{2713} kube-dns</title>"));

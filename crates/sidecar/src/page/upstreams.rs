@@ -9,10 +9,12 @@ use crate::upstreams::{Condition, UpstreamStatus};
 /// All those of dnsmasq, as they are probed.
 pub(super) fn of_dnsmasq(status: &Status) -> Markup {
     let upstreams = &status.dnsmasq.upstreams;
+    let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     html! {
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
-            @if upstreams.is_empty() { p { "none, or unknown" } } @else {
+            @if by_kubedns { p { "dnsmasq asks kubedns for everything else; its upstreams are below" } }
+            @if upstreams.is_empty() { @if !by_kubedns { p { "none, or unknown" } } } @else {
                 table {
                     tr {
                         th { "address" } th { "for" } th { "state" }

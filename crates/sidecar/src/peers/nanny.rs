@@ -54,7 +54,10 @@ pub(crate) struct Routes {
     /// Stub domains and the addresses of their servers.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
+    /// `configuration`, `resolv.conf`, or `kubedns`, which then is the only one and asks others.
     pub(crate) upstreams_from: Option<String>,
+    /// The version of the configuration that kubedns has, where dnsmasq asks it for names outside.
+    pub(crate) kubedns_configuration: Option<String>,
     /// Servers whose names have no address yet.
     pub(crate) unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back.
@@ -64,6 +67,13 @@ pub(crate) struct Routes {
     pub(crate) servfail_server: Option<String>,
     /// Why dnsmasq has not got the newest ones; none when it has.
     pub(crate) pending: Option<Pending>,
+}
+
+impl Routes {
+    /// Whether kubedns asks the servers for most names, and dnsmasq asks kubedns.
+    pub(crate) fn by_way_of_kubedns(&self) -> bool {
+        self.upstreams_from.as_deref() == Some("kubedns")
+    }
 }
 
 /// Servers that are on their way to dnsmasq.
