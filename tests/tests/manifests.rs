@@ -201,6 +201,13 @@ const IMAGES: &[&str] = &[
 /// What else of the base is not as in the stock addon. Whatever is to differ is listed here, with the reason in the
 /// manifest.
 const UNLIKE_STOCK: &[&str] = &[
+    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[3]",
+    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[4]",
+    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[5]",
+    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[6]",
+    "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[7]",
+    "Deployment/kube-dns.spec.template.spec.containers[kubedns].args[3]",
+    "Deployment/kube-dns.spec.template.spec.containers[kubedns].args[4]",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.cpu",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.memory",
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].resources.requests.memory",
@@ -279,6 +286,32 @@ fn components_combine_in_their_order() {
         assert_eq!(direct, components.contains(&"direct"), "{components:?}");
         assert_eq!(confinement::faults(pod).is_empty(), components.contains(&"hardened"), "{components:?}");
     }
+}
+
+/// Where dnsmasq is a cache alone, kubedns knows that, and has the ConfigMap.
+#[test]
+fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
+    if skip() {
+        return;
+    }
+    let mut caches = Vec::new();
+    for name in names() {
+        for pod in pods(&rendered(&name)) {
+            let (kubedns, nanny) = (pod.container("kubedns").unwrap(), pod.container("nanny").unwrap());
+            let is_cache = nanny.args.contains(&"-forward=kubedns".to_owned());
+            assert_eq!(is_cache, kubedns.args.contains(&"--topology=cache".to_owned()), "{name}");
+            if is_cache {
+                assert!(
+                    used(&kubedns.args).contains("config-dir"),
+                    "{name}: kubedns has to know the upstreams"
+                );
+                let other = |word: &&String| word.starts_with("--server=") && !word.starts_with("--server=/");
+                assert_eq!(nanny.dnsmasq.iter().find(other), None, "{name}: asked beside kubedns");
+                caches.push(name.clone());
+            }
+        }
+    }
+    assert_eq!(caches, ["base", "hardened", "trial"]);
 }
 
 /// In the direct topology kubedns answers clients, and dnsmasq only kubedns.

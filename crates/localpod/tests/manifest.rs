@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Container as ManifestContainer;
 use localpod::options::ExtraArgs;
 use localpod::pod::{Access, Wiring};
@@ -28,16 +27,37 @@ fn manifest_ports() -> Ports {
     }
 }
 
-fn manifest_containers() -> BTreeMap<String, ManifestContainer> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base/deployment.yaml");
-    let text = std::fs::read_to_string(file).unwrap();
-    let deployment: Deployment = serde_norway::from_str(&text).unwrap();
-    let pod = deployment.spec.unwrap().template.spec.unwrap();
-    pod.containers.into_iter().map(|container| (container.name.clone(), container)).collect()
+/// The containers of the base, with the arguments that another manifest gives them.
+fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestContainer> {
+    let read = |file: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests").join(file);
+        serde_norway::from_str::<serde_norway::Value>(&std::fs::read_to_string(file).unwrap()).unwrap()
+    };
+    let containers = |file: &str| -> Vec<ManifestContainer> {
+        let containers = read(file)["spec"]["template"]["spec"]["containers"].clone();
+        serde_norway::from_value(containers).unwrap()
+    };
+    let base = containers("base/deployment.yaml").into_iter();
+    let mut all: BTreeMap<String, ManifestContainer> =
+        base.map(|container| (container.name.clone(), container)).collect();
+    for other in arguments.map(containers).unwrap_or_default() {
+        let container = all.get_mut(&other.name).unwrap();
+        container.args = other.args.or_else(|| container.args.take());
+    }
+    all
 }
 
 #[test]
 fn every_flag_and_variable_of_the_manifest_is_passed() {
+    compare(false, &manifest_containers(Some("stock-1.36/as-published.yaml")));
+}
+
+#[test]
+fn with_dnsmasq_as_a_cache_alone_those_of_the_base_are_passed() {
+    compare(true, &manifest_containers(None));
+}
+
+fn compare(is_cache: bool, manifest: &BTreeMap<String, ManifestContainer>) {
     let programs = Programs {
         kubedns: PathBuf::from("/kube-dns"),
         nanny: PathBuf::from("/dnsmasq-nanny"),
@@ -52,10 +72,10 @@ fn every_flag_and_variable_of_the_manifest_is_passed() {
         state_dir: Path::new("/state"),
         access: Access::MasterUrl("http://127.0.0.1:6443".to_owned()),
         nameservers: &[],
+        is_cache,
         verbosity: 2,
         extra: &ExtraArgs::default(),
     };
-    let manifest = manifest_containers();
     assert_eq!(manifest.len(), 3);
     for container in wiring.containers() {
         let expected = &manifest[container.name];

@@ -17,7 +17,7 @@ use self::fetch::fetch;
 use crate::options::Options;
 
 pub(crate) use self::kubedns::Kubedns;
-pub(crate) use self::nanny::{Configuration, Nanny, Routes};
+pub(crate) use self::nanny::{Configuration, Nanny};
 
 /// How long an answer is good before it is asked for again.
 const FRESH: Duration = Duration::from_secs(1);
