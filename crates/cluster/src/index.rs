@@ -1,7 +1,7 @@
 //! The one writer: takes what the watchers see, keeps the objects, and publishes the records made of them.
 
 mod objects;
-mod shared;
+mod packed;
 mod store;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,8 +14,8 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::few::Few;
-use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey, ServiceKind};
-use crate::records::{self, ServiceRecords};
+use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey, Service, ServiceKind};
+use crate::records::{self, Backing, ServiceRecords};
 use crate::snapshot::{Federation, Place, Published, Snapshot};
 pub use objects::Objects;
 use store::Store;
@@ -63,12 +63,16 @@ pub enum Progress {
 pub struct Counts {
     /// Services.
     pub services: usize,
+    /// Their cluster IPs.
+    pub cluster_ips: usize,
     /// Endpoints objects.
     pub endpoints: usize,
+    /// Their addresses, ready or not.
+    pub endpoints_addresses: usize,
     /// Endpoint slices.
     pub slices: usize,
-    /// Addresses of endpoints, ready or not.
-    pub addresses: usize,
+    /// Their addresses, ready or not.
+    pub slices_addresses: usize,
     /// Endpoints objects that the control plane has cut at 1000 addresses.
     pub over_capacity: usize,
 }
@@ -105,8 +109,8 @@ impl Index {
             Event::Service(Change::RelistStarted) => self.store.start_list_of_services(),
             Event::Service(Change::Apply(service)) => {
                 self.store.services.settle(&service.key);
-                if self.store.service(&service.key) != Some(&service) {
-                    self.update(&service.key.clone(), |store, _| store.set_service(service));
+                if !self.store.objects().has_service(&service) {
+                    self.update(&service.key, |store, _| store.set_service(&service));
                 }
             }
             Event::Service(Change::Deleted(key)) => {
@@ -131,8 +135,8 @@ impl Index {
             }
             Change::Apply(endpoints) => {
                 self.store.endpoints.settle(&endpoints.key);
-                if self.store.endpoints_of(&endpoints.key) != Some(&endpoints) {
-                    self.update_endpoints(&endpoints.key.clone(), |store, _| store.set_endpoints(endpoints));
+                if !self.store.objects().has_endpoints(&endpoints) {
+                    self.update_endpoints(&endpoints.key, |store, _| store.set_endpoints(&endpoints));
                 }
             }
             Change::Deleted(key) => {
@@ -152,14 +156,16 @@ impl Index {
             }
             Change::Apply(slice) => {
                 self.store.slices.settle(&slice.key);
-                let service = ObjectKey::new(slice.key.namespace.clone(), slice.service.clone());
-                match self.store.slice_and_service(&slice.key) {
-                    Some((_, known)) if *known == slice => return,
-                    // A slice can change hands: its label is mutable.
-                    Some((owner, _)) if owner != service => self.remove_slice_of(&owner, &slice.key),
-                    _ => {}
+                if self.store.objects().has_slice(&slice) {
+                    return;
                 }
-                self.update_endpoints(&service, |store, _| store.set_slice(slice));
+                let service = slice.service_key();
+                // A slice can change hands: its label is mutable.
+                if let Some(owner) = self.store.service_of_slice(&slice.key).filter(|owner| *owner != service)
+                {
+                    self.remove_slice_of(&owner, &slice.key);
+                }
+                self.update_endpoints(&service, |store, _| store.set_slice(&slice));
             }
             Change::Deleted(key) => {
                 self.store.slices.settle(&key);
@@ -169,7 +175,7 @@ impl Index {
     }
 
     fn remove_slice(&mut self, key: &ObjectKey) {
-        if let Some((service, _)) = self.store.slice_and_service(key) {
+        if let Some(service) = self.store.service_of_slice(key) {
             self.remove_slice_of(&service, key);
         }
     }
@@ -213,7 +219,7 @@ impl Index {
 
     /// To be called before the endpoints of `key` change.
     fn outdate_endpoints(&mut self, key: &ObjectKey) {
-        let shown = self.store.service(key).is_some_and(records::show_endpoints);
+        let shown = self.store.service(key).is_some_and(|service| records::show_endpoints(&service));
         // Federated names are answered by whether there are endpoints.
         if shown || self.snapshot.federation.is_some() {
             self.outdate(key);
@@ -247,7 +253,7 @@ impl Index {
 
     fn build(&self, key: &ObjectKey) -> ServiceRecords {
         match self.store.service(key) {
-            Some(service) => records::build(service, self.store.backing(key, self.source)),
+            Some(service) => records::build(&service, &self.backing(&service)),
             None => ServiceRecords::default(),
         }
     }
@@ -255,8 +261,16 @@ impl Index {
     /// The reverse records of one Service as its objects are now.
     fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
         let service = self.store.service(key);
-        service
-            .map_or_else(Vec::new, |service| records::pointers(service, self.store.backing(key, self.source)))
+        service.map_or_else(Vec::new, |service| records::pointers(&service, &self.backing(&service)))
+    }
+
+    /// The endpoints of a Service, if its records depend on them.
+    fn backing(&self, service: &Service) -> Backing {
+        if records::show_endpoints(service) {
+            self.store.backing(&service.key, self.source)
+        } else {
+            Backing::None
+        }
     }
 
     /// Every owner of an address counts for itself: one that leaves takes only its own record away. Both lists are
@@ -404,7 +418,7 @@ impl Index {
 
     /// How much there is, by walking all objects.
     pub fn counts(&self) -> Counts {
-        self.store.counts()
+        self.store.objects().counts()
     }
 
     /// The objects, for a snapshot file.

@@ -233,6 +233,11 @@ pub struct EndpointSlice {
 }
 
 impl EndpointSlice {
+    /// Namespace and name of the Service it belongs to.
+    pub fn service_key(&self) -> ObjectKey {
+        ObjectKey { namespace: self.key.namespace.clone(), name: self.service.clone() }
+    }
+
     /// All addresses, ready or not.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().copied())

@@ -90,19 +90,11 @@ struct Trailer {
 }
 
 /// A line between them.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Object {
     Service(Service),
     Endpoints(Endpoints),
     EndpointSlice(EndpointSlice),
-}
-
-/// The same for writing.
-#[derive(Debug, Serialize)]
-enum ObjectRef<'a> {
-    Service(&'a Service),
-    Endpoints(&'a Endpoints),
-    EndpointSlice(&'a EndpointSlice),
 }
 
 impl From<Object> for Event {
@@ -215,9 +207,9 @@ pub fn encode(objects: &Objects, source: EndpointsSource, domain: &str) -> Optio
     let slices = objects.slices().filter(|_| from(EndpointsSource::EndpointSlices));
     let all = objects
         .services()
-        .map(ObjectRef::Service)
-        .chain(endpoints.map(ObjectRef::Endpoints))
-        .chain(slices.map(ObjectRef::EndpointSlice));
+        .map(Object::Service)
+        .chain(endpoints.map(Object::Endpoints))
+        .chain(slices.map(Object::EndpointSlice));
     for object in all {
         append(&mut content, &object)?;
         count += 1;

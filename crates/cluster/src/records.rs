@@ -34,14 +34,14 @@ pub struct ServiceRecords {
 }
 
 /// What is known of the endpoints of a Service, whichever objects it came from.
-#[derive(Debug, Clone, Copy)]
-pub enum Backing<'o> {
+#[derive(Debug, Clone)]
+pub enum Backing {
     /// Nothing.
     None,
     /// An Endpoints object.
-    Endpoints(&'o Endpoints),
+    Endpoints(Endpoints),
     /// Slices.
-    Slices(&'o [EndpointSlice]),
+    Slices(Vec<EndpointSlice>),
 }
 
 /// Addresses that share ports.
@@ -63,14 +63,14 @@ pub struct Member<'o> {
     pub hostname: Option<&'o SmolStr>,
 }
 
-impl<'o> Backing<'o> {
+impl Backing {
     /// True when there is an address that traffic is sent to.
-    pub fn has_ready_addresses(self) -> bool {
+    pub fn has_ready_addresses(&self) -> bool {
         self.groups(false).iter().any(|group| !group.members.is_empty())
     }
 
     /// The addresses that are ready, or all of them.
-    pub fn groups(self, not_ready_too: bool) -> Vec<Group<'o>> {
+    pub fn groups(&self, not_ready_too: bool) -> Vec<Group<'_>> {
         match self {
             Self::None => Vec::new(),
             Self::Endpoints(endpoints) => {
@@ -105,7 +105,7 @@ impl<'o> Group<'o> {
 }
 
 /// Builds the records of `service`, whose endpoints are `backing`.
-pub fn build(service: &Service, backing: Backing<'_>) -> ServiceRecords {
+pub fn build(service: &Service, backing: &Backing) -> ServiceRecords {
     let mut records = match &service.kind {
         ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
         // kube-dns treats a Service without an address yet like a headless one.
@@ -117,7 +117,7 @@ pub fn build(service: &Service, backing: Backing<'_>) -> ServiceRecords {
 }
 
 /// The reverse records that [`build`] gives, without the others.
-pub fn pointers(service: &Service, backing: Backing<'_>) -> Vec<(IpAddr, Pointer)> {
+pub fn pointers(service: &Service, backing: &Backing) -> Vec<(IpAddr, Pointer)> {
     let Some(base) = base(&service.key) else { return Vec::new() };
     let mut pointers: Vec<_> = match &service.kind {
         ServiceKind::ClusterIp(addresses) => {
@@ -194,7 +194,7 @@ struct Labelled {
     ports: Vec<([SmolStr; 2], u16)>,
 }
 
-fn headless(service: &Service, backing: Backing<'_>) -> ServiceRecords {
+fn headless(service: &Service, backing: &Backing) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Some(base) = base(&service.key) else { return records };
     let mut labels: BTreeMap<SmolStr, Labelled> = BTreeMap::new();

@@ -94,9 +94,9 @@ impl IndexRequest {
     fn namespaces(&self, index: &Index) -> BTreeMap<SmolStr, bool> {
         let mut open: BTreeSet<SmolStr> = self.objects.iter().map(|(key, _)| key.namespace.clone()).collect();
         let mut found = BTreeMap::new();
-        let mut services = index.store().services();
-        for service in services.by_ref().take(MAX_LOOKED_AT) {
-            found.extend(open.take(&service.key.namespace).map(|namespace| (namespace, true)));
+        let mut services = index.store().service_keys();
+        for key in services.by_ref().take(MAX_LOOKED_AT) {
+            found.extend(open.take(&key.namespace).map(|namespace| (namespace, true)));
             if open.is_empty() {
                 return found;
             }
@@ -110,8 +110,8 @@ impl IndexRequest {
     fn behind(&self, index: &Index, source: Option<EndpointsSource>) -> Vec<(FoundObject, bool)> {
         let Some(address) = self.address else { return Vec::new() };
         let found = index.store().services().take(MAX_LOOKED_AT).filter_map(|service| {
-            let members = members(index.store().backing(&service.key, source));
-            let ready = members.iter().find(|member| member.ip == address)?.ready;
+            let backing = index.store().backing(&service.key, source);
+            let ready = members(&backing).iter().find(|member| member.ip == address)?.ready;
             Some((FoundObject::new(index, source, &service.key, None), ready))
         });
         let mut behind: Vec<_> = found.take(MAX_OBJECTS).collect();
@@ -123,11 +123,11 @@ impl IndexRequest {
         if self.near.is_empty() {
             return (Vec::new(), false);
         }
-        let is_near = |key: &&ObjectKey| {
+        let is_near = |key: &ObjectKey| {
             self.near.iter().any(|wanted| wanted.namespace == key.namespace || wanted.name == key.name)
         };
-        let mut services = index.store().services().map(|service| &service.key);
-        let near = services.by_ref().take(MAX_LOOKED_AT).filter(is_near).cloned().collect();
+        let mut services = index.store().service_keys();
+        let near = services.by_ref().take(MAX_LOOKED_AT).filter(is_near).collect();
         (near, services.next().is_some())
     }
 }
@@ -137,18 +137,18 @@ impl FoundObject {
         let backing = index.store().backing(key, source);
         let service = index.store().service(key);
         let deleted = index.store().deleted(key).filter(|_| service.is_none());
-        let members = members(backing);
+        let members = members(&backing);
         let of_hostname = members.iter().filter(|member| {
             hostname.is_some_and(|wanted| member.hostname.is_some_and(|known| known == wanted))
         });
         // Where several have it, one that is ready decides.
         let member = of_hostname.map(|member| (member.ip, member.ready)).max_by_key(|(_, ready)| *ready);
-        let hostnames = hostname.map(|_| hostnames(&members, service)).unwrap_or_default();
+        let hostnames = hostname.map(|_| hostnames(&members, service.as_ref())).unwrap_or_default();
         Self {
             object: Object {
                 key: key.clone(),
-                service: service.map(describe),
-                endpoints: endpoints(backing),
+                service: service.as_ref().map(describe),
+                endpoints: endpoints(&backing),
             },
             member,
             more_hostnames: hostnames.len().saturating_sub(MAX_SHOWN),
@@ -190,13 +190,14 @@ fn port(name: &SmolStr, protocol: &Protocol, number: u16) -> Port {
 }
 
 /// All addresses, ready or not.
-fn members(backing: Backing<'_>) -> Vec<Member<'_>> {
+fn members(backing: &Backing) -> Vec<Member<'_>> {
     backing.groups(true).into_iter().flat_map(|group| group.members).collect()
 }
 
-fn endpoints(backing: Backing<'_>) -> Option<Endpoints> {
+fn endpoints(backing: &Backing) -> Option<Endpoints> {
     let (kind, mut names, over_capacity, changed): (_, Vec<&SmolStr>, _, _) = match backing {
-        Backing::None | Backing::Slices([]) => return None,
+        Backing::None => return None,
+        Backing::Slices(slices) if slices.is_empty() => return None,
         Backing::Endpoints(one) => ("Endpoints", vec![&one.key.name], one.over_capacity, one.last_change),
         Backing::Slices(slices) => (
             "EndpointSlice",
@@ -231,7 +232,7 @@ fn addresses(members: &[Member<'_>]) -> Vec<Address> {
     members.iter().take(MAX_SHOWN).map(address).collect()
 }
 
-fn ports(backing: Backing<'_>) -> Vec<Port> {
+fn ports(backing: &Backing) -> Vec<Port> {
     let mut ports = Vec::new();
     for p in backing.groups(true).iter().flat_map(|group| group.ports) {
         let port = port(&p.name, &p.protocol, p.port);

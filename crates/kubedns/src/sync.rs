@@ -138,7 +138,10 @@ impl Sync {
                     if received == 0 && !stop.is_cancelled() {
                         return Err(WatchersEnded);
                     }
-                    self.take(&mut batch, begun);
+                    if self.take(&mut batch, begun) {
+                        // The first numbers are those of whole lists.
+                        next_count = Instant::now();
+                    }
                     counted &= !self.index.take_objects_changed();
                 }
                 Ok(()) = self.settings.changed() => self.configure(),
@@ -202,8 +205,8 @@ impl Sync {
         }
     }
 
-    /// Applies events and publishes.
-    fn take(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) {
+    /// Applies events and publishes. True when the first lists are in now.
+    fn take(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
         let oldest = batch.first().map(|received| received.at);
         let was_listed = self.index.has_listed();
         let mut causes = Vec::new();
@@ -225,9 +228,11 @@ impl Sync {
                 saving.changed();
             }
         }
-        if !was_listed && self.index.has_listed() {
+        let in_sync = !was_listed && self.index.has_listed();
+        if in_sync {
             self.in_sync(begun.elapsed());
         }
+        in_sync
     }
 
     /// Logs where the endpoints of Services come from when that has changed.
@@ -303,7 +308,7 @@ impl Sync {
             services = counts.services,
             endpoints = counts.endpoints,
             slices = counts.slices,
-            addresses = counts.addresses,
+            addresses = counts.endpoints_addresses + counts.slices_addresses,
             "the first lists are in"
         );
         self.status.set(Progress::Synced);

@@ -3,40 +3,136 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use smol_str::SmolStr;
 use treecache::Map;
 
+use super::Counts;
+use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
 use crate::objects::{EndpointSlice, Endpoints, ObjectKey, Service};
 
 /// All objects. `clone` is one reference count, so that whoever needs time for them keeps nobody from changing them.
+///
+/// They are kept packed; each is unpacked when it is asked for.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
-    owners: Map<ObjectKey, Arc<Owner>>,
+    namespaces: Map<SmolStr, Map<SmolStr, Arc<[u8]>>>,
 }
 
-/// What is known under one namespace and name.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Owner {
-    pub(super) service: Option<Box<Service>>,
-    pub(super) endpoints: Option<Box<Endpoints>>,
-    pub(super) slices: Vec<EndpointSlice>,
+/// Everything known under one namespace and name, as octets: each object behind the number of its addresses, which are
+/// counted without unpacking. No object is empty, so an empty one is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Owner<'o> {
+    service: &'o [u8],
+    endpoints: &'o [u8],
+    slices: &'o [u8],
 }
 
-impl Owner {
-    fn is_empty(&self) -> bool {
-        self.service.is_none() && self.endpoints.is_none() && self.slices.is_empty()
+impl<'o> Owner<'o> {
+    fn read(mut packed: &'o [u8]) -> Self {
+        let mut next = || unpack_octets(&mut packed).unwrap_or_default();
+        Self { service: next(), endpoints: next(), slices: packed }
+    }
+
+    fn pack(self) -> Arc<[u8]> {
+        let mut packed = Vec::new();
+        pack_octets(self.service, &mut packed);
+        pack_octets(self.endpoints, &mut packed);
+        packed.extend_from_slice(self.slices);
+        packed.into()
+    }
+
+    fn is_empty(self) -> bool {
+        [self.service, self.endpoints, self.slices].iter().all(|part| part.is_empty())
+    }
+
+    /// Each slice.
+    fn each_slice(mut self) -> impl Iterator<Item = &'o [u8]> {
+        std::iter::from_fn(move || unpack_octets(&mut self.slices))
+    }
+
+    /// The slices without the one of that name, and with `new`.
+    fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
+        let others = self.each_slice().filter(|slice| !body(slice).starts_with(name));
+        let mut slices = Vec::new();
+        for slice in others.chain(new) {
+            pack_octets(slice, &mut slices);
+        }
+        slices
+    }
+
+    fn slice_of_name(self, name: &[u8]) -> Option<&'o [u8]> {
+        self.each_slice().find(|slice| body(slice).starts_with(name))
+    }
+
+    fn add_to(self, counts: &mut Counts) {
+        let addresses = |packed: &[u8]| usize::unpack(&mut &*packed);
+        if let Some(cluster_ips) = addresses(self.service) {
+            counts.services += 1;
+            counts.cluster_ips += cluster_ips;
+        }
+        if let Some(addresses) = addresses(self.endpoints) {
+            counts.endpoints += 1;
+            counts.endpoints_addresses += addresses;
+            counts.over_capacity += bool::unpack(&mut body(self.endpoints)).map_or(0, usize::from);
+        }
+        for addresses in self.each_slice().filter_map(addresses) {
+            counts.slices += 1;
+            counts.slices_addresses += addresses;
+        }
+    }
+
+    pub(super) fn has_service(self) -> bool {
+        !self.service.is_empty()
+    }
+
+    pub(super) fn service(self, key: &ObjectKey) -> Option<Service> {
+        unpack(key, self.service)
+    }
+
+    pub(super) fn endpoints(self, key: &ObjectKey) -> Option<Endpoints> {
+        unpack(key, self.endpoints)
+    }
+
+    pub(super) fn slices(self, key: &ObjectKey) -> impl Iterator<Item = EndpointSlice> {
+        self.each_slice().filter_map(|slice| unpack(key, slice))
     }
 
     /// Slices have addresses, of a family at least, that Endpoints lack. Endpoints without any address lack none: the
     /// pods are gone.
-    pub(super) fn slices_tell_more(&self) -> bool {
-        let told = Families::of(self.slices.iter().flat_map(EndpointSlice::addresses));
-        let Some(endpoints) = &self.endpoints else {
+    pub(super) fn slices_tell_more(self, key: &ObjectKey) -> bool {
+        let told = self.slices(key).map(|slice| Families::of(slice.addresses()));
+        let told = told.fold(Families::default(), Families::or);
+        let Some(endpoints) = self.endpoints(key) else {
             return told != Families::default();
         };
         let now = Families::of(endpoints.addresses());
         let lacking = (told.v4 && !now.v4) || (told.v6 && !now.v6);
         endpoints.over_capacity || (now != Families::default() && lacking)
     }
+}
+
+fn packed(object: &impl PackKeyed) -> Vec<u8> {
+    let mut packed = Vec::new();
+    object.addresses().pack(&mut packed);
+    object.pack(&mut packed);
+    packed
+}
+
+fn unpack<T: PackKeyed>(key: &ObjectKey, packed: &[u8]) -> Option<T> {
+    T::unpack(key.clone(), &mut body(packed))
+}
+
+/// A packed object without the number of its addresses.
+fn body(packed: &[u8]) -> &[u8] {
+    let mut body = packed;
+    usize::unpack(&mut body).map(|_| body).unwrap_or_default()
+}
+
+/// What a packed slice begins with.
+fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
+    let mut name = Vec::new();
+    pack_name(&slice.name, &service.name, &mut name);
+    name
 }
 
 /// The IP families of addresses.
@@ -48,56 +144,136 @@ struct Families {
 
 impl Families {
     fn of(addresses: impl Iterator<Item = IpAddr>) -> Self {
-        addresses.fold(Self::default(), |Self { v4, v6 }, ip| Self {
-            v4: v4 || ip.is_ipv4(),
-            v6: v6 || ip.is_ipv6(),
-        })
+        let one = |ip: IpAddr| Self { v4: ip.is_ipv4(), v6: ip.is_ipv6() };
+        addresses.map(one).fold(Self::default(), Self::or)
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self { v4: self.v4 || other.v4, v6: self.v6 || other.v6 }
     }
 }
 
 impl Objects {
     /// All Services.
-    pub fn services(&self) -> impl Iterator<Item = &Service> {
-        self.owners.iter().filter_map(|(_, owner)| owner.service.as_deref())
+    pub fn services(&self) -> impl Iterator<Item = Service> {
+        self.owners().filter_map(|(key, owner)| owner.service(&key))
+    }
+
+    /// How much there is.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for owners in self.namespaces.iter().map(|(_, owners)| owners) {
+            owners.iter().for_each(|(_, packed)| Owner::read(packed).add_to(&mut counts));
+        }
+        counts
+    }
+
+    pub(super) fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
+        self.owners().filter(|(_, owner)| owner.has_service()).map(|(key, _)| key)
     }
 
     /// All Endpoints.
-    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoints> {
-        self.owners.iter().filter_map(|(_, owner)| owner.endpoints.as_deref())
+    pub fn endpoints(&self) -> impl Iterator<Item = Endpoints> {
+        self.owners().filter_map(|(key, owner)| owner.endpoints(&key))
     }
 
     /// All slices.
-    pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
-        self.owners.iter().flat_map(|(_, owner)| &owner.slices)
+    pub fn slices(&self) -> impl Iterator<Item = EndpointSlice> {
+        self.owners().flat_map(|(key, owner)| owner.each_slice().filter_map(move |slice| unpack(&key, slice)))
     }
 
-    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Owner> {
-        self.owners.get(key).map(|owner| &**owner)
+    pub(super) fn owners(&self) -> impl Iterator<Item = (ObjectKey, Owner<'_>)> {
+        self.namespaces.iter().flat_map(|(namespace, owners)| {
+            let key = |name: &SmolStr| ObjectKey { namespace: namespace.clone(), name: name.clone() };
+            owners.iter().map(move |(name, packed)| (key(name), Owner::read(packed)))
+        })
     }
 
-    /// The key of something that is `wanted`.
-    pub(super) fn find(&self, wanted: impl Fn(&Owner) -> bool) -> Option<ObjectKey> {
-        self.owners.iter().find(|(_, owner)| wanted(owner)).map(|(key, _)| key.clone())
+    pub(super) fn get(&self, key: &ObjectKey) -> Owner<'_> {
+        let packed = self.namespaces.get(&key.namespace).and_then(|owners| owners.get(&key.name));
+        packed.map(|packed| Owner::read(packed)).unwrap_or_default()
     }
 
-    pub(super) fn keys(&self) -> Vec<ObjectKey> {
-        self.owners.iter().map(|(key, _)| key.clone()).collect()
+    /// Whether this very object is there.
+    pub(super) fn has_service(&self, service: &Service) -> bool {
+        self.get(&service.key).service == packed(service)
+    }
+
+    /// Whether this very object is there.
+    pub(super) fn has_endpoints(&self, endpoints: &Endpoints) -> bool {
+        self.get(&endpoints.key).endpoints == packed(endpoints)
+    }
+
+    /// Whether this very object is there.
+    pub(super) fn has_slice(&self, slice: &EndpointSlice) -> bool {
+        let (service, packed) = (slice.service_key(), packed(slice));
+        self.get(&service).slice_of_name(&packed_name(&slice.key, &service)) == Some(&packed)
+    }
+
+    /// The slice `key` of `service`.
+    pub(super) fn slice(&self, service: &ObjectKey, key: &ObjectKey) -> Option<EndpointSlice> {
+        unpack(service, self.get(service).slice_of_name(&packed_name(key, service))?)
+    }
+
+    pub(super) fn set_service(&mut self, service: &Service) {
+        let packed = packed(service);
+        self.change(&service.key, |owner| Owner { service: &packed, ..owner }.pack());
+    }
+
+    pub(super) fn set_endpoints(&mut self, endpoints: &Endpoints) {
+        let packed = packed(endpoints);
+        self.change(&endpoints.key, |owner| Owner { endpoints: &packed, ..owner }.pack());
+    }
+
+    pub(super) fn set_slice(&mut self, slice: &EndpointSlice) {
+        let (service, packed) = (slice.service_key(), packed(slice));
+        let name = packed_name(&slice.key, &service);
+        self.change(&service, |owner| {
+            Owner { slices: &owner.slices_with(&name, Some(&packed)), ..owner }.pack()
+        });
+    }
+
+    pub(super) fn remove_service(&mut self, key: &ObjectKey) {
+        self.change(key, |owner| Owner { service: &[], ..owner }.pack());
+    }
+
+    pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
+        self.change(key, |owner| Owner { endpoints: &[], ..owner }.pack());
+    }
+
+    /// Removes all slices of a Service.
+    pub(super) fn remove_slices(&mut self, service: &ObjectKey) {
+        self.change(service, |owner| Owner { slices: &[], ..owner }.pack());
+    }
+
+    pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
+        let name = packed_name(key, service);
+        self.change(service, |owner| Owner { slices: &owner.slices_with(&name, None), ..owner }.pack());
     }
 
     /// Changes what is known under a key, which is gone when nothing is left.
-    pub(super) fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Owner)) {
-        let Some(owner) = self.owners.get_mut(key) else {
-            let mut owner = Owner::default();
-            change(&mut owner);
-            if !owner.is_empty() {
-                self.owners.insert(key.clone(), Arc::new(owner));
+    fn change(&mut self, key: &ObjectKey, change: impl FnOnce(Owner<'_>) -> Arc<[u8]>) {
+        let before = self.get(key);
+        let (was_empty, changed) = (before.is_empty(), change(before));
+        if Owner::read(&changed).is_empty() {
+            if !was_empty {
+                self.remove(key);
             }
             return;
-        };
-        let owner = Arc::make_mut(owner);
-        change(owner);
-        if owner.is_empty() {
-            self.owners.remove(key);
+        }
+        if let Some(owners) = self.namespaces.get_mut(&key.namespace) {
+            owners.insert(key.name.clone(), changed);
+        } else {
+            let owners = Map::from_iter([(key.name.clone(), changed)]);
+            self.namespaces.insert(key.namespace.clone(), owners);
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let Some(owners) = self.namespaces.get_mut(&key.namespace) else { return };
+        owners.remove(&key.name);
+        if owners.is_empty() {
+            self.namespaces.remove(&key.namespace);
         }
     }
 }

@@ -6,12 +6,8 @@ use std::time::SystemTime;
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 
-use super::Counts;
-use super::objects::{Objects, Owner};
-use super::shared::Shared;
-use crate::objects::{
-    EndpointPort, EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service, ServicePort,
-};
+use super::objects::Objects;
+use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::Backing;
 
 /// How many deleted Services are remembered.
@@ -23,8 +19,6 @@ pub struct Store {
     objects: Objects,
     /// The names of the Services of those slices whose own names do not tell; they share the namespace.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
-    service_ports: Shared<ServicePort>,
-    endpoint_ports: Shared<EndpointPort>,
     /// Services that are gone, the last one last, so that explanations can say since when.
     deleted: VecDeque<(ObjectKey, SystemTime)>,
     pub(super) services: Listing,
@@ -70,15 +64,15 @@ impl Listing {
 
 impl Store {
     pub(super) fn start_list_of_services(&mut self) {
-        self.services.begin(self.services().map(|service| service.key.clone()).collect());
+        self.services.begin(self.service_keys().collect());
     }
 
     pub(super) fn start_list_of_endpoints(&mut self) {
-        self.endpoints.begin(self.endpoints().map(|endpoints| endpoints.key.clone()).collect());
+        self.endpoints.begin(self.endpoints().map(|endpoints| endpoints.key).collect());
     }
 
     pub(super) fn start_list_of_slices(&mut self) {
-        self.slices.begin(self.slices().map(|slice| slice.key.clone()).collect());
+        self.slices.begin(self.slices().map(|slice| slice.key).collect());
     }
 
     /// All objects as they are now.
@@ -87,58 +81,63 @@ impl Store {
     }
 
     /// A Service.
-    pub fn service(&self, key: &ObjectKey) -> Option<&Service> {
-        self.objects.get(key)?.service.as_deref()
+    pub fn service(&self, key: &ObjectKey) -> Option<Service> {
+        self.objects.get(key).service(key)
     }
 
     /// The Endpoints of a Service.
-    pub fn endpoints_of(&self, key: &ObjectKey) -> Option<&Endpoints> {
-        self.objects.get(key)?.endpoints.as_deref()
+    pub fn endpoints_of(&self, key: &ObjectKey) -> Option<Endpoints> {
+        self.objects.get(key).endpoints(key)
     }
 
-    /// A slice, and the Service that it belongs to.
-    pub(super) fn slice_and_service(&self, key: &ObjectKey) -> Option<(ObjectKey, &EndpointSlice)> {
+    /// The Service that a slice belongs to, if the slice is there.
+    pub(super) fn service_of_slice(&self, key: &ObjectKey) -> Option<ObjectKey> {
+        self.slice(key).map(|slice| slice.service_key())
+    }
+
+    /// A slice.
+    pub fn slice(&self, key: &ObjectKey) -> Option<EndpointSlice> {
         let name = match self.strays.get(key) {
             Some(name) => name.clone(),
             None => expected_service(key)?,
         };
-        let service = ObjectKey { namespace: key.namespace.clone(), name };
-        let slice = self.objects.get(&service)?.slices.iter().find(|slice| slice.key == *key)?;
-        Some((service, slice))
-    }
-
-    /// A slice.
-    pub fn slice(&self, key: &ObjectKey) -> Option<&EndpointSlice> {
-        self.slice_and_service(key).map(|(_, slice)| slice)
+        self.objects.slice(&ObjectKey { namespace: key.namespace.clone(), name }, key)
     }
 
     /// All Services.
-    pub fn services(&self) -> impl Iterator<Item = &Service> {
+    pub fn services(&self) -> impl Iterator<Item = Service> {
         self.objects.services()
     }
 
+    /// The keys of all Services, for less work than the Services themselves.
+    pub fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
+        self.objects.service_keys()
+    }
+
     /// All Endpoints.
-    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoints> {
+    pub fn endpoints(&self) -> impl Iterator<Item = Endpoints> {
         self.objects.endpoints()
     }
 
     /// All slices.
-    pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
+    pub fn slices(&self) -> impl Iterator<Item = EndpointSlice> {
         self.objects.slices()
     }
 
     /// The endpoints of a Service from the source in use.
-    pub fn backing(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> Backing<'_> {
-        let Some(owner) = self.objects.get(key) else { return Backing::None };
-        match (source, &owner.endpoints) {
-            (Some(EndpointsSource::EndpointSlices), _) => Backing::Slices(&owner.slices),
-            (Some(EndpointsSource::Endpoints), Some(endpoints)) => Backing::Endpoints(endpoints),
-            _ => Backing::None,
+    pub fn backing(&self, key: &ObjectKey, source: Option<EndpointsSource>) -> Backing {
+        let owner = self.objects.get(key);
+        match source {
+            None => Backing::None,
+            Some(EndpointsSource::EndpointSlices) => Backing::Slices(owner.slices(key).collect()),
+            Some(EndpointsSource::Endpoints) => {
+                owner.endpoints(key).map_or(Backing::None, Backing::Endpoints)
+            }
         }
     }
 
     pub(super) fn keys(&self) -> Vec<ObjectKey> {
-        self.objects.keys()
+        self.objects.owners().map(|(key, _)| key).collect()
     }
 
     pub(super) fn has_listed(&self, source: EndpointsSource) -> bool {
@@ -149,37 +148,21 @@ impl Store {
             }
     }
 
-    pub(super) fn set_service(&mut self, mut service: Service) {
-        self.service_ports.share(&mut service.ports);
-        let key = service.key.clone();
-        self.objects.change(&key, |owner| owner.service = Some(Box::new(service)));
+    pub(super) fn set_service(&mut self, service: &Service) {
+        self.objects.set_service(service);
     }
 
-    pub(super) fn set_endpoints(&mut self, mut endpoints: Endpoints) {
-        for subset in &mut endpoints.subsets {
-            self.endpoint_ports.share(&mut subset.ports);
-        }
-        let key = endpoints.key.clone();
-        self.objects.change(&key, |owner| owner.endpoints = Some(Box::new(endpoints)));
+    pub(super) fn set_endpoints(&mut self, endpoints: &Endpoints) {
+        self.objects.set_endpoints(endpoints);
     }
 
-    pub(super) fn set_slice(&mut self, mut slice: EndpointSlice) {
-        self.endpoint_ports.share(&mut slice.ports);
-        let service = ObjectKey { namespace: slice.key.namespace.clone(), name: slice.service.clone() };
+    pub(super) fn set_slice(&mut self, slice: &EndpointSlice) {
         if expected_service(&slice.key).as_ref() == Some(&slice.service) {
             self.strays.remove(&slice.key);
         } else {
             self.strays.insert(slice.key.clone(), slice.service.clone());
         }
-        self.objects.change(&service, |Owner { slices, .. }| {
-            if let Some(known) = slices.iter_mut().find(|known| known.key == slice.key) {
-                *known = slice;
-            } else {
-                // Nearly all Services have one.
-                slices.reserve_exact(1);
-                slices.push(slice);
-            }
-        });
+        self.objects.set_slice(slice);
     }
 
     /// When a Service was last seen to be deleted, if that was not long ago.
@@ -194,16 +177,16 @@ impl Store {
             }
             self.deleted.push_back((key.clone(), SystemTime::now()));
         }
-        self.objects.change(key, |owner| owner.service = None);
+        self.objects.remove_service(key);
     }
 
     pub(super) fn remove_endpoints(&mut self, key: &ObjectKey) {
-        self.objects.change(key, |owner| owner.endpoints = None);
+        self.objects.remove_endpoints(key);
     }
 
     pub(super) fn remove_slice(&mut self, service: &ObjectKey, key: &ObjectKey) {
         self.strays.remove(key);
-        self.objects.change(service, |owner| owner.slices.retain(|slice| slice.key != *key));
+        self.objects.remove_slice(service, key);
     }
 
     /// Drops the objects of the source that is not in use, unless it is still followed: the feed of slices goes on
@@ -214,36 +197,27 @@ impl Store {
             EndpointsSource::Endpoints => {
                 self.strays = HashMap::default();
                 self.slices = Listing::default();
-                self.change_all(|owner| owner.slices = Vec::new());
+                self.change_all(Objects::remove_slices);
             }
             EndpointsSource::EndpointSlices => {
                 self.endpoints = Listing::default();
-                self.change_all(|owner| owner.endpoints = None);
+                self.change_all(Objects::remove_endpoints);
             }
         }
     }
 
-    fn change_all(&mut self, change: impl Fn(&mut Owner)) {
+    fn change_all(&mut self, change: fn(&mut Objects, &ObjectKey)) {
         for key in self.keys() {
-            self.objects.change(&key, &change);
+            change(&mut self.objects, &key);
         }
     }
 
     /// A Service whose endpoints are `shown` and of which slices tell more than Endpoints.
     pub(super) fn slices_tell_more(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
-        let of_service = |owner: &Owner| owner.service.as_deref().is_some_and(&shown);
-        self.objects.find(|owner| of_service(owner) && owner.slices_tell_more())
-    }
-
-    pub(super) fn counts(&self) -> Counts {
-        let in_endpoints = self.endpoints().flat_map(Endpoints::addresses).count();
-        let in_slices = self.slices().flat_map(EndpointSlice::addresses).count();
-        Counts {
-            services: self.services().count(),
-            endpoints: self.endpoints().count(),
-            slices: self.slices().count(),
-            addresses: in_endpoints + in_slices,
-            over_capacity: self.endpoints().filter(|endpoints| endpoints.over_capacity).count(),
-        }
+        let mut owners = self.objects.owners();
+        let found = owners.find(|(key, owner)| {
+            owner.service(key).is_some_and(|service| shown(&service)) && owner.slices_tell_more(key)
+        });
+        found.map(|(key, _)| key)
     }
 }

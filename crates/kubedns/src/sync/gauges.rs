@@ -5,39 +5,28 @@ use treecache::Node;
 use crate::metrics::Metrics;
 use crate::status::Status;
 use cluster::index::Index;
-use cluster::objects::{EndpointSlice, Endpoints, Kind, Service, ServiceKind};
+use cluster::objects::Kind;
 use cluster::records::Records;
 
 /// Sets the gauges of objects, addresses and records.
 pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
-    let store = index.store();
-    let cluster_ips = |service: &Service| match &service.kind {
-        ServiceKind::ClusterIp(ips) => ips.len(),
-        ServiceKind::Headless | ServiceKind::ExternalName(_) | ServiceKind::WithoutIp => 0,
-    };
-    let in_endpoints = |endpoints: &Endpoints| -> usize {
-        endpoints.subsets.iter().map(|subset| subset.ready.len() + subset.not_ready.len()).sum()
-    };
-    let in_slice = |slice: &EndpointSlice| -> usize {
-        slice.endpoints.iter().map(|endpoint| endpoint.addresses.len()).sum()
-    };
+    let counts = index.counts();
     let numbers = [
-        (Kind::Service, store.services().count(), store.services().map(cluster_ips).sum()),
-        (Kind::Endpoints, store.endpoints().count(), store.endpoints().map(in_endpoints).sum()),
-        (Kind::EndpointSlice, store.slices().count(), store.slices().map(in_slice).sum()),
+        (Kind::Service, counts.services, counts.cluster_ips),
+        (Kind::Endpoints, counts.endpoints, counts.endpoints_addresses),
+        (Kind::EndpointSlice, counts.slices, counts.slices_addresses),
     ];
     for (kind, objects, addresses) in numbers {
         metrics.objects.with_label_values(&[kind.plural()]).set(number(objects));
         metrics.addresses.with_label_values(&[kind.plural()]).set(number(addresses));
     }
-    let over_capacity = store.endpoints().filter(|endpoints| endpoints.over_capacity).count();
-    if metrics.over_capacity.get() == 0 && over_capacity > 0 {
+    if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
-            over_capacity,
+            over_capacity = counts.over_capacity,
             "the control plane leaves addresses out of Endpoints of more than 1000; EndpointSlices have all of them"
         );
     }
-    metrics.over_capacity.set(number(over_capacity));
+    metrics.over_capacity.set(number(counts.over_capacity));
     metrics.records.set(number(records(status.published().get().tree.root())));
 }
 

@@ -1,0 +1,371 @@
+//! Objects as few octets: a large cluster keeps tens of thousands of them, and looks at one at a time.
+//!
+//! [`Pack`] writes values one after another, without names or padding: numbers in as many octets as they need, texts
+//! and lists behind their length. The octets never leave the process.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use smol_str::SmolStr;
+
+use crate::few::Few;
+use crate::objects::{
+    Address, AddressType, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind,
+    ServicePort, SliceEndpoint, Subset,
+};
+
+/// A value that can be packed: what was packed comes out of [`unpack`](Self::unpack) as it was.
+pub(super) trait Pack: Sized {
+    /// Appends the value.
+    fn pack(&self, to: &mut Vec<u8>);
+
+    /// Takes a value from the front; `None` where there is none.
+    fn unpack(from: &mut &[u8]) -> Option<Self>;
+}
+
+/// An object that is kept under its key.
+pub(super) trait PackKeyed: Sized {
+    /// Appends all but the key.
+    fn pack(&self, to: &mut Vec<u8>);
+
+    /// Takes an object from the front and gives it its key.
+    fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self>;
+
+    /// The number of its addresses.
+    fn addresses(&self) -> usize;
+}
+
+/// Takes so many octets from the front.
+pub(super) fn take<'o>(from: &mut &'o [u8], octets: usize) -> Option<&'o [u8]> {
+    let (taken, rest) = from.split_at_checked(octets)?;
+    *from = rest;
+    Some(taken)
+}
+
+/// Appends octets behind their number.
+pub(super) fn pack_octets(octets: &[u8], to: &mut Vec<u8>) {
+    octets.len().pack(to);
+    to.extend_from_slice(octets);
+}
+
+/// Takes octets behind their number.
+pub(super) fn unpack_octets<'o>(from: &mut &'o [u8]) -> Option<&'o [u8]> {
+    let length = usize::unpack(from)?;
+    take(from, length)
+}
+
+/// Seven bits in each octet, the lowest first; the eighth says that more follow.
+impl Pack for u64 {
+    fn pack(&self, to: &mut Vec<u8>) {
+        let mut rest = *self;
+        while rest >= 0x80 {
+            to.push(rest.to_le_bytes()[0] | 0x80);
+            rest >>= 7;
+        }
+        to.push(rest.to_le_bytes()[0]);
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let octet = *take(from, 1)?.first()?;
+            number |= Self::from(octet & 0x7f) << shift;
+            if octet & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+/// Values that are packed as a number.
+macro_rules! as_number {
+    ($($type:ty),*) => {$(
+        impl Pack for $type {
+            fn pack(&self, to: &mut Vec<u8>) {
+                // None of these types is wider.
+                u64::try_from(*self).unwrap_or_default().pack(to);
+            }
+
+            fn unpack(from: &mut &[u8]) -> Option<Self> {
+                u64::unpack(from)?.try_into().ok()
+            }
+        }
+    )*};
+}
+
+as_number!(u8, u16, u32, usize);
+
+impl Pack for bool {
+    fn pack(&self, to: &mut Vec<u8>) {
+        to.push(u8::from(*self));
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        Some(u8::unpack(from)? == 1)
+    }
+}
+
+impl Pack for SmolStr {
+    fn pack(&self, to: &mut Vec<u8>) {
+        pack_octets(self.as_bytes(), to);
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        std::str::from_utf8(unpack_octets(from)?).ok().map(Self::new)
+    }
+}
+
+impl Pack for IpAddr {
+    fn pack(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::V4(ip) => pack_octets(&ip.octets(), to),
+            Self::V6(ip) => pack_octets(&ip.octets(), to),
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        let octets = unpack_octets(from)?;
+        let v4 = <[u8; 4]>::try_from(octets).map(Self::from);
+        v4.or_else(|_| <[u8; 16]>::try_from(octets).map(Self::from)).ok()
+    }
+}
+
+impl Pack for SystemTime {
+    fn pack(&self, to: &mut Vec<u8>) {
+        let since = self.duration_since(Self::UNIX_EPOCH);
+        let (before, span) = since.map_or_else(|error| (true, error.duration()), |span| (false, span));
+        before.pack(to);
+        span.as_secs().pack(to);
+        span.subsec_nanos().pack(to);
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        let before = bool::unpack(from)?;
+        let (seconds, nanoseconds) = (u64::unpack(from)?, u32::unpack(from)?);
+        let span = Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanoseconds.into()))?;
+        if before { Self::UNIX_EPOCH.checked_sub(span) } else { Self::UNIX_EPOCH.checked_add(span) }
+    }
+}
+
+impl<T: Pack> Pack for Option<T> {
+    fn pack(&self, to: &mut Vec<u8>) {
+        self.is_some().pack(to);
+        if let Some(value) = self {
+            value.pack(to);
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        let there = bool::unpack(from)?;
+        if there { T::unpack(from).map(Some) } else { Some(None) }
+    }
+}
+
+/// Lists of every form.
+macro_rules! as_list {
+    ($($list:ty),*) => {$(
+        impl<T: Pack> Pack for $list {
+            fn pack(&self, to: &mut Vec<u8>) {
+                self.len().pack(to);
+                for value in self.iter() {
+                    value.pack(to);
+                }
+            }
+
+            fn unpack(from: &mut &[u8]) -> Option<Self> {
+                (0..usize::unpack(from)?).map(|_| T::unpack(from)).collect()
+            }
+        }
+    )*};
+}
+
+as_list!(Few<T>, Box<[T]>, Arc<[T]>);
+
+/// Types that are their fields, one after another.
+macro_rules! as_fields {
+    ($($type:ident { $($field:ident),* })*) => {$(
+        impl Pack for $type {
+            fn pack(&self, to: &mut Vec<u8>) {
+                $(self.$field.pack(to);)*
+            }
+
+            fn unpack(from: &mut &[u8]) -> Option<Self> {
+                Some(Self { $($field: Pack::unpack(from)?),* })
+            }
+        }
+    )*};
+}
+
+as_fields! {
+    ServicePort { name, protocol, port }
+    EndpointPort { name, protocol, port }
+    Address { ip, hostname }
+    Subset { ready, not_ready, ports }
+}
+
+/// The same for objects, without their keys.
+macro_rules! as_keyed_fields {
+    ($($type:ident($addresses:expr) { $($field:ident),* })*) => {$(
+        impl PackKeyed for $type {
+            fn pack(&self, to: &mut Vec<u8>) {
+                $(self.$field.pack(to);)*
+            }
+
+            fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self> {
+                Some(Self { key, $($field: Pack::unpack(from)?),* })
+            }
+
+            fn addresses(&self) -> usize {
+                $addresses(self)
+            }
+        }
+    )*};
+}
+
+as_keyed_fields! {
+    Service(cluster_ips) { kind, ports, publish_not_ready, created }
+    // The flag comes first: it is read alone.
+    Endpoints(|endpoints: &Self| endpoints.addresses().count()) { over_capacity, subsets, last_change }
+}
+
+fn cluster_ips(service: &Service) -> usize {
+    match &service.kind {
+        ServiceKind::ClusterIp(ips) => ips.len(),
+        ServiceKind::Headless | ServiceKind::ExternalName(_) | ServiceKind::WithoutIp => 0,
+    }
+}
+
+/// A slice is kept under the key of its Service, and most are named after that, see [`pack_name`].
+impl PackKeyed for EndpointSlice {
+    fn pack(&self, to: &mut Vec<u8>) {
+        pack_name(&self.key.name, &self.service, to);
+        self.address_type.pack(to);
+        self.endpoints.pack(to);
+        self.ports.pack(to);
+        self.last_change.pack(to);
+    }
+
+    fn unpack(service: ObjectKey, from: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            key: ObjectKey { namespace: service.namespace, name: unpack_name(&service.name, from)? },
+            service: service.name,
+            address_type: Pack::unpack(from)?,
+            endpoints: Pack::unpack(from)?,
+            ports: Pack::unpack(from)?,
+            last_change: Pack::unpack(from)?,
+        })
+    }
+
+    fn addresses(&self) -> usize {
+        self.addresses().count()
+    }
+}
+
+/// Appends the name of a slice: what comes behind the name of its Service, if it begins with that.
+pub(super) fn pack_name(name: &str, service: &str, to: &mut Vec<u8>) {
+    let rest = name.strip_prefix(service);
+    rest.is_some().pack(to);
+    pack_octets(rest.unwrap_or(name).as_bytes(), to);
+}
+
+fn unpack_name(service: &str, from: &mut &[u8]) -> Option<SmolStr> {
+    let named_after = bool::unpack(from)?;
+    let name = std::str::from_utf8(unpack_octets(from)?).ok()?;
+    Some(if named_after { smol_str::format_smolstr!("{service}{name}") } else { name.into() })
+}
+
+impl Pack for ServiceKind {
+    fn pack(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::ClusterIp(addresses) => {
+                to.push(0);
+                addresses.pack(to);
+            }
+            Self::Headless => to.push(1),
+            Self::ExternalName(target) => {
+                to.push(2);
+                target.pack(to);
+            }
+            Self::WithoutIp => to.push(3),
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        Some(match u8::unpack(from)? {
+            0 => Self::ClusterIp(Pack::unpack(from)?),
+            1 => Self::Headless,
+            2 => Self::ExternalName(Pack::unpack(from)?),
+            3 => Self::WithoutIp,
+            _ => return None,
+        })
+    }
+}
+
+impl Pack for Protocol {
+    fn pack(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Tcp => to.push(0),
+            Self::Udp => to.push(1),
+            Self::Sctp => to.push(2),
+            Self::Other(name) => {
+                to.push(3);
+                name.pack(to);
+            }
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        Some(match u8::unpack(from)? {
+            0 => Self::Tcp,
+            1 => Self::Udp,
+            2 => Self::Sctp,
+            3 => Self::Other(Pack::unpack(from)?),
+            _ => return None,
+        })
+    }
+}
+
+impl Pack for AddressType {
+    fn pack(&self, to: &mut Vec<u8>) {
+        to.push(match self {
+            Self::Ipv4 => 0,
+            Self::Ipv6 => 1,
+            Self::Other => 2,
+        });
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        [Self::Ipv4, Self::Ipv6, Self::Other].get(usize::unpack(from)?).copied()
+    }
+}
+
+/// The conditions take one octet together: two bits each, the lower one for what is known and the higher one for what it
+/// is.
+impl Pack for SliceEndpoint {
+    fn pack(&self, to: &mut Vec<u8>) {
+        let bits = |condition: Option<bool>| condition.map_or(0, |is| 1 | u8::from(is) << 1);
+        to.push(bits(self.ready) | bits(self.serving) << 2 | bits(self.terminating) << 4);
+        self.addresses.pack(to);
+        self.hostname.pack(to);
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        let conditions = u8::unpack(from)?;
+        let condition = |shift: u32| {
+            let bits = conditions >> shift;
+            (bits & 1 == 1).then_some(bits & 2 == 2)
+        };
+        Some(Self {
+            ready: condition(0),
+            serving: condition(2),
+            terminating: condition(4),
+            addresses: Pack::unpack(from)?,
+            hostname: Pack::unpack(from)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The bytes that a cluster takes, by structure: a bound for each Service, so that no change makes them grow unseen.
+//!
+//! `cargo test -p kubedns --test memory -- --nocapture` shows the table of docs/performance.md. What the allocator adds
+//! to each allocation is not counted.
+
+#![allow(clippy::print_stderr, reason = "the table is what this test is run for by hand")]
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use allocation_counter::{AllocationInfo, measure};
+use cluster::index::Index;
+use cluster::objects::{
+    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, ObjectKey, Protocol, Service,
+    ServiceKind, ServicePort, SliceEndpoint,
+};
+use cluster::snapshot::{Published, Snapshot};
+use skydns::{Name, Zone};
+
+const SERVICES: u32 = 10_000;
+const ADDRESSES_EACH: u32 = 3;
+/// A fifth of the Services are headless, with hostnames.
+const HEADLESS_EACH: u32 = 5;
+const NAMESPACES: u32 = 100;
+const WORDS: [&str; 8] =
+    ["auth", "billing", "checkout", "delivery", "frontend", "inventory", "payments", "sessions"];
+
+fn word(index: u32) -> &'static str {
+    WORDS[index as usize % WORDS.len()]
+}
+
+fn key(index: u32) -> ObjectKey {
+    ObjectKey::new(format!("team-{}", index % NAMESPACES), format!("{}-{index}", word(index)))
+}
+
+fn service(index: u32) -> Service {
+    let kind = if index.is_multiple_of(HEADLESS_EACH) {
+        ServiceKind::Headless
+    } else {
+        ServiceKind::ClusterIp([Ipv4Addr::from(0x0a60_0000 + index).into()].into())
+    };
+    let port = ServicePort { name: "http".into(), protocol: Protocol::Tcp, port: 80 };
+    Service { key: key(index), kind, ports: [port].into(), publish_not_ready: false, created: 1_768_469_401 }
+}
+
+fn slice(index: u32) -> EndpointSlice {
+    let ObjectKey { namespace, name } = key(index);
+    let endpoint = |number| SliceEndpoint {
+        addresses: [Ipv4Addr::from(0x0a80_0000 + index * ADDRESSES_EACH + number).into()].into(),
+        hostname: index.is_multiple_of(HEADLESS_EACH).then(|| format!("{}-{number}", word(index)).into()),
+        ready: Some(true),
+        serving: Some(true),
+        terminating: Some(false),
+    };
+    EndpointSlice {
+        key: ObjectKey::new(namespace, format!("{name}-{index:05x}")),
+        service: name,
+        address_type: AddressType::Ipv4,
+        endpoints: (0..ADDRESSES_EACH).map(endpoint).collect(),
+        ports: [EndpointPort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }].into(),
+        last_change: Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_768_469_401)),
+    }
+}
+
+/// An index that has taken the first lists, published as often as the index task does.
+fn cluster() -> (Index, Arc<Published>) {
+    let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
+    let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
+    let mut index = Index::new(Arc::clone(&published));
+    index.apply(Event::Service(Change::RelistStarted));
+    for number in 0..SERVICES {
+        index.apply(Event::Service(Change::Apply(service(number))));
+        if number % 1024 == 0 {
+            index.publish();
+        }
+    }
+    index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::EndpointSlice(Change::RelistStarted));
+    for number in 0..SERVICES {
+        index.apply(Event::EndpointSlice(Change::Apply(slice(number))));
+        if number % 1024 == 0 {
+            index.publish();
+        }
+    }
+    index.apply(Event::EndpointSlice(Change::RelistDone));
+    index.apply(Event::EndpointsFrom(EndpointsSource::EndpointSlices));
+    index.publish();
+    (index, published)
+}
+
+/// Bytes and allocations of each Service.
+fn each(freed: AllocationInfo) -> (f64, f64) {
+    #[allow(clippy::cast_precision_loss, reason = "far below the precision")]
+    let of = |sum: i64| (sum.abs() as f64) / f64::from(SERVICES);
+    (of(freed.bytes_current), of(freed.count_current))
+}
+
+#[test]
+fn a_service_with_three_addresses_takes_few_bytes() {
+    let mut made = None;
+    let peak = measure(|| made = Some(cluster()));
+    let (index, published) = made.unwrap_or_else(|| unreachable!("it was just made"));
+    let Snapshot { tree, reverse, .. } = (*published.get()).clone();
+    let empty = Snapshot::new(published.get().zone.clone());
+    // What nobody else holds is freed with its structure.
+    let objects = measure(|| drop(index));
+    published.set(empty);
+    let reverse = measure(|| drop(reverse));
+    let tree = measure(|| drop(tree));
+    let mut total = (0.0, 0.0);
+    for (what, freed) in [("objects", objects), ("records by name", tree), ("records by address", reverse)] {
+        let (bytes, allocations) = each(freed);
+        eprintln!("{what:20} {bytes:6.0} bytes in {allocations:4.1} allocations");
+        total = (total.0 + bytes, total.1 + allocations);
+    }
+    let peak = f64::from(u32::try_from(peak.bytes_max).unwrap_or(u32::MAX)) / f64::from(SERVICES);
+    eprintln!(
+        "{:20} {:6.0} bytes in {:4.1} allocations, {peak:.0} at the peak",
+        "together", total.0, total.1
+    );
+    assert!(total.0 < 900.0, "{total:?}");
+    assert!(peak < 1000.0, "{peak}");
+}
