@@ -2,6 +2,7 @@
 
 mod objects;
 mod packed;
+mod shared;
 mod store;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,12 +13,14 @@ use foldhash::quality::RandomState;
 use skydns::Pointer;
 use smol_str::SmolStr;
 use tokio::sync::watch;
+use treecache::TreeCache;
 
 use crate::few::Few;
 use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey, Service, ServiceKind};
-use crate::records::{self, Backing, ServiceRecords};
+use crate::records::{self, Backing, PortRecords, ServiceRecords};
 use crate::snapshot::{Federation, Place, Published, Snapshot};
 pub use objects::Objects;
+use shared::Shared;
 use store::Store;
 
 /// Objects and the records made of them. Events go in through [`Index::apply`]; nothing is visible to queries until
@@ -33,6 +36,7 @@ pub struct Index {
     /// A Service that Endpoints lack while slices can no longer be read.
     lacking: Option<ObjectKey>,
     services_listed: bool,
+    port_lists: Shared<PortRecords>,
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
@@ -88,6 +92,7 @@ impl Index {
             in_force: watch::Sender::new(None),
             lacking: None,
             services_listed: false,
+            port_lists: Shared::default(),
             outdated: HashMap::default(),
             snapshot: (*published.get()).clone(),
             changed: false,
@@ -237,17 +242,12 @@ impl Index {
     fn rebuild(&mut self, key: &ObjectKey, old: &[(IpAddr, Pointer)]) {
         let new = self.build(key);
         self.replace_pointers(old, &new.pointers);
-        let path = records::path(key);
-        self.snapshot.tree.set_node(&path, new.node);
-        let [svc, namespace, name] = path;
-        match new.entry {
-            Some(entry) => {
-                self.snapshot.tree.set_entry(&[svc, namespace], name.into(), entry);
-            }
-            None => {
-                self.snapshot.tree.remove_entry(&[svc, namespace], name);
-            }
-        }
+        let node = new.node.map(|mut node| {
+            self.port_lists.share(&mut node.ports);
+            Arc::new(node)
+        });
+        put(&mut self.snapshot.services, key, node);
+        put(&mut self.snapshot.aliases, key, new.alias.map(Arc::new));
         self.note_backing(key);
     }
 
@@ -424,5 +424,13 @@ impl Index {
     /// The objects, for a snapshot file.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+}
+
+/// Puts what stands under the name of a Service in its place, or takes it away.
+fn put<V: Clone>(tree: &mut TreeCache<V>, ObjectKey { namespace, name }: &ObjectKey, value: Option<V>) {
+    match value {
+        Some(value) => drop(tree.set_entry(&[namespace], name.clone(), value)),
+        None => drop(tree.remove_entry(&[namespace], name)),
     }
 }

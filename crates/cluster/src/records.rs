@@ -5,32 +5,41 @@
 //! ExternalName Service is an entry of its namespace's node.
 
 mod label;
+mod node;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use skydns::{Host, Name, Pointer, ServiceRecord, name};
+use skydns::{Host, Name, Pointer, name};
 use smol_str::SmolStr;
-use treecache::Node;
 
 use crate::few::Few;
 use crate::objects::{
     Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind, Subset,
 };
 
-/// What stands under one label: several records differ in their ports.
-pub type Records = Few<ServiceRecord>;
+pub use node::{Labelled, PortRecords, ServiceNode};
 
 /// The records of one Service.
 #[derive(Debug, Default)]
 pub struct ServiceRecords {
-    /// What stands at the Service's node; empty for none.
-    pub node: Node<Records>,
-    /// The entry in the namespace's node.
-    pub entry: Option<Records>,
+    /// What stands at the Service's name and below.
+    pub node: Option<ServiceNode>,
+    /// What an ExternalName Service is an alias for.
+    pub alias: Option<ExternalName>,
     /// The reverse records, sorted and each only once.
     pub pointers: Vec<(IpAddr, Pointer)>,
+}
+
+/// The entry of an ExternalName Service at the node of its namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternalName {
+    /// The other name, or an address written in its place.
+    pub host: Host<'static>,
+    /// See [`skydns::ServiceRecord::base`].
+    pub base: Box<[u8]>,
 }
 
 /// What is known of the endpoints of a Service, whichever objects it came from.
@@ -147,11 +156,6 @@ pub fn show_endpoints(service: &Service) -> bool {
     }
 }
 
-/// The path of a Service's node.
-pub fn path(key: &ObjectKey) -> [&str; 3] {
-    ["svc", &key.namespace, &key.name]
-}
-
 /// The name of a Service's node below the zone, in wire format.
 fn base(key: &ObjectKey) -> Option<Arc<[u8]>> {
     name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().map(Into::into)
@@ -169,27 +173,28 @@ fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
 fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Some(base) = base(&service.key) else { return records };
-    let mut entries: BTreeMap<SmolStr, Vec<IpAddr>> = BTreeMap::new();
+    let mut labels: BTreeMap<SmolStr, Vec<IpAddr>> = BTreeMap::new();
     for ip in addresses {
-        entries.entry(label::of_address(*ip)).or_default().push(*ip);
+        labels.entry(label::of_address(*ip)).or_default().push(*ip);
         records.pointers.push((*ip, own_pointer(service, &base)));
     }
-    for (label, addresses) in entries {
-        for port in service.ports.iter() {
-            let Some([protocol, name]) = port_path(&port.protocol, &port.name) else { continue };
-            let record = ServiceRecord::new(Host::Base, Arc::clone(&base)).with_port(port.port);
-            let node = records.node.child_mut(&protocol).child_mut(&name);
-            node.set_entry(label.clone(), Few::one(record));
-        }
-        let record = ServiceRecord::for_addresses(&addresses, Arc::clone(&base));
-        records.node.set_entry(label, Few::one(record));
-    }
+    // Of two ports with the same labels the last one counts.
+    let ports: BTreeMap<[SmolStr; 2], u16> = service
+        .ports
+        .iter()
+        .filter_map(|port| Some((port_path(&port.protocol, &port.name)?, port.port)))
+        .collect();
+    let ports = ports.into_iter().map(|(path, port)| PortRecords { path, port, members: None }).collect();
+    let labelled =
+        |(label, addresses): (SmolStr, Vec<IpAddr>)| Labelled { label, addresses: addresses.into() };
+    let members: Few<Labelled> = labels.into_iter().map(labelled).collect();
+    records.node = (!members.is_empty()).then_some(ServiceNode { base, headless: false, members, ports });
     records
 }
 
 /// What the addresses of one label add up to.
 #[derive(Default)]
-struct Labelled {
+struct Collected {
     addresses: Vec<IpAddr>,
     ports: Vec<([SmolStr; 2], u16)>,
 }
@@ -197,7 +202,7 @@ struct Labelled {
 fn headless(service: &Service, backing: &Backing) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Some(base) = base(&service.key) else { return records };
-    let mut labels: BTreeMap<SmolStr, Labelled> = BTreeMap::new();
+    let mut labels: BTreeMap<SmolStr, Collected> = BTreeMap::new();
     for group in backing.groups(service.publish_not_ready) {
         let ports: Vec<_> = group
             .ports
@@ -207,14 +212,12 @@ fn headless(service: &Service, backing: &Backing) -> ServiceRecords {
         for member in &group.members {
             let Some((label, pointer)) = member.labelled(service, &base) else { continue };
             records.pointers.push((member.ip, pointer));
-            let labelled = labels.entry(label).or_default();
-            labelled.addresses.push(member.ip);
-            labelled.ports.extend(ports.iter().cloned());
+            let collected = labels.entry(label).or_default();
+            collected.addresses.push(member.ip);
+            collected.ports.extend(ports.iter().cloned());
         }
     }
-    for (label, labelled) in labels {
-        add_labelled(&mut records.node, &label, labelled, &base);
-    }
+    records.node = (!labels.is_empty()).then(|| headless_node(labels, base));
     records
 }
 
@@ -235,19 +238,26 @@ impl Member<'_> {
     }
 }
 
-fn add_labelled(node: &mut Node<Records>, label: &SmolStr, labelled: Labelled, base: &Arc<[u8]>) {
-    let Labelled { mut addresses, mut ports } = labelled;
-    addresses.sort_unstable();
-    addresses.dedup();
-    node.set_entry(label.clone(), Few::one(ServiceRecord::for_addresses(&addresses, Arc::clone(base))));
-    ports.sort_unstable();
-    ports.dedup();
-    for same_name in ports.chunk_by(|a, b| a.0 == b.0) {
-        let Some(([protocol, name], _)) = same_name.first() else { continue };
-        let record = |port: u16| ServiceRecord::new(Host::Member, Arc::clone(base)).with_port(port);
-        let records = same_name.iter().map(|(_, port)| record(*port)).collect();
-        node.child_mut(protocol).child_mut(name).set_entry(label.clone(), records);
-    }
+fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> ServiceNode {
+    let count = labels.len();
+    let mut ports: BTreeMap<([SmolStr; 2], u16), Vec<u32>> = BTreeMap::new();
+    let labelled = |(position, (label, collected)): (u32, (SmolStr, Collected))| {
+        let Collected { mut addresses, ports: mut own } = collected;
+        addresses.sort_unstable();
+        addresses.dedup();
+        own.sort_unstable();
+        own.dedup();
+        for port in own {
+            ports.entry(port).or_default().push(position);
+        }
+        Labelled { label, addresses: addresses.into() }
+    };
+    let members = (0..).zip(labels).map(labelled).collect();
+    let port = |((path, port), members): (_, Vec<u32>)| {
+        let members = (members.len() < count).then(|| members.into());
+        PortRecords { path, port, members }
+    };
+    ServiceNode { base, headless: true, members, ports: ports.into_iter().map(port).collect() }
 }
 
 fn external_name(service: &Service, target: &str) -> ServiceRecords {
@@ -255,16 +265,15 @@ fn external_name(service: &Service, target: &str) -> ServiceRecords {
     let Ok(base) = name::relative(&format!("{}.svc", service.key.namespace)) else { return records };
     // An address in the place of a name is answered as one.
     let host = match target.parse() {
-        Ok(IpAddr::V4(ip)) => Host::V4(ip),
-        Ok(IpAddr::V6(ip)) => Host::V6(ip),
+        Ok(ip) => Host::Address(ip),
         Err(_) => match Name::parse(target) {
-            Ok(name) if name.label_count() > 0 => Host::Name(name),
+            Ok(name) if name.label_count() > 0 => Host::Name(Cow::Owned(name)),
             Ok(_) | Err(_) => {
                 tracing::warn!(service = %service.key, externalName = target, "externalName is not a domain name");
                 return records;
             }
         },
     };
-    records.entry = Some(Few::one(ServiceRecord::new(host, base.into())));
+    records.alias = Some(ExternalName { host, base: base.into() });
     records
 }

@@ -4,6 +4,7 @@ mod label;
 mod pod;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,11 +12,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, ServiceRecord, View, Zone};
 use smol_str::SmolStr;
-use treecache::{Map, TreeCache};
+use treecache::{ANY, Map, TreeCache};
 
 use crate::few::Few;
 use crate::objects::ObjectKey;
-use crate::records::Records;
+use crate::records::{ExternalName, ServiceNode};
+
+/// Steps that a Service takes which a wildcard leads to: it lies somewhere in memory, unlike its entries, which lie
+/// together.
+const SERVICE: usize = 32;
 
 /// All records at one point in time. `clone` is a handful of reference counts.
 #[derive(Debug, Clone)]
@@ -24,8 +29,10 @@ pub struct Snapshot {
     pub zone: Zone,
     /// Both first listings are in, or a snapshot file was loaded.
     pub synced: bool,
-    /// The records, by path below the zone.
-    pub tree: TreeCache<Records>,
+    /// The records of Services, by namespace and name.
+    pub services: TreeCache<Arc<ServiceNode>>,
+    /// The entries of ExternalName Services, by namespace and name.
+    pub aliases: TreeCache<Arc<ExternalName>>,
     /// Owners of addresses, the oldest first.
     pub reverse: Map<IpAddr, Few<Pointer>>,
     /// Federations, if any are configured.
@@ -33,8 +40,6 @@ pub struct Snapshot {
     /// Services that answer for their federated names: those with ready endpoints, and external names. Kept only while
     /// federations are configured.
     pub backed: Map<ObjectKey, ()>,
-    /// An empty [`ServiceRecord::base`], for records that stand in no node.
-    nowhere: Arc<[u8]>,
 }
 
 /// How federated names are answered.
@@ -61,16 +66,16 @@ impl Snapshot {
         Self {
             zone,
             synced: false,
-            tree: TreeCache::default(),
+            services: TreeCache::default(),
+            aliases: TreeCache::default(),
             reverse: Map::default(),
             federation: None,
             backed: Map::default(),
-            nowhere: Arc::new([]),
         }
     }
 
     /// The answer to a federated name: the local Service where it has endpoints, else the name in the federation.
-    fn federated(&self, domain: &str, federation: &str, key: &ObjectKey) -> Option<ServiceRecord> {
+    fn federated(&self, domain: &str, federation: &str, key: &ObjectKey) -> Option<ServiceRecord<'static>> {
         let ObjectKey { namespace, name } = key;
         let target = if self.backed.get(key).is_some() {
             format!("{name}.{namespace}.svc.{}", self.zone.domain)
@@ -78,7 +83,7 @@ impl Snapshot {
             let place = self.federation.as_ref()?.place.as_ref()?;
             format!("{name}.{namespace}.{federation}.svc.{}.{}.{domain}.", place.zone, place.region)
         };
-        let record = ServiceRecord::new(Host::Name(Name::parse(&target).ok()?), Arc::clone(&self.nowhere));
+        let record = ServiceRecord::new(Host::Name(Cow::Owned(Name::parse(&target).ok()?)), &[]);
         Some(ServiceRecord { ttl: 0, priority: 0, weight: 0, ..record })
     }
 
@@ -91,7 +96,7 @@ impl Snapshot {
         }
         Some(match self.federated(domain, federation, &ObjectKey::new(namespace, name)) {
             Some(record) => {
-                visit(Entry { label: "", record: Cow::Owned(record) });
+                visit(Entry { label: "", record, made_up: true });
                 Lookup::Exists
             }
             None => Lookup::Unknown,
@@ -101,14 +106,99 @@ impl Snapshot {
     fn pod<'v>(&'v self, label: &str, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
         match pod::address(label) {
             Some(ip) => {
-                let record = ServiceRecord::for_addresses(&[ip], Arc::clone(&self.nowhere));
-                visit(Entry { label: "", record: Cow::Owned(record) });
+                let record = ServiceRecord::new(Host::Address(ip), &[]);
+                visit(Entry { label: "", record, made_up: true });
                 Lookup::Exists
             }
             // kube-dns answers NODATA for any label in the place of an address.
             None if self.zone.strict => Lookup::Missing,
             None => Lookup::Exists,
         }
+    }
+}
+
+impl ExternalName {
+    /// Its record.
+    pub fn record(&self) -> ServiceRecord<'_> {
+        let host = match &self.host {
+            Host::Name(name) => Host::Name(Cow::Borrowed(name)),
+            other => other.clone(),
+        };
+        ServiceRecord::new(host, &self.base)
+    }
+}
+
+/// Where names lead below `svc`.
+impl Snapshot {
+    /// The namespaces that have a Service.
+    pub fn namespaces(&self) -> impl Iterator<Item = &SmolStr> {
+        let services = self.services.root().children().map(|(namespace, _)| namespace);
+        let aliases = self.aliases.root().children().map(|(namespace, _)| namespace);
+        services.chain(aliases.filter(|namespace| self.services.node(&[namespace]).is_none()))
+    }
+
+    /// Whether a namespace has a Service.
+    pub fn has_namespace(&self, namespace: &str) -> bool {
+        self.services.node(&[namespace]).is_some() || self.aliases.node(&[namespace]).is_some()
+    }
+
+    /// The entry of that very label, see [`View::records`].
+    fn find_exactly<'v>(
+        &'v self,
+        path: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        let ["svc", namespace, name, below @ ..] = path else { return false };
+        if !below.is_empty() {
+            let service = self.services.entry(&[namespace], name);
+            return service.is_some_and(|service| service.visit(below, true, steps, visit));
+        }
+        let alias = self.aliases.node(&[namespace]).and_then(|aliases| aliases.entry_of(name));
+        alias.map(|(label, alias)| visit(Entry { label, record: alias.record(), made_up: false })).is_some()
+    }
+
+    /// All entries that a path with or without wildcards leads to, see [`View::records`].
+    fn find<'v>(&'v self, path: &[&str], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) -> bool {
+        let ["svc" | ANY, path @ ..] = path else { return false };
+        let mut found = false;
+        if let [_, _] | [_] = path {
+            found = self.aliases.visit(path, steps, &mut |label, alias| {
+                visit(Entry { label, record: alias.record(), made_up: false });
+            });
+        }
+        match path {
+            // Aliases stand at their namespace's own node, addresses do not.
+            [_, ANY] => found,
+            [namespace, name, below @ ..] => {
+                self.find_service([namespace, name], below, steps, visit) || found
+            }
+            _ => found,
+        }
+    }
+
+    /// The entries at `below` of the Services that namespace and name stand for.
+    fn find_service<'v>(
+        &'v self,
+        [namespace, name]: [&str; 2],
+        below: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        let (mut found, before, left) = (false, *steps, Cell::new(*steps));
+        let mut each = |label: &'v SmolStr, service: &'v Arc<ServiceNode>| {
+            let mut steps = left.get();
+            if name == ANY {
+                steps = steps.saturating_sub(SERVICE);
+            }
+            if name != ANY || !label.starts_with('_') {
+                found |= service.visit(below, false, &mut steps, visit);
+            }
+            left.set(steps);
+        };
+        self.services.visit(&[namespace, name], steps, &mut each);
+        *steps = steps.saturating_sub(before - left.get());
+        found
     }
 }
 
@@ -137,31 +227,22 @@ impl View for Snapshot {
         if let Some(lookup) = self.federation(path, visit) {
             return lookup;
         }
-        let mut each = |label: &'v SmolStr, records: &'v Records| {
-            for record in records {
-                visit(Entry { label, record: Cow::Borrowed(record) });
-            }
-        };
-        let found = match path {
-            [parents @ .., label] if exact => {
-                // An exact question is for the entry of that very label.
-                self.tree
-                    .node(parents)
-                    .and_then(|node| node.entry_of(label))
-                    .map(|(label, value)| each(label, value))
-            }
-            _ => self.tree.visit(path, steps, &mut each).then_some(()),
-        };
-        if found.is_some() { Lookup::Exists } else { Lookup::Missing }
+        let found = if exact { self.find_exactly(path, steps, visit) } else { self.find(path, steps, visit) };
+        if found { Lookup::Exists } else { Lookup::Missing }
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
-            ["pod" | "dns"] => true,
+            [] | ["pod" | "dns"] => true,
             // There is nothing below what is the namespace of no pod (RFC 8020).
             ["pod", namespace] => pod::may_be_pod(namespace),
-            _ => self.tree.node(path).is_some(),
+            ["svc"] => self.namespaces().next().is_some(),
+            ["svc", namespace] => self.has_namespace(namespace),
+            ["svc", namespace, name, below @ ..] => {
+                self.services.entry(&[namespace], name).is_some_and(|service| service.has_descendants(below))
+            }
+            _ => false,
         }
     }
 

@@ -32,10 +32,10 @@ impl<'e> Evidence<'e> {
 
     /// Whether there is a Service in the namespace, if that is known. Namespaces themselves are not watched.
     pub(crate) fn has_namespace(self, namespace: &str) -> Option<bool> {
-        match self.snapshot.tree.node(&["svc", namespace]) {
-            Some(_) => Some(true),
-            None => self.reply?.namespaces.get(namespace).copied(),
+        if self.snapshot.has_namespace(namespace) {
+            return Some(true);
         }
+        self.reply?.namespaces.get(namespace).copied()
     }
 
     /// Whether a name is one of a Service that is there, and of a member that is not.

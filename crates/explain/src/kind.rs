@@ -100,7 +100,7 @@ pub(crate) fn sources(snapshot: &Snapshot, kind: &NameKind, path: Option<&[&str]
         snapshot.reverse_record(*address, &mut |pointer| keys.extend(key_of(&pointer.name, None)));
     } else if let Some(path) = path {
         snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
-            keys.extend(key_of(&entry.record.base, Some(entry.label)));
+            keys.extend(key_of(entry.record.base, Some(entry.label)));
         });
     }
     keys.sort();

@@ -113,13 +113,13 @@ pub(crate) fn wanted(snapshot: &Snapshot, readings: &[Reading]) -> Vec<ObjectKey
 
 /// Namespaces with Services whose names are similar, the most similar first.
 pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<String> {
-    if wanted.is_empty() || snapshot.tree.node(&["svc", wanted]).is_some() {
+    if wanted.is_empty() || snapshot.has_namespace(wanted) {
         return Vec::new();
     }
-    let all = snapshot.tree.node(&["svc"]).into_iter().flat_map(treecache::Node::children);
-    let mut similar: Vec<(usize, String)> = all
+    let mut similar: Vec<(usize, String)> = snapshot
+        .namespaces()
         .take(MAX_NAMESPACES.0)
-        .filter_map(|(name, _)| Some((distance(wanted, name)?, name.to_string())))
+        .filter_map(|name| Some((distance(wanted, name)?, name.to_string())))
         .collect();
     similar.sort();
     similar.into_iter().map(|(_, name)| name).take(MAX_NAMESPACES.1).collect()

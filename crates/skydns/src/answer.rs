@@ -229,7 +229,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let mut target = None;
         self.records(path, true, &mut |entry| {
             if let crate::Host::Name(name) = &entry.record.host {
-                target = Some((name.clone(), entry.record.ttl));
+                target = Some((crate::Name::clone(name), entry.record.ttl));
             }
         });
         let (name, ttl) = target?;

@@ -1,6 +1,5 @@
 //! What the engine asks of whoever holds the records: the SkyDNS backend interface, as immutable views.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -67,8 +66,10 @@ pub enum Lookup {
 pub struct Entry<'v> {
     /// The entry's own label.
     pub label: &'v str,
-    /// The record; owned where it is made up for the question.
-    pub record: Cow<'v, ServiceRecord>,
+    /// The record.
+    pub record: ServiceRecord<'v>,
+    /// Made up for the question: the address in a pod's name, or the target of a federated name. It stands at no node.
+    pub made_up: bool,
 }
 
 /// One owner of an address: what PTR answers are made of. The least one is answered first.

@@ -1,7 +1,7 @@
 //! What is stored under a name: SkyDNS's service record, reduced to what makes answers.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::net::IpAddr;
 
 use crate::wire::Name;
 
@@ -12,14 +12,15 @@ pub const PRIORITY: u16 = 10;
 /// Weight of a record before the weights of one answer are made to share 100.
 pub const WEIGHT: u16 = 10;
 
-/// One entry of the tree (SkyDNS calls it a Service; that word means the Kubernetes kind here).
+/// One entry of the tree (SkyDNS calls it a Service; that word means the Kubernetes kind here). It is made for whoever
+/// visits it and borrows what is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceRecord {
+pub struct ServiceRecord<'v> {
     /// Where the name leads.
-    pub host: Host,
+    pub host: Host<'v>,
     /// Labels below the zone of the node that the addresses of this record stand at, in wire format without the
-    /// root: `3web 4apps 3svc`. Shared by all records of one Service.
-    pub base: Arc<[u8]>,
+    /// root: `3web 4apps 3svc`.
+    pub base: &'v [u8],
     /// Port of SRV answers; 0 where none is known.
     pub port: u16,
     /// Seconds.
@@ -32,33 +33,30 @@ pub struct ServiceRecord {
 
 /// What a record leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
-    /// One IPv4 address.
-    V4(Ipv4Addr),
-    /// One IPv6 address.
-    V6(Ipv6Addr),
+pub enum Host<'v> {
+    /// One address.
+    Address(IpAddr),
     /// Several addresses under one label.
-    Several(Arc<[IpAddr]>),
+    Several(&'v [IpAddr]),
     /// The name made of [`ServiceRecord::base`].
     Base,
     /// The name made of the entry's own label and [`ServiceRecord::base`].
     Member,
     /// Any other name, inside or outside the zone.
-    Name(Name),
+    Name(Cow<'v, Name>),
 }
 
-impl ServiceRecord {
+impl<'v> ServiceRecord<'v> {
     /// A record with the usual TTL, priority and weight, and no port.
-    pub fn new(host: Host, base: Arc<[u8]>) -> Self {
+    pub fn new(host: Host<'v>, base: &'v [u8]) -> Self {
         Self { host, base, port: 0, ttl: TTL, priority: PRIORITY, weight: WEIGHT }
     }
 
     /// A record that leads to `addresses`.
-    pub fn for_addresses(addresses: &[IpAddr], base: Arc<[u8]>) -> Self {
+    pub fn for_addresses(addresses: &'v [IpAddr], base: &'v [u8]) -> Self {
         let host = match addresses {
-            [IpAddr::V4(ip)] => Host::V4(*ip),
-            [IpAddr::V6(ip)] => Host::V6(*ip),
-            several => Host::Several(several.into()),
+            [ip] => Host::Address(*ip),
+            several => Host::Several(several),
         };
         Self::new(host, base)
     }
@@ -77,8 +75,7 @@ impl ServiceRecord {
     /// The addresses that the record leads to.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let (one, several): (Option<IpAddr>, &[IpAddr]) = match &self.host {
-            Host::V4(ip) => (Some(IpAddr::V4(*ip)), &[]),
-            Host::V6(ip) => (Some(IpAddr::V6(*ip)), &[]),
+            Host::Address(ip) => (Some(*ip), &[]),
             Host::Several(several) => (None, several),
             _ => (None, &[]),
         };

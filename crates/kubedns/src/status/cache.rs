@@ -3,12 +3,14 @@
 //! It is written straight from the tree: a copy of it as JSON values would take several times the memory of all
 //! records.
 
+use std::collections::BTreeMap;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use skydns::{Host, ServiceRecord, name};
+use skydns::{Entry, Host, name, record};
 use smol_str::SmolStr;
 use treecache::Node;
 
-use cluster::records::Records;
+use cluster::records::ServiceNode;
 use cluster::snapshot::Snapshot;
 
 /// The whole tree, from the root of the DNS down to the records.
@@ -20,11 +22,11 @@ pub struct Cache<'a>(
 
 impl Serialize for Cache<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let domain = self.0.zone.domain.wire();
         // The labels come from the left, and the root is at the right.
-        let above: Vec<String> =
-            name::labels(domain).map(|label| String::from_utf8_lossy(label).into_owned()).collect();
-        Above { labels: &above, tree: Tree { node: self.0.tree.root(), domain } }.serialize(serializer)
+        let above: Vec<String> = name::labels(self.0.zone.domain.wire())
+            .map(|label| String::from_utf8_lossy(label).into_owned())
+            .collect();
+        Above { labels: &above, tree: Tree(self.0) }.serialize(serializer)
     }
 }
 
@@ -42,48 +44,114 @@ impl Serialize for Above<'_> {
     }
 }
 
-/// A node of the tree and everything below.
+/// The zone's own node: all there is lies below `svc`.
 #[derive(Clone, Copy)]
-struct Tree<'a> {
-    node: &'a Node<Records>,
+struct Tree<'a>(&'a Snapshot);
+
+impl Serialize for Tree<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut namespaces: Vec<&SmolStr> = self.0.namespaces().collect();
+        if namespaces.is_empty() {
+            return node(serializer, &Nothing, &Nothing);
+        }
+        namespaces.sort_unstable();
+        let namespaces = namespaces.into_iter().map(|name| (name, Namespace { snapshot: self.0, name }));
+        node(serializer, &One("svc", Branch(Children(namespaces.collect()))), &Nothing)
+    }
+}
+
+/// A node without entries.
+struct Branch<T>(T);
+
+impl<T: Serialize> Serialize for Branch<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        node(serializer, &self.0, &Nothing)
+    }
+}
+
+/// Nodes by label, sorted.
+struct Children<'a, T>(Vec<(&'a SmolStr, T)>);
+
+impl<T: Serialize> Serialize for Children<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(label, child)| (label, child)))
+    }
+}
+
+/// The node of a namespace: its Services below it, and its aliases.
+struct Namespace<'a> {
+    snapshot: &'a Snapshot,
+    name: &'a str,
+}
+
+impl Serialize for Namespace<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let domain = self.snapshot.zone.domain.wire();
+        let services = self.snapshot.services.node(&[self.name]).into_iter().flat_map(Node::entries);
+        let mut services: Vec<_> =
+            services.map(|(label, service)| (label, Service { node: service, domain })).collect();
+        services.sort_unstable_by_key(|(label, _)| *label);
+        let aliases = self.snapshot.aliases.node(&[self.name]).into_iter().flat_map(Node::entries);
+        let mut entries = Entries::default();
+        for (label, alias) in aliases {
+            entries.add(&Entry { label, record: alias.record(), made_up: false }, domain);
+        }
+        node(serializer, &Children(services), &entries)
+    }
+}
+
+/// The node of a Service: its ports below it, and its addresses.
+struct Service<'a> {
+    node: &'a ServiceNode,
     /// In wire format.
     domain: &'a [u8],
 }
 
-impl Serialize for Tree<'_> {
+impl Serialize for Service<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        node(serializer, &Children(*self), &Entries(*self))
+        let mut addresses = Entries::default();
+        let mut protocols: BTreeMap<&SmolStr, Branch<BTreeMap<&SmolStr, Leaf<'_>>>> = BTreeMap::new();
+        self.node.visit_all(&mut |port, entry| match port {
+            None => addresses.add(&entry, self.domain),
+            Some([protocol, name]) => {
+                let ports = &mut protocols.entry(protocol).or_insert_with(|| Branch(BTreeMap::new())).0;
+                ports.entry(name).or_default().0.add(&entry, self.domain);
+            }
+        });
+        node(serializer, &protocols, &addresses)
     }
 }
 
-struct Children<'a>(Tree<'a>);
+/// A node without children.
+#[derive(Default)]
+struct Leaf<'a>(Entries<'a>);
 
-impl Serialize for Children<'_> {
+impl Serialize for Leaf<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let domain = self.0.domain;
-        let mut children: Vec<(&SmolStr, Tree<'_>)> =
-            self.0.node.children().map(|(label, node)| (label, Tree { node, domain })).collect();
-        children.sort_unstable_by_key(|(label, _)| *label);
-        serializer.collect_map(children)
+        node(serializer, &Nothing, &self.0)
     }
 }
 
-struct Entries<'a>(Tree<'a>);
+/// The entries of a node by label.
+#[derive(Default)]
+struct Entries<'a>(BTreeMap<&'a str, Vec<Shown>>);
+
+impl<'a> Entries<'a> {
+    fn add(&mut self, entry: &Entry<'a>, domain: &[u8]) {
+        let shown = |host| Shown { port: entry.record.port, host };
+        self.0.entry(entry.label).or_default().extend(hosts(entry, domain).into_iter().map(shown));
+    }
+}
 
 impl Serialize for Entries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut entries: Vec<(&SmolStr, &Records)> = self.0.node.entries().collect();
-        entries.sort_unstable_by_key(|(label, _)| *label);
         let mut map = serializer.serialize_map(None)?;
-        for (label, records) in entries {
-            let shown = records.iter().flat_map(|record| {
-                hosts(label, record, self.0.domain).into_iter().map(move |host| Shown { record, host })
-            });
+        for (label, records) in &self.0 {
             // Where one label stands for several records, the others get keys of their own.
-            for (number, shown) in shown.enumerate() {
+            for (number, shown) in records.iter().enumerate() {
                 match number {
-                    0 => map.serialize_entry(label, &shown)?,
-                    more => map.serialize_entry(&format!("{label}#{more}"), &shown)?,
+                    0 => map.serialize_entry(label, shown)?,
+                    more => map.serialize_entry(&format!("{label}#{more}"), shown)?,
                 }
             }
         }
@@ -91,34 +159,34 @@ impl Serialize for Entries<'_> {
     }
 }
 
-/// A record with one of its hosts.
-struct Shown<'a> {
-    record: &'a ServiceRecord,
+/// A record with one of its hosts. All have the usual priority, weight and TTL.
+struct Shown {
+    port: u16,
     host: String,
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for Shown {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_map(None)?;
         fields.serialize_entry("host", &self.host)?;
-        if self.record.port != 0 {
-            fields.serialize_entry("port", &self.record.port)?;
+        if self.port != 0 {
+            fields.serialize_entry("port", &self.port)?;
         }
-        fields.serialize_entry("priority", &self.record.priority)?;
-        fields.serialize_entry("weight", &self.record.weight)?;
-        fields.serialize_entry("ttl", &self.record.ttl)?;
+        fields.serialize_entry("priority", &record::PRIORITY)?;
+        fields.serialize_entry("weight", &record::WEIGHT)?;
+        fields.serialize_entry("ttl", &record::TTL)?;
         fields.end()
     }
 }
 
-fn hosts(label: &str, record: &ServiceRecord, domain: &[u8]) -> Vec<String> {
-    let below = || name::to_text(&[&record.base[..], domain].concat());
+fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> {
+    let below = || name::to_text(&[record.base, domain].concat());
     match &record.host {
         Host::Base => vec![below()],
         Host::Member => vec![format!("{label}.{}", below())],
         // As it is written in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
-        Host::V4(_) | Host::V6(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
+        Host::Address(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
     }
 }
 

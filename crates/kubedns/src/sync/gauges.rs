@@ -1,12 +1,10 @@
 //! Counting what there is. It takes a walk over everything, so it is not done for every event.
 
-use treecache::Node;
-
 use crate::metrics::Metrics;
 use crate::status::Status;
 use cluster::index::Index;
 use cluster::objects::Kind;
-use cluster::records::Records;
+use cluster::snapshot::Snapshot;
 
 /// Sets the gauges of objects, addresses and records.
 pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
@@ -27,12 +25,13 @@ pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
         );
     }
     metrics.over_capacity.set(number(counts.over_capacity));
-    metrics.records.set(number(records(status.published().get().tree.root())));
+    metrics.records.set(number(records(&status.published().get())));
 }
 
-fn records(node: &Node<Records>) -> usize {
-    let here: usize = node.entries().map(|(_, records)| records.iter().len()).sum();
-    here + node.children().map(|(_, child)| records(child)).sum::<usize>()
+fn records(snapshot: &Snapshot) -> usize {
+    let of_services = snapshot.services.root().children().flat_map(|(_, namespace)| namespace.entries());
+    let aliases = snapshot.aliases.root().children().flat_map(|(_, namespace)| namespace.entries());
+    of_services.map(|(_, service)| service.entry_count()).sum::<usize>() + aliases.count()
 }
 
 fn number(count: usize) -> i64 {

@@ -1,6 +1,5 @@
 //! Finding out what a name of the zone leads to: addresses of the families asked for, and aliases.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::sample::Sample;
@@ -69,11 +68,11 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let mut found = Found { lookup: Lookup::Missing, ttl: TTL, addresses, aliases };
         found.lookup = self.records(path, false, &mut |entry| match &entry.record.host {
             Host::Name(target) => {
-                let external = matches!(entry.record, Cow::Borrowed(_));
-                found.aliases.add(Alias { target: target.clone(), ttl: entry.record.ttl, external });
+                let (target, external) = (Name::clone(target), !entry.made_up);
+                found.aliases.add(Alias { target, ttl: entry.record.ttl, external });
             }
             Host::Base | Host::Member => self.add_addresses_of_target(&mut found, &entry, families),
-            Host::V4(_) | Host::V6(_) | Host::Several(_) => found.add_addresses(&entry, families),
+            Host::Address(_) | Host::Several(_) => found.add_addresses(&entry, families),
         });
         found
     }
@@ -87,7 +86,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         if enough || self.view.zone().strict || self.exhausted() {
             return;
         }
-        let Some(mut path) = path(&entry.record.base) else { return };
+        let Some(mut path) = path(entry.record.base) else { return };
         path.extend((entry.record.host == Host::Member).then_some(entry.label));
         self.records(&path, false, &mut |target| found.add_addresses(&target, families));
     }

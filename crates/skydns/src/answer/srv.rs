@@ -1,7 +1,5 @@
 //! SRV answers (RFC 2782): one record an entry, the addresses of their targets in the additional section.
 
-use std::borrow::Cow;
-
 use smallvec::SmallVec;
 
 use super::lookup::Families;
@@ -50,9 +48,9 @@ impl<'e> Target<'e> {
     fn of(entry: &'e Entry<'_>) -> Self {
         match &entry.record.host {
             Host::Name(name) => Self::Name(name),
-            Host::Base => Self::Base(&entry.record.base),
-            Host::Member | Host::V4(_) | Host::V6(_) | Host::Several(_) => {
-                Self::Member(entry.label, &entry.record.base)
+            Host::Base => Self::Base(entry.record.base),
+            Host::Member | Host::Address(_) | Host::Several(_) => {
+                Self::Member(entry.label, entry.record.base)
             }
         }
     }
@@ -240,5 +238,5 @@ fn raw_weight(entry: &Entry<'_>) -> u64 {
 
 /// Pod names exist, but offer no service: their addresses belong to no node of the tree.
 fn stands_in_tree(entry: &Entry<'_>) -> bool {
-    matches!(entry.record, Cow::Borrowed(_)) || entry.record.is_alias()
+    !entry.made_up || entry.record.is_alias()
 }

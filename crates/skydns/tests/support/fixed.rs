@@ -18,13 +18,18 @@ use tokio_util::sync::CancellationToken;
 /// Records under names below `cluster.local`.
 pub(crate) struct Fixed {
     zone: Zone,
-    records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord)>>,
+    records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord<'static>)>>,
     synced: bool,
     lookups: AtomicUsize,
     /// A name that takes long to look up, and how often that was done.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
     /// What is kept of upstreams' replies, if anything.
     cache: Option<CacheLimits>,
+}
+
+/// A name below the zone in wire format, for as long as the tests run.
+fn base(text: &str) -> &'static [u8] {
+    skydns::name::relative(text).unwrap_or_default().leak()
 }
 
 /// What a laborious name takes.
@@ -35,10 +40,10 @@ impl Fixed {
     pub(crate) fn new(upstreams: &[SocketAddr]) -> Self {
         let mut zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|e| unreachable!("{e}")));
         zone.upstreams = upstreams.iter().map(|upstream| (*upstream).into()).collect();
-        let base = |text: &str| skydns::name::relative(text).unwrap_or_default().into();
-        let address = |ip: Ipv4Addr, at: &str| ServiceRecord::for_addresses(&[IpAddr::V4(ip)], base(at));
+        let address = |ip: Ipv4Addr, at: &str| ServiceRecord::new(Host::Address(ip.into()), base(at));
         let many = |n: u32| (format!("m{n}"), address(Ipv4Addr::from(0x0a01_0000 + n), "big.apps.svc"));
-        let alias = Host::Name(Name::parse("www.outside.test").unwrap_or_else(|e| unreachable!("{e}")));
+        let alias = Name::parse("www.outside.test").unwrap_or_else(|e| unreachable!("{e}"));
+        let alias = Host::Name(Cow::Owned(alias));
         let records = BTreeMap::from([
             (vec!["svc", "apps", "web"], vec![("w".into(), address([10, 96, 0, 9].into(), "web.apps.svc"))]),
             (vec!["svc", "apps", "big"], (0..5000).map(many).collect()),
@@ -54,8 +59,8 @@ impl Fixed {
         targets: impl Iterator<Item = String>,
     ) -> Self {
         let name = |text: &str| Name::parse(text).unwrap_or_else(|error| unreachable!("{error}"));
-        let base = skydns::name::relative("apps.svc").unwrap_or_default();
-        let alias = |target: String| ServiceRecord::new(Host::Name(name(&target)), base.clone().into());
+        let alias =
+            |target: String| ServiceRecord::new(Host::Name(Cow::Owned(name(&target))), base("apps.svc"));
         let records = targets.enumerate().map(|(at, target)| (format!("a{at}"), alias(target)));
         self.records.insert(path.to_vec(), records.collect());
         self
@@ -63,8 +68,7 @@ impl Fixed {
 
     /// The same with one address at `label` below the labels `base`.
     pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
-        let base = skydns::name::relative(base).unwrap_or_default();
-        let record = ServiceRecord::for_addresses(&[Ipv4Addr::new(10, 0, 0, 1).into()], base.into());
+        let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
         self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
         self
     }
@@ -152,7 +156,7 @@ impl View for Fixed {
         }
         for (label, record) in records {
             *steps = steps.saturating_sub(1);
-            visit(Entry { label, record: Cow::Borrowed(record) });
+            visit(Entry { label, record: record.clone(), made_up: false });
         }
         Lookup::Exists
     }

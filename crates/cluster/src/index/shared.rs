@@ -1,0 +1,60 @@
+//! Lists that many objects have in common: most Services and slices of a cluster have one of a few lists of ports.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+
+/// Keeps one copy of each list that is in use.
+#[derive(Debug)]
+pub(super) struct Shared<T>(HashSet<Arc<[T]>, RandomState>);
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(HashSet::default())
+    }
+}
+
+impl<T: Eq + Hash> Shared<T> {
+    /// Puts the copy that others use in place of `list`, if there is one.
+    pub(super) fn share(&mut self, list: &mut Arc<[T]>) {
+        if let Some(known) = self.0.get(list) {
+            *list = Arc::clone(known);
+            return;
+        }
+        // Before the table grows: lists that nobody uses any more make room.
+        if self.0.len() == self.0.capacity() {
+            self.0.retain(|list| Arc::strong_count(list) > 1);
+        }
+        self.0.insert(Arc::clone(list));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lists_become_one() {
+        let mut shared = Shared::default();
+        let [mut one, mut two]: [Arc<[u16]>; 2] = [[80, 443].into(), [80, 443].into()];
+        shared.share(&mut one);
+        shared.share(&mut two);
+        assert!(Arc::ptr_eq(&one, &two));
+    }
+
+    #[test]
+    fn lists_that_come_and_go_do_not_pile_up() {
+        let mut shared = Shared::default();
+        let mut kept: Arc<[u32]> = [0].into();
+        shared.share(&mut kept);
+        for number in 1..10_000 {
+            shared.share(&mut [number].into());
+        }
+        assert!(shared.0.len() < 100, "{}", shared.0.len());
+        let mut again: Arc<[u32]> = [0].into();
+        shared.share(&mut again);
+        assert!(Arc::ptr_eq(&kept, &again));
+    }
+}

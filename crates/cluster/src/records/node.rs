@@ -1,0 +1,159 @@
+//! The records of one Service, from its name downwards: addresses under their labels, and the SRV records of its ports.
+//!
+//! Records are made while they are visited. What is stored is what tells one Service from others: most have a port list
+//! of a few, and one address.
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use skydns::{Entry, Host, ServiceRecord};
+use smol_str::SmolStr;
+use treecache::ANY;
+
+use crate::few::Few;
+
+/// What stands at the name of a Service and below. It has a member at least.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceNode {
+    /// See [`ServiceRecord::base`].
+    pub base: Arc<[u8]>,
+    /// SRV records lead to the members, not to the Service's own name.
+    pub headless: bool,
+    /// Sorted by label, each label only once.
+    pub members: Few<Labelled>,
+    /// Sorted, each only once.
+    pub ports: Arc<[PortRecords]>,
+}
+
+/// Addresses under one label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Labelled {
+    /// The hostname, or the label of the address.
+    pub label: SmolStr,
+    /// The addresses.
+    pub addresses: Few<IpAddr>,
+}
+
+/// The SRV records of a port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortRecords {
+    /// The labels of protocol and name: `_tcp`, `_http`.
+    pub path: [SmolStr; 2],
+    /// The port.
+    pub port: u16,
+    /// Which members have it, by their position in ascending order; `None` for all.
+    pub members: Option<Box<[u32]>>,
+}
+
+impl PortRecords {
+    fn compare(&self, [protocol, name]: [&str; 2]) -> Ordering {
+        let [own_protocol, own_name] = &self.path;
+        own_protocol.as_str().cmp(protocol).then_with(|| own_name.as_str().cmp(name))
+    }
+
+    fn is_of(&self, position: usize) -> bool {
+        let position = u32::try_from(position).unwrap_or(u32::MAX);
+        self.members.as_ref().is_none_or(|members| members.binary_search(&position).is_ok())
+    }
+}
+
+impl ServiceNode {
+    /// Visits what `path`, the labels below the Service's name, leads to. False when that is nothing.
+    ///
+    /// A wildcard at the end stands for every member. With `exact` it does not, and the last label has to be a member's.
+    /// For `steps` see [`skydns::View::records`].
+    pub fn visit<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        let (port, label) = match path {
+            [] if !exact => (None, ANY),
+            [label] => (None, *label),
+            [protocol, name] if !exact => (Some([*protocol, *name]), ANY),
+            [protocol, name, label] => (Some([*protocol, *name]), *label),
+            _ => return false,
+        };
+        let positions = if label == ANY && !exact { 0..self.members.len() } else { self.positions_of(label) };
+        let Some(port) = port else {
+            return self.visit_entries(positions, None, steps, visit);
+        };
+        let mut found = false;
+        for port in self.ports_of(port) {
+            found |= self.visit_entries(positions.clone(), Some(port), steps, visit);
+        }
+        found
+    }
+
+    /// Visits the entries of members, those of a port or their addresses. False when there are none.
+    fn visit_entries<'v>(
+        &'v self,
+        positions: Range<usize>,
+        port: Option<&'v PortRecords>,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        let mut found = false;
+        for position in positions.filter(|position| port.is_none_or(|port| port.is_of(*position))) {
+            found = true;
+            let Some(member) = self.members.get(position).filter(|_| *steps > 0) else { break };
+            *steps -= 1;
+            visit(Entry { label: &member.label, record: self.record(member, port), made_up: false });
+        }
+        found
+    }
+
+    fn record<'v>(&'v self, member: &'v Labelled, port: Option<&PortRecords>) -> ServiceRecord<'v> {
+        let target = if self.headless { Host::Member } else { Host::Base };
+        match port {
+            Some(port) => ServiceRecord::new(target, &self.base).with_port(port.port),
+            None => ServiceRecord::for_addresses(&member.addresses, &self.base),
+        }
+    }
+
+    /// Where the member of that label is: one position or none.
+    fn positions_of(&self, label: &str) -> Range<usize> {
+        let found = self.members.binary_search_by(|member| member.label.as_str().cmp(label));
+        found.map_or(0..0, |position| position..position + 1)
+    }
+
+    fn ports_of(&self, path: [&str; 2]) -> &[PortRecords] {
+        let cut = |at: fn(Ordering) -> bool| self.ports.partition_point(|port| at(port.compare(path)));
+        self.ports.get(cut(Ordering::is_lt)..cut(Ordering::is_le)).unwrap_or_default()
+    }
+
+    /// Whether anything lies at `path` or below it (RFC 8020). There are no wildcards.
+    pub fn has_descendants(&self, path: &[&str]) -> bool {
+        match path {
+            [] => true,
+            [protocol] => self.ports.iter().any(|port| port.path[0] == *protocol),
+            [protocol, name] => !self.ports_of([protocol, name]).is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The number of entries.
+    pub fn entry_count(&self) -> usize {
+        let of_port =
+            |port: &PortRecords| port.members.as_ref().map_or(self.members.len(), |some| some.len());
+        self.members.len() + self.ports.iter().map(of_port).sum::<usize>()
+    }
+
+    /// Visits all entries, those of each port after its labels.
+    pub fn visit_all<'v>(&'v self, visit: &mut dyn FnMut(Option<&'v [SmolStr; 2]>, Entry<'v>)) {
+        let (all, mut steps) = (0..self.members.len(), usize::MAX);
+        self.visit_entries(all.clone(), None, &mut steps, &mut |entry| visit(None, entry));
+        for port in self.ports.iter() {
+            self.visit_entries(all.clone(), Some(port), &mut steps, &mut |entry| {
+                visit(Some(&port.path), entry);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
