@@ -92,6 +92,7 @@ impl Configuration {
         want(&wanted, &state.borrow().config, topology);
         let settings = settings(&state.borrow(), &upstreams, &Resolutions::default(), topology);
         tell_of_ineffective(&state.borrow().config, topology, &domain);
+        metrics.config.unresolved.set(unresolved(&wanted.borrow(), &Resolutions::default()));
         note(&metrics.config, &state.borrow());
         let settings = watch::Sender::new(Arc::new(settings));
         let settled = watch::Sender::new(from_api.is_none());
@@ -159,6 +160,7 @@ impl Configuration {
                 want(&wanted, &state.borrow().config, topology);
                 let new =
                     settings(&state.borrow_and_update(), &upstreams, &found.borrow_and_update(), topology);
+                metrics.config.unresolved.set(unresolved(&wanted.borrow(), &found.borrow()));
                 if new.version != publish.borrow().version {
                     tell_of_ineffective(&state.borrow().config, topology, &domain);
                 }
@@ -286,6 +288,11 @@ fn tell_of_ineffective(config: &Config, topology: Topology, domain: &Domain) {
         };
         tracing::warn!(stub_domain = cluster_domain, effect, "a stub domain is the cluster domain itself");
     }
+}
+
+fn unresolved(wanted: &BTreeSet<String>, names: &Resolutions) -> i64 {
+    let without_address = wanted.iter().filter(|name| names.addresses(name).is_empty()).count();
+    i64::try_from(without_address).unwrap_or(i64::MAX)
 }
 
 fn note(metrics: &ConfigMetrics, state: &State) {

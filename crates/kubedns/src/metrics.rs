@@ -125,6 +125,8 @@ pub struct ConfigMetrics {
     pub loaded: Gauge,
     /// Which configuration is in force: its version as a label.
     pub info: IntGaugeVec,
+    /// Names of stub servers that have no address (yet).
+    pub unresolved: IntGauge,
 }
 
 impl ConfigMetrics {
@@ -145,6 +147,8 @@ impl ConfigMetrics {
                 "The version of the configuration in force; always 1",
                 &["version"],
             )?,
+            unresolved: registry
+                .int_gauge("kubedns_stub_servers_unresolved", "Names of stub servers without an address")?,
         })
     }
 }

@@ -148,9 +148,12 @@ async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ou
         domains.map(|(domain, servers)| format!("{domain}: {}", text(servers))).collect::<Vec<_>>()
     };
     assert_eq!(stub_domains(&settings.borrow()), ["a.test: 192.0.2.7:53", "b.test: "]);
+    let metrics = Arc::clone(&opened.metrics);
+    assert_eq!(metrics.config.unresolved.get(), 1);
     let resolved = async {
         let expected = ["a.test: 192.0.2.8:54 192.0.2.7:53", "b.test: 192.0.2.8:53"];
         settings.wait_for(|now| stub_domains(now) == expected).await.unwrap();
+        assert_eq!(metrics.config.unresolved.get(), 0);
         stop.cancel();
     };
     tokio::join!(opened.run(stop.clone()), resolved);
