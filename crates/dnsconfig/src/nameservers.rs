@@ -1,18 +1,18 @@
-//! The flag `--nameservers`: `IP[:port],IP[:port],...`.
+//! The flag `--nameservers`: `IP[:port],IP[:port],...`, also with a protocol.
 
 use crate::error::{ConfigError, Reason};
-use crate::server::Nameserver;
+use crate::server::Upstream;
 
 /// The most servers taken from the flag.
 pub const MAX_NAMESERVERS: usize = 32;
 
-const ACCEPTED: &str = "IP, IP:port or [IPv6]:port, separated by commas";
+const ACCEPTED: &str = "IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas";
 
 /// What the flag gave: the servers to use, and what was wrong with the rest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nameservers {
     /// The good ones, in the order given.
-    pub good: Vec<Nameserver>,
+    pub good: Vec<Upstream>,
     /// One error for each entry that was left out.
     pub bad: Vec<ConfigError>,
 }
@@ -50,17 +50,17 @@ mod tests {
 
     #[test]
     fn good_ones_are_kept_and_bad_ones_named() {
-        let servers = parse("192.0.2.1, dns.example,[2001:db8::1]:5353,");
+        let servers = parse("192.0.2.1, dns.example,[2001:db8::1]:5353,tls://192.0.2.2%dns.example,");
         let good: Vec<String> = servers.good.iter().map(ToString::to_string).collect();
-        assert_eq!(good, ["192.0.2.1:53", "[2001:db8::1]:5353"]);
+        assert_eq!(good, ["192.0.2.1:53", "[2001:db8::1]:5353", "tls://192.0.2.2:853#dns.example"]);
         let bad: Vec<String> = servers.bad.iter().map(ToString::to_string).collect();
         assert_eq!(
             bad,
             [
                 "bad IP address: \"dns.example\" (key --nameservers, value \"dns.example\"; accepted: IP, \
-                 IP:port or [IPv6]:port, separated by commas)",
+                 IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas)",
                 "bad IP address: \"\" (key --nameservers, value \"\"; accepted: IP, IP:port or \
-                 [IPv6]:port, separated by commas)",
+                 [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas)",
             ]
         );
         assert_eq!(parse(""), Nameservers::default());

@@ -306,7 +306,7 @@ fn note(metrics: &ConfigMetrics, state: &State) {
 /// Where outside names are asked for, when the configuration does not say.
 #[derive(Debug)]
 struct Upstreams {
-    from_flag: Vec<Nameserver>,
+    from_flag: Vec<Upstream>,
     path: PathBuf,
     resolv_conf: watch::Sender<ResolvConf>,
     period: Duration,
@@ -339,12 +339,9 @@ impl Upstreams {
     }
 
     fn choose(&self, configured: &[Upstream]) -> Vec<Upstream> {
-        if !configured.is_empty() {
-            return configured.to_vec();
-        }
-        let resolv_conf = self.resolv_conf.borrow();
-        let plain = if self.from_flag.is_empty() { &resolv_conf.nameservers } else { &self.from_flag };
-        plain.iter().map(|server| Upstream::from(*server)).collect()
+        let chosen = [configured, &self.from_flag].into_iter().find(|servers| !servers.is_empty());
+        let resolv_conf = || self.resolv_conf.borrow().nameservers.iter().copied().map(Into::into).collect();
+        chosen.map_or_else(resolv_conf, <[_]>::to_vec)
     }
 }
 

@@ -78,6 +78,7 @@ impl LoopFinder {
         let mut pause = SHORTEST;
         loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
+            self.forwarder.keep_only(&in_use(&settings));
             self.look(&ways(&settings)).await;
             if !self.found.borrow().is_empty() {
                 pause = SHORTEST;
@@ -108,6 +109,11 @@ impl LoopFinder {
             changed
         });
     }
+}
+
+/// All upstreams there are.
+fn in_use(settings: &Settings) -> BTreeSet<&Upstream> {
+    settings.stub_domains.iter().flat_map(|(_, servers)| servers).chain(&settings.upstreams).collect()
 }
 
 /// All ways there are.

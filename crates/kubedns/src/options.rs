@@ -1,5 +1,7 @@
 //! The command line and the environment: those of kube-dns, and what is new.
 
+mod pins;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +18,10 @@ use thiserror::Error;
 use cluster::connect::{Access, expand};
 use cluster::watch::endpoints::Choice;
 
+use skydns::forward::TlsTrust;
+
 pub use explain::Topology;
+pub use pins::{PinError, Pins};
 
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
@@ -87,6 +92,12 @@ pub struct Options {
     /// file to take upstream servers from when neither nameservers nor the configuration name any
     #[arg(long, value_name = "string", default_value = "/etc/resolv.conf")]
     pub resolv_conf: PathBuf,
+    /// file of the CA certificates (PEM) that upstream servers over TLS are checked with; those of the system unless given
+    #[arg(long, value_name = "string", default_value = "")]
+    pub upstream_ca_file: String,
+    /// keys that the certificates of upstream servers over TLS must have besides: NAME=BASE64, separated by commas, each the SHA-256 of a public key
+    #[arg(long, value_name = "string", default_value = "")]
+    pub upstream_tls_pin: Pins,
     /// Logging.
     #[command(flatten)]
     pub log: LogFlags,
@@ -152,6 +163,12 @@ impl Options {
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }
+    }
+
+    /// Whom to trust among upstream servers over TLS.
+    pub fn tls_trust(&self) -> TlsTrust {
+        let ca_file = given(&self.upstream_ca_file).map(PathBuf::from);
+        TlsTrust { ca_file, pins: self.upstream_tls_pin.0.clone() }
     }
 
     /// Where snapshots are kept, if they are.

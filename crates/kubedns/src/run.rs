@@ -208,7 +208,7 @@ fn forwarder(options: &Options, registry: &daemon::metrics::Metrics) -> anyhow::
     };
     registry.register("the metrics of forwarding", Nested(nested))?;
     let limits = Limits::default().within_descriptors(crate::descriptors::raise());
-    Ok(Arc::new(Forwarder::with_cache(limits, metrics, cache)))
+    Ok(Arc::new(Forwarder::with(limits, metrics, options.tls_trust(), cache)))
 }
 
 fn bind_dns(

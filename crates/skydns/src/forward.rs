@@ -18,9 +18,11 @@
 //!   listened to further while the next is asked (`turns`).
 //! * SERVFAIL (the second one) and REFUSED lead to the next upstream; they are the answer where no other has one.
 //! * Upstreams that were found dead come last until they answer a probe (`health`).
-//! * Every question goes out over UDP first, whatever the client used. Truncated replies lead to a retry over TCP; if that
+//! * Every question to an upstream in plain DNS goes out over UDP first, whatever the client used. Truncated replies lead to a retry over TCP; if that
 //!   fails, or time is short, a client that asked over UDP gets the truncated reply, with TC. A reply over TCP that is
 //!   truncated to nothing is none.
+//! * Upstreams over TCP and TLS are asked over connections that are kept (`pool`). One whose certificate is wrong fails; it
+//!   is never asked in plain text (`tls`).
 //! * Replies count only if they come from the address asked, to the random port the query left from, with its random
 //!   ID and its question (RFC 5452). Others are counted and ignored.
 //! * Identical questions in flight to the same upstreams are asked once (`inflight`).
@@ -34,6 +36,9 @@
 //! holds one task and at most [`Limits::max_open`] sockets. At most [`Limits::max_joined`] askers wait for somebody else's
 //! identical question.
 //!
+//! There are at most [`Limits::max_connections`] kept connections, and a bounded number to each upstream with a bounded
+//! number of questions under way.
+//!
 //! Queries and replies are held in their own size, at most 64 KiB each, and a reply over TCP grows only as it arrives;
 //! EDNS options above 4 KiB are not forwarded. [`Limits::within_descriptors`] makes less of everything where sockets are
 //! few. Every task ends by the end of its question's budget, whether or not anybody still waits for it.
@@ -46,9 +51,12 @@ mod limits;
 mod loops;
 mod metrics;
 mod options;
+mod pool;
 mod query;
+mod tls;
 mod turns;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -67,10 +75,13 @@ pub use loops::usable_upstreams;
 pub use metrics::ForwardMetrics;
 pub(crate) use query::FORWARDED_FLAGS;
 pub use query::{Query, Reply};
+pub use tls::{Pin, TlsTrust};
 
 use health::Health;
 use inflight::{InFlight, Join, Key, Leader, Waiter};
 use loops::Loops;
+use pool::Pool;
+use tls::Tls;
 use turns::Turns;
 
 use crate::wire::name::Name;
@@ -111,6 +122,7 @@ struct Shared {
     limits: Limits,
     metrics: ForwardMetrics,
     health: Health,
+    pool: Pool,
     in_flight: InFlight,
     loops: Loops,
     cache: Option<Cache>,
@@ -129,16 +141,17 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Makes a forwarder that has asked nobody yet. It counts in `metrics`.
+    /// Makes a forwarder that has asked nobody yet. It counts in `metrics`, and trusts the CAs of the system.
     pub fn new(limits: Limits, metrics: ForwardMetrics) -> Self {
-        Self::with_cache(limits, metrics, None)
+        Self::with(limits, metrics, TlsTrust::default(), None)
     }
 
-    /// The same with a cache of what the upstreams reply.
-    pub fn with_cache(limits: Limits, metrics: ForwardMetrics, cache: Option<Cache>) -> Self {
+    /// The same, trusting upstreams over TLS as `trust` says, and with a cache of what the upstreams reply.
+    pub fn with(limits: Limits, metrics: ForwardMetrics, trust: TlsTrust, cache: Option<Cache>) -> Self {
         let limits = limits.clamped();
-        let stop = CancellationToken::new();
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let shared = Shared {
+            pool: Pool::new(limits.max_connections, Tls::new(trust), &tasks, &stop),
             health: Health::default(),
             in_flight: InFlight::new(&limits, metrics.clone()),
             loops: Loops::default(),
@@ -146,7 +159,7 @@ impl Forwarder {
             warned: Mutex::default(),
             limits,
             metrics,
-            tasks: TaskTracker::new(),
+            tasks,
             stop: stop.clone(),
         };
         Self { shared: Arc::new(shared), _stop_on_drop: stop.drop_guard() }
@@ -251,6 +264,7 @@ impl Forwarder {
             deadline: Instant::now() + shared.limits.budget,
             limits: &shared.limits,
             health: &shared.health,
+            pool: &shared.pool,
             metrics: &metrics,
         };
         // Whatever it replies, what counts is what reached us meanwhile.
@@ -258,6 +272,12 @@ impl Forwarder {
             timeout_at(exchange.deadline, exchange.run_once()).await.is_ok_and(|reply| reply.is_ok());
         let came_back = probe.came_back();
         (came_back || replied).then_some(came_back)
+    }
+
+    /// Closes what is kept open to upstreams that are not among these any more, and forgets what their certificates say.
+    pub fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
+        self.shared.pool.keep_only(in_use);
+        self.shared.metrics.keep_only(in_use);
     }
 
     /// Stops all questions under way, whose askers get [`ForwardError::Stopped`], and waits for their tasks to end.

@@ -14,7 +14,7 @@ use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::resolve::{BUDGET, Resolver};
 use crate::shares::Shares;
-use crate::wire::Transport;
+use crate::wire::{self, Transport, framed};
 
 /// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
 pub const MAX_CONNECTIONS: usize = 4096;
@@ -235,16 +235,16 @@ impl<B: Backend> Connection<B> {
     }
 }
 
-/// Received octets, cut into length-prefixed messages (RFC 1035, section 4.2.2).
+/// Received octets, cut into messages.
 struct Frames {
-    buffer: Vec<u8>,
+    octets: wire::Frames,
     /// When the message that the buffer begins with began to come, or when the connection became idle.
     since: tokio::time::Instant,
 }
 
 impl Frames {
     fn new() -> Self {
-        Self { buffer: Vec::new(), since: tokio::time::Instant::now() }
+        Self { octets: wire::Frames::default(), since: tokio::time::Instant::now() }
     }
 
     /// Begins to count the time of an idle connection anew.
@@ -255,7 +255,7 @@ impl Frames {
     }
 
     fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.octets.is_empty()
     }
 
     /// Waits for more octets and reads them. Gives their number, 0 at the end.
@@ -277,30 +277,22 @@ impl Frames {
         let mut chunk = [0; READ];
         let length = stream.try_read(&mut chunk)?;
         self.rest();
-        self.buffer.extend_from_slice(chunk.get(..length).unwrap_or_default());
+        self.octets.push(chunk.get(..length).unwrap_or_default());
         Ok(length)
     }
 
     /// Whether the message that has begun is longer than any query.
     fn announce_too_much(&self) -> bool {
-        self.buffer.first_chunk().is_some_and(|length| usize::from(u16::from_be_bytes(*length)) > MAX_QUERY)
+        self.octets.announced().is_some_and(|length| length > MAX_QUERY)
     }
 
     /// The next whole message. At most one message and what follows it in one read is ever kept.
     fn next_frame(&mut self) -> Option<Vec<u8>> {
-        let (&[high, low], rest) = self.buffer.split_first_chunk()?;
-        let len = usize::from(u16::from_be_bytes([high, low]));
-        let message = rest.get(..len)?.to_vec();
-        self.buffer.drain(..2 + len);
+        let message = self.octets.next_message()?;
         // What follows is the beginning of the next.
         self.since = tokio::time::Instant::now();
         Some(message)
     }
-}
-
-fn framed(message: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
-    [&length.to_be_bytes(), message].concat()
 }
 
 /// Sets the length prefix of the message that begins at `start` and ends the buffer.
@@ -341,7 +333,7 @@ mod tests {
 
         let mut frames = Frames::new();
         assert_eq!(frames.read(&server).await.unwrap(), 302);
-        assert!(frames.buffer.capacity() < READ, "{}", frames.buffer.capacity());
+        assert!(frames.octets.capacity() < READ, "{}", frames.octets.capacity());
         assert_eq!(frames.next_frame().as_deref(), Some(&query[..]));
         drop(client);
         assert_eq!(frames.read(&server).await.unwrap(), 0);

@@ -4,6 +4,7 @@
 //! message is long. The way of a query ([`query`], [`writer`], [`reverse`]) allocates nothing.
 
 mod edns;
+mod frames;
 mod header;
 mod message;
 pub mod name;
@@ -18,6 +19,7 @@ mod writer;
 pub use dnsconfig::Transport;
 pub use edns::Edns;
 pub(crate) use edns::{OUR_UDP_SIZE, options};
+pub use frames::{Frames, framed};
 pub use header::{HEADER, Header, flag, rcode};
 pub use message::{Heading, Message};
 pub use name::Name;

@@ -1,6 +1,7 @@
 //! What the tests of all crates share; nothing of it is part of a shipped binary.
 //!
 //! * [`upstream`]: a scripted DNS server on loopback that answers, misbehaves, counts and remembers.
+//! * [`tls`]: TLS in front of it, with good certificates and bad ones.
 //! * [`client`], [`query`]: build questions and ask them over UDP, TCP or pipelined TCP.
 //! * [`message`], [`dig`]: read any answer, even a broken one, and show it as text that can be compared.
 //! * [`reply`], [`record`]: write answers from records in presentation format.
@@ -36,6 +37,7 @@ pub mod processes;
 pub mod query;
 pub mod record;
 pub mod reply;
+pub mod tls;
 pub mod upstream;
 
 pub use eventually::{Settled, eventually};

@@ -1,6 +1,6 @@
 //! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
 
-use dnsconfig::{Config, ConfigError, RawData, ServerAddr, Upstream};
+use dnsconfig::{Config, ConfigError, Protocol, RawData, ServerAddr, Upstream};
 use nanny::config::routes::{Origin, Routes};
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
@@ -59,6 +59,15 @@ fn good_examples_are_taken_and_mean_what_the_page_says() {
         count += 1;
     }
     assert_eq!(count, 3);
+}
+
+#[test]
+fn the_example_over_tls_has_servers_with_names() {
+    let page = Page::read("configmap.md");
+    let example = page.blocks.iter().find(|block| block.info == "yaml tls").expect("an example");
+    let config = parse(&example.text).unwrap_or_else(|error| panic!("{error}"));
+    let named = |upstream: &Upstream| upstream.protocol == Protocol::Tls && upstream.name.is_some();
+    assert_eq!((config.upstream_nameservers.len(), config.upstream_nameservers.iter().all(named)), (3, true));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use testkit::ports::free_port;
 use testkit::query::Query;
 use testkit::reply::Reply;
+use testkit::tls::{Gate, file};
 use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{client, eventually};
 use tests::docs::exposition::{self, Exposition};
@@ -99,9 +100,16 @@ async fn ask_everything(kubedns: SocketAddr) {
 #[tokio::test]
 async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exported() {
     let upstream = Upstream::start(upstream).await;
+    let gate = Gate::open("server", upstream.addr()).await;
     let snapshots = tempfile::tempdir().unwrap();
     let pod = Pod::start_with(&[
-        &format!("--kubedns-arg=--nameservers=127.0.0.1:{},{}", free_port(), upstream.addr()),
+        &format!(
+            "--kubedns-arg=--nameservers=127.0.0.1:{},tls://{},{}",
+            free_port(),
+            gate.address,
+            upstream.addr()
+        ),
+        &format!("--kubedns-arg=--upstream-ca-file={}", file("ca.pem").display()),
         &format!("--kubedns-arg=--snapshot-dir={}", snapshots.path().display()),
         "--kubedns-arg=--cache-size=100",
     ])

@@ -1,10 +1,12 @@
 //! One question to one upstream.
 
 mod judge;
+mod stream;
 mod tcp;
 mod udp;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::{Protocol, Upstream};
@@ -13,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::health::Health;
 use super::metrics::UpstreamMetrics;
+use super::pool::Pool;
 use super::{Limits, Query, Reply};
 use crate::wire::{Transport, rcode};
 
@@ -40,6 +43,12 @@ pub enum Failure {
     /// It closed the connection before the reply was complete.
     #[error("connection closed early")]
     Closed,
+    /// The TLS certificate is not one that is trusted for it.
+    #[error("TLS certificate not trusted")]
+    Certificate,
+    /// TLS failed for another reason.
+    #[error("TLS handshake failed")]
+    Handshake,
     /// This machine has no socket left to ask with, or no port for one.
     #[error("no socket left")]
     NoSocket,
@@ -55,6 +64,8 @@ impl Failure {
             Self::Garbage => "garbage",
             Self::Flooded => "flooded",
             Self::Closed => "closed",
+            Self::Certificate => "certificate",
+            Self::Handshake => "handshake",
             Self::NoSocket => "no_socket",
         }
     }
@@ -65,7 +76,7 @@ impl Failure {
     }
 
     /// What an error of connecting over TCP means. What this machine lacks is not the upstream's fault.
-    fn from_connecting(error: &io::Error) -> Self {
+    pub(super) fn from_connecting(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
                 Self::NoSocket
@@ -75,7 +86,7 @@ impl Failure {
     }
 
     /// What an error while talking to the upstream means.
-    fn from_talking(error: &io::Error) -> Self {
+    pub(super) fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::ConnectionReset
@@ -100,7 +111,8 @@ pub(super) struct Exchange<'a> {
     pub(super) deadline: Instant,
     pub(super) limits: &'a Limits,
     pub(super) health: &'a Health,
-    pub(super) metrics: &'a UpstreamMetrics,
+    pub(super) pool: &'a Pool,
+    pub(super) metrics: &'a Arc<UpstreamMetrics>,
 }
 
 impl Exchange<'_> {
@@ -133,23 +145,24 @@ impl Exchange<'_> {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
-    /// Asks over UDP and takes the first usable reply for what it is. Counts nothing: this is for questions of our own.
+    /// Takes the first usable reply for what it is. Counts nothing: this is for questions of our own.
     pub(super) async fn run_once(self) -> Result<Reply, Failure> {
         match self.upstream.protocol {
             Protocol::Udp => udp::ask(self).await,
-            Protocol::Tcp | Protocol::Tls => self.ask_once().await,
+            Protocol::Tcp | Protocol::Tls => stream::ask(self).await,
+        }
+    }
+
+    async fn ask_once(self) -> Result<Reply, Failure> {
+        match self.upstream.protocol {
+            Protocol::Udp => self.ask_plainly().await,
+            Protocol::Tcp | Protocol::Tls => stream::ask(self).await,
         }
     }
 
     /// Asks over UDP, and over TCP where that is too small or somebody guesses IDs: that does not work over TCP.
     // Differs from kube-dns: it asks over the client's transport.
-    async fn ask_once(self) -> Result<Reply, Failure> {
-        match self.upstream.protocol {
-            Protocol::Udp => {}
-            Protocol::Tcp => return tcp::ask(self).await,
-            // Never in plain text.
-            Protocol::Tls => return Err(Failure::Unreachable),
-        }
+    async fn ask_plainly(self) -> Result<Reply, Failure> {
         let over_udp = udp::ask(self).await;
         let retry = match &over_udp {
             Ok(reply) => reply.truncated,

@@ -17,6 +17,8 @@ pub struct Limits {
     pub max_joined: usize,
     /// Upstreams listened to at once for one question.
     pub max_open: usize,
+    /// Connections to upstreams over TCP and TLS kept at once.
+    pub max_connections: usize,
     /// From question to reply or error, at most 1.85 s.
     pub budget: Duration,
     /// How long an upstream that is believed alive may be silent before the next is asked. Less where an equal part of
@@ -37,6 +39,7 @@ impl Default for Limits {
             max_in_flight_per_route: 768,
             max_joined: 8192,
             max_open: 3,
+            max_connections: 128,
             budget: Duration::from_millis(1800),
             patience: Duration::from_millis(800),
             resend_after: Duration::from_millis(400),
@@ -47,13 +50,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits with so few questions under way that they leave half of `descriptors` (the soft limit of
+    /// The limits with so few questions under way that they leave almost half of `descriptors` (the soft limit of
     /// `RLIMIT_NOFILE`, say) to others, whatever the upstreams do.
     #[must_use]
     pub fn within_descriptors(self, descriptors: usize) -> Self {
         let max_in_flight = self.max_in_flight.min(descriptors / 2 / self.max_open.max(1));
         let max_in_flight_per_route = self.max_in_flight_per_route.min(max_in_flight - max_in_flight / 4);
-        Self { max_in_flight, max_in_flight_per_route, ..self }.clamped()
+        let max_connections = self.max_connections.min(descriptors / 16);
+        Self { max_in_flight, max_in_flight_per_route, max_connections, ..self }.clamped()
     }
 
     /// The limits with the budget cut to what the two seconds allow, and at least one of everything needed to serve.
@@ -63,6 +67,7 @@ impl Limits {
             max_in_flight: self.max_in_flight.max(1),
             max_in_flight_per_route: self.max_in_flight_per_route.max(1),
             max_open: self.max_open.max(1),
+            max_connections: self.max_connections.max(1),
             ..self
         }
     }
@@ -73,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_stay_within_half_the_descriptors() {
+    fn sockets_leave_almost_half_the_descriptors() {
         for (descriptors, in_flight, per_route) in
             [(1 << 20, 1024, 768), (7000, 1024, 768), (1024, 170, 128), (256, 42, 32), (0, 1, 1)]
         {
@@ -81,6 +86,7 @@ mod tests {
             assert_eq!((limits.max_in_flight, limits.max_in_flight_per_route), (in_flight, per_route));
             let sockets = limits.max_in_flight * limits.max_open;
             assert!(sockets <= (descriptors / 2).max(limits.max_open), "{sockets} of {descriptors}");
+            assert!(limits.max_connections <= (descriptors / 16).max(1), "{limits:?} of {descriptors}");
         }
     }
 

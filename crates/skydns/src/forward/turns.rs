@@ -205,8 +205,9 @@ async fn exchange(
     deadline: Instant,
 ) -> Result<Reply, Failure> {
     let metrics = shared.metrics.upstream(upstream);
-    let (limits, health) = (&shared.limits, &shared.health);
-    let exchange = Exchange { query: &key.query, upstream, deadline, limits, health, metrics: &metrics };
+    let Shared { limits, health, pool, .. } = shared;
+    let exchange =
+        Exchange { query: &key.query, upstream, deadline, limits, health, pool, metrics: &metrics };
     timeout_at(deadline, exchange.run()).await.unwrap_or(Err(Failure::Timeout))
 }
 

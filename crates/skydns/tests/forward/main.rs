@@ -16,5 +16,7 @@ mod fixed;
 mod order;
 mod passing;
 mod server;
+mod streams;
 mod support;
+mod tls;
 mod trust;

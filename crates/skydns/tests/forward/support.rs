@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prometheus::Registry;
 use skydns::forward::{
-    Cache, CacheLimits, CacheMetrics, ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply,
+    Cache, CacheLimits, CacheMetrics, ForwardError, ForwardMetrics, Forwarder, Limits, Query, Reply, TlsTrust,
 };
 use skydns::wire::Transport;
 use testkit::message::Message;
@@ -28,9 +28,17 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(limits: Limits) -> Self {
+        Self::trusting(limits, TlsTrust::default())
+    }
+
+    pub(crate) fn trusting(limits: Limits, trust: TlsTrust) -> Self {
         let registry = Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
-        Self { forwarder: Arc::new(Forwarder::new(limits, metrics)), registry, clients: Arc::default() }
+        Self {
+            forwarder: Arc::new(Forwarder::with(limits, metrics, trust, None)),
+            registry,
+            clients: Arc::default(),
+        }
     }
 
     /// One that keeps replies.
@@ -38,7 +46,7 @@ impl Subject {
         let registry = Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
         let cache = Cache::new(bounds, CacheMetrics::new(&registry).unwrap());
-        let forwarder = Arc::new(Forwarder::with_cache(limits, metrics, cache));
+        let forwarder = Arc::new(Forwarder::with(limits, metrics, TlsTrust::default(), cache));
         Self { forwarder, registry, clients: Arc::default() }
     }
 
@@ -48,8 +56,20 @@ impl Subject {
         query: Query,
         upstreams: &[SocketAddr],
     ) -> Result<Arc<Reply>, ForwardError> {
-        let client = Ipv4Addr::from_bits(self.clients.fetch_add(1, Ordering::Relaxed));
-        self.ask_as(client.into(), query, upstreams).await
+        self.ask_as(self.client(), query, upstreams).await
+    }
+
+    fn client(&self) -> IpAddr {
+        Ipv4Addr::from_bits(self.clients.fetch_add(1, Ordering::Relaxed)).into()
+    }
+
+    /// Asks upstreams that need not be plain ones.
+    pub(crate) async fn ask_by(
+        &self,
+        query: Query,
+        upstreams: &[dnsconfig::Upstream],
+    ) -> Result<Arc<Reply>, ForwardError> {
+        self.forwarder.exchange(query, upstreams.into(), self.client()).await
     }
 
     pub(crate) async fn ask_as(

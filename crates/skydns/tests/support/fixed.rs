@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use skydns::engine::Identity;
-use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits};
+use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
 use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
 use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, ServiceRecord, View, Zone};
@@ -197,7 +197,7 @@ pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::i
     let registry = prometheus::Registry::new();
     let cache = view.cache.and_then(|limits| Cache::new(limits, CacheMetrics::new(&registry).ok()?));
     let forwarder = ForwardMetrics::new(&registry)
-        .map(|metrics| Forwarder::with_cache(Limits::default(), metrics, cache));
+        .map(|metrics| Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache));
     let config = Config {
         address,
         udp_sockets: NonZeroUsize::MIN,

@@ -2,6 +2,7 @@
 
 use dnsconfig::Upstream;
 
+use super::{Exchange, Failure};
 use crate::forward::{Query, Reply, options};
 use crate::wire::{Header, Heading, Message, rcode};
 
@@ -60,6 +61,22 @@ fn without_question(query: &Query, upstream: &Upstream, header: Header) -> Verdi
 fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: &Upstream) -> Reply {
     let upstream = upstream.clone();
     Reply { message, upstream, rcode: header.rcode(), truncated: header.is_truncated(), answers }
+}
+
+/// Judges the message that came over a connection in response to a query with this ID. There is nothing left to try: one
+/// that hides the answer here too has none to give.
+pub(super) fn over_stream(exchange: Exchange<'_>, id: u16, message: &[u8]) -> Result<Reply, Failure> {
+    match judge(exchange.query, id, exchange.upstream, message) {
+        Verdict::Reply(reply) if reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0 => {
+            Err(Failure::Garbage)
+        }
+        Verdict::Reply(reply) => Ok(reply),
+        Verdict::NotOurs => {
+            exchange.metrics.mismatch();
+            Err(Failure::Garbage)
+        }
+        Verdict::Garbage => Err(Failure::Garbage),
+    }
 }
 
 #[cfg(test)]

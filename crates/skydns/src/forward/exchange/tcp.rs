@@ -3,10 +3,8 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::judge::{Verdict, judge};
-use super::{Exchange, Failure};
+use super::{Exchange, Failure, judge};
 use crate::forward::Reply;
-use crate::wire::rcode;
 
 /// Octets of the length before each message (RFC 1035 section 4.2.2).
 const LENGTH: usize = 2;
@@ -17,18 +15,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let connecting = TcpStream::connect(exchange.upstream.socket_addr());
     let stream = connecting.await.map_err(|error| Failure::from_connecting(&error))?;
     let message = talk(exchange, stream, id).await.map_err(|error| Failure::from_talking(&error))?;
-    match judge(exchange.query, id, exchange.upstream, &message) {
-        // Over TCP there is nothing left to try: one that hides the answer here too has none to give.
-        Verdict::Reply(reply) if reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0 => {
-            Err(Failure::Garbage)
-        }
-        Verdict::Reply(reply) => Ok(reply),
-        Verdict::NotOurs => {
-            exchange.metrics.mismatch();
-            Err(Failure::Garbage)
-        }
-        Verdict::Garbage => Err(Failure::Garbage),
-    }
+    judge::over_stream(exchange, id, &message)
 }
 
 async fn talk(exchange: Exchange<'_>, mut stream: TcpStream, id: u16) -> std::io::Result<Vec<u8>> {

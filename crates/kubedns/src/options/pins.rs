@@ -1,0 +1,64 @@
+//! `--upstream-tls-pin`: the keys that certificates of upstream servers must have.
+
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use skydns::forward::Pin;
+use thiserror::Error;
+
+/// The pins, in the order given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pins(pub Vec<Pin>);
+
+/// Not a pin.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{0:?} is not a pin: expected NAME=BASE64, several separated by commas, each the base64 of 32 octets"
+)]
+pub struct PinError(String);
+
+impl FromStr for Pins {
+    type Err = PinError;
+
+    fn from_str(text: &str) -> Result<Self, PinError> {
+        let pins = text.split(',').map(str::trim).filter(|pin| !pin.is_empty());
+        pins.map(|pin| parse(pin).ok_or_else(|| PinError(pin.to_owned()))).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn parse(text: &str) -> Option<Pin> {
+    let (name, hash) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+    let sha256 = STANDARD.decode(hash).ok()?.try_into().ok()?;
+    Some(Pin { name: name.to_ascii_lowercase(), sha256 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins() {
+        const HASH: &str = "MPVr/9Tc/29KpKS5Z010/QQHZogdV01DwLYr9xE60tE=";
+        let names = |text: &str| -> Result<Vec<String>, String> {
+            let pins: Pins = text.parse().map_err(|error: PinError| error.to_string())?;
+            assert!(
+                pins.0
+                    .iter()
+                    .all(|pin| pin.sha256.starts_with(&[0x30, 0xf5]) && pin.sha256.ends_with(&[0xd1]))
+            );
+            Ok(pins.0.into_iter().map(|pin| pin.name).collect())
+        };
+        assert_eq!(names(""), Ok(Vec::new()));
+        assert_eq!(
+            names(&format!("DNS.quad9.net={HASH}, 2620:fe::fe={HASH},")),
+            Ok(vec!["dns.quad9.net".to_owned(), "2620:fe::fe".to_owned()])
+        );
+        for wrong in ["dns.quad9.net", "=AAAA", "a=AAAA", "a=!", &format!("a==={HASH}")] {
+            let error = format!(
+                "{wrong:?} is not a pin: expected NAME=BASE64, several separated by commas, each the base64 of 32 octets"
+            );
+            assert_eq!(names(wrong), Err(error));
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! One connection to an upstream: questions are sent as they come, and replies go to whoever asked, in any order
+//! (RFC 7766 section 6.2.1.1).
+//!
+//! It knows IDs, and nothing else of what is in a message: whether a reply answers the question is for the asker to judge.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use crate::forward::Failure;
+use crate::forward::metrics::UpstreamMetrics;
+use crate::wire::{Frames, HEADER};
+
+/// A connection without a question for so long is closed (RFC 7766 section 6.2.3).
+const IDLE: Duration = Duration::from_secs(30);
+/// Where nothing comes for so long although replies are due, further questions get another connection.
+const SILENT: Duration = Duration::from_secs(1);
+/// So long the replies of a connection that gets no further questions are waited for.
+const ENDING: Duration = Duration::from_secs(2);
+/// Octets that wait to be sent, beyond which no question is taken.
+const MAX_UNSENT: usize = 16 * 1024;
+/// What is read at once.
+const READ: usize = 4096;
+/// Replies to nothing that was asked, in one connection.
+const MAX_MISMATCHES: usize = 64;
+/// So many may wait before those whose askers are gone are looked for.
+const MANY: usize = 16;
+
+/// A reply with the ID that the question was sent with.
+type Answer = Result<(u16, Vec<u8>), Failure>;
+
+/// What a stream of octets to an upstream is.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Why a connection gave no reply.
+#[derive(Debug)]
+pub(in crate::forward) enum AskError {
+    /// It ended before the question was sent: another may be asked.
+    Unsent,
+    /// It broke, or could not be opened.
+    Failed(Failure),
+}
+
+/// A question on its way. Its place in the connection is free again when this is dropped.
+pub(super) struct Question {
+    /// The message behind its length.
+    framed: Vec<u8>,
+    answer: oneshot::Sender<Answer>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Question {
+    /// Tells the asker that there will be no reply.
+    pub(super) fn fail(self, failure: Failure) {
+        // Who asked may be gone.
+        let _ = self.answer.send(Err(failure));
+    }
+}
+
+/// Asks over a connection, which may still be opened. Clones share it.
+#[derive(Clone, Debug)]
+pub(in crate::forward) struct Connection {
+    questions: mpsc::Sender<Question>,
+    places: Arc<Semaphore>,
+    depth: usize,
+}
+
+impl Connection {
+    /// One that has at most `depth` questions under way, and where its task finds them.
+    pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<Question>) {
+        let (questions, receiver) = mpsc::channel(depth);
+        (Self { questions, places: Arc::new(Semaphore::new(depth)), depth }, receiver)
+    }
+
+    /// How many questions are under way.
+    pub(super) fn load(&self) -> usize {
+        self.depth - self.places.available_permits()
+    }
+
+    /// Whether it takes questions.
+    pub(super) fn is_open(&self) -> bool {
+        !self.questions.is_closed()
+    }
+
+    /// Sends a query, whose ID the connection chooses, and waits for the reply. `framed` has its length before it.
+    pub(in crate::forward) async fn ask(&self, framed: Vec<u8>) -> Result<(u16, Vec<u8>), AskError> {
+        let place = tokio::select! {
+            place = Arc::clone(&self.places).acquire_owned() => place.map_err(|_| AskError::Unsent)?,
+            () = self.questions.closed() => return Err(AskError::Unsent),
+        };
+        let (answer, answered) = oneshot::channel();
+        let question = Question { framed, answer, _place: place };
+        self.questions.try_send(question).map_err(|_| AskError::Unsent)?;
+        answered.await.map_err(|_| AskError::Unsent)?.map_err(AskError::Failed)
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct End {
+    /// The server closed it after one reply although more were due.
+    pub(super) one_at_a_time: bool,
+    /// It brought two replies or more.
+    pub(super) pipelined: bool,
+}
+
+/// The work of a connection that is open.
+pub(super) struct Worker<S> {
+    read: ReadHalf<S>,
+    write: WriteHalf<S>,
+    questions: mpsc::Receiver<Question>,
+    metrics: Arc<UpstreamMetrics>,
+    waiting: HashMap<u16, Question>,
+    frames: Frames,
+    unsent: Vec<u8>,
+    flushed: bool,
+    /// When a reply came last, or the first of those that are due was asked for.
+    since: Instant,
+    /// It takes no more questions.
+    ending: bool,
+    replies: usize,
+    mismatches: usize,
+}
+
+impl<S: Stream> Worker<S> {
+    pub(super) fn new(stream: S, questions: mpsc::Receiver<Question>, metrics: Arc<UpstreamMetrics>) -> Self {
+        let (read, write) = tokio::io::split(stream);
+        Self {
+            read,
+            write,
+            questions,
+            metrics,
+            waiting: HashMap::new(),
+            frames: Frames::default(),
+            unsent: Vec::new(),
+            flushed: true,
+            since: Instant::now(),
+            ending: false,
+            replies: 0,
+            mismatches: 0,
+        }
+    }
+
+    /// Works until the connection breaks, is closed or has been idle. `ended` hears of the end before the askers do.
+    pub(super) async fn run(mut self, ended: impl FnOnce(End)) {
+        let failure = self.work().await;
+        self.questions.close();
+        ended(End {
+            one_at_a_time: self.replies == 1 && failure == Failure::Closed && !self.waiting.is_empty(),
+            pipelined: self.replies > 1,
+        });
+        for (_, question) in self.waiting.drain() {
+            question.fail(failure);
+        }
+    }
+
+    /// Gives what the end means for those who still wait.
+    async fn work(&mut self) -> Failure {
+        let mut chunk = [0; READ];
+        loop {
+            let due = self.due();
+            tokio::select! {
+                read = self.read.read(&mut chunk) => match read {
+                    Ok(0) => return Failure::Closed,
+                    Ok(length) => if let Err(failure) = self.take_octets(chunk.get(..length).unwrap_or_default()) {
+                        return failure;
+                    },
+                    Err(error) => return Failure::from_talking(&error),
+                },
+                sent = send(&mut self.write, &self.unsent), if !self.flushed => match sent {
+                    Ok(length) => {
+                        self.flushed = self.unsent.is_empty();
+                        self.unsent.drain(..length);
+                    }
+                    Err(error) => return Failure::from_talking(&error),
+                },
+                question = self.questions.recv(), if !self.ending && self.unsent.len() < MAX_UNSENT => match question {
+                    Some(question) => self.take_question(question),
+                    None => self.take_no_more(),
+                },
+                () = sleep_until(due) => {
+                    if self.ending || self.waiting.is_empty() {
+                        return Failure::Timeout;
+                    }
+                    self.take_no_more();
+                }
+            }
+            if self.ending && self.waiting.is_empty() {
+                return Failure::Timeout;
+            }
+        }
+    }
+
+    /// When to give up on what is waited for.
+    fn due(&self) -> Instant {
+        let patience = match (self.ending, self.waiting.is_empty()) {
+            (true, _) => ENDING,
+            (false, true) => IDLE,
+            (false, false) => SILENT,
+        };
+        self.since + patience
+    }
+
+    fn take_no_more(&mut self) {
+        self.questions.close();
+        self.ending = true;
+        self.since = Instant::now();
+    }
+
+    fn take_question(&mut self, question: Question) {
+        if self.waiting.is_empty() {
+            self.since = Instant::now();
+        }
+        let start = self.unsent.len();
+        self.unsent.extend_from_slice(&question.framed);
+        let mut id: u16 = rand::random();
+        while self.waiting.contains_key(&id) {
+            id = rand::random();
+        }
+        if let Some(place) = self.unsent.get_mut(start + 2..start + 4) {
+            place.copy_from_slice(&id.to_be_bytes());
+        }
+        self.waiting.insert(id, question);
+        self.flushed = false;
+    }
+
+    /// Hands whole messages on.
+    fn take_octets(&mut self, octets: &[u8]) -> Result<(), Failure> {
+        self.frames.push(octets);
+        while let Some(message) = self.frames.next_message() {
+            self.take_message(message)?;
+        }
+        if self.waiting.len() > MANY {
+            self.waiting.retain(|_, question| !question.answer.is_closed());
+        }
+        Ok(())
+    }
+
+    fn take_message(&mut self, message: Vec<u8>) -> Result<(), Failure> {
+        let id = message.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let Some(id) = id.filter(|_| message.len() >= HEADER) else { return Err(Failure::Garbage) };
+        if let Some(question) = self.waiting.remove(&id) {
+            self.replies += 1;
+            if !self.ending {
+                self.since = Instant::now();
+            }
+            // Who asked may be gone.
+            let _ = question.answer.send(Ok((id, message)));
+            return Ok(());
+        }
+        self.metrics.mismatch();
+        self.mismatches += 1;
+        if self.mismatches > MAX_MISMATCHES { Err(Failure::Flooded) } else { Ok(()) }
+    }
+}
+
+/// Sends some of the octets, or, where there are none, what the stream itself still holds. Gives their number.
+async fn send(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8]) -> std::io::Result<usize> {
+    if octets.is_empty() {
+        return stream.flush().await.map(|()| 0);
+    }
+    match stream.write(octets).await? {
+        0 => Err(std::io::ErrorKind::BrokenPipe.into()),
+        length => Ok(length),
+    }
+}
+
+#[cfg(test)]
+mod tests;

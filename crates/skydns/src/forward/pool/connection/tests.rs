@@ -1,0 +1,119 @@
+use dnsconfig::Upstream;
+use prometheus::Registry;
+use tokio::io::{DuplexStream, duplex};
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::forward::ForwardMetrics;
+use crate::wire::framed;
+
+/// A connection of this depth, the server's end of it, and how it ended once it has.
+fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<End>>) {
+    let upstream: Upstream = "tcp://192.0.2.1".parse().unwrap();
+    let metrics = ForwardMetrics::new(&Registry::new()).unwrap().upstream(&upstream);
+    let (ours, theirs) = duplex(256 * 1024);
+    let (connection, questions) = Connection::new(depth);
+    let task = TaskTracker::new().spawn(async move {
+        let mut ended = None;
+        Worker::new(ours, questions, metrics).run(|end| ended = Some(end)).await;
+        ended
+    });
+    (connection, theirs, task)
+}
+
+fn query() -> Vec<u8> {
+    framed(&[0; HEADER])
+}
+
+/// Reads a question and sends it back.
+async fn echo(server: &mut DuplexStream) {
+    let mut question = vec![0; query().len()];
+    server.read_exact(&mut question).await.unwrap();
+    server.write_all(&question).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_closed_when_nobody_asks_for_a_while() {
+    let (connection, mut server, task) = connection(DEEP);
+    let begun = Instant::now();
+    let (answer, ()) = tokio::join!(connection.ask(query()), echo(&mut server));
+    assert_eq!(answer.unwrap().1.len(), HEADER);
+    assert_eq!(task.await.unwrap(), Some(End { one_at_a_time: false, pipelined: false }));
+    assert_eq!(begun.elapsed().as_secs(), IDLE.as_secs());
+    assert!(!connection.is_open());
+    assert!(matches!(connection.ask(query()).await, Err(AskError::Unsent)));
+}
+
+/// Replies that are due are waited for, questions are not taken any more.
+#[tokio::test(start_paused = true)]
+async fn where_nothing_comes_no_more_is_asked() {
+    let (connection, mut server, task) = connection(DEEP);
+    let begun = Instant::now();
+    let silent = connection.ask(query());
+    let late = async {
+        connection.questions.closed().await;
+        assert_eq!(begun.elapsed().as_secs(), SILENT.as_secs());
+        echo(&mut server).await;
+    };
+    let (answer, ()) = tokio::join!(silent, late);
+    answer.unwrap();
+    task.await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), SILENT.as_secs());
+
+    let (connection, _server, task) = self::connection(DEEP);
+    let begun = Instant::now();
+    assert!(matches!(connection.ask(query()).await, Err(AskError::Failed(Failure::Timeout))));
+    task.await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), (SILENT + ENDING).as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
+    let (connection, mut server, _task) = connection(2);
+    for _ in 0..10 {
+        let (one, two) = (connection.ask(query()), connection.ask(query()));
+        let (one, two, ()) = tokio::join!(one, two, async {
+            echo(&mut server).await;
+            echo(&mut server).await;
+        });
+        assert!(one.is_ok() && two.is_ok());
+        assert_eq!(connection.load(), 0);
+    }
+    let (connection, mut server, _task) = self::connection(2 * MANY);
+    for _ in 0..2 * MANY - 1 {
+        let gone = tokio::time::timeout(Duration::from_millis(1), connection.ask(query()));
+        assert!(gone.await.is_err());
+    }
+    // A reply is when they are looked for.
+    let (answer, ()) = tokio::join!(connection.ask(query()), async {
+        let mut questions = vec![0; query().len() * 2 * MANY];
+        server.read_exact(&mut questions).await.unwrap();
+        server.write_all(&questions[query().len() * (2 * MANY - 1)..]).await.unwrap();
+    });
+    answer.unwrap();
+    assert_eq!(connection.load(), 0);
+}
+
+/// A server that closes after one reply is told from one that closes for another reason.
+#[tokio::test]
+async fn how_it_ended() {
+    for (asked, answered, one_at_a_time, pipelined) in
+        [(1, 0, false, false), (1, 1, false, false), (3, 1, true, false), (3, 2, false, true)]
+    {
+        let (connection, mut server, task) = connection(DEEP);
+        let asking = futures::future::join_all((0..asked).map(|_| connection.ask(query())));
+        let serving = async {
+            let mut questions = vec![0; query().len() * asked];
+            server.read_exact(&mut questions).await.unwrap();
+            server.write_all(&questions[..query().len() * answered]).await.unwrap();
+            drop(server);
+        };
+        let (answers, ()) = tokio::join!(asking, serving);
+        let closed = answers.iter().filter(|answer| matches!(answer, Err(AskError::Failed(Failure::Closed))));
+        assert_eq!(closed.count(), asked - answered);
+        assert_eq!(task.await.unwrap(), Some(End { one_at_a_time, pipelined }), "{answered} of {asked}");
+    }
+}
+
+const DEEP: usize = 256;

@@ -1,0 +1,134 @@
+//! What is read of a certificate that was found valid (RFC 5280 section 4.1): when it expires, and its key.
+
+use chrono::NaiveDateTime;
+
+/// Tags of DER.
+const SEQUENCE: u8 = 0x30;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const VERSION: u8 = 0xa0;
+
+/// The parts of a certificate that are of interest.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Certificate<'a> {
+    /// notAfter in seconds since 1970.
+    pub(super) expires: i64,
+    /// The `SubjectPublicKeyInfo`, whole.
+    pub(super) key: &'a [u8],
+}
+
+impl<'a> Certificate<'a> {
+    /// Reads DER; none if it is not what a certificate should be.
+    pub(super) fn parse(der: &'a [u8]) -> Option<Self> {
+        let (certificate, _) = Element::read(der)?;
+        let (signed, _) = Element::read(certificate.within(SEQUENCE)?)?;
+        let mut rest = signed.within(SEQUENCE)?;
+        let mut next = || {
+            let (element, behind) = Element::read(rest)?;
+            rest = behind;
+            Some(element)
+        };
+        // The version may be left out. Serial number, signature and issuer follow.
+        let skipped = if next()?.tag == VERSION { 3 } else { 2 };
+        for _ in 0..skipped {
+            next()?;
+        }
+        let (_, not_after) = Element::read(next()?.within(SEQUENCE)?)?;
+        let expires = Element::read(not_after)?.0.time()?;
+        let _subject = next()?;
+        Some(Self { expires, key: next()?.whole })
+    }
+}
+
+/// A value with its tag.
+struct Element<'a> {
+    tag: u8,
+    value: &'a [u8],
+    whole: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// The first element, and what is behind it.
+    fn read(der: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (&[tag, short], long) = der.split_first_chunk()?;
+        let octets = usize::from(short & 0x7f);
+        let (length, begin) = match short {
+            ..=0x7f => (octets, 2),
+            // No certificate needs more than four octets for a length.
+            0x81..=0x84 => {
+                let length =
+                    long.get(..octets)?.iter().fold(0, |length, octet| length << 8 | usize::from(*octet));
+                (length, 2 + octets)
+            }
+            _ => return None,
+        };
+        let end = begin.checked_add(length)?;
+        Some((Self { tag, value: der.get(begin..end)?, whole: der.get(..end)? }, der.get(end..)?))
+    }
+
+    fn within(&self, tag: u8) -> Option<&'a [u8]> {
+        (self.tag == tag).then_some(self.value)
+    }
+
+    /// A time in seconds since 1970. Years of two digits are those from 1950 on.
+    fn time(&self) -> Option<i64> {
+        let text = str::from_utf8(self.value).ok()?;
+        let text = match self.tag {
+            UTC_TIME => format!("{}{text}", if text < "50" { "20" } else { "19" }),
+            GENERALIZED_TIME => text.to_owned(),
+            _ => return None,
+        };
+        Some(NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ").ok()?.and_utc().timestamp())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+
+    use super::*;
+
+    fn der() -> Vec<u8> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster/testdata/tls/server.pem");
+        CertificateDer::from_pem_file(path).unwrap().to_vec()
+    }
+
+    #[test]
+    fn expiry_and_key() {
+        let der = der();
+        let certificate = Certificate::parse(&der).unwrap();
+        // As openssl x509 -enddate and -pubkey have it.
+        assert_eq!(certificate.expires, 4_733_510_400);
+        assert_eq!(certificate.key.len(), 91);
+    }
+
+    #[test]
+    fn times() {
+        for (tag, text, expected) in [
+            (UTC_TIME, "700101000001Z", Some(1)),
+            (UTC_TIME, "491231235959Z", Some(2_524_607_999)),
+            (UTC_TIME, "500101000000Z", Some(-631_152_000)),
+            (GENERALIZED_TIME, "20500101000000Z", Some(2_524_608_000)),
+            (GENERALIZED_TIME, "99991231235959Z", Some(253_402_300_799)),
+            (GENERALIZED_TIME, "20501301000000Z", None),
+            (SEQUENCE, "20500101000000Z", None),
+            (UTC_TIME, "", None),
+        ] {
+            let element = Element { tag, value: text.as_bytes(), whole: &[] };
+            assert_eq!(element.time(), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_make_it_panic(at: prop::sample::Index, octet: u8, end: prop::sample::Index) {
+            let mut der = der();
+            *at.get_mut(&mut der) = octet;
+            let end = end.index(der.len());
+            Certificate::parse(&der);
+            prop_assert_eq!(Certificate::parse(&der[..end]), None);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Upstreams over connections that are kept: the same over TCP and over TLS.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use skydns::forward::{Limits, TlsTrust};
+use testkit::eventually;
+use testkit::reply::Reply;
+use testkit::tls::{Gate, file};
+use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
+
+use crate::support::{PATIENCE, Subject, a, address, is, question, refuses, says, short, silent, told};
+
+/// A scripted upstream that is asked over a kept connection.
+struct Kept {
+    upstream: Upstream,
+    gate: Option<Gate>,
+    subject: Subject,
+}
+
+impl Kept {
+    /// One over TCP and one over TLS, with a forwarder each.
+    async fn both<H, R>(limits: Limits, handler: impl Fn() -> H) -> [Self; 2]
+    where
+        H: Fn(&Asked) -> R + Send + Sync + 'static,
+        R: Into<Reaction>,
+    {
+        let trust = TlsTrust { ca_file: Some(file("ca.pem")), pins: Vec::new() };
+        let start = async || {
+            let handler = handler();
+            Upstream::start(move |asked: &Asked| handler(asked).into()).await
+        };
+        let (tcp, tls) = (start().await, start().await);
+        let gate = Gate::open("server", tls.addr()).await;
+        let subject = || Subject::trusting(limits.clone(), trust.clone());
+        [
+            Self { upstream: tcp, gate: None, subject: subject() },
+            Self { upstream: tls, gate: Some(gate), subject: subject() },
+        ]
+    }
+
+    fn way(&self) -> dnsconfig::Upstream {
+        match &self.gate {
+            None => format!("tcp://{}", self.upstream.addr()).parse().unwrap(),
+            Some(gate) => gate.upstream(Some("dns.test")),
+        }
+    }
+
+    async fn ask_a(&self, name: &str) -> String {
+        told(&self.subject.ask_by(a(name), &[self.way()]).await)
+    }
+
+    /// The connections that questions came over.
+    fn connections(&self) -> HashSet<SocketAddr> {
+        self.upstream.asked().iter().map(|asked| asked.from).collect()
+    }
+
+    fn open(&self) -> f64 {
+        self.subject.metric("connections", &[])
+    }
+}
+
+/// 192.0.2.`n` to names that begin with `n` and a dash.
+fn numbered(asked: &Asked) -> Reply {
+    let name = asked.name();
+    address(asked, name.split('-').next().and_then(|n| n.parse().ok()).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn one_connection_is_kept_and_nothing_goes_over_udp() {
+    for kept in Kept::both(Limits::default(), || says(1)).await {
+        for n in 0..20 {
+            assert_eq!(kept.ask_a(&format!("n{n}.test.")).await, "NOERROR 192.0.2.1");
+        }
+        assert!(kept.upstream.asked().iter().all(|asked| asked.transport == Transport::Tcp));
+        assert_eq!((kept.connections().len(), kept.upstream.count()), (1, 20));
+        assert!(is(kept.open(), 1));
+        let label = kept.way().to_string();
+        assert!(is(kept.subject.metric("requests_total", &[("upstream", &label)]), 20), "{label}");
+    }
+}
+
+#[tokio::test]
+async fn replies_come_in_any_order() {
+    for kept in Kept::both(Limits::default(), || {
+        let held = Mutex::new(Vec::new());
+        move |asked: &Asked| {
+            let mut held = held.lock().unwrap();
+            held.push(numbered(asked).wire());
+            if held.len() < 5 {
+                return Reaction::silence();
+            }
+            held.drain(..).rev().fold(Reaction::silence(), |all, reply| all.then(Act::Send(reply)))
+        }
+    })
+    .await
+    {
+        let answers = join_all((1..=5).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        let expected: Vec<String> = (1..=5).map(|n| format!("NOERROR 192.0.2.{n}")).collect();
+        assert_eq!(answers, expected);
+        assert_eq!(kept.connections().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn replies_that_come_octet_by_octet_are_whole() {
+    for kept in Kept::both(Limits::default(), || {
+        |asked: &Asked| {
+            let packet = Reply::to(&asked.packet).answer("x.test. 60 IN A 192.0.2.1").wire();
+            let length = u16::try_from(packet.len()).unwrap().to_be_bytes();
+            let octets = [&length[..], &packet].concat();
+            octets.iter().fold(Reaction::silence(), |all, octet| {
+                all.then(Act::Raw(vec![*octet])).then(Act::Wait(Duration::from_millis(1)))
+            })
+        }
+    })
+    .await
+    {
+        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+    }
+}
+
+/// Two replies, the second of which ends in the next read.
+#[tokio::test]
+async fn replies_in_one_segment_with_a_part_of_the_next_are_told_apart() {
+    for kept in Kept::both(Limits::default(), || {
+        let held = Mutex::new(Vec::new());
+        move |asked: &Asked| {
+            let packet = numbered(asked).wire();
+            let mut held = held.lock().unwrap();
+            held.extend(u16::try_from(packet.len()).unwrap().to_be_bytes());
+            held.extend(packet);
+            if asked.name() != "3-x.test." {
+                return Reaction::silence();
+            }
+            let (first, rest) = held.split_at(held.len() - 30);
+            let first = Reaction::silence().then(Act::Raw(first.to_vec()));
+            first.then(Act::Wait(Duration::from_millis(20))).then(Act::Raw(rest.to_vec()))
+        }
+    })
+    .await
+    {
+        let answers = join_all((1..=3).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        assert_eq!(answers, ["NOERROR 192.0.2.1", "NOERROR 192.0.2.2", "NOERROR 192.0.2.3"]);
+    }
+}
+
+#[tokio::test]
+async fn unknown_types_pass_unchanged() {
+    for kept in Kept::both(Limits::default(), || {
+        |asked: &Asked| Reply::to(&asked.packet).answer("x.test. 60 IN TYPE65280 \\# 3 c00cff")
+    })
+    .await
+    {
+        let query = question("x.test.", 65_280, skydns::wire::Transport::Udp);
+        let reply = kept.subject.ask_by(query, &[kept.way()]).await.unwrap();
+        assert!(reply.message.ends_with(&[0xc0, 0x0c, 0xff]), "{:?}", reply.message);
+        assert_eq!(reply.upstream, kept.way());
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_close_after_each_answer() {
+    for kept in
+        Kept::both(Limits::default(), || |asked: &Asked| Reaction::from(numbered(asked)).then(Act::Close))
+            .await
+    {
+        let answers = join_all((1..=40).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        let expected: Vec<String> = (1..=40).map(|n| format!("NOERROR 192.0.2.{n}")).collect();
+        assert_eq!(answers, expected);
+        for n in 41..45 {
+            assert_eq!(kept.ask_a(&format!("{n}-x.test.")).await, format!("NOERROR 192.0.2.{n}"));
+        }
+        eventually(PATIENCE, || async { is(kept.open(), 0) }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_on_a_connection_that_breaks_is_asked_once_more() {
+    for kept in Kept::both(short(), || {
+        let broken = AtomicUsize::new(0);
+        move |asked: &Asked| match asked.name().as_str() {
+            "never.test." => Reaction::close(),
+            "once.test." if broken.fetch_add(1, Ordering::Relaxed) == 0 => Reaction::close(),
+            _ => says(1)(asked),
+        }
+    })
+    .await
+    {
+        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+        assert_eq!(kept.ask_a("once.test.").await, "NOERROR 192.0.2.1");
+        assert_eq!(kept.connections().len(), 2);
+        kept.upstream.forget();
+        // Twice, and in the second round that upstreams get which all failed at once.
+        assert_eq!(kept.ask_a("never.test.").await, "failed: Closed Closed");
+        assert_eq!(kept.upstream.count(), 4);
+    }
+}
+
+#[tokio::test]
+async fn what_answers_something_else_does_not_count() {
+    let wrong_id = |asked: &Asked| {
+        let mut packet = says_wire(asked, 9);
+        packet[0] ^= 0x55;
+        Reaction::send(packet).then(Act::Send(says_wire(asked, 1)))
+    };
+    for kept in Kept::both(short(), || wrong_id).await {
+        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+        assert!(is(kept.subject.errors("mismatch"), 1));
+    }
+    for (what, reaction, expected) in [
+        ("another question", Reply::to(&[]).wire(), "failed: Garbage Garbage"),
+        ("no message", vec![1, 2, 3], "failed: Garbage Garbage"),
+        ("nothing", vec![], "failed: Garbage Garbage"),
+    ] {
+        for kept in Kept::both(short(), || {
+            let reaction = reaction.clone();
+            move |asked: &Asked| {
+                let id = asked.packet.first_chunk::<2>().copied().unwrap_or_default();
+                let rest = reaction.get(2..).unwrap_or_default();
+                let end = reaction.len().min(2);
+                Reaction::send([&id[..end], rest].concat())
+            }
+        })
+        .await
+        {
+            assert_eq!(kept.ask_a("x.test.").await, expected, "{what}");
+        }
+    }
+    for kept in Kept::both(short(), || {
+        |asked: &Asked| {
+            let foreign = |n: u16| {
+                let mut packet = says_wire(asked, 9);
+                let id = u16::from_be_bytes([packet[0], packet[1]]).wrapping_add(n);
+                packet[..2].copy_from_slice(&id.to_be_bytes());
+                packet
+            };
+            (1..=100).fold(Reaction::silence(), |all, n| all.then(Act::Send(foreign(n))))
+        }
+    })
+    .await
+    {
+        assert_eq!(kept.ask_a("x.test.").await, "failed: Flooded Flooded");
+    }
+}
+
+fn says_wire(asked: &Asked, n: u8) -> Vec<u8> {
+    address(asked, n).wire()
+}
+
+#[tokio::test]
+async fn servfail_is_asked_for_again_and_nothing_hidden_counts() {
+    for kept in Kept::both(short(), || refuses("SERVFAIL")).await {
+        assert_eq!(kept.ask_a("x.test.").await, "SERVFAIL");
+        assert_eq!(kept.upstream.count(), 2);
+    }
+    for kept in Kept::both(short(), || |asked: &Asked| Reply::to(&asked.packet).truncated()).await {
+        assert_eq!(kept.ask_a("x.test.").await, "failed: Garbage Garbage");
+    }
+}
+
+/// A connection on which nothing comes any more, as behind a firewall that forgot it, does not keep new questions.
+#[tokio::test]
+async fn a_connection_that_died_silently_is_replaced() {
+    for kept in Kept::both(short(), || {
+        let first = Mutex::new(None);
+        move |asked: &Asked| {
+            let first = *first.lock().unwrap().get_or_insert(asked.from);
+            if asked.from == first && asked.name() != "x.test." {
+                Reaction::silence()
+            } else {
+                says(1)(asked)
+            }
+        }
+    })
+    .await
+    {
+        assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+        assert_eq!(kept.ask_a("y.test.").await, "failed: Timeout");
+        eventually(PATIENCE, || async { kept.ask_a("z.test.").await == "NOERROR 192.0.2.1" }).await;
+        eventually(PATIENCE, || async { is(kept.open(), 1) }).await;
+    }
+}
+
+#[tokio::test]
+async fn there_are_few_connections_however_many_questions() {
+    for kept in Kept::both(short(), || silent).await {
+        let answers = join_all((0..300).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        assert!(answers.iter().all(|answer| answer == "failed: Timeout"), "{answers:?}");
+        // One more finds out whether it is dead.
+        assert!((300..=301).contains(&kept.upstream.count()));
+        assert_eq!(kept.connections().len(), 4);
+    }
+    let limits = Limits { max_connections: 1, ..Limits::default() };
+    for kept in Kept::both(limits, || says(1)).await {
+        let answers = join_all((0..50).map(async |n| kept.ask_a(&format!("{n}-x.test.")).await)).await;
+        assert!(answers.iter().all(|answer| answer == "NOERROR 192.0.2.1"), "{answers:?}");
+        assert_eq!(kept.connections().len(), 1);
+        let elsewhere = "tcp://127.0.0.1:9".parse().unwrap();
+        assert_eq!(told(&kept.subject.ask_by(a("x.test."), &[elsewhere]).await), "failed: NoSocket NoSocket");
+    }
+}
+
+#[tokio::test]
+async fn connections_to_upstreams_that_are_not_in_use_are_closed() {
+    for kept in Kept::both(Limits::default(), || says(1)).await {
+        let way = kept.way();
+        for left in [1, 0] {
+            assert_eq!(kept.ask_a("x.test.").await, "NOERROR 192.0.2.1");
+            let in_use = if left == 1 { vec![&way] } else { Vec::new() };
+            kept.subject.forwarder.keep_only(&in_use.into_iter().collect());
+            eventually(PATIENCE, || async { is(kept.open(), left) }).await;
+        }
+        // Whoever asks all the same is answered.
+        assert_eq!(kept.ask_a("y.test.").await, "NOERROR 192.0.2.1");
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_listens_the_next_is_asked() {
+    let good = Upstream::start(says(2)).await;
+    let subject = Subject::new(Limits::default());
+    for protocol in ["tcp", "tls"] {
+        let nobody = format!("{protocol}://{}", crate::support::nobody()).parse().unwrap();
+        let outcome = subject.ask_by(a("x.test."), &[nobody, good.addr().into()]).await;
+        assert_eq!(told(&outcome), "NOERROR 192.0.2.2", "{protocol}");
+    }
+    assert!(is(subject.errors("refused"), 2));
+}

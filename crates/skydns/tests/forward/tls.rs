@@ -1,0 +1,149 @@
+//! Whose certificate is taken for an upstream's own.
+
+use std::time::Duration;
+
+use skydns::forward::{Limits, Pin, TlsTrust};
+use testkit::eventually;
+use testkit::tls::{Gate, TLS12, TLS13, file};
+use testkit::upstream::{Act, Asked, Reaction, Upstream};
+use tokio::net::TcpListener;
+
+use crate::support::{PATIENCE, Subject, a, is, says, short, told};
+
+/// SHA-256 of the key in server.pem, as openssl tells it.
+const KEY: [u8; 32] = [
+    0x30, 0xf5, 0x6b, 0xff, 0xd4, 0xdc, 0xff, 0x6f, 0x4a, 0xa4, 0xa4, 0xb9, 0x67, 0x4d, 0x74, 0xfd, 0x04,
+    0x07, 0x66, 0x88, 0x1d, 0x57, 0x4d, 0x43, 0xc0, 0xb6, 0x2b, 0xf7, 0x11, 0x3a, 0xd2, 0xd1,
+];
+const OTHER_KEY: [u8; 32] = [0; 32];
+/// When server.pem expires.
+const EXPIRES: f64 = 4_733_510_400.0;
+
+fn trust(pins: &[(&str, [u8; 32])]) -> TlsTrust {
+    let pins = pins.iter().map(|(name, sha256)| Pin { name: (*name).to_owned(), sha256: *sha256 });
+    TlsTrust { ca_file: Some(file("ca.pem")), pins: pins.collect() }
+}
+
+#[tokio::test]
+async fn certificates() {
+    let (good, name) = ("NOERROR 192.0.2.1", Some("dns.test"));
+    let wrong = "failed: Certificate Certificate";
+    for (certificate, name, pins, expected) in [
+        ("server", name, &[][..], good),
+        ("server", None, &[], good),
+        ("server", name, &[("dns.test", KEY)], good),
+        ("server", name, &[("dns.test", OTHER_KEY), ("dns.test", KEY)], good),
+        ("server", name, &[("other.test", OTHER_KEY)], good),
+        ("server", None, &[("127.0.0.1", KEY)], good),
+        ("server", name, &[("dns.test", OTHER_KEY)], wrong),
+        ("server", None, &[("127.0.0.1", OTHER_KEY)], wrong),
+        ("server", Some("other.test"), &[], wrong),
+        ("other-name", name, &[], wrong),
+        ("other-name", None, &[], wrong),
+        ("expired", name, &[], wrong),
+        ("stranger", name, &[], wrong),
+        // A pin does not take the place of a CA.
+        ("stranger", name, &[("dns.test", KEY)], wrong),
+    ] {
+        let upstream = Upstream::start(says(1)).await;
+        let gate = Gate::open(certificate, upstream.addr()).await;
+        let subject = Subject::trusting(short(), trust(pins));
+        let outcome = told(&subject.ask_by(a("x.test."), &[gate.upstream(name)]).await);
+        assert_eq!(outcome, expected, "{certificate} as {name:?} with pins {}", pins.len());
+        assert_eq!(upstream.count(), usize::from(expected == good), "{certificate}");
+        assert!(is(subject.errors("certificate"), if expected == good { 0 } else { 2 }), "{certificate}");
+        let next = Upstream::start(says(2)).await;
+        let upstreams = [gate.upstream(name), next.addr().into()];
+        let outcome = told(&subject.ask_by(a("y.test."), &upstreams).await);
+        assert_eq!(outcome, if expected == good { good } else { "NOERROR 192.0.2.2" }, "{certificate}");
+    }
+}
+
+#[tokio::test]
+async fn servers_that_do_not_speak_tls_get_no_question() {
+    let plain = Upstream::start(says(1)).await;
+    let subject = Subject::trusting(short(), trust(&[]));
+    let upstream = format!("tls://{}", plain.addr()).parse().unwrap();
+    let outcome = told(&subject.ask_by(a("secret.test."), &[upstream]).await);
+    assert!(outcome.starts_with("failed: "), "{outcome}");
+    assert!(plain.asked().iter().all(|asked| !asked.packet.windows(6).any(|octets| octets == b"secret")));
+}
+
+#[tokio::test]
+async fn one_that_does_not_answer_the_handshake_is_silent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let held = async {
+        let mut held = Vec::new();
+        while let Ok(accepted) = listener.accept().await {
+            held.push(accepted);
+        }
+    };
+    let subject = Subject::trusting(short(), trust(&[]));
+    let upstream: dnsconfig::Upstream = format!("tls://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let next = Upstream::start(says(2)).await;
+    let asking = async {
+        let alone = told(&subject.ask_by(a("x.test."), std::slice::from_ref(&upstream)).await);
+        assert_eq!(alone, "failed: Timeout");
+        let outcome = told(&subject.ask_by(a("y.test."), &[upstream.clone(), next.addr().into()]).await);
+        assert_eq!(outcome, "NOERROR 192.0.2.2");
+    };
+    tokio::select! {
+        () = asking => {}
+        () = held => unreachable!("it listens"),
+    }
+}
+
+/// The server closes after each answer, so that each question takes a handshake.
+#[tokio::test]
+async fn sessions_are_resumed_and_the_expiry_is_shown() {
+    for version in [&TLS12, &TLS13] {
+        let upstream = Upstream::start(|asked: &Asked| {
+            Reaction::from(crate::support::address(asked, 1)).then(Act::Close)
+        })
+        .await;
+        let gate = Gate::of_versions("server", &[version], upstream.addr()).await;
+        let subject = Subject::trusting(Limits::default(), trust(&[("dns.test", KEY)]));
+        let way = gate.upstream(Some("dns.test"));
+        for n in 0..5 {
+            let outcome = subject.ask_by(a(&format!("n{n}.test.")), std::slice::from_ref(&way)).await;
+            assert_eq!(told(&outcome), "NOERROR 192.0.2.1");
+            eventually(PATIENCE, || async { is(subject.metric("connections", &[]), 0) }).await;
+        }
+        let handshakes = |kind| subject.metric("tls_handshakes_total", &[("kind", kind)]);
+        assert!(is(handshakes("full"), 1) && is(handshakes("resumed"), 4), "{version:?}");
+        let expiry = || subject.metric("tls_certificate_expiry_timestamp_seconds", &[]);
+        assert!((expiry() - EXPIRES).abs() < 1.0);
+        subject.forwarder.keep_only(&[&way].into());
+        assert!((expiry() - EXPIRES).abs() < 1.0);
+        subject.forwarder.keep_only(&[].into());
+        assert!(is(expiry(), 0), "that of an upstream that is not in use is nobody's business");
+    }
+}
+
+/// The file of CA certificates is read again, and one that cannot be read changes nothing.
+#[tokio::test]
+async fn another_ca_file_counts_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca_file = directory.path().join("ca.pem");
+    let upstream = Upstream::start(says(1)).await;
+    let gate = Gate::open("server", upstream.addr()).await;
+    let subject = Subject::trusting(short(), TlsTrust { ca_file: Some(ca_file.clone()), pins: Vec::new() });
+    let ask = async || told(&subject.ask_by(a("x.test."), &[gate.upstream(Some("dns.test"))]).await);
+    let wrong = "failed: Certificate Certificate";
+    assert_eq!(ask().await, wrong, "there is no file");
+    for (certificates, expected) in [
+        (Some("stranger-ca.pem"), wrong),
+        (Some("ca.pem"), "NOERROR 192.0.2.1"),
+        (None, "NOERROR 192.0.2.1"),
+        (Some("stranger-ca.pem"), wrong),
+    ] {
+        match certificates {
+            Some(certificates) => drop(std::fs::copy(file(certificates), &ca_file).unwrap()),
+            None => std::fs::remove_file(&ca_file).unwrap(),
+        }
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(61)).await;
+        tokio::time::resume();
+        assert_eq!(ask().await, expected, "{certificates:?}");
+    }
+}

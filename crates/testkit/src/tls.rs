@@ -1,0 +1,69 @@
+//! TLS in front of a scripted upstream, with the certificates of `testdata/tls`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+pub use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
+
+/// Takes TLS and hands what is said on to another server, which it connects to anew for each connection.
+pub struct Gate {
+    /// Where it listens.
+    pub address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl Gate {
+    /// With the certificate of this name in `testdata/tls`.
+    pub async fn open(certificate: &str, to: SocketAddr) -> Self {
+        Self::of_versions(certificate, &[&TLS12, &TLS13], to).await
+    }
+
+    /// The same, with these versions of TLS alone.
+    pub async fn of_versions(
+        certificate: &str,
+        versions: &[&'static SupportedProtocolVersion],
+        to: SocketAddr,
+    ) -> Self {
+        let chain = vec![CertificateDer::from_pem_file(file(&format!("{certificate}.pem"))).expect("a gate")];
+        let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).expect("a gate");
+        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_protocol_versions(versions).expect("a gate").with_no_client_auth();
+        let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).expect("a gate")));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a gate");
+        let address = listener.local_addr().expect("a gate");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                connections.spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let mut server = TcpStream::connect(to).await.expect("a gate");
+                    // Either side may hang up at any time.
+                    let _ = copy_bidirectional(&mut stream, &mut server).await;
+                });
+            }
+        });
+        Self { address, _tasks: tasks }
+    }
+
+    /// The upstream that it is; its certificate should have this name.
+    pub fn upstream(&self, name: Option<&str>) -> dnsconfig::Upstream {
+        let name = name.map(|name| format!("#{name}")).unwrap_or_default();
+        format!("tls://{}{name}", self.address).parse().expect("a gate")
+    }
+}
+
+/// A file of the test data.
+pub fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls").join(name)
+}
