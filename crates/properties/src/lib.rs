@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`query`] | a message to the DNS server, behind an octet that chooses records and transport |
 //! | [`reply`] | a message from an upstream server, behind three octets that choose who had asked for what |
+//! | [`frames`] | a stream of messages, as upstreams send it over TCP and TLS, behind an octet that cuts it into pieces |
 //! | [`config_map`] | the values of the `ConfigMap` and a resolv.conf, each behind the one before and a zero octet |
 //! | [`probe`] | the value of `--probe` |
 //! | [`flags`] | a command line, a line for each word; the first octet chooses the program |
@@ -24,6 +25,7 @@ mod config_map;
 mod example;
 mod feed;
 mod flags;
+mod frames;
 mod memory;
 mod message;
 mod probe;
@@ -35,6 +37,7 @@ mod watch;
 pub use config_map::config_map;
 pub use feed::feed;
 pub use flags::flags;
+pub use frames::frames;
 pub use probe::probe;
 pub use query::query;
 pub use reply::reply;
@@ -45,9 +48,10 @@ pub use watch::watch;
 pub type Property = fn(&[u8]);
 
 /// Every property with its name, which is also that of its fuzzer and of the directory of its inputs.
-pub const ALL: [(&str, Property); 8] = [
+pub const ALL: [(&str, Property); 9] = [
     ("query", query),
     ("reply", reply),
+    ("frames", frames),
     ("config_map", config_map),
     ("probe", probe),
     ("flags", flags),

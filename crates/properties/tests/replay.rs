@@ -67,7 +67,7 @@ macro_rules! tests {
     };
 }
 
-tests! { query reply config_map probe flags snapshot_file watch feed }
+tests! { query reply frames config_map probe flags snapshot_file watch feed }
 
 /// Each property has a fuzzer, inputs and a test above.
 #[test]

@@ -1,0 +1,47 @@
+//! Streams of messages from upstreams and clients.
+
+use skydns::wire::{Frames, framed};
+
+/// Octets of the length before a message, and the most that a message has.
+const LENGTH: usize = 2;
+const LONGEST: usize = 65_535;
+
+/// The first octet chooses the sizes of the pieces in which the rest comes. However it is cut, the messages are the same
+/// as those read in one go, and nothing is kept beyond the message that has begun.
+pub fn frames(octets: &[u8]) {
+    let Some((seed, stream)) = octets.split_first() else { return };
+    let (expected, rest) = at_once(stream);
+    let (mut frames, mut messages) = (Frames::default(), Vec::new());
+    let (mut left, mut state) = (stream, u32::from(*seed));
+    while !left.is_empty() {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let size = (state >> 24) as usize % (usize::from(*seed) + 1) + 1;
+        let (piece, behind) = left.split_at(size.min(left.len()));
+        frames.push(piece);
+        while let Some(message) = frames.next_message() {
+            assert!(message.len() <= LONGEST, "{} octets", message.len());
+            messages.push(message);
+        }
+        assert!(frames.next_message().is_none());
+        left = behind;
+    }
+    assert!(messages == expected, "{} messages in pieces, {} at once", messages.len(), expected.len());
+    assert_eq!(frames.is_empty(), rest.is_empty());
+    assert_eq!(frames.announced().is_some(), rest.len() >= LENGTH);
+    let again: Vec<u8> =
+        messages.iter().flat_map(|message| framed(message)).chain(rest.iter().copied()).collect();
+    assert!(again == stream, "nothing is lost or made up");
+}
+
+/// The whole messages in a stream, and what follows them.
+fn at_once(mut stream: &[u8]) -> (Vec<Vec<u8>>, &[u8]) {
+    let mut messages = Vec::new();
+    while let Some((length, behind)) = stream.split_first_chunk() {
+        let Some((message, rest)) = behind.split_at_checked(u16::from_be_bytes(*length).into()) else {
+            break;
+        };
+        messages.push(message.to_vec());
+        stream = rest;
+    }
+    (messages, stream)
+}
