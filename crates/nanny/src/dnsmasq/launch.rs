@@ -169,6 +169,9 @@ impl Plan {
         // It would take kubedns for the loop that one of its upstreams makes.
         add(loop_detection && !is_cache && !arguments.has(LOOP_DETECTION), format!("--{LOOP_DETECTION}"));
         add(is_cache && !arguments.has("dns-forward-max"), format!("--dns-forward-max={MAX_FORWARDED}"));
+        // Without either it would ask kubedns a second time after SERVFAIL, and a client would wait twice as long.
+        let asks_once = arguments.has("all-servers") || arguments.has("strict-order");
+        add(is_cache && !asks_once, "--all-servers".into());
         add(!arguments.has("log-facility"), "--log-facility=-".into());
         // Nobody needs the file, and a read-only root has no place for it.
         add(!arguments.has("pid-file"), "--pid-file".into());

@@ -17,6 +17,8 @@ struct Kubedns {
 
 #[derive(Clone, Debug, Default)]
 struct Said {
+    /// Whether it tells its routes.
+    tells: bool,
     /// The address of every name.
     address: String,
     configuration: String,
@@ -39,7 +41,10 @@ impl Kubedns {
 
     /// It has taken an edit, and answers otherwise.
     fn moves_on(&self, address: &str) {
-        self.says(|said| (said.address, said.routes) = (address.to_owned(), said.routes + 1));
+        self.says(|said| {
+            let routes = said.routes + 1;
+            *said = Said { tells: true, address: address.to_owned(), routes, ..said.clone() };
+        });
     }
 
     /// A nanny that forwards through it.
@@ -60,6 +65,7 @@ impl Kubedns {
 fn react(said: &Said, asked: &Asked) -> Reaction {
     let (reply, name) = (Reply::to(&asked.packet), asked.name());
     match asked.rtype().as_str() {
+        "TXT" if name == "routes.kubedns." && !said.tells => reply.rcode("REFUSED").into(),
         "TXT" if name == "routes.kubedns." => {
             let Said { configuration, routes, .. } = said;
             let texts = [
@@ -77,8 +83,9 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
     }
 }
 
-/// Waits until the nanny has looked at kubedns, and dnsmasq forgets nothing more on account of that.
+/// Has kubedns tell its routes, and waits until dnsmasq forgets nothing more on account of that.
 async fn settled(rig: &Rig, kubedns: &Kubedns) {
+    kubedns.says(|said| said.tells = true);
     let reloads = |rig: &Rig| rig.status()["configuration"]["reloads"].as_u64();
     rig.status_with("second reload", |_| reloads(rig) >= Some(2)).await;
     let before = kubedns.polls();
@@ -147,6 +154,29 @@ async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
     rig.end().await;
 }
 
+/// dnsmasq asks a server that failed once more if it has had answers of it, and the client waits for both.
+#[tokio::test]
+async fn after_servfail_kubedns_is_not_asked_again() {
+    let kubedns = Upstream::start(|asked: &Asked| {
+        let (reply, name) = (Reply::to(&asked.packet), asked.name());
+        match asked.rtype().as_str() {
+            "A" if name.starts_with("bad") => reply.rcode("SERVFAIL").into(),
+            "A" => reply.answer(&format!("{name} 0 IN A 192.0.2.1")).into(),
+            _ => Reaction::from(reply.rcode("REFUSED")),
+        }
+    })
+    .await;
+    let plan = Plan::new().flag("-forward=kubedns").flag(format!("-kubednsServer={}", at(&kubedns)));
+    let rig = plan.start().await;
+    for number in 0..10 {
+        rig.until("good.outside.test.", "192.0.2.1").await;
+        let bad = format!("bad-{number}.outside.test.");
+        assert_eq!(rig.resolve(&bad).await, "SERVFAIL");
+        assert_eq!(kubedns.count_of(&bad, "A"), 1, "{bad}");
+    }
+    rig.end().await;
+}
+
 /// Where nothing is known of kubedns, it might ask others in plain text.
 #[tokio::test]
 async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
@@ -161,7 +191,7 @@ async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     assert_eq!(kubedns.upstream.count_of("www.tls.test.", "A"), 0);
 
     let version = rig.status()["configuration"]["version"].as_str().unwrap().to_owned();
-    kubedns.says(|said| said.configuration.clone_from(&version));
+    kubedns.says(|said| (said.tells, said.configuration) = (true, version.clone()));
     rig.until("www.tls.test.", "192.0.2.1").await;
     let status =
         rig.status_with("configuration", |status| status["routes"]["kubednsConfiguration"] == version).await;

@@ -81,7 +81,7 @@ fn conflicts_are_resolved_and_told() {
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
     let ours = format!(
-        "--no-resolv --servers-file={FILE} --dns-forward-max=4096 --pid-file --user=root --group=root"
+        "--no-resolv --servers-file={FILE} --dns-forward-max=4096 --all-servers --pid-file --user=root --group=root"
     );
     for (line, kept, ours, note) in [
         ("-k -8 -", "-k -8 -", ours.as_str(), ""),
@@ -93,6 +93,7 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
             &ours,
             "--server=192.0.2.1: dnsmasq asks it beside kubedns",
         ),
+        ("-k -8 - -o", "-k -8 - -o", &ours.replace("--all-servers ", ""), ""),
         ("-k -8 - --server=/a.example/192.0.2.1", "-k -8 - --server=/a.example/192.0.2.1", &ours, ""),
         (
             "-k -8 - -R",
@@ -115,7 +116,8 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     };
     let arguments = Arguments::from_words(words("-k -8 - --dns-loop-detect"));
     let plan = Plan::new(&arguments, Err("no place".to_owned()), &Identity::Other, true, Forward::Kubedns);
-    let expected = "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=4096 --pid-file";
+    let expected =
+        "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=4096 --all-servers --pid-file";
     assert_eq!(text(&plan.argv(&routes)), expected);
 }
 
