@@ -9,12 +9,17 @@ use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Servi
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
+use skydns::forward::{self, Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
+use skydns::metrics::Metrics;
 use skydns::outside::Outside;
+use skydns::resolve::Resolver;
 use skydns::wire::Transport;
 use skydns::{Backend, Name, Zone};
-use testkit::message::Message;
+use testkit::message::{Edns, Message};
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::query::Query;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Upstream};
 
 /// How often each question is asked while allocations are counted.
 const TIMES: u64 = 100;
@@ -107,6 +112,46 @@ fn names_of_services_are_answered_without_allocating() {
 fn pod_names_are_answered_with_one_allocation() {
     let cases = [("10-244-0-1.apps.pod.cluster.local", "A", "NOERROR", 1, 0)];
     assert_eq!(allocating(&cases, 1), [""; 0]);
+}
+
+/// From the forwarder's cache, by the thread that received the query.
+#[test]
+fn cached_names_outside_are_answered_without_allocating() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let upstream = runtime.block_on(Upstream::start(|asked: &Asked| {
+        Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.1", asked.name())).edns(1232).into()
+    }));
+    let mut zone = Zone::new(&Name::parse("cluster.local").unwrap());
+    zone.upstreams = [upstream.addr().into()].into();
+    let upstreams = Arc::clone(&zone.upstreams);
+    let registry = prometheus::Registry::new();
+    let cache = Cache::new(CacheLimits::default(), CacheMetrics::new(&registry).unwrap());
+    let metrics = ForwardMetrics::new(&registry).unwrap();
+    let forwarder = Arc::new(Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache));
+    let question = forward::Query::new(Name::parse("www.outside.test").unwrap().wire(), 1);
+    let asking = forwarder.exchange(question, upstreams, [127, 0, 0, 1].into());
+    runtime.block_on(asking).unwrap();
+    let resolver = Resolver::new(
+        Arc::new(Published::new(Snapshot::new(zone))),
+        Identity { version: "test".to_owned() },
+        forwarder,
+        Metrics::new("skydns", "skydns").shared_shard(),
+        runtime.handle().clone(),
+    );
+    let mut out = Vec::with_capacity(4096);
+    let cookie = Edns { udp: 1232, options: vec![(10, vec![1; 8])], ..Edns::default() };
+    let www = || Query::new("www.outside.test", "A");
+    for query in [www(), Query::new("WWW.outside.TEST", "A"), www().edns(1232), www().opt(cookie)] {
+        let query = query.wire();
+        let mut ask = || {
+            out.clear();
+            assert!(matches!(resolver.answer(&query, Transport::Udp, &mut out), Outcome::Reply(_)));
+        };
+        ask();
+        let counted = allocation_counter::measure(|| (0..TIMES).for_each(|_| ask()));
+        assert_eq!(counted.count_total, 0);
+    }
+    assert_eq!(upstream.count(), 1);
 }
 
 #[test]

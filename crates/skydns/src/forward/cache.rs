@@ -1,9 +1,9 @@
 //! Replies of upstreams, kept for as long as their TTLs allow, and beyond that for when the upstreams fail (RFC 8767).
 //!
-//! Off unless [`Forwarder::with_cache`](super::Forwarder::with_cache) gets one. Cluster names are not forwarded, so they are
+//! Off unless [`Forwarder::with`](super::Forwarder::with) gets one. Cluster names are not forwarded, so they are
 //! never kept here.
 //!
-//! # What is kept
+//! # Kept replies
 //!
 //! Whole replies with NOERROR or NXDOMAIN and a TTL above zero; negative ones for as long as their SOA record says (RFC
 //! 2308). Truncated replies are not kept, nor are those to questions with EDNS options that are forwarded, such as a client
@@ -29,11 +29,12 @@ mod outages;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
 use entry::{Entry, State};
-use key::{Asked, CacheKey, Upstreams, What};
+use key::{BorrowedKey, CacheKey, QueryKind, Upstreams};
 pub use metrics::CacheMetrics;
 use outages::Outages;
 
@@ -69,7 +70,7 @@ impl Default for CacheLimits {
 /// The replies that are kept.
 #[derive(Debug)]
 pub struct Cache {
-    table: quick_cache::sync::Cache<CacheKey, Arc<Entry>, Sizes, foldhash::fast::RandomState, Evictions>,
+    table: quick_cache::sync::Cache<CacheKey, Arc<Entry>, Sizes, RandomState, Evictions>,
     limits: CacheLimits,
     metrics: CacheMetrics,
     outages: Outages,
@@ -110,7 +111,7 @@ impl Cache {
         let mut options = OptionsBuilder::new();
         options.weight_capacity(octets).estimated_items_capacity(limits.entries);
         options.shards((limits.entries / PART).clamp(1, MAX_PARTS));
-        let (hasher, evictions) = (foldhash::fast::RandomState::default(), Evictions(metrics.clone()));
+        let (hasher, evictions) = (RandomState::default(), Evictions(metrics.clone()));
         let table = quick_cache::sync::Cache::with_options(options.build().ok()?, Sizes, hasher, evictions);
         Some(Self { table, limits, metrics, outages: Outages::default() })
     }
@@ -118,17 +119,17 @@ impl Cache {
     /// The answer to a client's question, if it is known and nobody needs to be asked.
     pub(crate) fn answer(&self, query: &wire::Query<'_>, upstreams: &Upstreams) -> Option<Found> {
         let flags = query.header.flags & FORWARDED_FLAGS;
-        let what = What::of(query.qtype, query.qclass, flags, query.edns.as_ref())?;
-        let entry = self.table.get(&Asked { name: query.lower(), what, upstreams })?;
+        let kind = QueryKind::of(query.qtype, query.qclass, flags, query.edns.as_ref())?;
+        let entry = self.table.get(&BorrowedKey { name: query.lower(), kind, upstreams })?;
         let state = entry.state(&self.limits, Instant::now())?;
         (state != State::Failing { due: true }).then(|| self.found(entry, state))
     }
 
     /// The reply to a question that is about to be asked, and whether it is to be asked all the same, to refresh it.
     pub(super) fn reply(&self, key: &Key) -> Option<(Arc<Reply>, bool)> {
-        let key_here = CacheKey::of(key)?;
+        let cache_key = CacheKey::of(key)?;
         let now = Instant::now();
-        let known = self.table.get(&key_here).and_then(|entry| {
+        let known = self.table.get(&cache_key).and_then(|entry| {
             let state = entry.state(&self.limits, now)?;
             Some((entry, state))
         });
@@ -168,10 +169,10 @@ impl Cache {
     /// Replaces what was known, also by nothing: what was true before the upstreams replied is not served any more.
     fn keep(&self, key: &Key, reply: &Reply, now: Instant) {
         self.outages.answered(&key.upstreams, 2 * self.limits.recheck, now);
-        let Some(key_here) = CacheKey::of(key) else { return };
+        let Some(cache_key) = CacheKey::of(key) else { return };
         match Entry::new(&key.query, reply, &self.metrics, now) {
-            Some(entry) => self.table.insert(key_here, Arc::new(entry)),
-            None => drop(self.table.remove(&key_here)),
+            Some(entry) => self.table.insert(cache_key, Arc::new(entry)),
+            None => drop(self.table.remove(&cache_key)),
         }
     }
 
@@ -198,7 +199,7 @@ fn is_failure(reply: &Reply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// What an entry counts for: so the bound of octets is one of entries, too.
+/// Weighs entries: octets, but at least [`SHARE`], so that the bound of octets is one of entries, too.
 #[derive(Clone, Debug)]
 struct Sizes;
 
@@ -208,7 +209,7 @@ impl Weighter<CacheKey, Arc<Entry>> for Sizes {
     }
 }
 
-/// Counts what is pushed out.
+/// Counts evictions.
 #[derive(Clone, Debug)]
 struct Evictions(CacheMetrics);
 

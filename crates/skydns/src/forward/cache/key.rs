@@ -1,4 +1,4 @@
-//! What makes two questions the same to the cache.
+//! Keys of the cache: questions with the same key get the same reply.
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -17,9 +17,9 @@ pub(super) type Upstreams = Arc<[Upstream]>;
 /// Types of questions that are no types of records (RFC 6895, section 3.1): transfers, ANY and the like.
 const QUESTIONS_ONLY: RangeInclusive<u16> = 128..=255;
 
-/// Whatever an upstream's reply may depend on, but for the name. Not the UDP size: truncated replies are not kept.
+/// Everything a reply depends on beside the name and the upstreams. Not the UDP size: truncated replies are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct What {
+pub(super) struct QueryKind {
     qtype: u16,
     qclass: u16,
     /// RD, AD and CD.
@@ -27,7 +27,7 @@ pub(super) struct What {
     dnssec_ok: bool,
 }
 
-impl What {
+impl QueryKind {
     /// `None` where the reply must not be kept: somebody else may get another one.
     pub(super) fn of<O: AsRef<[u8]>>(
         qtype: u16,
@@ -47,44 +47,44 @@ impl What {
 pub(super) struct CacheKey {
     /// QNAME in wire format and lower case.
     name: Box<[u8]>,
-    what: What,
+    kind: QueryKind,
     upstreams: Upstreams,
 }
 
 impl CacheKey {
     /// The question under way as it is kept, if it is.
     pub(super) fn of(Key { query, upstreams }: &Key) -> Option<Self> {
-        let what = What::of(query.qtype, query.qclass, query.flags, query.edns.as_ref())?;
-        Some(Self { name: query.name.to_ascii_lowercase().into(), what, upstreams: Arc::clone(upstreams) })
+        let kind = QueryKind::of(query.qtype, query.qclass, query.flags, query.edns.as_ref())?;
+        Some(Self { name: query.name.to_ascii_lowercase().into(), kind, upstreams: Arc::clone(upstreams) })
     }
 
-    fn borrowed(&self) -> Asked<'_> {
-        Asked { name: &self.name, what: self.what, upstreams: &self.upstreams }
+    fn borrowed(&self) -> BorrowedKey<'_> {
+        BorrowedKey { name: &self.name, kind: self.kind, upstreams: &self.upstreams }
     }
 }
 
-/// The same, borrowed from a client's query.
+/// The same, borrowed from a query.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct BorrowedKey<'a> {
     /// QNAME in wire format and lower case.
     pub(super) name: &'a [u8],
-    pub(super) what: What,
+    pub(super) kind: QueryKind,
     pub(super) upstreams: &'a Upstreams,
 }
 
-impl Equivalent<CacheKey> for Asked<'_> {
+impl Equivalent<CacheKey> for BorrowedKey<'_> {
     fn equivalent(&self, key: &CacheKey) -> bool {
         let same_upstreams =
             || Arc::ptr_eq(self.upstreams, &key.upstreams) || *self.upstreams == key.upstreams;
-        self.what == key.what && *self.name == *key.name && same_upstreams()
+        self.kind == key.kind && *self.name == *key.name && same_upstreams()
     }
 }
 
-impl Hash for Asked<'_> {
+impl Hash for BorrowedKey<'_> {
     // Few lists of upstreams are asked for one name, so they need not tell hashes apart.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
-        self.what.hash(state);
+        self.kind.hash(state);
     }
 }
 

@@ -58,3 +58,44 @@ impl Outages {
 fn listed(upstreams: &Upstreams) -> String {
     upstreams.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    const QUIET: Duration = Duration::from_mins(1);
+
+    fn upstreams(port: u16) -> Upstreams {
+        [SocketAddr::from(([192, 0, 2, 1], port)).into()].into()
+    }
+
+    /// Some names may fail for long while others are answered: that is one outage, and one line.
+    #[test]
+    fn an_outage_ends_when_nothing_has_failed_for_a_while() {
+        let (outages, here, start) = (Outages::default(), upstreams(53), Instant::now());
+        let lasts = |outages: &Outages| outages.lock().contains_key(&here);
+        outages.answered(&here, QUIET, start);
+        assert!(!lasts(&outages));
+        for minutes in 0..3 {
+            let failed = start + QUIET * minutes;
+            outages.failed(&here, failed);
+            outages.answered(&here, QUIET, failed + QUIET / 2);
+            outages.answered(&upstreams(54), QUIET, failed + 2 * QUIET);
+            assert!(lasts(&outages), "{minutes}");
+        }
+        assert_eq!(outages.lock()[&here].began, start);
+        outages.answered(&here, QUIET, start + 3 * QUIET);
+        assert!(!lasts(&outages));
+    }
+
+    #[test]
+    fn so_many_outages_are_remembered_and_no_more() {
+        let outages = Outages::default();
+        for port in 0..200 {
+            outages.failed(&upstreams(port), Instant::now());
+        }
+        assert_eq!(outages.lock().len(), MAX_LOGGED);
+    }
+}
