@@ -23,8 +23,8 @@ const EXTENDED_ERROR: [u8; 4] = [0, 15, 0, 2];
 /// INFO-CODEs of it.
 const STALE_ANSWER: [u8; 2] = [0, 3];
 const STALE_NXDOMAIN: [u8; 2] = [0, 19];
-/// What the table takes for an entry beside the entry, and the allocator for its parts; rather too much.
-const OVERHEAD: usize = 128;
+/// What the table and the allocator take for an entry beside its octets: 10,000 replies with one address take 6 MB.
+const OVERHEAD: usize = 320;
 
 /// What an entry is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
