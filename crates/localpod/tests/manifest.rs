@@ -90,9 +90,10 @@ fn compare(is_cache: bool, manifest: &BTreeMap<String, ManifestContainer>) {
             let value = OsString::from(variable.value.clone().unwrap());
             assert!(
                 container.env.iter().any(|(name, given)| *name == variable.name && *given == value),
-                "{}: {} is not set to {value:?}",
+                "{}: {} is not set to {}",
                 container.name,
-                variable.name
+                variable.name,
+                value.display()
             );
         }
     }

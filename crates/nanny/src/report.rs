@@ -26,6 +26,9 @@ const GATHER: Duration = Duration::from_millis(20);
 /// The pause before a status file that could not be written is tried again.
 const AGAIN: Duration = Duration::from_secs(3);
 
+const KUBEDNS_DIFFERS: &str =
+    "1 while kubedns, which dnsmasq asks for names outside, has another configuration than the nanny.";
+
 /// Why dnsmasq was started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
@@ -142,10 +145,7 @@ impl Counters {
             upstreams: gauge("nanny_upstreams", "Servers for all other names.")?,
             unresolved: gauge("nanny_stub_servers_unresolved", "Names of stub servers without an address.")?,
             loops: gauge("nanny_loops", "Servers left out because their queries come back to dnsmasq.")?,
-            kubedns_differs: gauge(
-                "nanny_kubedns_configuration_differs",
-                "1 while kubedns, which dnsmasq asks for names outside, has another configuration than the nanny.",
-            )?,
+            kubedns_differs: gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
         };
         for reason in [Restart::Died, Restart::Hung, Restart::Configuration] {
             counters.restarts.with_label_values(&[reason.label()]);

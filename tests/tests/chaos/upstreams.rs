@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::message::Message;
 use testkit::objects::mk_config_map;
 use testkit::query::Query;
-use testkit::upstream::{Upstream, Zone};
+use testkit::upstream::{Transport, Upstream, Zone};
 use testkit::{client, eventually};
 use tests::chaos::{Mood, Outside, Rig, Topology, names_outside_of_kubedns};
 use tests::e2e::{PATIENCE, get};
@@ -160,4 +160,19 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
 
     rig.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", &stubs)]));
     is("host-3.outside.test", &["198.51.100.3"]).await;
+}
+
+/// dnsmasq knows plain DNS alone; in either shape it is kubedns that asks, and nothing goes out over UDP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
+    for topology in [Topology::DropIn, Topology::Cache] {
+        let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
+        let rig = Rig::start(topology, &[]).await;
+        let stubs = json!({"corp.test": [format!("tcp://{}", corporate.addr())]}).to_string();
+        rig.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", &stubs)]));
+        let dig = rig.pod.dig();
+        eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["192.0.2.7"] }).await;
+        let asked = corporate.asked();
+        assert!(asked.iter().all(|asked| asked.transport == Transport::Tcp), "{topology:?}: {asked:?}");
+    }
 }
