@@ -133,9 +133,13 @@ impl Router {
     /// Holds the configuration of kubedns against ours.
     fn compare(&mut self) {
         let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.wanted.kubedns.borrow());
-        let own = self.inputs.config.borrow().version.to_string();
+        let (own, tells) = {
+            let state = self.inputs.config.borrow();
+            // Others are the same in a kubedns that follows nothing: the empty one.
+            (state.version.to_string(), needs_kubedns(&state.config))
+        };
         let differs = said.as_ref().is_some_and(|said| said.configuration != own);
-        self.behind.follows |= said.is_some() && !differs;
+        self.behind.follows |= said.is_some() && !differs && tells;
         self.behind.differs(differs && self.fixed.follows);
         self.report.kubedns(said.map(|said| said.configuration), differs && self.fixed.follows);
     }

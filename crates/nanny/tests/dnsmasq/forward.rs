@@ -200,6 +200,26 @@ async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     rig.end().await;
 }
 
+/// One that follows nothing has the same configuration as long as that is empty.
+#[tokio::test]
+async fn an_empty_configuration_proves_nothing() {
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let mut rig = kubedns.plan().start().await;
+    let version = |status: &Value| status["configuration"]["version"].as_str().unwrap().to_owned();
+    let empty = version(&rig.status());
+    kubedns.says(|said| (said.tells, said.configuration) = (true, empty.clone()));
+    let agrees = |status: &Value| status["routes"]["kubednsConfiguration"] == empty;
+    rig.status_with("configuration of kubedns", agrees).await;
+    rig.until("www.outside.test.", "192.0.2.1").await;
+
+    rig.config(&[("upstreamNameservers", r#"["tls://192.0.2.53"]"#)]);
+    let status = rig.status_with("edit", |status| status["configuration"]["edits"] == 1).await;
+    rig.until("new.outside.test.", "SERVFAIL").await;
+    kubedns.says(|said| said.configuration = version(&status));
+    rig.until("new.outside.test.", "192.0.2.1").await;
+    rig.end().await;
+}
+
 /// An upstream of kubedns that leads back to dnsmasq is for kubedns to leave out: dnsmasq has no other server.
 #[tokio::test]
 async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
