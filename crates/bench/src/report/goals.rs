@@ -4,9 +4,9 @@
 use super::{Cost, Report, Start};
 
 /// Memory that the cluster of ten thousand Services may take, in MB.
-pub(super) const RESIDENT: f64 = 30.0;
+pub(super) const RESIDENT: f64 = 20.0;
 /// And that of a hundred thousand.
-pub(super) const LARGE_RESIDENT: f64 = 250.0;
+pub(super) const LARGE_RESIDENT: f64 = 100.0;
 /// How much more it may be for a moment.
 pub(super) const PEAK: f64 = 1.3;
 /// Seconds to the first answer.
@@ -95,13 +95,13 @@ mod tests {
 
     #[test]
     fn what_misses_its_goal_is_named() {
-        assert_eq!(report(1.25, 29_000, 37_000).missed(), [""; 0]);
+        assert_eq!(report(1.25, 19_000, 24_000).missed(), [""; 0]);
         assert_eq!(
-            report(1.26, 30_000, 40_000).missed(),
+            report(1.26, 20_000, 28_000).missed(),
             [
                 "A costs 1.26 times the echo, more than 1.25",
-                "with 10000 Services resident after the first lists is 30.7 MB, more than 30.0",
-                "with 10000 Services the peak during relists is 41.0 MB, more than 39.9",
+                "with 10000 Services resident after the first lists is 20.5 MB, more than 20.0",
+                "with 10000 Services the peak during relists is 28.7 MB, more than 26.6",
             ]
         );
     }

@@ -34,6 +34,9 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// Idle connections that are kept, and for how long.
 const MAX_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_mins(1);
+/// The most octets that are read at once. More, hyper's 400 KB, makes no list faster, and leaves holes of that size among
+/// the objects read from it.
+const READ: usize = 64 << 10;
 /// The port of a SOCKS proxy whose URL has none.
 const SOCKS_PORT: u16 = 1080;
 
@@ -142,6 +145,7 @@ where
     let http = legacy::Client::builder(TokioExecutor::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(MAX_IDLE)
+        .http1_max_buf_size(READ)
         .build::<_, Body>(https.enable_http1().wrap_connector(connector));
     let credentials = Arc::new(credentials);
     let authorize = move |request: Request<Body>| {

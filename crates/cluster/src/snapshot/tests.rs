@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skydns::engine::{self, Identity, Outcome};
 use skydns::outside::Outside;
 use skydns::wire::Transport;
-use skydns::{Backend as _, Name, Zone};
+use skydns::{Backend as _, Lookup, Name, View as _, Zone};
 use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
 use testkit::query::Query;
 
@@ -92,4 +92,53 @@ fn federated_names_are_names_of_services() {
     }
     let local = said(&published, "out.apps.fed.svc.cluster.local.", "CNAME");
     assert_eq!(local, "NOERROR out.apps.svc.cluster.local.");
+}
+
+/// The labels of the entries that a path leads to, sorted, and what is left of a thousand steps.
+fn entries(published: &Published, path: &[&str]) -> (Vec<String>, usize) {
+    let (view, mut steps, mut labels) = (published.get(), 1000, Vec::new());
+    let lookup = view.records(path, false, &mut steps, &mut |entry| labels.push(entry.label.to_owned()));
+    assert_eq!(lookup == Lookup::Exists, !labels.is_empty(), "{path:?}");
+    labels.sort();
+    (labels, steps)
+}
+
+#[test]
+fn wildcards_stand_for_services_and_aliases() {
+    let published = cluster(false);
+    let (mut index, address) = (Index::new(Arc::clone(&published)), "6464633335393634");
+    for service in [
+        mk_cluster_ip("apps", "idle", &["10.96.0.10"], &["http:80"]),
+        mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80", "sql:5432"]),
+        mk_cluster_ip("team", "out", &["10.96.0.10"], &[]),
+        mk_external_name("apps", "out", "www.outside.test"),
+    ] {
+        let service = Service::from_api(&service.to_string()).unwrap().object;
+        index.apply(Event::Service(Change::Apply(service)));
+    }
+    index.publish();
+    for (path, expected) in [
+        (&["svc", "apps", "web"][..], &[address][..]),
+        (&["svc", "*", "out"], &[address, "out"]),
+        (&["*", "*", "out"], &[address, "out"]),
+        (&["svc", "apps", "*"], &["out"]),
+        (&["svc", "*", "*"], &["out"]),
+        (&["svc", "apps"], &["out"]),
+        (&["svc", "*"], &[]),
+        (&["svc", "apps", "*", "*"], &[address, address]),
+        (&["svc", "*", "*", "*"], &[address, address, address]),
+        (&["svc", "apps", "*", "_tcp", "_http"], &[address, address]),
+        (&["svc", "*", "*", "_tcp", "_sql", "*"], &[address]),
+        (&["svc", "apps", "web", "*", "_http"], &[]),
+        (&["svc", "apps", "web", "_tcp", "*"], &[]),
+        (&["svc", "apps", "web", "_tcp"], &[]),
+        (&["svc", "apps", "none"], &[]),
+        (&["svc", "team", "out", "out"], &[]),
+        (&["pods", "apps", "web"], &[]),
+    ] {
+        assert_eq!(entries(&published, path).0, expected, "{path:?}");
+    }
+    // What lies somewhere in memory takes more steps than what lies together.
+    assert!(entries(&published, &["svc", "apps", "*", "*"]).1 < 1000 - 2 * 32);
+    assert!(entries(&published, &["svc", "apps", "web"]).1 > 1000 - 4);
 }
