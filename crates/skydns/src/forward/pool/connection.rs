@@ -29,6 +29,8 @@ const READ: usize = 4096;
 const MAX_MISMATCHES: usize = 64;
 /// So many may wait before those whose askers are gone are looked for.
 const MANY: usize = 16;
+/// IDs in use, those of questions whose askers are gone among them, beyond which no question is taken.
+const MAX_IDS: usize = 2048;
 
 /// A reply with the ID that the question was sent with.
 type Answer = Result<(u16, Vec<u8>), Failure>;
@@ -47,12 +49,12 @@ pub(in crate::forward) enum AskError {
     Failed(Failure),
 }
 
-/// A question on its way. Its place in the connection is free again when this is dropped.
+/// A question on its way. Its place in the connection is free again when the reply comes or nobody waits for it.
 pub(super) struct Question {
     /// The message behind its length.
     framed: Vec<u8>,
     answer: oneshot::Sender<Answer>,
-    _place: OwnedSemaphorePermit,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Question {
@@ -95,7 +97,7 @@ impl Connection {
             () = self.questions.closed() => return Err(AskError::Unsent),
         };
         let (answer, answered) = oneshot::channel();
-        let question = Question { framed, answer, _place: place };
+        let question = Question { framed, answer, place: Some(place) };
         self.questions.try_send(question).map_err(|_| AskError::Unsent)?;
         answered.await.map_err(|_| AskError::Unsent)?.map_err(AskError::Failed)
     }
@@ -236,10 +238,20 @@ impl<S: Stream> Worker<S> {
         while let Some(message) = self.frames.next_message() {
             self.take_message(message)?;
         }
-        if self.waiting.len() > MANY {
-            self.waiting.retain(|_, question| !question.answer.is_closed());
-        }
+        self.forget_the_gone();
         Ok(())
+    }
+
+    /// Gives the places of those who do not wait any more to others. Their IDs stay in use: a late reply is none to
+    /// somebody else.
+    fn forget_the_gone(&mut self) {
+        if self.waiting.len() > MANY {
+            let gone = self.waiting.values_mut().filter(|question| question.answer.is_closed());
+            gone.for_each(|question| question.place = None);
+        }
+        if self.waiting.len() > MAX_IDS && !self.ending {
+            self.take_no_more();
+        }
     }
 
     fn take_message(&mut self, message: Vec<u8>) -> Result<(), Failure> {

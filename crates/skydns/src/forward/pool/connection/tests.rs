@@ -95,6 +95,32 @@ async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
     assert_eq!(connection.load(), 0);
 }
 
+/// Replies that come late are none to others, however many.
+#[tokio::test(start_paused = true)]
+async fn late_replies_are_no_foreign_ones() {
+    let (connection, mut server, _task) = connection(4 * MAX_MISMATCHES);
+    let late = 2 * MAX_MISMATCHES;
+    for _ in 0..late {
+        let gone = tokio::time::timeout(Duration::from_millis(1), connection.ask(query()));
+        assert!(gone.await.is_err());
+    }
+    let mut questions = vec![0; query().len() * (late + 1)];
+    let (first, rest) = questions.split_at_mut(query().len() * late);
+    server.read_exact(first).await.unwrap();
+    for _ in 0..2 {
+        // The second time, they are known to be gone.
+        let (answer, ()) = tokio::join!(connection.ask(query()), async {
+            server.read_exact(rest).await.unwrap();
+            server.write_all(rest).await.unwrap();
+        });
+        answer.unwrap();
+    }
+    assert_eq!(connection.load(), 0);
+    server.write_all(first).await.unwrap();
+    let (answer, ()) = tokio::join!(connection.ask(query()), echo(&mut server));
+    answer.unwrap();
+}
+
 /// A server that closes after one reply is told from one that closes for another reason.
 #[tokio::test]
 async fn how_it_ended() {
