@@ -265,6 +265,18 @@ fn upstreams_that_do_not_do_their_work_are_named_twice() {
 }
 
 #[test]
+fn an_upstream_that_is_not_trusted_shows() {
+    let mut status = good();
+    let of = |n: u8, trusted: u8| {
+        let labels = format!("{{upstream=\"tls://192.0.2.{n}:853\"}}");
+        format!("kubedns_forward_requests_total{labels} 7\nkubedns_forward_tls_trusted{labels} {trusted}\n")
+    };
+    status.kubedns = told(Kubedns::read(&(of(1, 0) + &of(2, 1))));
+    let not = "tls://192.0.2.1:853 not asked: its TLS certificate is not trusted 7 0 -";
+    says(&page(&status), &[not, "tls://192.0.2.2:853 7 0 -"]);
+}
+
+#[test]
 fn a_hundred_of_everything_fits() {
     let mut status = good();
     let domains: Vec<String> = (0..100).map(|n| format!("\"d{n}.example\":[\"192.0.2.{n}\"]")).collect();

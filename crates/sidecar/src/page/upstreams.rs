@@ -76,7 +76,9 @@ pub(super) fn of_kubedns(status: &Status) -> Markup {
                     tr { th { "address" } th.n { "questions" } th.n { "errors" } th.n { "mean" } }
                     @for upstream in upstreams {
                         tr {
-                            td { (upstream.address) }
+                            @if upstream.trusted == Some(false) {
+                                td.failed { (upstream.address) code { "not asked: its TLS certificate is not trusted" } }
+                            } @else { td { (upstream.address) } }
                             td.n { (number(upstream.requests, "")) }
                             td.n { (number(upstream.errors, "")) }
                             td.n { (latency(upstream.mean_ms)) }

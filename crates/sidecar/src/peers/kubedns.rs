@@ -41,6 +41,8 @@ pub(crate) struct Upstream {
     pub(crate) errors: f64,
     /// How long its answers took on average.
     pub(crate) mean_ms: Option<f64>,
+    /// Over TLS: whether its certificate is trusted.
+    pub(crate) trusted: Option<bool>,
 }
 
 #[derive(Default)]
@@ -49,6 +51,7 @@ struct Sums {
     errors: f64,
     seconds: f64,
     answers: f64,
+    trusted: Option<bool>,
 }
 
 impl Kubedns {
@@ -93,6 +96,7 @@ impl Sums {
         match line.name {
             "kubedns_forward_requests_total" => self.requests += line.value,
             "kubedns_forward_errors_total" => self.errors += line.value,
+            "kubedns_forward_tls_trusted" => self.trusted = Some(line.value > 0.0),
             "kubedns_forward_request_duration_seconds_sum" => self.seconds += line.value,
             "kubedns_forward_request_duration_seconds_count" => self.answers += line.value,
             _ => {}
@@ -108,6 +112,7 @@ fn top(all: BTreeMap<String, Sums>) -> Vec<Upstream> {
             requests: sums.requests,
             errors: sums.errors,
             mean_ms: (sums.answers > 0.0).then(|| sums.seconds / sums.answers * 1000.0),
+            trusted: sums.trusted,
         })
         .collect();
     upstreams.sort_by(|a, b| b.requests.total_cmp(&a.requests));

@@ -1,16 +1,18 @@
 //! What forwarding counts.
 
+mod streams;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dnsconfig::Upstream;
 use prometheus::{
-    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry,
     register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
-    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
-    register_int_gauge_with_registry,
+    register_int_counter_with_registry, register_int_gauge_with_registry,
 };
 
+use self::streams::{Connected, StreamMetrics};
 use super::Failure;
 use crate::wire::Transport;
 
@@ -30,9 +32,7 @@ pub struct ForwardMetrics {
     durations: HistogramVec,
     errors: IntCounterVec,
     tcp_retries: IntCounter,
-    connections: IntGaugeVec,
-    handshakes: IntCounterVec,
-    expiries: IntGaugeVec,
+    streams: StreamMetrics,
     pub(super) in_flight: IntGauge,
     pub(super) joined: IntCounter,
     pub(super) overloaded: IntCounter,
@@ -67,24 +67,7 @@ impl ForwardMetrics {
                 registry
             )?,
             tcp_retries: counter("tcp_retries_total", "Truncated replies that led to a retry over TCP.")?,
-            connections: register_int_gauge_vec_with_registry!(
-                "kubedns_forward_connections",
-                "Open connections to an upstream over TCP or TLS.",
-                &["upstream"],
-                registry
-            )?,
-            handshakes: register_int_counter_vec_with_registry!(
-                "kubedns_forward_tls_handshakes_total",
-                "Completed TLS handshakes with an upstream; `resumed` ones took up an earlier session.",
-                &["upstream", "kind"],
-                registry
-            )?,
-            expiries: register_int_gauge_vec_with_registry!(
-                "kubedns_forward_tls_certificate_expiry_timestamp_seconds",
-                "When the certificate that an upstream showed last expires.",
-                &["upstream"],
-                registry
-            )?,
+            streams: StreamMetrics::new(registry)?,
             in_flight: register_int_gauge_with_registry!(
                 "kubedns_forward_in_flight",
                 "Distinct questions under way to upstreams.",
@@ -118,8 +101,7 @@ impl ForwardMetrics {
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in upstreams.keys().filter(|upstream| !in_use.contains(upstream)) {
-            // There is none but of those over TLS.
-            let _ = self.expiries.remove_label_values(&[&gone.to_string()]);
+            self.streams.forget(&gone.to_string());
         }
     }
 }
@@ -133,9 +115,7 @@ pub(super) struct UpstreamMetrics {
     duration: Histogram,
     errors: IntCounterVec,
     tcp_retries: IntCounter,
-    connections: IntGaugeVec,
-    handshakes: IntCounterVec,
-    expiries: IntGaugeVec,
+    streams: StreamMetrics,
 }
 
 impl UpstreamMetrics {
@@ -148,9 +128,7 @@ impl UpstreamMetrics {
             duration: metrics.durations.with_label_values(&[&label]),
             errors: metrics.errors.clone(),
             tcp_retries: metrics.tcp_retries.clone(),
-            connections: metrics.connections.clone(),
-            handshakes: metrics.handshakes.clone(),
-            expiries: metrics.expiries.clone(),
+            streams: metrics.streams.clone(),
             label,
         }
     }
@@ -186,30 +164,25 @@ impl UpstreamMetrics {
 
     /// A connection is open until what is returned is dropped.
     pub(super) fn connected(&self) -> Connected {
-        let connections = self.connections.with_label_values(&[&self.label]);
-        connections.inc();
-        Connected(connections)
+        self.streams.connected(&self.label)
     }
 
     /// A TLS handshake ended with a certificate that expires at this time, in seconds since 1970.
     pub(super) fn handshake(&self, resumed: bool, expires: i64) {
-        let kind = if resumed { "resumed" } else { "full" };
-        self.handshakes.with_label_values(&[&self.label, kind]).inc();
+        self.streams.handshake(&self.label, resumed);
         if self.label != OTHER {
-            self.expiries.with_label_values(&[&self.label]).set(expires);
+            self.streams.expires(&self.label, expires);
+        }
+    }
+
+    /// Whether the certificate of the upstream was found to be its own.
+    pub(super) fn trusted(&self, trusted: bool) {
+        if self.label != OTHER {
+            self.streams.trusted(&self.label, trusted);
         }
     }
 
     fn error(&self, cause: &str) {
         self.errors.with_label_values(&[&self.label, cause]).inc();
-    }
-}
-
-/// Counts an open connection.
-pub(super) struct Connected(IntGauge);
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }

@@ -147,6 +147,9 @@ impl Pool {
             }
             Err(error) => {
                 let failure = error.failure;
+                if failure == Failure::Certificate {
+                    metrics.trusted(false);
+                }
                 self.note(upstream, Some(error));
                 fail_all(questions, failure);
             }
@@ -169,6 +172,7 @@ impl Pool {
             })?;
             if upstream.protocol == Protocol::Tls {
                 let stream = self.tls.handshake(upstream, stream, metrics).await?;
+                metrics.trusted(true);
                 return Ok(Box::new(stream) as Box<dyn Stream>);
             }
             Ok(Box::new(stream) as Box<dyn Stream>)

@@ -52,6 +52,7 @@ async fn certificates() {
         assert_eq!(outcome, expected, "{certificate} as {name:?} with pins {}", pins.len());
         assert_eq!(upstream.count(), usize::from(expected == good), "{certificate}");
         assert!(is(subject.errors("certificate"), if expected == good { 0 } else { 2 }), "{certificate}");
+        assert!(is(subject.metric("tls_trusted", &[]), usize::from(expected == good)), "{certificate}");
         let next = Upstream::start(says(2)).await;
         let upstreams = [gate.upstream(name), next.addr().into()];
         let outcome = told(&subject.ask_by(a("y.test."), &upstreams).await);
@@ -116,6 +117,7 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
         subject.forwarder.keep_only(&[&way].into());
         assert!((expiry() - EXPIRES).abs() < 1.0);
         subject.forwarder.keep_only(&[].into());
+        assert!(is(subject.metric("tls_trusted", &[]), 0));
         assert!(is(expiry(), 0), "that of an upstream that is not in use is nobody's business");
     }
 }

@@ -22,6 +22,8 @@ kubedns_forward_errors_total{upstream=\"192.0.2.2:53\",cause=\"timeout\"} 2
 kubedns_forward_request_duration_seconds_bucket{upstream=\"192.0.2.1:53\",le=\"+Inf\"} 4
 kubedns_forward_request_duration_seconds_sum{upstream=\"192.0.2.1:53\"} 0.02
 kubedns_forward_request_duration_seconds_count{upstream=\"192.0.2.1:53\"} 4
+kubedns_forward_requests_total{upstream=\"tls://192.0.2.3:853\",transport=\"udp\"} 1
+kubedns_forward_tls_trusted{upstream=\"tls://192.0.2.3:853\"} 0
 ";
     let kubedns = Kubedns::read(text);
     assert_eq!(kubedns.version.as_deref(), Some("1.2.3"));
@@ -34,13 +36,18 @@ kubedns_forward_request_duration_seconds_count{upstream=\"192.0.2.1:53\"} 4
         BTreeMap::from([("endpoints".to_owned(), false), ("services".to_owned(), true)])
     );
     assert_eq!((kubedns.last_event, kubedns.requests), (Some(150.5), Some(15.0)));
-    let upstream = |address: &str, requests, errors, mean_ms| Upstream {
+    let upstream = |address: &str, requests, errors, mean_ms, trusted| Upstream {
         address: address.to_owned(),
         requests,
         errors,
         mean_ms,
+        trusted,
     };
-    let expected = [upstream("192.0.2.2:53", 9.0, 2.0, None), upstream("192.0.2.1:53", 4.0, 0.0, Some(5.0))];
+    let expected = [
+        upstream("192.0.2.2:53", 9.0, 2.0, None, None),
+        upstream("192.0.2.1:53", 4.0, 0.0, Some(5.0), None),
+        upstream("tls://192.0.2.3:853", 1.0, 0.0, None, Some(false)),
+    ];
     assert_eq!(kubedns.upstreams, expected);
 }
 
