@@ -270,7 +270,10 @@ impl Sync {
         if zone.upstreams.is_empty() {
             tracing::warn!("no upstream servers: names outside the cluster cannot be looked up");
         } else {
-            tracing::info!(upstreams = ?zone.upstreams, stub_domains = zone.stub_domains().len(), "names outside the cluster are looked up at");
+            let upstreams: Vec<String> = zone.upstreams.iter().map(ToString::to_string).collect();
+            let upstreams = format!("[{}]", upstreams.join(", "));
+            let stub_domains = zone.stub_domains().len();
+            tracing::info!(upstreams, stub_domains, "names outside the cluster are looked up at");
         }
         self.index.set_zone(zone);
         self.index.set_federations(BTreeMap::clone(&settings.federations));
