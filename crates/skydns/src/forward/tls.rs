@@ -5,6 +5,7 @@
 
 mod certificate;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,20 +54,21 @@ pub struct Pin {
 #[derive(Debug)]
 pub(super) struct Tls {
     trust: TlsTrust,
-    /// The newest settings, with when and of which CA certificates they were made.
     newest: Mutex<Option<Settings>>,
 }
 
+/// How to connect, until the CA certificates change.
 #[derive(Clone)]
 struct Settings {
     connector: TlsConnector,
-    authorities: Arc<[CertificateDer<'static>]>,
+    /// A hash of the CA certificates.
+    authorities: u64,
     read: Instant,
 }
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("authorities", &self.authorities.len()).finish_non_exhaustive()
+        f.debug_struct("Settings").field("read", &self.read).finish_non_exhaustive()
     }
 }
 
@@ -128,8 +130,8 @@ impl Tls {
         // A file that cannot be read just now leaves what was read before.
         let settings = match (read.certs.is_empty(), newest.take()) {
             (true, None) => return Err(wrong(no_authorities(&read))),
-            (false, Some(before)) if *before.authorities != *read.certs => Settings::new(read)?,
-            (false, None) => Settings::new(read)?,
+            (false, Some(before)) if before.authorities != hash(&read.certs) => Settings::new(&read)?,
+            (false, None) => Settings::new(&read)?,
             (_, Some(before)) => Settings { read: Instant::now(), ..before },
         };
         Ok(newest.insert(settings).connector.clone())
@@ -137,11 +139,11 @@ impl Tls {
 }
 
 impl Settings {
-    fn new(read: CertificateResult) -> Result<Self, OpenError> {
+    fn new(read: &CertificateResult) -> Result<Self, OpenError> {
         let mut roots = RootCertStore::empty();
         let (added, _) = roots.add_parsable_certificates(read.certs.iter().cloned());
         if added == 0 {
-            return Err(wrong(no_authorities(&read)));
+            return Err(wrong(no_authorities(read)));
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder =
@@ -149,8 +151,14 @@ impl Settings {
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
         let connector = TlsConnector::from(Arc::new(config));
-        Ok(Self { connector, authorities: read.certs.into(), read: Instant::now() })
+        Ok(Self { connector, authorities: hash(&read.certs), read: Instant::now() })
     }
+}
+
+fn hash(certificates: &[CertificateDer<'_>]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    certificates.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn no_authorities(read: &CertificateResult) -> String {
@@ -180,4 +188,20 @@ fn failed(error: &std::io::Error) -> OpenError {
         None => Failure::from_talking(error),
     };
     OpenError { failure, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// rustls does not look at the certificate of a session that is taken up again.
+    #[test]
+    fn a_certificate_that_expires_while_its_session_lasts_is_refused() {
+        let (tls, upstream) = (Tls::new(TlsTrust::default()), "tls://192.0.2.1".parse().unwrap());
+        let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
+        for (expires, expected) in [(now - 1, Some(Failure::Certificate)), (now + 3600, None)] {
+            let checked = tls.check(&upstream, &Certificate { expires, key: b"" });
+            assert_eq!(checked.err().map(|error| error.failure), expected);
+        }
+    }
 }
