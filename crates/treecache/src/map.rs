@@ -91,6 +91,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
+        // Spares the hash: many nodes have no children, and many clusters no aliases.
+        if self.is_empty() {
+            return None;
+        }
         let hash = hash_of(key);
         let mut trie = &self.root;
         let mut used_bits = 0;
