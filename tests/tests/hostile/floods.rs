@@ -170,8 +170,13 @@ async fn two_thousand_idle_slow_and_half_closed_connections() {
         }
         open.push(connection);
     }
-    let during = usage(&mut lab);
-    assert!(during.descriptors > 1400, "they were let in: {during:?}");
+    // The kernel has taken the last of them; kubedns may have some still to fetch.
+    eventually(PATIENCE, || {
+        let now = usage(&mut lab);
+        let let_in = if now.descriptors > 1400 { Ok(()) } else { Err(now) };
+        async move { let_in }
+    })
+    .await;
     steady.answered(40).await;
     bounded(&mut lab, "2,000 idle, slow and half-closed TCP connections", before);
     // Nobody closes them: kubedns does.
