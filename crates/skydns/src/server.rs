@@ -71,9 +71,10 @@ impl<B: Backend> Server<B> {
             threads.push(thread.spawn(move || worker.run())?);
         }
         let tcp = tcp::Server { listener, resolver: Arc::clone(&self.resolver) };
+        let threads_stop = StopOnDrop(stopped);
         let stopping = async {
             stop.cancelled().await;
-            stopped.store(true, Ordering::Relaxed);
+            drop(threads_stop);
         };
         tokio::join!(tcp.run(stop.clone()), stopping);
         let joined =
@@ -85,6 +86,16 @@ impl<B: Backend> Server<B> {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(io::Error::other("a UDP thread panicked")),
         }
+    }
+}
+
+/// Stops the threads, also where nobody waits for [`Server::run`] any more: they would go on answering, and share their port
+/// with whoever gets it next.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -171,6 +171,16 @@ async fn a_port_in_use_is_noticed() {
     assert_eq!(second.err().map(|error| error.kind()), Some(std::io::ErrorKind::AddrInUse));
 }
 
+/// Its threads would go on answering, on a port that may be somebody else's by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_dropped_leaves_its_port() {
+    let server = start(Fixed::new(&[]));
+    let address = server.address;
+    udp(address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
+    drop(server);
+    eventually(PATIENCE, || async { std::net::UdpSocket::bind(address).map(drop) }).await;
+}
+
 /// Nothing of a truncated reply says that the name has no address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alias_whose_target_is_truncated_to_nothing_is_a_failure() {
