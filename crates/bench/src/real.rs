@@ -47,11 +47,11 @@ impl Real {
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await.context(VARIABLE)?;
         let url = config.cluster_url.clone();
-        let (host, port) = (url.host().context("a URL without a host")?, url.port_u16().unwrap_or(443));
-        let relay = Relay::start(host.trim_matches(['[', ']']).to_owned(), port).await?;
+        let host = url.host().context("a URL without a host")?.trim_matches(['[', ']']);
+        let relay = Relay::start(host.to_owned(), url.port_u16().unwrap_or(443)).await?;
         for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
             cluster.server = Some(format!("{}://{}", url.scheme_str().unwrap_or("https"), relay.address()));
-            cluster.tls_server_name.get_or_insert_with(|| host.trim_matches(['[', ']']).to_owned());
+            cluster.tls_server_name.get_or_insert_with(|| host.to_owned());
         }
         let through = directory.join("kubeconfig");
         std::fs::write(&through, serde_json::to_vec(&kubeconfig)?).context("cannot write a kubeconfig")?;

@@ -37,7 +37,12 @@ impl Gate {
         let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key"))).expect("a gate");
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_protocol_versions(versions).expect("a gate").with_no_client_auth();
-        let acceptor = TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).expect("a gate")));
+        Self::over(builder.with_single_cert(chain, key).expect("a gate"), to).await
+    }
+
+    /// With these settings of TLS.
+    pub async fn over(config: ServerConfig, to: SocketAddr) -> Self {
+        let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a gate");
         let address = listener.local_addr().expect("a gate");
         let mut tasks = JoinSet::new();

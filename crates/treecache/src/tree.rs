@@ -73,11 +73,6 @@ impl<V: Clone> Node<V> {
         }
     }
 
-    /// Puts `node` in place of the child under `label`.
-    pub fn set_child(&mut self, label: SmolStr, node: Self) {
-        self.children.insert(label, node);
-    }
-
     /// Sets the entry under `label`; the old one is returned.
     pub fn set_entry(&mut self, label: SmolStr, value: V) -> Option<V> {
         self.entries.insert(label, value)
@@ -178,20 +173,6 @@ impl<V: Clone> TreeCache<V> {
     /// Sets an entry; nodes on the way are made.
     pub fn set_entry(&mut self, path: &[&str], label: SmolStr, value: V) -> Option<V> {
         path.iter().fold(&mut self.root, |node, label| node.child_mut(label)).set_entry(label, value)
-    }
-
-    /// Puts a whole subtree at `path`, in place of what was there. An empty one removes the path.
-    pub fn set_node(&mut self, path: &[&str], node: Node<V>) {
-        let Some((label, parents)) = path.split_last() else {
-            self.root = node;
-            return;
-        };
-        if node.is_empty() {
-            self.remove_node(path);
-        } else {
-            let parent = parents.iter().fold(&mut self.root, |node, label| node.child_mut(label));
-            parent.set_child((*label).into(), node);
-        }
     }
 
     /// Removes the subtree at `path`, and the nodes above it that are left empty. Returns the subtree.

@@ -54,7 +54,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 }
 
 /// The Service with one other address.
-fn moved(service: &Service, ip: Ipv4Addr) -> Service {
+pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     let mut changed = service.clone();
     if changed.cluster_ip.is_some() {
         changed.cluster_ip = Some(ip);

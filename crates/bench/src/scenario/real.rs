@@ -1,12 +1,12 @@
 //! What kubedns costs a real API server, and what the events of one cost kubedns.
 
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use tokio::time::sleep;
 
+use super::change::moved;
 use crate::cluster::{Cluster, Service};
 use crate::distribution::median;
 use crate::kubedns::Kubedns;
@@ -143,15 +143,6 @@ struct Start {
     own_cpu: f64,
     api_cpu: f64,
     octets: f64,
-}
-
-/// The Service with one other address.
-fn moved(service: &Service, ip: Ipv4Addr) -> Service {
-    let mut changed = service.clone();
-    if let Some(pod) = changed.pods.first_mut() {
-        pod.ip = ip;
-    }
-    changed
 }
 
 /// Counts are far below what a float holds exactly.

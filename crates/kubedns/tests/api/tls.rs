@@ -9,11 +9,9 @@ use cluster::connect::{Access, Connection};
 use cluster::objects::{Change, Kind, Service};
 use cluster::watch::{Collection, Feed, Received};
 use testkit::objects::mk_cluster_ip;
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
+use testkit::tls::Gate;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
@@ -22,12 +20,6 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::{Cluster, PATIENCE, metrics, pace};
-
-/// Takes TLS from clients with a certificate and hands what they say on to `to`.
-struct Gate {
-    address: SocketAddr,
-    _tasks: JoinSet<()>,
-}
 
 /// The year 2200: every certificate has expired.
 #[derive(Debug)]
@@ -39,43 +31,26 @@ impl TimeProvider for FarFuture {
     }
 }
 
-impl Gate {
-    async fn open(to: SocketAddr) -> Self {
-        Self::open_at(to, Arc::new(DefaultTimeProvider)).await
-    }
+/// Takes TLS from clients with a certificate and hands what they say on to `to`.
+async fn open(to: SocketAddr) -> Gate {
+    open_at(to, Arc::new(DefaultTimeProvider)).await
+}
 
-    /// The same with another clock.
-    async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
-        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
-        let certificate = vec![CertificateDer::from_pem_file(file("server.pem")).unwrap()];
-        let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
-        let provider = Arc::clone(ServerConfig::builder().crypto_provider());
-        let config = ServerConfig::builder_with_details(provider, clock)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(certificate, key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let acceptor = acceptor.clone();
-                connections.spawn(async move {
-                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                    let mut server = TcpStream::connect(to).await.unwrap();
-                    // Either side may hang up at any time.
-                    let _ = copy_bidirectional(&mut stream, &mut server).await;
-                });
-            }
-        });
-        Self { address, _tasks: tasks }
-    }
+/// The same with another clock.
+async fn open_at(to: SocketAddr, clock: Arc<dyn TimeProvider>) -> Gate {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+    let certificate = vec![CertificateDer::from_pem_file(file("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
+    let provider = Arc::clone(ServerConfig::builder().crypto_provider());
+    let config = ServerConfig::builder_with_details(provider, clock)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificate, key)
+        .unwrap();
+    Gate::over(config, to).await
 }
 
 fn file(name: &str) -> PathBuf {
@@ -123,7 +98,7 @@ fn start_on(connection: Arc<Connection>) -> Started {
 async fn a_client_certificate_opens_the_way() {
     let cluster = Cluster::start();
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
-    let gate = Gate::open(cluster.address).await;
+    let gate = open(cluster.address).await;
     let user = format!(
         "client-certificate: '{}', client-key: '{}'",
         file("client.pem").display(),
@@ -142,7 +117,7 @@ async fn a_client_certificate_opens_the_way() {
 #[tokio::test]
 async fn a_renewed_client_certificate_opens_the_way() {
     let cluster = Cluster::start();
-    let gate = Gate::open(cluster.address).await;
+    let gate = open(cluster.address).await;
     let directory = tempfile::tempdir().unwrap();
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
     std::fs::copy(file("client-v1.pem"), &certificate).unwrap();
@@ -161,8 +136,8 @@ async fn a_renewed_client_certificate_opens_the_way() {
 #[tokio::test]
 async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
     let cluster = Cluster::start();
-    let expired = Gate::open_at(cluster.address, Arc::new(FarFuture)).await;
-    let good = Gate::open(cluster.address).await;
+    let expired = open_at(cluster.address, Arc::new(FarFuture)).await;
+    let good = open(cluster.address).await;
     let user = format!(
         "client-certificate: '{}', client-key: '{}'",
         file("client.pem").display(),
@@ -180,7 +155,7 @@ async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
 #[tokio::test]
 async fn without_a_certificate_it_goes_on_trying() {
     let cluster = Cluster::start();
-    let gate = Gate::open(cluster.address).await;
+    let gate = open(cluster.address).await;
     let config = kubeconfig(gate.address, "token: none");
     let (_changes, _task, restarts) = start(config.path()).await;
     testkit::eventually(PATIENCE, || async { restarts("unreachable") + restarts("broken") > 3 }).await;
