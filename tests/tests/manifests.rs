@@ -288,7 +288,7 @@ fn components_combine_in_their_order() {
     }
 }
 
-/// Where dnsmasq is a cache alone, kubedns knows that, and has the ConfigMap.
+/// A kubedns behind a dnsmasq that is a cache alone knows that, and has the ConfigMap.
 #[test]
 fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     if skip() {

@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 /// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`: name, address, process ID. They have to
 /// serve the same cluster; `bench serve` offers it to them.
 ///
-/// What kubedns costs a real API server is measured when `BENCH_KUBECONFIG` leads to one. It is filled with the cluster, so
+/// The cost for a real API server is measured when `BENCH_KUBECONFIG` leads to one. It is filled with the cluster, so
 /// it has to be one for measuring: a kube-apiserver with etcd, without controllers.
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]

@@ -22,13 +22,13 @@ use crate::cluster::{self, Cluster};
 use crate::relay::Relay;
 use crate::setup::say;
 
-/// Where the kubeconfig is named.
+/// The variable that names the kubeconfig.
 pub const VARIABLE: &str = "BENCH_KUBECONFIG";
 /// Objects that are created at a time.
 const AT_A_TIME: usize = 8;
-/// What the API server counts its CPU time as.
+/// The API server's counter of its CPU time.
 const CPU_SECONDS: &str = "process_cpu_seconds_total";
-/// What a request that finds its object there is refused with.
+/// The status of a refusal to create an object that is there.
 const CONFLICT: u16 = 409;
 
 /// The API server, and a relay in front of it that counts what it sends.

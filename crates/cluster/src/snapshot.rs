@@ -128,7 +128,7 @@ impl ExternalName {
     }
 }
 
-/// Where names lead below `svc`.
+/// The place that a name below `svc` leads to.
 impl Snapshot {
     /// The namespaces that have a Service.
     pub fn namespaces(&self) -> impl Iterator<Item = &SmolStr> {

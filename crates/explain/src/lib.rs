@@ -63,7 +63,7 @@ pub struct Explainer {
     topology: Topology,
 }
 
-/// Where dnsmasq stands, seen from kubedns.
+/// The place of dnsmasq, seen from kubedns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Topology {
     /// In front: clients ask it, and it asks kubedns for names of the cluster. The shape of kube-dns.

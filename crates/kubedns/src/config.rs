@@ -225,7 +225,7 @@ fn source(
     }
 }
 
-/// Where stub servers given by name are looked up: as the nanny does, and kubedns is this process.
+/// The servers that look up stub servers given by name: those that the nanny asks, and kubedns is this process.
 fn sources(options: &Options) -> Sources {
     let ip = options.dns_bind_address.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
     Sources {

@@ -14,10 +14,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-/// How often kubedns is asked.
+/// The pause between two questions to kubedns.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// What kubedns says.
+/// The answer of kubedns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KubednsRoutes {
     /// The version of the configuration in force.

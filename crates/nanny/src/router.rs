@@ -20,7 +20,7 @@ use crate::report::Report;
 
 /// kubedns answers within two seconds.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
-/// How long kubedns may have another configuration than the nanny. A mounted ConfigMap is edited up to a minute and a half
+/// The time for which kubedns may have another configuration than the nanny. A mounted ConfigMap is edited up to a minute and a half
 /// later than one that is watched.
 const MOMENT: Duration = Duration::from_mins(2);
 
@@ -33,7 +33,7 @@ pub(crate) struct Inputs {
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
 }
 
-/// What others are to find out.
+/// The questions that others are to answer.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The names to resolve.
@@ -42,7 +42,7 @@ pub(crate) struct Wanted {
     pub(crate) kubedns: watch::Sender<bool>,
 }
 
-/// What never changes.
+/// The settings that never change.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) arguments: Arguments,
@@ -191,7 +191,7 @@ impl Router {
     }
 }
 
-/// What is known of kubedns, for dnsmasq in front of it.
+/// The state of kubedns as far as it is known, for dnsmasq in front of it.
 #[derive(Debug, Default)]
 struct Behind {
     /// The hash of its routes.

@@ -1,4 +1,4 @@
-//! What kubedns costs a real API server, and what the events of one cost kubedns.
+//! The cost of kubedns for a real API server, and of its events for kubedns.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::setup::{Bench, say};
 
 /// `--endpoints-source`, one after the other.
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
-/// How often it is started with each.
+/// Starts with each.
 const STARTS: usize = 5;
 /// Until a start is over for the API server as well; as long it is looked at before, at rest.
 const SETTLING: Duration = Duration::from_secs(2);
@@ -137,7 +137,7 @@ impl Stage<'_> {
     }
 }
 
-/// What one start took.
+/// The figures of one start.
 struct Start {
     first_answer: f64,
     own_cpu: f64,

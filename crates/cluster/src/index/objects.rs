@@ -128,7 +128,7 @@ fn body(packed: &[u8]) -> &[u8] {
     usize::unpack(&mut body).map(|_| body).unwrap_or_default()
 }
 
-/// What a packed slice begins with.
+/// The beginning of a packed slice.
 fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
     let mut name = Vec::new();
     pack_name(&slice.name, &service.name, &mut name);

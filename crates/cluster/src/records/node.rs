@@ -14,7 +14,7 @@ use treecache::ANY;
 
 use crate::few::Few;
 
-/// What stands at the name of a Service and below. It has a member at least.
+/// The records at the name of a Service and below. It has a member at least.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceNode {
     /// See [`ServiceRecord::base`].

@@ -11,7 +11,7 @@ use crate::name;
 /// The port of DNS over TLS unless another is given (RFC 7858 section 3.1).
 pub const TLS_PORT: u16 = 853;
 
-/// How an upstream server is spoken to.
+/// The protocol that an upstream server is asked in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// DNS over UDP, and over TCP where a reply does not fit.

@@ -36,7 +36,7 @@ pub enum Forward {
     Kubedns,
 }
 
-/// Where the servers for all other names come from.
+/// The origin of the servers for all other names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Origin {
     /// The node.

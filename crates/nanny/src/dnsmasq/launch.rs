@@ -7,7 +7,7 @@
 //! | `--server ip#port` per upstream server | | `server=ip#port` |
 //! | `--no-resolv` with upstream servers | `--no-resolv`, always | the servers of resolv.conf, without upstream servers |
 //!
-//! Where kubedns forwards ([`Forward::Kubedns`]) it is the only server in the file.
+//! With [`Forward::Kubedns`], kubedns is the only server in the file.
 //!
 //! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line, and
 //! reads the file again on SIGHUP. It never reads resolv.conf itself, because configured servers could not take the place

@@ -177,7 +177,7 @@ async fn after_servfail_kubedns_is_not_asked_again() {
     rig.end().await;
 }
 
-/// Where nothing is known of kubedns, it might ask others in plain text.
+/// A kubedns of which nothing is known might ask others in plain text.
 #[tokio::test]
 async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, upstream("192.0.2.99").await);

@@ -38,7 +38,7 @@ const CONNECTING: Duration = Duration::from_secs(3);
 /// So long an upstream is not connected to again whose certificate or handshake was wrong.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What is remembered of an upstream.
+/// The memory of an upstream.
 #[derive(Debug, Default)]
 struct Slot {
     connections: Vec<Connection>,

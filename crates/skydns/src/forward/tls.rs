@@ -57,7 +57,7 @@ pub(super) struct Tls {
     newest: Mutex<Option<Settings>>,
 }
 
-/// How to connect, until the CA certificates change.
+/// The settings of TLS until the CA certificates change.
 #[derive(Clone)]
 struct Settings {
     connector: TlsConnector,
@@ -176,7 +176,7 @@ fn wrong(reason: String) -> OpenError {
     OpenError { failure: Failure::Certificate, reason }
 }
 
-/// What an error of the handshake means.
+/// The meaning of an error of the handshake.
 fn failed(error: &std::io::Error) -> OpenError {
     let reason = error.to_string();
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());

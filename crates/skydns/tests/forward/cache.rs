@@ -196,7 +196,7 @@ async fn once_the_upstreams_answer_again_so_do_we() {
     assert!(ttls[0] > 30 && errors.is_empty(), "{ttls:?} {errors:?}");
 }
 
-/// What the upstreams said last is the truth, also where it cannot be kept.
+/// The last reply of the upstreams is the truth, also if it cannot be kept.
 #[tokio::test]
 async fn what_was_known_before_is_not_served_after_an_answer() {
     for (what, does, after) in [

@@ -54,7 +54,7 @@ fn paths() -> impl Iterator<Item = Vec<&'static str>> {
     shorter.chain(two).chain(three.collect::<Vec<_>>())
 }
 
-/// What the path leads to in the list: entries of that very path, or one of them by its label.
+/// The entries that the path leads to in the list: those of that very path, or one of them by its label.
 fn wanted(flat: &Flat, path: &[&str], exact: bool) -> Vec<(String, u16)> {
     let matches = |(at, label, _): &&(Vec<&str>, &str, u16)| match path.split_last() {
         Some((last, rest)) if rest == at => (*last == ANY && !exact) || last == label,

@@ -76,7 +76,7 @@ fn conflicts_are_resolved_and_told() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// What is said of the user's arguments, and which of ours are special, where kubedns forwards.
+/// The notes on the user's arguments, and those of ours that are special, with `-forward=kubedns`.
 #[test]
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };

@@ -23,10 +23,10 @@ const EXTENDED_ERROR: [u8; 4] = [0, 15, 0, 2];
 /// INFO-CODEs of it.
 const STALE_ANSWER: [u8; 2] = [0, 3];
 const STALE_NXDOMAIN: [u8; 2] = [0, 19];
-/// What the table and the allocator take for an entry beside its octets: 10,000 replies with one address take 6 MB.
+/// The memory that the table and the allocator take for an entry beside its octets: 10,000 replies with one address take 6 MB.
 const OVERHEAD: usize = 320;
 
-/// What an entry is good for.
+/// The use that an entry is of now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The answer, received so many seconds ago.
@@ -211,7 +211,7 @@ fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
     places.into()
 }
 
-/// How long a reply is fresh.
+/// The time for which a reply is fresh.
 struct Lifetime {
     seconds: u32,
     /// The largest TTL that its records are given out with.

@@ -1,4 +1,4 @@
-//! What the cache counts.
+//! Metrics of the cache.
 
 use prometheus::{
     IntCounter, IntGauge, Registry, register_int_counter_with_registry, register_int_gauge_with_registry,

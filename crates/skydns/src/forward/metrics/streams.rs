@@ -1,4 +1,4 @@
-//! What is counted of connections to upstreams, and known of their certificates.
+//! Metrics of connections to upstreams and of their certificates.
 
 use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Registry, register_int_counter_vec_with_registry,

@@ -17,13 +17,13 @@ use crate::wire::{Frames, HEADER};
 
 /// A connection without a question for so long is closed (RFC 7766 section 6.2.3).
 const IDLE: Duration = Duration::from_secs(30);
-/// Where nothing comes for so long although replies are due, further questions get another connection.
+/// When nothing has come for so long although replies are due, further questions get another connection.
 const SILENT: Duration = Duration::from_secs(1);
 /// So long the replies of a connection that gets no further questions are waited for.
 const ENDING: Duration = Duration::from_secs(2);
 /// Octets that wait to be sent, beyond which no question is taken.
 const MAX_UNSENT: usize = 16 * 1024;
-/// What is read at once.
+/// Octets that are read at once.
 const READ: usize = 4096;
 /// Replies to nothing that was asked, in one connection.
 const MAX_MISMATCHES: usize = 64;
@@ -35,7 +35,7 @@ const MAX_IDS: usize = 2048;
 /// A reply with the ID that the question was sent with.
 type Answer = Result<(u16, Vec<u8>), Failure>;
 
-/// What a stream of octets to an upstream is.
+/// A stream of octets to an upstream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -103,7 +103,7 @@ impl Connection {
     }
 }
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
     /// The server closed it after one reply although more were due.

@@ -1,4 +1,4 @@
-//! What is read of a certificate that was found valid (RFC 5280 section 4.1): when it expires, and its key.
+//! The expiry and the key of a certificate that was found valid (RFC 5280 section 4.1).
 
 use chrono::NaiveDateTime;
 

@@ -41,7 +41,7 @@ fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> R
     Read::parse(&out[6..]).unwrap()
 }
 
-/// What is said, the type asked for, the reply, and for how many seconds it is fresh.
+/// The name of the case, the type asked for, the reply, and for how many seconds it is fresh.
 type Lasting = (&'static str, &'static str, Vec<u8>, Option<u64>);
 
 fn check(cases: Vec<Lasting>) {
