@@ -20,8 +20,8 @@ use crate::report::Report;
 
 /// kubedns answers within two seconds.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
-/// The time for which kubedns may have another configuration than the nanny. A mounted ConfigMap is edited up to a minute and a half
-/// later than one that is watched.
+/// The time for which kubedns may have another configuration than the nanny. An edit reaches a mounted ConfigMap up to a
+/// minute and a half later than one that is watched.
 const MOMENT: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]

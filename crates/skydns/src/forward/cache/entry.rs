@@ -23,7 +23,8 @@ const EXTENDED_ERROR: [u8; 4] = [0, 15, 0, 2];
 /// INFO-CODEs of it.
 const STALE_ANSWER: [u8; 2] = [0, 3];
 const STALE_NXDOMAIN: [u8; 2] = [0, 19];
-/// The memory that the table and the allocator take for an entry beside its octets: 10,000 replies with one address take 6 MB.
+/// The memory that the table and the allocator take for an entry beside its octets: 10,000 replies with one address take
+/// 6 MB.
 const OVERHEAD: usize = 320;
 
 /// The use that an entry is of now.
