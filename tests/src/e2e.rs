@@ -10,7 +10,7 @@
     reason = "a test whose set-up fails has to end there, with the reason"
 )]
 
-mod tools;
+mod dig;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -29,8 +29,9 @@ use testkit::processes::Pid;
 use tokio::time::timeout;
 
 pub use crate::conformance::wire::place::write_kubeconfig;
+pub use dig::Dig;
 pub use localpod::ports::Ports;
-pub use tools::{Dig, Kubectl};
+pub use testkit::kubectl::Kubectl;
 
 /// How long anything of the pod may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
@@ -157,7 +158,7 @@ impl Pod {
 
     /// `kubectl` on the embedded API server.
     pub fn kubectl(&self) -> Kubectl {
-        Kubectl::on(self.ports.api, self.directory.path())
+        Kubectl::on((Ipv4Addr::LOCALHOST, self.ports.api).into(), self.directory.path())
     }
 
     /// The status of `/healthcheck/<label>` of the sidecar; `None` while it does not answer.

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use testkit::kubectl::is_missing;
 use testkit::process::binary;
 use tests::manifests::command_lines::{ACCEPTED_SILENTLY, listed, port_faults, service_faults, used};
 use tests::manifests::pod::Pod;
-use tests::manifests::render::{combine, documents, kubectl_is_missing, label, names, render, root};
+use tests::manifests::render::{combine, documents, label, names, render, root};
 use tests::manifests::replacing::{grace_faults, rollout_faults, snapshot_faults};
 use tests::manifests::{confinement, difference, schema};
 
@@ -37,7 +38,7 @@ const HARDENED: &[&str] = &["direct", "ha", "hardened", "nodelocal"];
 const STOCK: &str = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
 
 fn skip() -> bool {
-    kubectl_is_missing("the manifests were")
+    is_missing("the manifests were")
 }
 
 fn rendered(name: &str) -> Vec<Value> {

@@ -11,11 +11,12 @@ use std::process::Command;
 
 use apiserver::{ApiServer, Options, Resource};
 use serde_json::{Value, json};
+use testkit::kubectl::is_missing;
 use testkit::objects::{mk_cluster_ip, mk_config_map};
 use tests::docs::markdown::Page;
 use tests::manifests::difference;
 use tests::manifests::pod::Pod;
-use tests::manifests::render::{documents, kubectl_is_missing, render, root};
+use tests::manifests::render::{documents, render, root};
 use tests::repository;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -254,5 +255,5 @@ fn with_images(object: &Value, images: &str) -> Value {
 }
 
 fn skip() -> bool {
-    kubectl_is_missing("docs/migrating.md was")
+    is_missing("docs/migrating.md was")
 }

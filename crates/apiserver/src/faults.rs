@@ -56,8 +56,6 @@ pub(crate) struct Signals {
     pub(crate) abort: bool,
     /// Watches deliver nothing.
     pub(crate) held: bool,
-    /// Connections accepted before this changed are to close.
-    pub(crate) connections_cut: u64,
     pub(crate) presence: Presence,
 }
 
@@ -76,9 +74,6 @@ pub(crate) enum Presence {
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) refusal: Option<Status>,
-    /// Seconds after which to try again.
-    pub(crate) throttle: Option<u64>,
-    pub(crate) expire: bool,
     pub(crate) delay: Duration,
     pub(crate) freeze: bool,
     pub(crate) mangle: Option<mangle::Mangle>,
@@ -114,19 +109,6 @@ impl Faults {
             signals.dropped += 1;
             signals.abort = true;
         });
-    }
-
-    /// Closes all connections that are open now, whatever they are in the middle of; new ones are served.
-    pub fn cut_connections(&self) {
-        self.signal(|signals| signals.connections_cut += 1);
-    }
-
-    /// Does what a kube-apiserver does that starts again: all connections close, watches from versions handed out so far
-    /// get a 410 because its watch cache is young, and until RBAC is loaded everything is refused with 403.
-    pub fn reboot(&self, until_rbac_is_loaded: Duration) {
-        self.add(Rule::new(Action::Refuse { code: 403 }).lasting(until_rbac_is_loaded));
-        self.shared.store.expire_watches();
-        self.cut_connections();
     }
 
     /// Holds back everything watches would deliver, bookmarks and their own end included. Watches opened meanwhile are
@@ -244,12 +226,7 @@ impl Faults {
         if let Err(refusal) = authenticate(state.token.as_deref(), request) {
             return Verdict { refusal: Some(refusal), ..Verdict::default() };
         }
-        let verdict = state.rules.judge(request);
-        drop(state);
-        if verdict.expire {
-            self.expire();
-        }
-        verdict
+        state.rules.judge(request)
     }
 
     fn signal(&self, change: impl FnOnce(&mut Signals)) {

@@ -93,9 +93,6 @@ async fn resource(api: &Api, mut call: Call<'_>) -> Response {
     if !verdict.delay.is_zero() {
         tokio::time::sleep(verdict.delay).await;
     }
-    if let Some(seconds) = verdict.throttle {
-        return Answer::throttled(seconds).into_response(None);
-    }
     call.spoiled = verdict.mangle.is_some();
     let answer = verdict.refusal.map_or_else(|| call.answer(verb), Err);
     answer.unwrap_or_else(|status| Answer::status(&status)).into_response(verdict.mangle.as_ref())

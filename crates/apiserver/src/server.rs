@@ -148,7 +148,7 @@ impl ApiServer {
     }
 }
 
-/// Serves one connection until it closes or is cut.
+/// Serves one connection until it closes or the server is down.
 async fn connection(api: Arc<Api>, stream: TcpStream) {
     let signals = api.faults.signals();
     let service = TowerToHyperService::new(warp::service(routes(api)));
@@ -160,7 +160,7 @@ async fn connection(api: Arc<Api>, stream: TcpStream) {
     }
     tokio::select! {
         biased;
-        () = cut(signals) => {}
+        () = down(signals) => {}
         ended = builder.serve_connection(TokioIo::new(stream), service) => {
             if let Err(error) = ended {
                 tracing::debug!(error = error.to_string(), "connection ended early");
@@ -169,11 +169,9 @@ async fn connection(api: Arc<Api>, stream: TcpStream) {
     }
 }
 
-/// Returns when this connection is to close, because it is cut or the server is down.
-async fn cut(mut signals: Receiver<Signals>) {
-    let accepted = signals.borrow().connections_cut;
-    let over = |signals: &Signals| signals.presence == Presence::Down || signals.connections_cut != accepted;
-    if signals.wait_for(over).await.is_err() {
+/// Returns when the server is down.
+async fn down(mut signals: Receiver<Signals>) {
+    if signals.wait_for(|signals| signals.presence == Presence::Down).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

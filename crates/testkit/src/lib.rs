@@ -10,6 +10,7 @@
 //! * [`process`], [`ports`]: start one of our binaries, read its log, end it.
 //! * [`processes`]: which processes run and what they use.
 //! * [`http`]: one request and its response.
+//! * [`kubectl`]: the real one.
 //! * [`eventually`]: wait for a condition without sleeping for a guessed time.
 //!
 //! A broken set-up ends the test at once with a panic that says what is wrong: that is what a test wants.
@@ -28,6 +29,7 @@ pub mod dig;
 mod eventually;
 pub mod hex;
 pub mod http;
+pub mod kubectl;
 pub mod message;
 pub mod name;
 pub mod objects;

@@ -15,17 +15,6 @@ pub fn root() -> PathBuf {
     crate::repository().join("manifests")
 }
 
-/// Whether `kubectl` cannot be run. Says loudly what is not tested then; without a terminal the runner shows it too.
-#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
-pub fn kubectl_is_missing(untested: &str) -> bool {
-    let output = Command::new("kubectl").args(["version", "--client"]).output();
-    let missing = !output.is_ok_and(|output| output.status.success());
-    if missing {
-        eprintln!("SKIPPED: kubectl is not installed, so {untested} NOT tested");
-    }
-    missing
-}
-
 /// The names of all directories that `kubectl apply -k` can be given, sorted.
 pub fn names() -> Vec<String> {
     let entries = fs::read_dir(root()).into_iter().flatten().flatten();

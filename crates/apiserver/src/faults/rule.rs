@@ -1,10 +1,8 @@
 //! Rules: faults, and the requests they are for.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails;
-use tokio::time::Instant;
 
 use super::mangle::Mangle;
 use super::{Request, Verdict};
@@ -37,9 +35,7 @@ pub struct Rule {
     /// The rule is for all requests except those with these verbs and resources.
     except: bool,
     skip: u32,
-    every: Option<NonZeroU32>,
     times: Option<u32>,
-    lasting: Option<Duration>,
 }
 
 /// A fault.
@@ -50,13 +46,6 @@ pub enum Action {
         /// HTTP status code.
         code: u16,
     },
-    /// Answers with the 429 of priority and fairness: plain text and `Retry-After`. Comes before every refusal.
-    Throttle {
-        /// Value of `Retry-After`, in seconds.
-        retry_after: u64,
-    },
-    /// Expires all versions, then answers: [`super::Faults::expire`] between two pages of a list, for example.
-    Expire,
     /// Waits before answering; every page of a list waits anew.
     Delay {
         /// In milliseconds.
@@ -98,22 +87,12 @@ struct Active {
     /// Requests that matched, and how many of them went wrong.
     matched: u32,
     applied: u32,
-    ends: Option<Instant>,
 }
 
 impl Rule {
     /// A fault of every request about objects.
     pub fn new(action: Action) -> Self {
-        Self {
-            action,
-            verbs: Vec::new(),
-            resources: Vec::new(),
-            except: false,
-            skip: 0,
-            every: None,
-            times: None,
-            lasting: None,
-        }
+        Self { action, verbs: Vec::new(), resources: Vec::new(), except: false, skip: 0, times: None }
     }
 
     /// Only to requests with these verbs.
@@ -144,20 +123,6 @@ impl Rule {
         self
     }
 
-    /// Only to every so many-th of them: 10 for one in ten. 0 is taken for 1.
-    #[must_use]
-    pub fn every(mut self, every: u32) -> Self {
-        self.every = NonZeroU32::new(every);
-        self
-    }
-
-    /// Only for so long from when it is added.
-    #[must_use]
-    pub fn lasting(mut self, time: Duration) -> Self {
-        self.lasting = Some(time);
-        self
-    }
-
     /// Only so many times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
@@ -176,8 +141,7 @@ impl Rules {
     pub(super) fn add(&mut self, rule: Rule) -> RuleId {
         self.last += 1;
         let id = RuleId(self.last);
-        let ends = rule.lasting.and_then(|lasting| Instant::now().checked_add(lasting));
-        self.rules.push(Active { id, rule, matched: 0, applied: 0, ends });
+        self.rules.push(Active { id, rule, matched: 0, applied: 0 });
         id
     }
 
@@ -189,7 +153,6 @@ impl Rules {
 
     pub(super) fn judge(&mut self, request: &Request<'_>) -> Verdict {
         let mut verdict = Verdict::default();
-        self.rules.retain(|active| !active.is_over());
         for active in self.rules.iter_mut().filter(|active| active.rule.applies(request)) {
             if active.hits() {
                 verdict.take(&active.rule.action, request);
@@ -204,15 +167,13 @@ impl Active {
     /// Counts a request that the rule applies to; whether it goes wrong.
     fn hits(&mut self) -> bool {
         self.matched = self.matched.saturating_add(1);
-        let every = self.rule.every.map_or(1, NonZeroU32::get);
-        let hit = self.matched.checked_sub(self.rule.skip).is_some_and(|past| past > 0 && past % every == 0);
+        let hit = self.matched > self.rule.skip;
         self.applied = self.applied.saturating_add(u32::from(hit));
         hit
     }
 
     fn is_over(&self) -> bool {
         self.rule.times.is_some_and(|times| self.applied >= times)
-            || self.ends.is_some_and(|end| Instant::now() >= end)
     }
 }
 
@@ -224,10 +185,6 @@ impl Verdict {
                 self.refusal.get_or_insert_with(|| refusal(code, request));
             }
             Action::Delay { ms } => self.delay = self.delay.saturating_add(Duration::from_millis(ms)),
-            Action::Throttle { retry_after } => {
-                self.throttle.get_or_insert(retry_after);
-            }
-            Action::Expire => self.expire = true,
             Action::Freeze => self.freeze = true,
             Action::ErrorEvent { code } if watch => self.mangle = Some(Mangle::Error(refusal(code, request))),
             Action::ErrorEvent { .. } => {}

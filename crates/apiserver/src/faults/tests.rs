@@ -49,11 +49,10 @@ fn refusals_read_like_those_of_a_real_server() {
 }
 
 #[test]
-fn one_request_in_so_many_goes_wrong() {
+fn some_requests_pass_before_and_after() {
     let faults = faults();
-    let rule = Rule::new(Action::Refuse { code: 503 }).verbs([Verb::List]);
-    faults.add(rule.skip(1).every(3).times(2));
+    faults.add(Rule::new(Action::Refuse { code: 503 }).verbs([Verb::List]).skip(1).times(2));
     let failed: Vec<usize> =
-        (1..=12).filter(|_| code(&faults, Verb::List, Resource::Services).is_some()).collect();
-    assert_eq!(failed, [4, 7]);
+        (1..=6).filter(|_| code(&faults, Verb::List, Resource::Services).is_some()).collect();
+    assert_eq!(failed, [2, 3]);
 }

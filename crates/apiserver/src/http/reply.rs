@@ -61,20 +61,10 @@ impl Answer {
         }
     }
 
-    /// The answer of priority and fairness when too much is under way: not a `Status`, but plain text.
-    pub(super) fn throttled(retry_after: u64) -> Self {
-        Self::plain(429, "Too many requests, please try again later.\n")
-            .header("retry-after", retry_after.into())
-    }
-
-    /// Plain text.
-    pub(super) fn plain(code: u16, text: &'static str) -> Self {
-        Self { content_type: HeaderValue::from_static("text/plain; charset=utf-8"), ..Self::json(code, text) }
-    }
-
-    /// Nothing at this path.
+    /// Nothing at this path: plain text.
     pub(super) fn nothing() -> Self {
-        Self::plain(404, "404 page not found\n")
+        let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+        Self { content_type, ..Self::json(404, "404 page not found\n") }
     }
 
     /// A list, compressed if it is large and the client takes that.

@@ -45,7 +45,6 @@ async fn an_object_lives_and_dies() {
     let deleted = server.send("DELETE", &path, &[], "").await;
     assert_eq!((deleted.code, deleted.json()["status"].clone()), (200, json!("Success")));
     assert_eq!(server.get(&path).await.code, 404);
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -70,7 +69,6 @@ async fn patches_of_every_kind() {
     assert_eq!(value["metadata"]["labels"], json!({ "a": "1", "b": "2" }));
     assert_eq!(value["spec"]["ports"][0]["name"], "http");
     assert_eq!(patch(&server, "merge-patch+json", &format!("{SERVICES}/none"), &json!({})).await.code, 404);
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -126,7 +124,6 @@ async fn bad_requests_get_a_status() {
         assert_eq!(response.json()["kind"], "Status", "{path}");
     }
     assert_eq!(server.get("/api/v1/nothing").await.body, "404 page not found\n");
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -138,5 +135,4 @@ async fn what_clients_accept_decides_the_form() {
     assert_eq!(value["rows"][0]["cells"][0], "kubernetes");
     let html = [("Accept", "text/html")];
     assert_eq!(server.send("GET", "/api/v1/services", &html, "").await.code, 406);
-    server.stop().await;
 }

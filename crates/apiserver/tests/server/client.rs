@@ -1,11 +1,16 @@
-//! A tiny HTTP client, and a server to talk to.
+//! A running server, and requests to it on connections of their own.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use apiserver::{ApiServer, Faults, Options, Store};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::{HeaderMap, Request};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -27,19 +32,20 @@ pub(crate) struct Server {
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) code: u16,
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     /// Whether the connection closed before the body was complete.
     pub(crate) cut: bool,
 }
 
 /// A response that is still being sent.
+#[derive(Debug)]
 pub(crate) struct Stream {
-    reader: BufReader<TcpStream>,
     pub(crate) code: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    chunk: Vec<u8>,
-    text: Vec<u8>,
+    headers: HeaderMap,
+    body: Incoming,
+    received: Vec<u8>,
+    _connection: JoinSet<hyper::Result<()>>,
 }
 
 impl Server {
@@ -71,31 +77,33 @@ impl Server {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Response {
-        timeout(PATIENCE, async { self.open(method, path, headers, body).await.finish().await })
-            .await
-            .expect("an answer in time")
+        let response = async { self.open(method, path, headers, body).await.unwrap().finish().await };
+        timeout(PATIENCE, response).await.expect("an answer in time")
     }
 
     /// Opens a watch.
     pub(crate) async fn watch(&self, path: &str) -> Stream {
-        timeout(PATIENCE, self.open("GET", path, &[], "")).await.expect("an answer in time")
+        timeout(PATIENCE, self.open("GET", path, &[], "")).await.expect("an answer in time").unwrap()
     }
 
-    /// Sends a request without reading anything.
-    pub(crate) async fn request(
+    /// Sends a request and reads the head of the response.
+    pub(crate) async fn open(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> Stream {
-        Stream::request(self.address, method, path, headers, body).await
-    }
-
-    async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Stream {
-        let mut stream = self.request(method, path, headers, body).await;
-        stream.read_head().await;
-        stream
+    ) -> Result<Stream, Box<dyn Error>> {
+        let tcp = TcpStream::connect(self.address).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await?;
+        let mut task = JoinSet::new();
+        task.spawn(connection);
+        let request = Request::builder().method(method).uri(path).header("Host", "test");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let body = Full::new(Bytes::copy_from_slice(body.as_bytes()));
+        let (head, body) = sender.send_request(request.body(body)?).await?.into_parts();
+        let (code, headers) = (head.status.as_u16(), head.headers);
+        Ok(Stream { code, headers, body, received: Vec::new(), _connection: task })
     }
 
     /// Stops it; everything ends within a bounded time.
@@ -111,7 +119,7 @@ impl Response {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        header(&self.headers, name)
+        self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -121,44 +129,6 @@ impl Response {
 }
 
 impl Stream {
-    async fn request(
-        address: SocketAddr,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &str,
-    ) -> Self {
-        let mut tcp = TcpStream::connect(address).await.unwrap();
-        let fields: Vec<String> =
-            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let (fields, length) = (fields.concat(), body.len());
-        let text = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
-        );
-        // A server that is down closes the connection while we write; reading tells.
-        tcp.write_all(text.as_bytes()).await.ok();
-        Self {
-            reader: BufReader::new(tcp),
-            code: 0,
-            headers: Vec::new(),
-            chunk: Vec::new(),
-            text: Vec::new(),
-        }
-    }
-
-    /// Reads the status line and the headers. Code 0: nothing came.
-    pub(crate) async fn read_head(&mut self) {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).await.unwrap_or(0);
-        self.code = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        loop {
-            let mut line = String::new();
-            self.reader.read_line(&mut line).await.unwrap_or(0);
-            let Some((name, value)) = line.trim().split_once(": ") else { return };
-            self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
-        }
-    }
-
     /// The next event; `None` when the watch ended properly.
     pub(crate) async fn event(&mut self) -> Option<Value> {
         let line = self.line().await.expect("an event in time, or a proper end");
@@ -166,65 +136,39 @@ impl Stream {
     }
 
     /// The next line; `None` at the end, an error when the connection closed early or nothing came in time.
-    pub(crate) async fn line(&mut self) -> std::io::Result<Option<String>> {
-        timeout(PATIENCE, self.read_line()).await.unwrap_or(Err(std::io::ErrorKind::TimedOut.into()))
+    pub(crate) async fn line(&mut self) -> Result<Option<String>, Box<dyn Error>> {
+        timeout(PATIENCE, self.read_line()).await?
     }
 
-    async fn read_line(&mut self) -> std::io::Result<Option<String>> {
+    async fn read_line(&mut self) -> Result<Option<String>, Box<dyn Error>> {
         loop {
-            if let Some(end) = self.chunk.iter().position(|octet| *octet == b'\n') {
-                let rest = self.chunk.split_off(end + 1);
-                let line = std::mem::replace(&mut self.chunk, rest);
-                return Ok(Some(String::from_utf8(line).unwrap().trim_end().to_owned()));
+            if let Some(end) = self.received.iter().position(|octet| *octet == b'\n') {
+                let rest = self.received.split_off(end + 1);
+                let line = std::mem::replace(&mut self.received, rest);
+                return Ok(Some(String::from_utf8(line)?.trim_end().to_owned()));
             }
-            match self.next_chunk().await? {
-                Some(chunk) => self.chunk.extend(chunk),
-                None => return Ok(None),
+            if !self.receive().await? {
+                return Ok(None);
             }
         }
     }
 
-    async fn next_chunk(&mut self) -> std::io::Result<Option<Vec<u8>>> {
-        let mut size = String::new();
-        if self.reader.read_line(&mut size).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let size = usize::from_str_radix(size.trim(), 16).map_err(|_| std::io::ErrorKind::InvalidData)?;
-        let mut chunk = vec![0; size + 2];
-        self.reader.read_exact(&mut chunk).await?;
-        chunk.truncate(size);
-        Ok((size > 0).then_some(chunk))
+    /// Takes in the next piece of the body, if there is one.
+    async fn receive(&mut self) -> Result<bool, hyper::Error> {
+        let Some(frame) = self.body.frame().await else { return Ok(false) };
+        self.received.extend(frame?.data_ref().into_iter().flatten());
+        Ok(true)
     }
 
     pub(crate) async fn finish(mut self) -> Response {
-        let cut = if let Some(length) = header(&self.headers, "content-length") {
-            let length: usize = length.parse().unwrap();
-            self.reader.read_to_end(&mut self.text).await.ok();
-            self.text.len() < length
-        } else {
-            loop {
-                match self.next_chunk().await {
-                    Ok(Some(chunk)) => self.text.extend(chunk),
-                    Ok(None) => break false,
-                    Err(_) => break true,
-                }
+        let cut = loop {
+            match self.receive().await {
+                Ok(true) => {}
+                Ok(false) => break false,
+                Err(_) => break true,
             }
         };
-        let body = String::from_utf8(self.text).unwrap();
+        let body = String::from_utf8(self.received).unwrap();
         Response { code: self.code, headers: self.headers, body, cut }
     }
-}
-
-fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
-}
-
-/// Waits until something holds.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let wait = timeout(PATIENCE, async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    });
-    assert!(wait.await.is_ok(), "never: {what}");
 }

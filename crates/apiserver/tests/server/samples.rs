@@ -133,7 +133,6 @@ async fn lists() {
     for sample in samples {
         assert_same(&sample, &server.get(&sample.path).await);
     }
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -147,7 +146,6 @@ async fn strangers() {
     server.faults.forbid(apiserver::Resource::Services);
     let sample = sample!("list-forbidden");
     assert_same(&sample, &server.send("GET", &sample.path, &[("Authorization", "Bearer secret")], "").await);
-    server.stop().await;
 }
 
 async fn watched(server: &Server, sample: &Sample, path: &str) {
@@ -173,7 +171,6 @@ async fn watches() {
     ] {
         watched(&server, &sample, &sample.path).await;
     }
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -191,5 +188,4 @@ async fn a_watch_of_changes() {
     let sample = sample!("watch-services");
     let path = sample.path.replace("resourceVersion=215", &format!("resourceVersion={version}"));
     watched(&server, &sample, &path).await;
-    server.stop().await;
 }

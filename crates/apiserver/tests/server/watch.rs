@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use apiserver::{Options, Resource};
 use serde_json::{Value, json};
+use testkit::eventually;
+use testkit::objects::{mk_headless, mk_node, with_labels};
 use tokio::time::timeout;
 
-use crate::client::{Server, eventually};
+use crate::client::{PATIENCE, Server};
 
 fn service(name: &str, app: &str) -> Value {
-    json!({ "kind": "Service", "apiVersion": "v1",
-            "metadata": { "name": name, "namespace": "apps", "labels": { "app": app } }, "spec": { "clusterIP": "None" } })
+    with_labels(mk_headless("apps", name, &[]), &[("app", app)])
 }
 
 fn seen(event: &Value) -> (&str, &str) {
@@ -36,7 +37,6 @@ async fn a_selection_sees_objects_come_and_go() {
         events.push(format!("{kind} {name}"));
     }
     assert_eq!(events, ["ADDED b", "ADDED a", "DELETED b", "MODIFIED a", "DELETED a"]);
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -50,8 +50,7 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
         );
         let mut watch = server.watch(&path).await;
         // Another resource moves the version of the store, and is no news for this watch.
-        let node = json!({ "kind": "Node", "apiVersion": "v1", "metadata": { "name": "n" } });
-        server.store.set(node).unwrap();
+        server.store.set(mk_node("n", &[])).unwrap();
         assert!(timeout(Duration::from_millis(200), watch.line()).await.is_err(), "a bookmark, {start}");
         for app in ["other", "different"] {
             let version = server.store.set(service("a", app)).unwrap().to_string();
@@ -63,7 +62,6 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
             assert!(timeout(Duration::from_millis(100), watch.line()).await.is_err(), "said again, {start}");
         }
     }
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -71,7 +69,6 @@ async fn a_slow_watcher_is_cut_off() {
     let server = Server::with(Options { history: 5, ..Options::default() });
     let version = server.store.version();
     let mut watch = server.watch(&format!("/api/v1/services?watch=1&resourceVersion={version}")).await;
-    eventually("the watch is open", async || server.faults.open_watches(Resource::Services) == 1).await;
     server.faults.hold_watches();
     for index in 0..10 {
         server.store.set(service(&format!("s{index}"), "x")).unwrap();
@@ -80,7 +77,6 @@ async fn a_slow_watcher_is_cut_off() {
     let event = watch.event().await.unwrap();
     assert_eq!((event["type"].as_str(), event["object"]["code"].as_u64()), (Some("ERROR"), Some(410)));
     assert_eq!(watch.event().await, None);
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -93,7 +89,6 @@ async fn many_events_arrive_in_order() {
     for index in 0..3000 {
         assert_eq!(seen(&watch.event().await.unwrap()), ("ADDED", format!("s{index}").as_str()));
     }
-    server.stop().await;
 }
 
 #[tokio::test]
@@ -101,7 +96,7 @@ async fn a_watch_ends_by_itself_and_with_the_server() {
     let server = Server::start();
     let mut short = server.watch("/api/v1/nodes?watch=1&timeoutSeconds=1").await;
     assert_eq!(short.event().await, None);
-    eventually("nothing is left of it", async || server.faults.open_watches(Resource::Nodes) == 0).await;
+    eventually(PATIENCE, async || server.faults.open_watches(Resource::Nodes) == 0).await;
     let mut long = server.watch("/api/v1/nodes?watch=1").await;
     server.stop().await;
     assert!(long.line().await.is_err(), "the connection closes");
@@ -111,9 +106,7 @@ async fn a_watch_ends_by_itself_and_with_the_server() {
 async fn tables_can_be_watched() {
     let server = Server::start();
     let table = [("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
-    let mut watch = server.request("GET", "/api/v1/services?watch=1", &table, "").await;
-    watch.read_head().await;
+    let mut watch = server.open("GET", "/api/v1/services?watch=1", &table, "").await.unwrap();
     let event = watch.event().await.unwrap();
     assert_eq!(event["object"]["rows"][0]["cells"][0], "kubernetes");
-    server.stop().await;
 }

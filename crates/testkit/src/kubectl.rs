@@ -1,0 +1,80 @@
+//! The real `kubectl`, as a person would use it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `kubectl` on an API server without TLS.
+#[derive(Debug, Clone)]
+pub struct Kubectl {
+    server: String,
+    home: PathBuf,
+}
+
+/// Whether `kubectl` cannot be run. Says loudly what is not tested then; without a terminal the runner shows it too.
+#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+pub fn is_missing(untested: &str) -> bool {
+    let output = std::process::Command::new("kubectl").args(["version", "--client"]).output();
+    let missing = !output.is_ok_and(|output| output.status.success());
+    if missing {
+        eprintln!("SKIPPED: kubectl is not installed, so {untested} NOT tested");
+    }
+    missing
+}
+
+impl Kubectl {
+    /// Talks to the API server at this address; keeps its caches in `home`.
+    pub fn on(server: SocketAddr, home: &Path) -> Self {
+        Self { server: format!("--server=http://{server}"), home: home.to_owned() }
+    }
+
+    /// Runs it; panics with what it printed when it fails. Returns its standard output.
+    pub async fn run(&self, arguments: &str) -> String {
+        self.with_input(arguments, "").await
+    }
+
+    /// The same with standard input.
+    pub async fn with_input(&self, arguments: &str, input: &str) -> String {
+        self.succeed(arguments, input, "true").await
+    }
+
+    /// `kubectl edit`, with a sed script for an editor.
+    pub async fn edit(&self, what: &str, sed: &str) -> String {
+        self.succeed(&format!("edit {what}"), "", &format!("sed -i -e '{sed}'")).await
+    }
+
+    /// Runs it; panics unless it fails. Returns its standard error.
+    pub async fn refused(&self, arguments: &str, input: &str) -> String {
+        let output = self.output(arguments, input, "true").await;
+        assert!(!output.status.success(), "kubectl {arguments}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    async fn succeed(&self, arguments: &str, input: &str, editor: &str) -> String {
+        let Output { status, stdout, stderr } = self.output(arguments, input, editor).await;
+        assert!(status.success(), "kubectl {arguments}: {status}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8_lossy(&stdout).into_owned()
+    }
+
+    async fn output(&self, arguments: &str, input: &str, editor: &str) -> Output {
+        let mut command = Command::new("kubectl");
+        command.arg(&self.server).args(arguments.split_whitespace());
+        command.env("HOME", &self.home).env("KUBECONFIG", "/dev/null").env("KUBE_EDITOR", editor);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot run kubectl: {error}"));
+        if let Some(mut stdin) = child.stdin.take() {
+            // It may end without reading everything.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+        let ended = timeout(PATIENCE, child.wait_with_output()).await;
+        ended.expect("kubectl ends in time").expect("kubectl can be waited for")
+    }
+}

@@ -1,0 +1,40 @@
+//! The real `dig`, as a person would use it.
+
+use tokio::process::Command;
+
+/// `dig` on one port of 127.0.0.1.
+#[derive(Debug, Clone, Copy)]
+pub struct Dig {
+    port: u16,
+}
+
+impl Dig {
+    /// Asks the server on this port.
+    pub fn on(port: u16) -> Self {
+        Self { port }
+    }
+
+    /// What `dig +short` prints, sorted; `question` as typed, such as `-x 10.96.0.1` or `web.default AAAA`.
+    pub async fn short(self, question: &str) -> Vec<String> {
+        let output = self.run(&format!("+short {question}")).await;
+        let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// The status of the answer, such as `NXDOMAIN`; `None` when there was none.
+    pub async fn status(self, question: &str) -> Option<String> {
+        let output = self.run(question).await;
+        let (_, rest) = output.split_once("status: ")?;
+        rest.split(',').next().map(str::to_owned)
+    }
+
+    /// Everything that dig prints.
+    pub async fn run(self, question: &str) -> String {
+        let mut command = Command::new("dig");
+        command.args(["@127.0.0.1", "-p", &self.port.to_string(), "+time=5", "+tries=2"]);
+        command.args(question.split_whitespace());
+        let output = command.output().await.unwrap_or_else(|error| panic!("cannot run dig: {error}"));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
