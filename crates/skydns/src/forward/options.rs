@@ -26,22 +26,27 @@ fn passing(octets: &[u8]) -> Vec<u8> {
     kept.flat_map(|(_, option)| option).copied().collect()
 }
 
-/// The octets of a message without the options of one hop. Additional records behind the OPT record they are taken from
+/// The octets of a message without the options of one hop, or without an OPT record at all unless it `keeps_opt`. Additional records behind the OPT record they are taken from
 /// go too: names in them may be compressed against places that have moved.
-pub(super) fn strip(message: &Message<'_>, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn strip(message: &Message<'_>, bytes: &[u8], keeps_opt: bool) -> Vec<u8> {
     let whole = bytes.get(..message.end()).unwrap_or(bytes);
     let mut additional = message.section(Section::Additional).zip(1_u16..);
     let Some((opt, count)) = additional.find(|(record, _)| record.rtype == rtype::OPT) else {
         return whole.to_vec();
     };
+    let header = message.header();
+    let [questions, answers, authorities, _] = header.counts;
+    if !keeps_opt {
+        let mut out = whole.get(..opt.range().start).unwrap_or(whole).to_vec();
+        Header { counts: [questions, answers, authorities, count - 1], ..header }.write_over(&mut out);
+        return out;
+    }
     let kept = passing(opt.data());
     if kept.len() == opt.data().len() && !additional.any(|(record, _)| record.rtype == rtype::OPT) {
         return whole.to_vec();
     }
     let before = opt.data_range().start.saturating_sub(2);
     let mut out = whole.get(..before).unwrap_or(whole).to_vec();
-    let header = message.header();
-    let [questions, answers, authorities, _] = header.counts;
     Header { counts: [questions, answers, authorities, count], ..header }.write_over(&mut out);
     out.extend_from_slice(&u16::try_from(kept.len()).unwrap_or_default().to_be_bytes());
     out.extend_from_slice(&kept);
@@ -102,11 +107,14 @@ mod tests {
         let mut twice = [&plain[..], &behind, &opt].concat();
         twice[11] = 4;
         for (what, octets) in [("no option of a hop", &plain), ("a cookie", &cookie), ("two", &twice)] {
-            let stripped = strip(&Message::parse(octets).unwrap(), octets);
+            let stripped = strip(&Message::parse(octets).unwrap(), octets, true);
             let read = message::Message::parse(&stripped).unwrap();
             assert_eq!((read.answer.len(), read.additional.len(), read.trailing), (1, 1, 0), "{what}");
             assert_eq!(read.edns, Some(with(&[(15, &[0, 3])])), "{what}");
             assert!(stripped == plain, "{what}");
+            let bare = strip(&Message::parse(octets).unwrap(), octets, false);
+            let read = message::Message::parse(&bare).unwrap();
+            assert_eq!((read.additional.len(), read.edns, read.trailing), (1, None, 0), "{what}");
         }
     }
 }

@@ -7,6 +7,11 @@ use crate::wire::{Edns, Header, Question, Transport, class, flag};
 /// Header flags of a client's query that are forwarded.
 pub(crate) const FORWARDED_FLAGS: u16 = flag::RD | flag::AD | flag::CD;
 
+/// Code of the EDNS option Padding (RFC 7830).
+const PADDING: u16 = 12;
+/// Padded queries are a multiple of so many octets long.
+const PADDED_TO: usize = 128;
+
 /// One question for upstreams. Two that are equal may share one exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
@@ -47,6 +52,18 @@ impl Query {
             edns.append(0, &mut out);
         }
         out
+    }
+
+    /// The query message with ID 0, padded to a multiple of 128 octets (RFC 8467, section 4.1), so that its length tells
+    /// nothing of the name. It has an OPT record in any case.
+    pub(super) fn encode_padded(&self) -> Vec<u8> {
+        let edns = self.edns.as_ref().map_or_else(|| Edns::ours(false), Edns::borrowed);
+        let with = |options: Vec<u8>| Self { edns: Some(edns.map(|_| options.into())), ..self.clone() };
+        let header =
+            |length: usize| [PADDING, u16::try_from(length).unwrap_or_default()].map(u16::to_be_bytes);
+        let length = with([edns.options, header(0).as_flattened()].concat()).encode(0, 0).len();
+        let padding = length.next_multiple_of(PADDED_TO) - length;
+        with([edns.options, header(padding).as_flattened(), &vec![0; padding]].concat()).encode(0, 0)
     }
 
     /// A message with the header `reply` and the question, for upstreams that leave it out of an error.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use skydns::forward::{Limits, Pin, TlsTrust};
+use skydns::forward::{Limits, Pin, Query, TlsTrust};
+use skydns::wire::Edns;
 use testkit::eventually;
+use testkit::message::{Edns as Opt, Message};
 use testkit::tls::{Gate, TLS12, TLS13, file};
 use testkit::upstream::{Act, Asked, Reaction, Upstream};
 use tokio::net::TcpListener;
@@ -147,5 +149,54 @@ async fn another_ca_file_counts_without_a_restart() {
         tokio::time::advance(Duration::from_secs(61)).await;
         tokio::time::resume();
         assert_eq!(ask().await, expected, "{certificates:?}");
+    }
+}
+
+/// RFC 8467: nobody on the way learns from the length which name it may be. What is not encrypted shows it anyway.
+#[tokio::test]
+async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
+    let padded = |asked: &Asked| {
+        let reply = crate::support::address(asked, 1);
+        let is_edns = Message::parse(&asked.packet).unwrap().edns.is_some();
+        let options = vec![(12, vec![0; 300]), (15, vec![0, 0])];
+        if is_edns { reply.opt(Opt { udp: 1232, options, ..Opt::default() }).into() } else { reply.into() }
+    };
+    let upstream = Upstream::start(padded).await;
+    let gate = Gate::open("server", upstream.addr()).await;
+    let subject = Subject::trusting(short(), trust(&[]));
+    let long = format!("{}.test.", "a".repeat(60));
+    let edns = |options: &[u8]| Edns { udp_size: 4096, version: 0, dnssec_ok: true, options: options.into() };
+    let subnet = [0, 8, 0, 4, 0, 1, 0, 0];
+    for (name, client) in [
+        ("x.test.", None),
+        (&*long, None),
+        ("x.test.", Some(edns(&[]))),
+        ("y.test.", Some(edns(&subnet))),
+        (&long, Some(edns(&[0, 12, 0, 3, 0, 0, 0]))),
+    ] {
+        for (upstream_by, is_padded) in
+            [(gate.upstream(None), true), (format!("tcp://{}", upstream.addr()).parse().unwrap(), false)]
+        {
+            upstream.forget();
+            let query = Query { edns: client.clone(), ..a(name) };
+            let reply = subject.ask_by(query, &[upstream_by]).await;
+            assert_eq!(told(&reply), "NOERROR 192.0.2.1");
+            let packet = &upstream.asked()[0].packet;
+            assert_eq!(packet.len() % 128 == 0, is_padded, "{name} {client:?}: {} octets", packet.len());
+            let asked = Message::parse(packet).unwrap().edns;
+            assert_eq!(asked.is_some(), is_padded || client.is_some(), "{name} {client:?}");
+            let is_padding = |opt: &Opt| opt.options.iter().any(|(code, _)| *code == 12);
+            assert_eq!(
+                asked.is_some_and(|opt| is_padding(&opt) && opt.options.last().unwrap().0 == 12),
+                is_padded
+            );
+            let replied = Message::parse(&reply.unwrap().message).unwrap().edns;
+            assert_eq!(
+                replied.as_ref().map(|opt| opt.options.len()),
+                client.as_ref().map(|_| 1),
+                "{name} {client:?}"
+            );
+            assert!(replied.is_none_or(|opt| !is_padding(&opt)));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Is this the reply to what was asked?
 
-use dnsconfig::Upstream;
+use dnsconfig::{Protocol, Upstream};
 
 use super::{Exchange, Failure};
 use crate::forward::{Query, Reply, options};
@@ -39,7 +39,9 @@ fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Hea
     let header = heading.header;
     match Message::parse(bytes) {
         Ok(message) => {
-            let message = options::strip(&message, bytes);
+            // Over TLS the query had an OPT record for its padding, whether or not the client's had one.
+            let keeps_opt = query.edns.is_some() || upstream.protocol != Protocol::Tls;
+            let message = options::strip(&message, bytes, keeps_opt);
             Verdict::Reply(reply(header, header.counts[1], message, upstream))
         }
         // Some servers cut in the middle of a record. What counts is that the rest is to be had over TCP.

@@ -1,5 +1,7 @@
 //! Asking over a connection that is kept, TCP or TLS.
 
+use dnsconfig::Protocol;
+
 use super::{Exchange, Failure, judge};
 use crate::forward::Reply;
 use crate::forward::pool::AskError;
@@ -10,7 +12,11 @@ const MAX_UNSENT: usize = 32;
 
 /// Asks over a connection of the pool. A question on a connection that breaks is asked once more, on a new one.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
-    let query = framed(&exchange.query.encode(0, 0));
+    let query = match exchange.upstream.protocol {
+        Protocol::Tls => exchange.query.encode_padded(),
+        Protocol::Udp | Protocol::Tcp => exchange.query.encode(0, 0),
+    };
+    let query = framed(&query);
     let (mut unsent, mut broke) = (0, false);
     loop {
         let connection = exchange.pool.connection(exchange.upstream, exchange.metrics, broke)?;
