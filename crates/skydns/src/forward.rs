@@ -78,7 +78,7 @@ pub use query::{Query, Reply};
 pub use tls::{Pin, TlsTrust};
 
 use health::Health;
-use inflight::{InFlight, Join, Key, Leader, Waiter};
+use inflight::{InFlight, Join, Key, Leader, Outcome, Waiter};
 use loops::Loops;
 use pool::Pool;
 use tls::Tls;
@@ -199,6 +199,23 @@ impl Forwarder {
             Err(error) => Err(error),
         };
         cache.instead_of(outcome, &key)
+    }
+
+    /// The reply in the cache, fresh or stale, for who cannot wait for [`exchange`](Self::exchange) any longer. `query` must
+    /// be without EDNS.
+    pub(crate) fn kept(&self, query: Query, upstreams: Arc<[Upstream]>) -> Outcome {
+        let late = Err(ForwardError::AllFailed([].into()));
+        match &self.shared.cache {
+            Some(cache) => cache.instead_of(late, &Key { query, upstreams }),
+            None => late,
+        }
+    }
+
+    /// Empties the cache: for when upstreams may reply otherwise than before. Replies that are under way are cached.
+    pub fn forget(&self) {
+        if let Some(cache) = &self.shared.cache {
+            cache.clear();
+        }
     }
 
     /// Puts a question to the upstreams, or joins those who wait for its outcome. It is asked to its end, whether or not

@@ -303,13 +303,16 @@ impl<B: Backend> Resolver<B> {
         let zone = self.backend.view().zone().clone();
         let servers = Arc::clone(zone.servers_for(lower.wire()).0);
         let query = forward::Query::new(question.name.wire(), question.qtype);
-        match tokio::time::timeout_at(deadline, self.forwarder.exchange(query, servers, client)).await {
-            Ok(Ok(reply)) => {
+        let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
+        // In a later round there may be no time left to see the upstreams fail.
+        let asked = tokio::time::timeout_at(deadline, asked).await;
+        match asked.unwrap_or_else(|_| self.forwarder.kept(query, servers)) {
+            Ok(reply) => {
                 let answer = outside_answer(question, &zone, &reply.message, reply.rcode);
                 // What is missing from a truncated reply may be all of the addresses.
                 if reply.truncated && !has_addresses(&answer) { OutsideAnswer::Failed } else { answer }
             }
-            Ok(Err(_)) | Err(_) => OutsideAnswer::Failed,
+            Err(_) => OutsideAnswer::Failed,
         }
     }
 }

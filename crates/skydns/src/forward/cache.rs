@@ -166,6 +166,11 @@ impl Cache {
         known.map_or(outcome, |found| Ok(found.reply(&key.query)))
     }
 
+    /// Removes all replies.
+    pub(super) fn clear(&self) {
+        self.table.clear();
+    }
+
     /// Replaces what was known, also by nothing: what was true before the upstreams replied is not served any more.
     fn keep(&self, key: &Key, reply: &Reply, now: Instant) {
         self.outages.answered(&key.upstreams, 2 * self.limits.recheck, now);

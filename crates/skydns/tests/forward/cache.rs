@@ -355,3 +355,48 @@ async fn a_whole_server_serves_stale_names_outside() {
     assert_eq!(ask(server.address, &alias).await.answer_data("A"), ["192.0.2.1"]);
     server.stop().await;
 }
+
+/// The target of a cluster name leads back into the cluster, and from there to a further name, for which there is no time left
+/// once the first was waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
+    static DOWN: AtomicUsize = AtomicUsize::new(0);
+    let upstream =
+        Upstream::start(|asked: &Asked| match (DOWN.load(Ordering::SeqCst), asked.name().as_str()) {
+            (0, name @ "www.outside.test.") => {
+                let soa = "outside.test. 1 IN SOA ns.test. admin.test. 1 3600 600 86400 1";
+                let alias = format!("{name} 1 IN CNAME back.apps.svc.cluster.local.");
+                Reply::to(&asked.packet).answer(&alias).authority(soa).into()
+            }
+            (0, name) => Reply::to(&asked.packet).answer(&format!("{name} 1 IN A 192.0.2.1")).into(),
+            _ => Reaction::silence(),
+        })
+        .await;
+    let fixed = Fixed::new(&[upstream.addr()])
+        .with_aliases(&["svc", "apps", "back"], ["far.outside.test".to_owned()].into_iter());
+    let server = start(fixed.caching(an_hour()));
+    let alias = Ask::new("out.apps.svc.cluster.local.", "A");
+    let answers = async || ask(server.address, &alias).await.answer_data("A").join(" ");
+    assert_eq!((answers().await.as_str(), upstream.count()), ("192.0.2.1", 2));
+    DOWN.store(1, Ordering::SeqCst);
+    // The TTL passes. What asks before would be answered at once ever after.
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(answers().await, "192.0.2.1");
+    server.stop().await;
+}
+
+/// Replies that were asked for before may come later: they are cached.
+#[tokio::test]
+async fn what_is_forgotten_is_asked_for_again() {
+    let fickle = Fickle::start(&[first, second, servfail]).await;
+    let subject = Subject::with_cache(short(), an_hour());
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    fickle.goes_on();
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
+    subject.forwarder.forget();
+    assert!(is(subject.metric("cache_entries", &[]), 0) && is(subject.metric("cache_bytes", &[]), 0));
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.2");
+    fickle.goes_on();
+    subject.forwarder.forget();
+    assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL", "nor is it served stale");
+}
