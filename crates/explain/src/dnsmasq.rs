@@ -28,7 +28,7 @@ impl Front {
     /// The way of a query for `name` (in lower case) in a cluster of this domain. How long the answer is kept depends on
     /// the answer.
     pub(crate) fn way(&self, name: &Name, domain: &Name, route: &Route) -> Dnsmasq {
-        if self.topology == Topology::Direct {
+        if matches!(self.topology, Topology::Direct | Topology::Alone) {
             return behind(route);
         }
         let reverse = REVERSE.iter().filter_map(|tree| Name::parse(tree).ok());
@@ -59,7 +59,7 @@ impl Front {
     }
 }
 
-/// The way with kubedns in front: nobody asks dnsmasq but kubedns, if it is one of the upstreams at all.
+/// The way with kubedns in front: nobody asks dnsmasq but kubedns, if it is one of the upstreams, or exists, at all.
 fn behind(route: &Route) -> Dnsmasq {
     match route {
         Route::Upstreams { servers } | Route::StubDomain { servers, .. } => {

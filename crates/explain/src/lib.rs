@@ -73,6 +73,16 @@ pub enum Topology {
     Cache,
     /// Behind: clients ask kubedns, which asks it for names outside. Stub domains and upstream servers are its business.
     Direct,
+    /// Absent: clients ask kubedns, which asks the upstream servers itself.
+    Alone,
+}
+
+impl Topology {
+    /// Whether nobody but kubedns asks upstream servers, so that names of one label and questions for all types (ANY) go
+    /// on to them as well.
+    pub fn forwards_all(self) -> bool {
+        matches!(self, Self::Cache | Self::Alone)
+    }
 }
 
 /// The state of the server now.

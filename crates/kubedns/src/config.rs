@@ -28,6 +28,9 @@ use configmap::ConfigMapFeed;
 
 /// How long a refusal of the `ConfigMap` must last to count. An API server that starts refuses everything for a moment.
 const PASSING: Duration = Duration::from_secs(5);
+/// How long names outside are SERVFAIL at the start while the `ConfigMap` was not read, where nobody but kubedns asks
+/// upstreams: its stub domains are not for others to hear of.
+const FIRST_READ: Duration = Duration::from_secs(10);
 
 /// What the configuration means for the DNS server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +47,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    fn without_upstreams_if(self, withheld: bool) -> Self {
+        let upstreams = if withheld { Vec::new() } else { self.upstreams };
+        Self { upstreams, ..self }
+    }
+
     /// What is told of them in class CHAOS, to the nanny that has dnsmasq forget its answers when it changes: the version
     /// of the configuration, a hash of what follows from it for names outside, and where dnsmasq is believed to stand.
     pub fn routes(&self, topology: Topology) -> Arc<[String]> {
@@ -71,6 +79,8 @@ pub struct Configuration {
     domain: Domain,
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
+    /// No upstreams are in force until the `ConfigMap` was read.
+    withheld: bool,
     metrics: Arc<Metrics>,
 }
 
@@ -90,7 +100,9 @@ impl Configuration {
         let wanted = watch::Sender::default();
         let resolver = Resolver::new(sources(options), wanted.subscribe(), upstreams.resolv_conf.subscribe());
         want(&wanted, &state.borrow().config, topology);
+        let withheld = from_api.is_some() && topology.forwards_all();
         let settings = settings(&state.borrow(), &upstreams, &Resolutions::default(), topology);
+        let settings = settings.without_upstreams_if(withheld);
         tell_of_ineffective(&state.borrow().config, topology, &domain);
         metrics.config.unresolved.set(unresolved(&wanted.borrow(), &Resolutions::default()));
         note(&metrics.config, &state.borrow());
@@ -108,6 +120,7 @@ impl Configuration {
             domain,
             settings,
             settled,
+            withheld,
             metrics,
         }
     }
@@ -141,13 +154,16 @@ impl Configuration {
             domain,
             settings: publish,
             settled,
+            mut withheld,
             metrics,
         } = self;
         let mut resolv_conf = PathWatch::new(&upstreams.path, upstreams.period);
         let mut found = resolver.subscribe();
         let mut permission = from_api.as_ref().map(ConfigMapFeed::state);
         let mut refused = false;
+        let first_read = tokio::time::sleep(FIRST_READ);
         let follow = async {
+            tokio::pin!(first_read);
             loop {
                 tokio::select! {
                     changed = state.changed() => if changed.is_err() {
@@ -156,23 +172,23 @@ impl Configuration {
                     () = resolv_conf.changed() => upstreams.read(),
                     Ok(()) = found.changed() => {}
                     () = refusal(&mut permission), if !refused => refused = true,
+                    () = &mut first_read, if withheld => {
+                        withheld = false;
+                        tracing::warn!("ConfigMap not read yet, forwarding by its defaults");
+                    }
                 }
+                let known = refused || state.borrow().heard;
+                withheld &= !known;
                 want(&wanted, &state.borrow().config, topology);
                 let new =
                     settings(&state.borrow_and_update(), &upstreams, &found.borrow_and_update(), topology);
+                let new = new.without_upstreams_if(withheld);
                 metrics.config.unresolved.set(unresolved(&wanted.borrow(), &found.borrow()));
                 if new.version != publish.borrow().version {
                     tell_of_ineffective(&state.borrow().config, topology, &domain);
                 }
                 note(&metrics.config, &state.borrow());
-                publish.send_if_modified(|old| {
-                    let changed = **old != new;
-                    if changed {
-                        *old = Arc::new(new);
-                    }
-                    changed
-                });
-                let known = refused || state.borrow().heard;
+                publish_changed(&publish, new);
                 settled.send_if_modified(|settled| known && !std::mem::replace(settled, true));
             }
         };
@@ -185,6 +201,16 @@ impl Configuration {
         let lookups = resolver.run(stop.clone());
         tokio::join!(follower.run(stop.clone()), feed, lookups, stop.run_until_cancelled(follow));
     }
+}
+
+fn publish_changed(publish: &watch::Sender<Arc<Settings>>, new: Settings) {
+    publish.send_if_modified(|old| {
+        let changed = **old != new;
+        if changed {
+            *old = Arc::new(new);
+        }
+        changed
+    });
 }
 
 /// Ends when we may not read the `ConfigMap`, and that has lasted; never where there is none to be read.
@@ -237,25 +263,31 @@ fn sources(options: &Options) -> Sources {
 
 /// Has the names of stub servers looked up, if they are ours to ask.
 fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Topology) {
-    match topology {
-        Topology::DropIn | Topology::Cache => resolve::want(wanted, config),
-        Topology::Direct => {}
-    }
+    let ours = config.stub_domains.iter().filter(|(_, servers)| asks(topology, servers.iter().map(plain)));
+    let stub_domains = ours.map(|(domain, servers)| (domain.clone(), servers.clone())).collect();
+    resolve::want(wanted, &Config { stub_domains, ..Config::default() });
+}
+
+/// Whether kubedns itself asks the servers of a list. The dnsmasq behind it has the same configuration, and asks them as
+/// long as all of them are `plain` DNS over UDP: it knows nothing else.
+fn asks(topology: Topology, plain: impl IntoIterator<Item = bool>) -> bool {
+    topology != Topology::Direct || plain.into_iter().any(|plain| !plain)
+}
+
+fn plain(server: &ServerAddr) -> bool {
+    !matches!(server, ServerAddr::Address(upstream) if upstream.plain().is_none())
 }
 
 fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology: Topology) -> Settings {
     let config = &state.config;
-    let configured = match topology {
-        Topology::DropIn | Topology::Cache => config.upstream_nameservers.as_slice(),
-        // dnsmasq has the same configuration, and asks them.
-        Topology::Direct => &[],
-    };
-    let upstreams = upstreams.choose(configured);
-    let servers = |servers: &[ServerAddr]| match topology {
-        Topology::DropIn | Topology::Cache => {
+    let configured = config.upstream_nameservers.as_slice();
+    let are_ours = asks(topology, configured.iter().map(|server| server.plain().is_some()));
+    let servers = |servers: &[ServerAddr]| {
+        if asks(topology, servers.iter().map(plain)) {
             servers.iter().flat_map(|server| addresses(server, names)).collect()
+        } else {
+            upstreams.choose(&[])
         }
-        Topology::Direct => upstreams.clone(),
     };
     // Without servers the domain is not routed specially, as in kube-dns.
     let stub_domains = config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty());
@@ -263,7 +295,7 @@ fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology:
         version: state.version,
         federations: config.federations.clone(),
         stub_domains: stub_domains.map(|(domain, named)| (domain.clone(), servers(named))).collect(),
-        upstreams,
+        upstreams: upstreams.choose(if are_ours { configured } else { &[] }),
     }
 }
 
@@ -284,7 +316,7 @@ fn tell_of_ineffective(config: &Config, topology: Topology, domain: &Domain) {
     if config.stub_domains.iter().any(|(stub, servers)| is_ours(stub) && !servers.is_empty()) {
         let effect = match topology {
             Topology::DropIn => "dnsmasq asks kubedns or its servers, and takes the answer of either",
-            Topology::Cache | Topology::Direct => "its servers are not asked",
+            Topology::Cache | Topology::Direct | Topology::Alone => "its servers are not asked",
         };
         tracing::warn!(stub_domain = cluster_domain, effect, "a stub domain is the cluster domain itself");
     }

@@ -3,6 +3,7 @@
 pub mod config;
 mod descriptors;
 pub mod drops;
+mod forget;
 pub mod loops;
 pub mod metrics;
 pub mod options;

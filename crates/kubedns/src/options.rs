@@ -77,7 +77,7 @@ pub struct Options {
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
-    /// where dnsmasq stands: drop-in (it asks kubedns for names of the cluster), cache (it asks kubedns for all names, see -forward of the nanny) or direct (kubedns asks it, as its only nameserver)
+    /// where dnsmasq stands: drop-in (it asks kubedns for names of the cluster), cache (it asks kubedns for all names, see -forward of the nanny) direct (kubedns asks it, as its only nameserver) or alone (there is none, clients ask kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: Topology,
     /// how long to go on answering after SIGTERM, no longer ready

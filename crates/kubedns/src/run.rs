@@ -22,9 +22,10 @@ use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
 
 use crate::config::{Configuration, Settings};
+use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{Exposition, Options};
+use crate::options::{Exposition, Options, Topology};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use cluster::connect::Connection;
@@ -69,7 +70,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
-    let loops = LoopFinder::new(forwarder, configuration.subscribe());
+    let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
@@ -101,6 +102,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", thread.run(sync.run(stop())));
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
+    forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
     serve_status(&mut tasks, status_server, &status, &explainer, stop());
     if let Some(server) = metrics_server {
         let route = registry.route(&exposition.path);
@@ -123,6 +125,19 @@ fn serve_status(
 ) {
     let routes = status.routes().or(explainer.route()).unify();
     tasks.lasting("serving the status", server.run(routes, stop));
+}
+
+/// Keeps replies of the dnsmasq behind kubedns no longer than the configuration that they follow from.
+fn forget_on_edits(
+    tasks: &mut Tasks,
+    options: &Options,
+    forwarder: Arc<Forwarder>,
+    settings: watch::Receiver<Arc<Settings>>,
+    stop: CancellationToken,
+) {
+    if options.topology == Topology::Direct {
+        tasks.lasting("emptying the cache after edits", forget::on_edits(forwarder, settings, stop));
+    }
 }
 
 /// The explainer of the records that `status` is about, with what this process knows of their trustworthiness.

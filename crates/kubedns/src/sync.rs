@@ -70,7 +70,7 @@ impl ZoneFrame {
         });
         Zone {
             strict: self.strict,
-            forwards_all: self.topology == Topology::Cache,
+            forwards_all: self.topology.forwards_all(),
             routes: settings.routes(self.topology),
             upstreams: without(usable(&settings.upstreams), None),
             ..Zone::new(&self.domain).with_stub_domains(stub_domains)

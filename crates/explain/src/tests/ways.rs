@@ -10,7 +10,7 @@ use testkit::objects::mk_node;
 use super::cluster::Cluster;
 use super::transcript;
 use crate::Topology;
-use crate::document::Outcome;
+use crate::document::{DnsmasqAsks, Outcome};
 
 /// A cluster whose dnsmasq has stub domains within the domains of kubedns.
 fn cluster() -> Cluster {
@@ -50,7 +50,7 @@ fn kubedns_leaves_the_names_of_a_stub_domain_below_the_cluster_domain_to_its_ser
     let corp = (Name::parse("corp.cluster.local").unwrap(), servers);
     let mut cluster = with_zone(|zone| zone.with_stub_domains([corp]), true);
     cluster.stub_domains(&[("corp.cluster.local", "192.0.2.9")]);
-    for topology in [Topology::DropIn, Topology::Cache, Topology::Direct] {
+    for topology in [Topology::DropIn, Topology::Cache, Topology::Direct, Topology::Alone] {
         cluster.topology = topology;
         let rows =
             [("host.corp.cluster.local. A", ["forwarded"]), ("web.apps.svc.cluster.local. A", ["answered"])];
@@ -77,6 +77,22 @@ fn a_name_of_one_label_is_asked_for_by_dnsmasq() {
     cluster.topology = Topology::Direct;
     let said = "kubedns sends no names of one label out (SERVFAIL)";
     cluster.expect(last, &[("intra A", ["nx_domain", "serv_fail", said])]);
+}
+
+#[test]
+fn without_dnsmasq_kubedns_asks_for_all_names_outside() {
+    let upstreams: Arc<[Upstream]> = ["192.0.2.11:53".parse().unwrap()].into();
+    let mut cluster = with_zone(|zone| Zone { forwards_all: true, upstreams, ..zone }, true);
+    cluster.topology = Topology::Alone;
+    assert!(cluster.topology.forwards_all());
+    for name in ["intra.", "www.example.com."] {
+        let explanation = cluster.explain(&format!("{name} A"));
+        let asked = format!("is no name of this cluster: upstream 192.0.2.11:53 is asked for {name}");
+        assert_eq!((explanation.verdict.outcome, explanation.verdict.text), (Outcome::Forwarded, asked));
+        assert_eq!(explanation.detail.dnsmasq.asks, DnsmasqAsks::NotInFront);
+        assert_eq!(explanation.detail.dnsmasq.servers, ["192.0.2.11:53"]);
+    }
+    cluster.expect(["/verdict/outcome"], &[("web.apps A", ["answered"])]);
 }
 
 /// The cluster with another zone, and whether upstream servers are known.

@@ -119,6 +119,42 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
     }
 }
 
+/// dnsmasq would hand them back to kubedns, in vain.
+#[tokio::test]
+async fn in_the_direct_topology_kubedns_itself_asks_what_dnsmasq_cannot() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |key: &str, text: &str| std::fs::write(directory.path().join(key), text).unwrap();
+    write("upstreamNameservers", r#"["192.0.2.1","tls://192.0.2.2"]"#);
+    write("stubDomains", r#"{"plain.test":["192.0.2.7"],"tcp.test":["tcp://192.0.2.8"]}"#);
+    let config = format!("--config-dir={}", directory.path().display());
+    let flags = [&*config, "--topology=direct", "--nameservers=127.0.0.1:5301"];
+    let settings = open(&flags, from_options).await.subscribe();
+    assert_eq!(upstreams(&settings), ["192.0.2.1:53", "tls://192.0.2.2:853"]);
+    let servers = |at: usize| settings.borrow().stub_domains[at].1[0].to_string();
+    assert_eq!([servers(0), servers(1)], ["127.0.0.1:5301", "tcp://192.0.2.8:53"]);
+}
+
+/// Names of stub domains in it must not reach the servers of resolv.conf. The API server here is away.
+#[tokio::test(start_paused = true)]
+async fn nobody_outside_is_asked_until_the_config_map_was_read() {
+    for (topology, at_first) in [("drop-in", 1), ("direct", 1), ("cache", 0), ("alone", 0)] {
+        let topology = format!("--topology={topology}");
+        let flags = ["--config-map=kube-dns", "--nameservers=192.0.2.1", &topology];
+        let opened = open(&flags, from_options).await;
+        let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
+        assert_eq!(upstreams(&settings).len(), at_first, "{topology}");
+        let (begun, settled) = (tokio::time::Instant::now(), opened.settled());
+        let later = async {
+            settings.wait_for(|now| !now.upstreams.is_empty()).await.unwrap();
+            let waited = if at_first == 0 { FIRST_READ } else { Duration::ZERO };
+            assert_eq!(begun.elapsed().as_secs(), waited.as_secs(), "{topology}");
+            assert!(!*settled.borrow(), "{topology}");
+            stop.cancel();
+        };
+        tokio::join!(opened.run(stop.clone()), later);
+    }
+}
+
 #[tokio::test]
 async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ourselves() {
     let kubedns = Upstream::start(|asked: &Asked| {

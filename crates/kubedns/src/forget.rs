@@ -1,0 +1,104 @@
+//! Emptying the cache after an edit of the configuration, where the dnsmasq behind kubedns asks the servers in it.
+//!
+//! kubedns asks dnsmasq before and after the edit, so cached replies do not tell which servers they come from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skydns::forward::Forwarder;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+
+/// How long after an edit replies of the servers before it may still come: dnsmasq has to take the edit, and a question
+/// under way has its two seconds.
+const LATE: Duration = Duration::from_secs(3);
+
+/// Empties the cache of `forwarder` whenever the configuration changes, and once more when no older reply can be under way.
+pub(crate) async fn on_edits(
+    forwarder: Arc<Forwarder>,
+    mut settings: watch::Receiver<Arc<Settings>>,
+    stop: CancellationToken,
+) {
+    let mut version = settings.borrow_and_update().version;
+    let mut late = None;
+    let follow = async {
+        loop {
+            tokio::select! {
+                changed = settings.changed() => {
+                    let new = settings.borrow_and_update().version;
+                    if changed.is_err() {
+                        return;
+                    } else if std::mem::replace(&mut version, new) == new {
+                        continue;
+                    }
+                    late = Some(Instant::now() + LATE);
+                }
+                () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => late = None,
+            }
+            forwarder.forget();
+        }
+    };
+    stop.run_until_cancelled(follow).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use skydns::Name;
+    use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Limits, Query, TlsTrust};
+    use testkit::reply::Reply;
+    use testkit::upstream::{Asked, Upstream};
+
+    use super::*;
+
+    fn forwarder() -> Arc<Forwarder> {
+        let registry = prometheus::Registry::new();
+        let metrics = ForwardMetrics::new(&registry).unwrap();
+        let cache = Cache::new(CacheLimits::default(), CacheMetrics::new(&registry).unwrap());
+        Arc::new(Forwarder::with(Limits::default(), metrics, TlsTrust::default(), cache))
+    }
+
+    fn configured(upstream: &str) -> Arc<Settings> {
+        let upstream_nameservers = vec![upstream.parse().unwrap()];
+        let config = dnsconfig::Config { upstream_nameservers, ..dnsconfig::Config::default() };
+        Arc::new(Settings {
+            version: config.version(),
+            federations: config.federations,
+            upstreams: Vec::new(),
+            stub_domains: Vec::new(),
+        })
+    }
+
+    #[tokio::test]
+    async fn an_edit_empties_the_cache_at_once_and_again_when_no_older_reply_can_come() {
+        let dnsmasq = Upstream::start(|asked: &Asked| {
+            Reply::to(&asked.packet).answer(&format!("{} 600 IN A 192.0.2.1", asked.name())).into()
+        })
+        .await;
+        let forwarder = forwarder();
+        let ask = async || {
+            let query = Query::new(Name::parse("x.test").unwrap().wire(), 1);
+            let servers = [dnsmasq.addr().into()].into();
+            forwarder.exchange(query, servers, Ipv4Addr::LOCALHOST.into()).await.unwrap();
+            dnsmasq.count()
+        };
+        let (publish, settings) = watch::channel(configured("192.0.2.1"));
+        let (stop, edit) = (CancellationToken::new(), configured("192.0.2.2"));
+        let test = async {
+            tokio::task::yield_now().await;
+            assert_eq!([ask().await, ask().await], [1, 1]);
+            publish.send_replace(configured("192.0.2.1"));
+            assert_eq!(ask().await, 1, "the same configuration");
+            publish.send_replace(edit);
+            testkit::eventually(Duration::from_secs(1), || async { ask().await == 2 }).await;
+            testkit::eventually(LATE * 2, || async { ask().await == 3 }).await;
+            assert_eq!(ask().await, 3);
+            stop.cancel();
+        };
+        tokio::join!(on_edits(Arc::clone(&forwarder), settings, stop.clone()), test);
+    }
+}
