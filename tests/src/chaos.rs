@@ -79,7 +79,7 @@ impl Rig {
             Topology::Direct => Some("--direct"),
         };
         let args: Vec<&str> = shape.into_iter().chain(args.iter().copied()).collect();
-        let pod = Pod::start_on(cluster.url(), addresses, &args, environment).await;
+        let pod = Pod::start_on(&cluster.url(), addresses, &args, environment).await;
         Self { pod, topology, outside, upstream, cluster }
     }
 
@@ -137,7 +137,7 @@ impl Rollout {
 
     /// Starts a pod in the drop-in topology and waits until it is ready.
     pub async fn pod(&self, args: &[&str]) -> Pod {
-        Pod::start_on(self.cluster.url(), &[self.upstream.addr()], args, &[]).await
+        Pod::start_on(&self.cluster.url(), &[self.upstream.addr()], args, &[]).await
     }
 }
 

@@ -63,7 +63,8 @@ impl Lab {
         let cluster = Cluster::start().expect("an API server");
         let upstream = Upstream::start(handler).await;
         let directory = tempfile::tempdir().expect("a directory");
-        let kubeconfig = write_kubeconfig(directory.path(), cluster.url(), &json!({})).expect("a kubeconfig");
+        let kubeconfig =
+            write_kubeconfig(directory.path(), &cluster.url(), &json!({})).expect("a kubeconfig");
         let address = upstream.addr().to_string();
         for object in initial {
             let text = object.to_string().replace("$UPSTREAM", &address);

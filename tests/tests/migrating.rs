@@ -18,8 +18,6 @@ use tests::manifests::difference;
 use tests::manifests::pod::Pod;
 use tests::manifests::render::{documents, render, root};
 use tests::repository;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 /// Where the reader of the page has put the images.
 const REGISTRY: &str = "registry.example/dns";
@@ -131,10 +129,8 @@ async fn going_back() {
     if skip() {
         return;
     }
-    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap();
-    let (store, address) = (server.store(), server.local_addr());
-    let mut tasks = JoinSet::new();
-    tasks.spawn(server.run(CancellationToken::new()));
+    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap().spawn();
+    let store = &server.store;
     store.set(mk_config_map("kube-system", "kube-dns", &[("stubDomains", "{}")])).unwrap();
     store.set(mk_cluster_ip("kube-system", "kube-dns", &["10.96.0.10"], &["dns:53"])).unwrap();
 
@@ -145,7 +141,7 @@ async fn going_back() {
     let back = commands("Going back", "replace -f kube-dns-before.yaml");
     let others_back = commands("Going back", "replace -f kube-dns-others-before.yaml");
     let script = [&keep, edit, &back, &others_back].join("\n");
-    let (after, _) = type_in(&script, &as_stored(deployment.clone()), &format!("http://{address}"));
+    let (after, _) = type_in(&script, &as_stored(deployment.clone()), &server.url());
     assert_eq!(difference::paths(&[after], &[deployment]), BTreeSet::new());
     let config = store.get(Resource::ConfigMaps, "kube-system", "kube-dns").unwrap();
     assert_eq!(config.value().pointer("/data/stubDomains"), Some(&json!("{}")));

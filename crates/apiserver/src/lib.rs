@@ -36,5 +36,5 @@ pub use crate::faults::{Action, Faults, RequestRecord, Rule, RuleId, Verb};
 pub use crate::kinds::Resource;
 pub use crate::manifests::{ManifestError, Manifests};
 pub use crate::object::{Object, ObjectError};
-pub use crate::server::{ApiServer, Options, ServeError};
+pub use crate::server::{ApiServer, Options, Running, ServeError};
 pub use crate::store::Store;

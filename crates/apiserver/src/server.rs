@@ -79,6 +79,18 @@ impl Default for Options {
     }
 }
 
+/// A server in a task of its own; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    /// The address it listens on.
+    pub address: SocketAddr,
+    /// Its objects, to read and write directly.
+    pub store: Store,
+    /// A handle to make things go wrong.
+    pub faults: Faults,
+    _task: JoinSet<()>,
+}
+
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}")]
@@ -132,6 +144,14 @@ impl ApiServer {
         tasks.shutdown().await;
     }
 
+    /// Serves in a task of its own, until the result is dropped.
+    pub fn spawn(self) -> Running {
+        let (address, store, faults) = (self.local_addr, self.store(), self.faults());
+        let mut task = JoinSet::new();
+        task.spawn(self.run(CancellationToken::new()));
+        Running { address, store, faults, _task: task }
+    }
+
     async fn serve(self, tasks: &mut JoinSet<()>) {
         let (registry, faults) = (self.registry, self.faults);
         let Options { bookmark_period, protobuf, .. } = self.options;
@@ -145,6 +165,13 @@ impl ApiServer {
             });
             while tasks.try_join_next().is_some() {}
         }
+    }
+}
+
+impl Running {
+    /// The URL of the server.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 }
 

@@ -8,10 +8,10 @@ use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 use testkit::processes::{Pid, Usage};
 
-use crate::api::Api;
 use crate::cluster::{Cluster, DOMAIN};
 use crate::probe;
 use crate::setup::Bench;
+use apiserver::Running;
 
 /// The longest start.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -37,7 +37,7 @@ impl Kubedns {
     /// Starts it on the objects of `api`, with `upstreams` for names outside, and waits for the first right answer.
     pub async fn start(
         bench: &Bench,
-        api: &Api,
+        api: &Running,
         cluster: &Cluster,
         upstreams: &[SocketAddr],
     ) -> anyhow::Result<Self> {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anyhow::{Context as _, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::api::Api;
+use crate::api;
 use crate::cluster::Cluster;
 use crate::options::{Command, Measuring, Options};
 use crate::report::Report;
@@ -42,7 +42,7 @@ async fn perform(options: Options) -> anyhow::Result<()> {
             hickory::serve(listen, &Cluster::generate(services, seed)).await
         }
         Some(Command::Serve { listen, services, seed }) => {
-            let api = Api::start(listen, &Cluster::generate(services, seed))?;
+            let api = api::start(listen, &Cluster::generate(services, seed))?;
             writeln!(std::io::stdout(), "{}", api.url())?;
             std::future::pending().await
         }

@@ -4,6 +4,7 @@
 mod api {
     mod cluster;
     mod endpoints;
+    mod explain;
     mod feed;
     mod life;
     mod loops;

@@ -20,6 +20,13 @@ pub struct Response {
     pub body: String,
 }
 
+impl Response {
+    /// The value of a series in the exposition, given with its labels as they stand there.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        self.body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+    }
+}
+
 /// The response to `GET path`.
 ///
 /// # Errors

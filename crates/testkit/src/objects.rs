@@ -120,6 +120,18 @@ pub fn mk_node(name: &str, labels: &[(&str, &str)]) -> Value {
     with_labels(node, labels)
 }
 
+/// A kubeconfig with one cluster and one user, whose fields are given: `server`, `token`, ...
+pub fn mk_kubeconfig(cluster: &Value, user: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "test", "user": user}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "current-context": "test",
+    })
+}
+
 /// The object with these labels.
 #[must_use]
 pub fn with_labels(object: Value, labels: &[(&str, &str)]) -> Value {

@@ -42,8 +42,13 @@ impl Gate {
 
     /// With these settings of TLS.
     pub async fn over(config: ServerConfig, to: SocketAddr) -> Self {
+        Self::at(([127, 0, 0, 1], 0).into(), config, to).await
+    }
+
+    /// The same at an address of the caller's choice.
+    pub async fn at(address: SocketAddr, config: ServerConfig, to: SocketAddr) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a gate");
+        let listener = TcpListener::bind(address).await.expect("a gate");
         let address = listener.local_addr().expect("a gate");
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -52,10 +57,11 @@ impl Gate {
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                    let mut server = TcpStream::connect(to).await.expect("a gate");
+                    let Ok(mut server) = TcpStream::connect(to).await else { return };
                     // Either side may hang up at any time.
                     let _ = copy_bidirectional(&mut stream, &mut server).await;
                 });
+                while connections.try_join_next().is_some() {}
             }
         });
         Self { address, _tasks: tasks }

@@ -128,6 +128,20 @@ impl Upstream {
         panic!("no port is free for both UDP and TCP")
     }
 
+    /// Starts a server that answers every A question with `address`, but for names that end in `missing.test`; there are
+    /// no records of other types.
+    pub async fn answering(address: &'static str) -> Self {
+        Self::start(move |asked: &Asked| {
+            let (name, reply) = (asked.name(), Reply::to(&asked.packet));
+            match asked.rtype().as_str() {
+                _ if name.ends_with("missing.test.") => Reaction::from(reply.rcode("NXDOMAIN")),
+                "A" => reply.answer(&format!("{name} 3600 IN A {address}")).into(),
+                _ => reply.into(),
+            }
+        })
+        .await
+    }
+
     /// Starts on an address of the caller's choice.
     pub async fn start_on(addr: SocketAddr, handler: impl Handler) -> Self {
         let udp = bind_udp(addr).await;

@@ -1,17 +1,13 @@
 //! The node that a pod is played on: its network, the API server's address in it, and name servers for what is outside.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use apiserver::{ApiServer, Faults, Options, Store};
+use apiserver::{ApiServer, Faults, Options, Running, Store};
+use testkit::tls::Gate;
 use testkit::upstream::{Upstream, Zone};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -63,9 +59,9 @@ impl Node {
             std::thread::spawn(move || {
                 namespace.enter();
                 runtime().block_on(async move {
-                    let servers = Servers::start(&stop).await;
+                    let servers = Servers::start().await;
                     // Nobody waits any more if the test has ended.
-                    let _ = tell.send((servers.store.clone(), servers.faults.clone()));
+                    let _ = tell.send((servers.api.store.clone(), servers.api.faults.clone()));
                     stop.cancelled().await;
                 });
             })
@@ -115,48 +111,29 @@ fn wire(node: &str, client: &str) {
 }
 
 struct Servers {
-    store: Store,
-    faults: Faults,
+    api: Running,
+    _gate: Gate,
     _upstreams: [Upstream; 2],
-    _tasks: JoinSet<()>,
 }
 
 impl Servers {
-    async fn start(stop: &CancellationToken) -> Self {
-        let server =
-            ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).expect("an API server");
-        let (store, faults) = (server.store(), server.faults());
-        faults.require_token(Some(TOKEN));
-        faults.kube_dns_role();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(accept_tls((API_SERVER, 443).into(), server.local_addr()));
-        tasks.spawn(server.run(stop.clone()));
+    async fn start() -> Self {
+        let api = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default())
+            .expect("an API server")
+            .spawn();
+        api.faults.require_token(Some(TOKEN));
+        api.faults.kube_dns_role();
+        let certificate = CertificateDer::from_pem_file(data("server.crt")).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_file(data("server.key")).expect("a key");
+        let tls = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+        let tls = tls.expect("a key that fits");
+        let gate = Gate::at((API_SERVER, 443).into(), tls, api.address).await;
         let outside = Zone::new(OUTSIDE.iter().copied()).handler();
         let stub = Zone::new(STUB.iter().copied()).handler();
         let upstreams = [
             Upstream::start_on((NAME_SERVER, 53).into(), outside).await,
             Upstream::start_on((STUB_SERVER, 53).into(), stub).await,
         ];
-        Self { store, faults, _upstreams: upstreams, _tasks: tasks }
-    }
-}
-
-/// Takes TLS at one address and hands what is said on to another.
-async fn accept_tls(at: SocketAddr, to: SocketAddr) {
-    let certificate = CertificateDer::from_pem_file(data("server.crt")).expect("a certificate");
-    let key = PrivateKeyDer::from_pem_file(data("server.key")).expect("a key");
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
-    let acceptor = TlsAcceptor::from(Arc::new(config.expect("a key that fits")));
-    let listener = TcpListener::bind(at).await.expect("the API server's address");
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        let acceptor = acceptor.clone();
-        connections.spawn(async move {
-            let Ok(mut stream) = acceptor.accept(stream).await else { return };
-            let Ok(mut server) = TcpStream::connect(to).await else { return };
-            // Either side may hang up at any time.
-            let _ = copy_bidirectional(&mut stream, &mut server).await;
-        });
-        while connections.try_join_next().is_some() {}
+        Self { api, _gate: gate, _upstreams: upstreams }
     }
 }

@@ -17,7 +17,6 @@ use tests::lab::Lab;
 use tests::steady::Steady;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_util::sync::CancellationToken;
 
 /// Every method that means a change somewhere.
 const METHODS: [&str; 8] = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "SHUTDOWN"];
@@ -107,13 +106,10 @@ async fn what_goes_out_over_udp_is_no_larger_than_the_client_takes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_are_not_logged_at_any_verbosity() {
     const TOKEN: &str = "s3cr3t-b34r3r-t0k3n-0f-kub3-dns";
-    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap();
-    let (url, faults) = (format!("http://{}", server.local_addr()), server.faults());
-    faults.require_token(Some(TOKEN));
-    let mut serving = tokio::task::JoinSet::new();
-    serving.spawn(server.run(CancellationToken::new()));
+    let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), Options::default()).unwrap().spawn();
+    server.faults.require_token(Some(TOKEN));
     let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = write_kubeconfig(directory.path(), &url, &json!({"token": TOKEN})).unwrap();
+    let kubeconfig = write_kubeconfig(directory.path(), &server.url(), &json!({"token": TOKEN})).unwrap();
     let readiness = free_port();
     let mut kubedns = Program::named("kubedns")
         .args([format!("--kubecfg-file={}", kubeconfig.display()), format!("--healthz-port={readiness}")])
@@ -126,8 +122,8 @@ async fn tokens_are_not_logged_at_any_verbosity() {
     })
     .await;
     // Now it is turned away: what fails is logged.
-    faults.require_token(Some("another"));
-    faults.cut_watches();
+    server.faults.require_token(Some("another"));
+    server.faults.cut_watches();
     kubedns.line_with("nauthorized", PATIENCE).await;
     assert!(kubedns.terminate(PATIENCE).await.success());
     let said = [kubedns.stderr(), kubedns.stdout()].concat();

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::api::Api;
+use crate::api;
 use crate::cluster::{Cluster, Service};
 use crate::distribution::Distribution;
 use crate::kubedns::Kubedns;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Changes Services and slices in turn, a hundred a second.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Change> {
     say("change: 100 changes a second");
-    let api = Api::anywhere(cluster)?;
+    let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     // Each at most once, so that every change is the last one of its Service.
     let services = cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other]);

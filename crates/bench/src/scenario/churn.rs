@@ -7,13 +7,14 @@ use anyhow::Context as _;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::api::Api;
+use crate::api;
 use crate::cluster::{Cluster, Pod, Service};
 use crate::kubedns::Kubedns;
 use crate::probe;
 use crate::questions::Kind;
 use crate::report::Churn;
 use crate::setup::{Bench, say};
+use apiserver::Running;
 
 /// How long each kind of churn lasts.
 const SPAN: Duration = Duration::from_secs(10);
@@ -34,7 +35,7 @@ const NAMES: usize = 1000;
 
 /// Measures a quiet time, a large Service that changes every second, and a thousand rolling Deployments.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Vec<Churn>> {
-    let api = Api::anywhere(cluster)?;
+    let api = api::anywhere(cluster)?;
     let large = large();
     api.store.set(large.object()).context("cannot create a Service")?;
     for slice in slices(&large) {
@@ -92,7 +93,7 @@ fn slices(service: &Service) -> Vec<Value> {
 }
 
 /// Each second, replaces one pod in each of so many slices.
-async fn large_changes(api: &Api, mut service: Service, slices: u32) -> anyhow::Result<()> {
+async fn large_changes(api: &Running, mut service: Service, slices: u32) -> anyhow::Result<()> {
     let mut pods = std::mem::take(&mut service.pods);
     let mut tick = interval(Duration::from_secs(1));
     let end = Instant::now() + SPAN;
@@ -110,7 +111,7 @@ async fn large_changes(api: &Api, mut service: Service, slices: u32) -> anyhow::
 }
 
 /// Replaces every pod of a thousand Services, evenly over the span.
-async fn roll(api: &Api, cluster: &Cluster) -> anyhow::Result<()> {
+async fn roll(api: &Running, cluster: &Cluster) -> anyhow::Result<()> {
     let mut services: Vec<Service> = cluster.services.iter().take(ROLLING).cloned().collect();
     let changes = u32::try_from(services.len())? * STEPS;
     let mut tick = interval(SPAN / changes.max(1));

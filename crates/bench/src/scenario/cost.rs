@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use crate::api::Api;
+use crate::api;
 use crate::cluster::Cluster;
 use crate::distribution::median;
 use crate::kubedns::Kubedns;
@@ -33,7 +33,7 @@ type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 /// Measures kubedns, the echo, hickory-server, NSD and Knot DNS where they are installed, and whatever `BENCH_PEERS`
 /// names.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
-    let api = Api::anywhere(cluster)?;
+    let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
     let servers = servers(bench, cluster, &kubedns).await?;
     let mut files = Vec::new();

@@ -8,7 +8,7 @@ use testkit::query::Query;
 use tokio::net::UdpSocket;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::api::Api;
+use crate::api;
 use crate::cluster::Cluster;
 use crate::kubedns::Kubedns;
 use crate::probe;
@@ -31,7 +31,7 @@ const NAMES: usize = 1000;
 /// Asks for cluster names without and with hanging questions.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
     say("outside: cluster names, then the same with 10,000 questions hanging");
-    let api = Api::anywhere(cluster)?;
+    let api = api::anywhere(cluster)?;
     // Bound and never read: no ICMP error tells that nobody answers.
     let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[dead.local_addr()?]).await?;

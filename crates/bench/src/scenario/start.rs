@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use apiserver::{Resource, Verb};
+use apiserver::{Resource, Running, Verb};
 use testkit::processes::forget_peak;
 
-use crate::api::Api;
+use crate::api;
 use crate::cluster::Cluster;
 use crate::distribution::median;
 use crate::kubedns::Kubedns;
@@ -28,7 +28,7 @@ const LOAD: Duration = Duration::from_secs(3);
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Start> {
     let services = cluster.services.len();
     say(&format!("start: {services} services"));
-    let api = Api::anywhere(cluster)?;
+    let api = api::anywhere(cluster)?;
     let mut took = Vec::new();
     for _ in 1..STARTS {
         took.push(Kubedns::start(bench, &api, cluster, &[]).await?.first_answer.as_secs_f64());
@@ -60,7 +60,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 }
 
 /// Makes everything be listed again, and waits until that is done.
-async fn relist(api: &Api) -> anyhow::Result<()> {
+async fn relist(api: &Running) -> anyhow::Result<()> {
     let watched = [Resource::Services, Resource::EndpointSlices];
     api.faults.clear_requests();
     api.faults.expire();

@@ -1,25 +1,26 @@
 //! An API server of one's own, and the ways to it.
 
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{ApiServer, Faults, Options, Resource, Store, Verb};
+use apiserver::{ApiServer, Options, Resource, Running, Verb};
 use cluster::connect::{Access, Connection};
 use cluster::watch::Pace;
 use cluster::watch::WatchMetrics;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 /// However slow the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An embedded API server without objects; it ends with this.
-pub(crate) struct Cluster {
-    pub(crate) address: SocketAddr,
-    pub(crate) store: Store,
-    pub(crate) faults: Faults,
-    _server: JoinSet<()>,
+pub(crate) struct Cluster(Running);
+
+impl Deref for Cluster {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.0
+    }
 }
 
 impl Cluster {
@@ -29,15 +30,7 @@ impl Cluster {
 
     pub(crate) fn with(mut options: Options) -> Self {
         options.bootstrap = false;
-        let server = ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap();
-        let (address, store, faults) = (server.local_addr(), server.store(), server.faults());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(server.run(CancellationToken::new()));
-        Self { address, store, faults, _server: tasks }
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        Self(ApiServer::bind(([127, 0, 0, 1], 0).into(), options).unwrap().spawn())
     }
 
     pub(crate) async fn connection(&self) -> Arc<Connection> {

@@ -8,8 +8,9 @@ use cluster::connect::{Access, Connection};
 use cluster::objects::{Change, Kind, Service};
 use cluster::watch::WatchMetrics;
 use cluster::watch::{Collection, Feed, FeedState, Pace, Phase, Received};
+use serde_json::json;
 use testkit::eventually;
-use testkit::objects::mk_cluster_ip;
+use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -68,7 +69,7 @@ impl Running {
     }
 
     /// How often lists and watches ended for this reason.
-    fn restarts(&self, reason: &str) -> u64 {
+    pub(crate) fn restarts(&self, reason: &str) -> u64 {
         self.metrics.restarts(Kind::Service, reason)
     }
 
@@ -308,12 +309,7 @@ async fn a_token_that_was_exchanged_is_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let (config, token) = (directory.path().join("config"), directory.path().join("token"));
     std::fs::write(&token, "first").unwrap();
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-         clusters: [{{name: c, cluster: {{server: '{}'}}}}]\nusers: [{{name: u, user: {{tokenFile: '{}'}}}}]\n",
-        cluster.url(),
-        token.display()
-    );
+    let text = mk_kubeconfig(&json!({"server": cluster.url()}), &json!({"tokenFile": token})).to_string();
     std::fs::write(&config, text).unwrap();
     let access = Access { kubeconfig: Some(config), master_url: None };
     let mut feed = Running::with(Arc::new(Connection::new(access).await.unwrap()), pace());

@@ -28,16 +28,9 @@ fn cluster() -> Cluster {
     cluster
 }
 
-async fn upstream(address: &'static str) -> Upstream {
-    Upstream::start(move |asked: &Asked| -> Reaction {
-        Reply::to(&asked.packet).answer(&format!("{} 60 IN A {address}", asked.name())).into()
-    })
-    .await
-}
-
 #[tokio::test]
 async fn it_serves_at_once_and_cluster_names_when_the_first_lists_are_in() {
-    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
     cluster.faults.down();
     let nameservers = format!("--nameservers={}", upstream.addr());
     let mut kubedns = Kubedns::start(&cluster, &[&nameservers, "--initial-sync-timeout=200ms"]).await;
@@ -231,7 +224,7 @@ async fn the_stock_role_suffices_and_what_it_lacks_is_said_once() {
 #[tokio::test]
 async fn configuration_comes_from_the_one_config_map() {
     let (cluster, first, second) =
-        (cluster(), upstream("198.51.100.1").await, upstream("198.51.100.2").await);
+        (cluster(), Upstream::answering("198.51.100.1").await, Upstream::answering("198.51.100.2").await);
     let map = |name: &str, upstream: &str| {
         mk_config_map("dns-cfg", name, &[("upstreamNameservers", &format!("[\"{upstream}\"]"))])
     };
@@ -253,7 +246,7 @@ async fn configuration_comes_from_the_one_config_map() {
 
 #[tokio::test]
 async fn ready_means_configured_where_the_config_map_comes_late() {
-    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
     let servers = format!("[\"{}\"]", upstream.addr());
     cluster.set(mk_config_map("kube-system", "kube-dns", &[("upstreamNameservers", &servers)]));
     cluster.faults.add(Rule::new(Action::Delay { ms: 1500 }).on([Resource::ConfigMaps]));
@@ -266,7 +259,7 @@ async fn ready_means_configured_where_the_config_map_comes_late() {
 /// As at an API server that starts. Ready still means configured.
 #[tokio::test]
 async fn a_config_map_that_is_refused_for_a_moment_is_in_force_within_seconds() {
-    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
     let servers = format!("[\"{}\"]", upstream.addr());
     cluster.set(mk_config_map("kube-system", "kube-dns", &[("upstreamNameservers", &servers)]));
     let refused = Rule::new(Action::Refuse { code: 403 }).on([Resource::ConfigMaps]).times(3);
@@ -305,7 +298,7 @@ async fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
 
 #[tokio::test]
 async fn federated_names_know_where_the_cluster_is_if_nodes_can_be_read() {
-    let (cluster, upstream) = (cluster(), upstream("198.51.100.1").await);
+    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
     let labels = [("topology.kubernetes.io/zone", "z1"), ("topology.kubernetes.io/region", "r1")];
     cluster.set(mk_node("n1", &labels));
     let nameservers = format!("--nameservers={}", upstream.addr());

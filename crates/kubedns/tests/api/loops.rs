@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::eventually;
 use testkit::message::Message;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Upstream};
+use testkit::upstream::Upstream;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -83,13 +83,6 @@ async fn resolve(forwarding: &Mutex<Forwarding>, packet: &[u8]) -> Option<Vec<u8
     }
 }
 
-async fn good_upstream() -> Upstream {
-    Upstream::start(|asked: &Asked| {
-        Reply::to(&asked.packet).answer(&format!("{} 60 IN A 198.51.100.1", asked.name())).into()
-    })
-    .await
-}
-
 /// Writes a key of the configuration at once, so that nobody reads half of it.
 fn write(directory: &Path, key: &str, text: &str) {
     let hidden = directory.join(".new");
@@ -114,7 +107,7 @@ async fn until_loops(kubedns: &Kubedns, expected: f64) {
 #[tokio::test]
 async fn an_upstream_that_leads_back_is_left_out_until_it_does_not() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
-    let (looping, good) = (Resolver::start("").await, good_upstream().await);
+    let (looping, good) = (Resolver::start("").await, Upstream::answering("198.51.100.1").await);
     let kubedns = start(&cluster, config.path()).await;
     until_loops(&kubedns, 0.0).await;
     looping.forward_to(Some(kubedns.dns));
@@ -167,7 +160,7 @@ async fn where_all_upstreams_lead_back_nobody_is_asked() {
 #[tokio::test]
 async fn a_stub_domain_s_server_may_forward_other_names_to_us() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
-    let (server, good) = (Resolver::start("corp.example.").await, good_upstream().await);
+    let (server, good) = (Resolver::start("corp.example.").await, Upstream::answering("198.51.100.1").await);
     let kubedns = start(&cluster, config.path()).await;
     server.forward_to(Some(kubedns.dns));
     let address = server.address;

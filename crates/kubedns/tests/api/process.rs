@@ -14,7 +14,7 @@ use super::cluster::{Cluster, PATIENCE};
 pub(crate) struct Kubedns {
     pub(crate) process: Process,
     pub(crate) dns: SocketAddr,
-    status: SocketAddr,
+    pub(crate) status: SocketAddr,
     metrics: SocketAddr,
 }
 
@@ -58,8 +58,8 @@ impl Kubedns {
     }
 
     /// Status code and body of a GET on the status port.
-    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let response = http::get(self.status, path).await.unwrap();
+    pub(crate) async fn get(&self, path: impl AsRef<str>) -> (u16, String) {
+        let response = http::get(self.status, path.as_ref()).await.unwrap();
         (response.status, response.body)
     }
 
@@ -78,8 +78,12 @@ impl Kubedns {
 
     /// The same when metrics are served at another path.
     pub(crate) async fn metric_at(&self, path: &str, name: &str) -> Option<f64> {
-        let response = http::get(self.metrics, path).await.unwrap();
-        response.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+        http::get(self.metrics, path).await.unwrap().metric(name)
+    }
+
+    /// All metrics.
+    pub(crate) async fn metrics(&self) -> String {
+        http::get(self.metrics, "/metrics").await.unwrap().body
     }
 
     #[track_caller]

@@ -8,7 +8,7 @@ use kube::core::Request;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use testkit::eventually;
-use testkit::objects::{mk_endpoints, mk_headless, mk_service};
+use testkit::objects::{mk_endpoints, mk_headless, mk_kubeconfig, mk_service};
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 
@@ -71,14 +71,9 @@ impl RealCluster {
     /// A kubeconfig for the holder of `token`.
     fn kubeconfig(&self, token: &str) -> PathBuf {
         let path = self.directory.path().join(token);
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-             clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{}', certificate-authority: '{}'}}}}]\n\
-             users: [{{name: u, user: {{token: {token}}}}}]\n",
-            self.port,
-            tls("ca.pem").display()
-        );
+        let server = format!("https://127.0.0.1:{}", self.port);
+        let cluster = json!({"server": server, "certificate-authority": tls("ca.pem")});
+        let text = mk_kubeconfig(&cluster, &json!({"token": token})).to_string();
         std::fs::write(&path, text).unwrap();
         path
     }

@@ -1,25 +1,17 @@
 //! Stub domains that meet the cluster domain, in front of dnsmasq and behind it.
 
 use testkit::objects::mk_cluster_ip;
-use testkit::reply::Reply;
-use testkit::upstream::{Asked, Upstream};
+use testkit::upstream::Upstream;
 
 use super::cluster::Cluster;
 use super::process::Kubedns;
-
-/// An upstream server that answers every question with `address`.
-async fn answering(address: &'static str) -> Upstream {
-    Upstream::start(move |asked: &Asked| {
-        Reply::to(&asked.packet).answer(&format!("{} 60 IN A {address}", asked.name())).into()
-    })
-    .await
-}
 
 #[tokio::test]
 async fn one_below_the_cluster_domain_has_its_servers_and_one_that_is_it_has_a_warning() {
     let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
-    let (dnsmasq, stub) = (answering("198.51.100.1").await, answering("198.51.100.2").await);
+    let (dnsmasq, stub) =
+        (Upstream::answering("198.51.100.1").await, Upstream::answering("198.51.100.2").await);
     let (dnsmasq, stub) = (format!("--nameservers={}", dnsmasq.addr()), stub.addr());
     let stubs = format!(r#"{{"cluster.local":["{stub}"],"corp.cluster.local":["{stub}"]}}"#);
     std::fs::write(config.path().join("stubDomains"), stubs).unwrap();

@@ -6,20 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::connect::{Access, Connection};
-use cluster::objects::{Change, Kind, Service};
-use cluster::watch::{Collection, Feed, Received};
-use testkit::objects::mk_cluster_ip;
+use serde_json::json;
+use testkit::eventually;
+use testkit::objects::{mk_cluster_ip, mk_kubeconfig};
 use testkit::tls::Gate;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
-use tokio_util::sync::CancellationToken;
 
-use super::cluster::{Cluster, PATIENCE, metrics, pace};
+use super::cluster::{Cluster, PATIENCE, pace};
+use super::feed::Running;
 
 /// The year 2200: every certificate has expired.
 #[derive(Debug)]
@@ -57,25 +55,13 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name)
 }
 
-fn kubeconfig(address: SocketAddr, user: &str) -> tempfile::NamedTempFile {
+/// A kubeconfig whose user has the client certificate in these files.
+fn kubeconfig(address: SocketAddr, [certificate, key]: [&Path; 2]) -> tempfile::NamedTempFile {
     let config = tempfile::NamedTempFile::new().unwrap();
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-         clusters: [{{name: c, cluster: {{server: 'https://{address}', certificate-authority: '{}'}}}}]\n\
-         users: [{{name: u, user: {{{user}}}}}]\n",
-        file("ca.pem").display()
-    );
-    std::fs::write(config.path(), text).unwrap();
+    let cluster = json!({"server": format!("https://{address}"), "certificate-authority": file("ca.pem")});
+    let user = json!({"client-certificate": certificate, "client-key": key});
+    std::fs::write(config.path(), mk_kubeconfig(&cluster, &user).to_string()).unwrap();
     config
-}
-
-/// The changes of a feed, its task, and how often it began again for a reason.
-type Started = (mpsc::Receiver<Received<Change<Service>>>, JoinSet<()>, Box<dyn Fn(&str) -> u64>);
-
-/// Starts a feed of Services with this kubeconfig.
-async fn start(config: &Path) -> Started {
-    start_on(connect(config).await)
 }
 
 async fn connect(config: &Path) -> Arc<Connection> {
@@ -83,15 +69,14 @@ async fn connect(config: &Path) -> Arc<Connection> {
     Arc::new(Connection::new(access).await.unwrap())
 }
 
-/// Starts a feed of Services on a connection.
-fn start_on(connection: Arc<Connection>) -> Started {
-    let (sink, changes) = mpsc::channel(16);
-    let metrics = metrics();
-    let services = Collection::all(Kind::Service);
-    let feed = Feed::new(connection, services, pace(), metrics.feed(Kind::Service), sink, |change| change);
-    let mut task = JoinSet::new();
-    task.spawn(feed.run(CancellationToken::new()));
-    (changes, task, Box::new(move |reason| metrics.restarts(Kind::Service, reason)))
+/// Starts a feed of Services with this kubeconfig.
+async fn start(config: &Path) -> Running {
+    Running::with(connect(config).await, pace())
+}
+
+/// Waits until connections have failed again and again.
+async fn until_failed(feed: &Running) {
+    eventually(PATIENCE, || async { feed.restarts("unreachable") + feed.restarts("broken") > 3 }).await;
 }
 
 #[tokio::test]
@@ -99,18 +84,11 @@ async fn a_client_certificate_opens_the_way() {
     let cluster = Cluster::start();
     cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
     let gate = open(cluster.address).await;
-    let user = format!(
-        "client-certificate: '{}', client-key: '{}'",
-        file("client.pem").display(),
-        file("client.key").display()
-    );
-    let config = kubeconfig(gate.address, &user);
-    let (mut changes, _task, _restarts) = start(config.path()).await;
-    let listed = async { while changes.recv().await.expect("it goes on").event != Change::RelistDone {} };
-    tokio::time::timeout(PATIENCE, listed).await.expect("a list in time");
+    let config = kubeconfig(gate.address, [&file("client.pem"), &file("client.key")]);
+    let mut feed = start(config.path()).await;
+    feed.until(|mirror| mirror.lists == 1).await;
     cluster.set(mk_cluster_ip("apps", "new", &["10.96.0.8"], &["http:80"]));
-    let watched = tokio::time::timeout(PATIENCE, changes.recv()).await.expect("an event in time");
-    assert!(matches!(watched.map(|received| received.event), Some(Change::Apply(_))));
+    feed.until(|mirror| mirror.get("apps", "new").is_some()).await;
 }
 
 /// What the files hold first is of another authority, as a certificate that has expired would be.
@@ -122,14 +100,12 @@ async fn a_renewed_client_certificate_opens_the_way() {
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
     std::fs::copy(file("client-v1.pem"), &certificate).unwrap();
     std::fs::copy(file("client-v1.key"), &key).unwrap();
-    let user = format!("client-certificate: '{}', client-key: '{}'", certificate.display(), key.display());
-    let config = kubeconfig(gate.address, &user);
-    let (mut changes, _task, restarts) = start(config.path()).await;
-    testkit::eventually(PATIENCE, || async { restarts("unreachable") + restarts("broken") > 3 }).await;
+    let config = kubeconfig(gate.address, [&certificate, &key]);
+    let mut feed = start(config.path()).await;
+    until_failed(&feed).await;
     std::fs::copy(file("client.key"), &key).unwrap();
     std::fs::copy(file("client.pem"), &certificate).unwrap();
-    let listed = async { while changes.recv().await.expect("it goes on").event != Change::RelistDone {} };
-    tokio::time::timeout(PATIENCE, listed).await.expect("a list in time");
+    feed.until(|mirror| mirror.lists == 1).await;
 }
 
 /// Nothing but the alert `CertificateExpired` comes from where the kubeconfig leads first.
@@ -138,25 +114,22 @@ async fn a_certificate_that_has_expired_has_the_kubeconfig_read_again() {
     let cluster = Cluster::start();
     let expired = open_at(cluster.address, Arc::new(FarFuture)).await;
     let good = open(cluster.address).await;
-    let user = format!(
-        "client-certificate: '{}', client-key: '{}'",
-        file("client.pem").display(),
-        file("client.key").display()
-    );
-    let config = kubeconfig(expired.address, &user);
+    let certificate = [&*file("client.pem"), &*file("client.key")];
+    let config = kubeconfig(expired.address, certificate);
     let connection = connect(config.path()).await;
-    std::fs::copy(kubeconfig(good.address, &user).path(), config.path()).unwrap();
-    let (mut changes, _task, restarts) = start_on(connection);
-    let listed = async { while changes.recv().await.expect("it goes on").event != Change::RelistDone {} };
-    tokio::time::timeout(PATIENCE, listed).await.expect("a list in time");
-    assert!(restarts("unreachable") > 0, "the alert came first");
+    std::fs::copy(kubeconfig(good.address, certificate).path(), config.path()).unwrap();
+    let mut feed = Running::with(connection, pace());
+    feed.until(|mirror| mirror.lists == 1).await;
+    assert!(feed.restarts("unreachable") > 0, "the alert came first");
 }
 
 #[tokio::test]
 async fn without_a_certificate_it_goes_on_trying() {
     let cluster = Cluster::start();
     let gate = open(cluster.address).await;
-    let config = kubeconfig(gate.address, "token: none");
-    let (_changes, _task, restarts) = start(config.path()).await;
-    testkit::eventually(PATIENCE, || async { restarts("unreachable") + restarts("broken") > 3 }).await;
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let server =
+        json!({"server": format!("https://{}", gate.address), "certificate-authority": file("ca.pem")});
+    std::fs::write(config.path(), mk_kubeconfig(&server, &json!({"token": "none"})).to_string()).unwrap();
+    until_failed(&start(config.path()).await).await;
 }

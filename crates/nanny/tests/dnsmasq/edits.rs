@@ -12,12 +12,15 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{client, eventually};
 
 use super::load::Load;
-use super::rig::{PATIENCE, Plan, Rig, at, only, stubs, upstream};
+use super::rig::{PATIENCE, Plan, Rig, at, only, stubs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_edits_under_load_lose_no_query() {
-    let (outside, first, second) =
-        (upstream("192.0.2.1").await, upstream("192.0.2.11").await, upstream("192.0.2.12").await);
+    let (outside, first, second) = (
+        Upstream::answering("192.0.2.1").await,
+        Upstream::answering("192.0.2.11").await,
+        Upstream::answering("192.0.2.12").await,
+    );
     let upstreams = only(&outside);
     let route = |moved| stubs(&[("kept.test", &first), ("moved.test", moved)]);
     let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &route(&first))]);
@@ -57,7 +60,7 @@ async fn fifty_edits_under_load_lose_no_query() {
 
 #[tokio::test]
 async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
-    let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
+    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
     let (upstreams, with_stub) = (only(&outside), stubs(&[("acme.test", &stub)]));
     let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let mut times = Vec::new();
@@ -84,7 +87,7 @@ async fn timed(rig: &Rig, expected: &str) -> Duration {
 
 #[tokio::test]
 async fn a_query_that_waits_for_a_server_taken_away_is_answered() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let slow = Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.11", asked.name()));
         Reaction::from(reply).after(Duration::from_millis(150))
@@ -118,7 +121,7 @@ fn hasty_reloads(rig: &Rig) -> usize {
 
 #[tokio::test]
 async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
-    let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
+    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
     let (upstreams, stub_domains) = (only(&outside), stubs(&[("acme.test", &stub)]));
     let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &stub_domains)]);
     let mut rig = plan.start().await;
@@ -148,7 +151,7 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 
 #[tokio::test]
 async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
-    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let mut rig = Plan::new().forwarding_to(&first).start().await;
     // In the way of the new servers file alone.
     let obstacle = rig.path("state/.servers.conf.new");
@@ -178,7 +181,7 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
 
 #[tokio::test]
 async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\nnameserver 198.51.100.2\n");
     let mut rig = plan.start().await;
     let dnsmasq = rig.dnsmasq();
@@ -207,7 +210,7 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
 
 #[tokio::test]
 async fn the_users_own_options_are_honoured() {
-    let (own, stub) = (upstream("192.0.2.5").await, upstream("192.0.2.11").await);
+    let (own, stub) = (Upstream::answering("192.0.2.5").await, Upstream::answering("192.0.2.11").await);
     let own_at = at(&own).replace(':', "#");
     let plan = Plan::new().resolv_conf("nameserver 198.51.100.1\n");
     fs::write(plan.path("own"), format!("server=/own.test/{own_at}\n")).unwrap();
@@ -232,7 +235,7 @@ async fn the_users_own_options_are_honoured() {
 
 #[tokio::test]
 async fn the_order_of_servers_is_kept() {
-    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let servers = json!([at(&first), at(&second)]).to_string();
     let plan = Plan::new().dnsmasq("--strict-order").config(&[("upstreamNameservers", &servers)]);
     let rig = plan.start().await;
@@ -246,7 +249,7 @@ async fn the_order_of_servers_is_kept() {
 
 #[tokio::test]
 async fn without_restart_dnsmasq_the_configuration_is_read_once() {
-    let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
+    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
     let plan = Plan::new().flag("-restartDnsmasq=false").flag("-syncInterval=100ms");
     let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &stub)]))]).start().await;
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
@@ -263,7 +266,7 @@ async fn without_restart_dnsmasq_the_configuration_is_read_once() {
 
 #[tokio::test]
 async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
-    let (first, second) = (upstream("192.0.2.11").await, upstream("192.0.2.12").await);
+    let (first, second) = (Upstream::answering("192.0.2.11").await, Upstream::answering("192.0.2.12").await);
     let plan = Plan::new();
     fs::write(plan.path("own"), "").unwrap();
     fs::write(plan.path("dnsmasq.conf"), format!("servers-file={}\n", plan.path("own").display())).unwrap();

@@ -12,11 +12,13 @@ use testkit::eventually;
 use testkit::query::Query;
 
 use super::load::Load;
-use super::rig::{PATIENCE, Plan, is_alive, open_to_all, upstream};
+use testkit::upstream::Upstream;
+
+use super::rig::{PATIENCE, Plan, is_alive, open_to_all};
 
 #[tokio::test]
 async fn one_that_dies_is_started_again_with_the_same_servers() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
     rig.signal(Signal::SIGSEGV);
@@ -30,7 +32,7 @@ async fn one_that_dies_is_started_again_with_the_same_servers() {
 
 #[tokio::test]
 async fn one_that_hangs_is_killed_and_started_again() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let rig = Plan::new().forwarding_to(&outside).start().await;
     let first = rig.dnsmasq();
     rig.signal(Signal::SIGSTOP);
@@ -50,7 +52,7 @@ async fn one_that_hangs_is_found_however_often_statistics_are_asked_for() {
 
 #[tokio::test]
 async fn a_busy_one_is_left_alone() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let rig = Plan::new().forwarding_to(&outside).start().await;
     let load = Load::start(rig.server(), 20, &["*.outside.test."]);
     let asked = outside.count();
@@ -111,7 +113,7 @@ fn group(leader: Pid) -> usize {
 
 #[tokio::test]
 async fn a_log_that_nobody_reads_stops_nothing() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new().dnsmasq("--log-queries").forwarding_to(&outside);
     let log = plan.path("log");
     nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -140,7 +142,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
 
 #[tokio::test]
 async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new().flag("-lameduck=1h").forwarding_to(&outside);
     let mut rig = plan.start().await;
     rig.nanny.signal(Signal::SIGTERM);

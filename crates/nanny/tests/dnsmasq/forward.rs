@@ -7,7 +7,7 @@ use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{PATIENCE, Plan, Rig, at, only, stubs, upstream};
+use super::rig::{PATIENCE, Plan, Rig, at, only, stubs};
 
 /// A kubedns of which the test says what it answers.
 struct Kubedns {
@@ -94,7 +94,7 @@ async fn settled(rig: &Rig, kubedns: &Kubedns) {
 
 #[tokio::test]
 async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_edit() {
-    let (kubedns, other) = (Kubedns::start("192.0.2.1").await, upstream("192.0.2.99").await);
+    let (kubedns, other) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
     let config = [("stubDomains", stubs(&[("acme.test", &other)])), ("upstreamNameservers", only(&other))];
     let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
     let mut rig = kubedns.plan().config(&config).start().await;
@@ -180,7 +180,7 @@ async fn after_servfail_kubedns_is_not_asked_again() {
 /// A kubedns of which nothing is known might ask others in plain text.
 #[tokio::test]
 async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
-    let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, upstream("192.0.2.99").await);
+    let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
     let stubs =
         json!({"tls.test": [format!("tls://{}", plain.addr())], "plain.test": [at(&plain)]}).to_string();
     let rig = Plan::new().flag(kubedns.flag()).config(&[("stubDomains", &stubs)]).start().await;

@@ -9,7 +9,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{PATIENCE, Plan, Rig, at, only, upstream};
+use super::rig::{PATIENCE, Plan, Rig, at, only};
 
 /// A kubedns that knows `ns.apps.svc.corp.test` (127.0.0.1) when told so.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
@@ -28,8 +28,11 @@ async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
 #[tokio::test]
 async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then() {
     let knows = Arc::new(AtomicBool::new(false));
-    let (kubedns, stub, outside) =
-        (kubedns(Arc::clone(&knows)).await, upstream("192.0.2.11").await, upstream("192.0.2.1").await);
+    let (kubedns, stub, outside) = (
+        kubedns(Arc::clone(&knows)).await,
+        Upstream::answering("192.0.2.11").await,
+        Upstream::answering("192.0.2.1").await,
+    );
     let name = format!("ns.apps.svc.corp.test:{}", stub.addr().port());
     let config =
         [("stubDomains", json!({"acme.test": [name]}).to_string()), ("upstreamNameservers", only(&outside))];
@@ -59,7 +62,7 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
 #[tokio::test]
 async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
     let knows = Arc::new(AtomicBool::new(false));
-    let (kubedns, stub) = (kubedns(Arc::clone(&knows)).await, upstream("192.0.2.11").await);
+    let (kubedns, stub) = (kubedns(Arc::clone(&knows)).await, Upstream::answering("192.0.2.11").await);
     let name = format!("ns.apps.svc.cluster.local:{}", stub.addr().port());
     let plan = Plan::new();
     // What is not fully known makes the servers arguments.
@@ -76,7 +79,7 @@ async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same(
 
 #[tokio::test]
 async fn a_server_that_is_dnsmasq_itself_is_left_out() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new();
     let own = format!("127.0.0.1:{}", plan.port());
     let config = json!([own, at(&outside)]).to_string();
@@ -106,7 +109,7 @@ async fn back_to(server: std::net::SocketAddr) -> Upstream {
 
 #[tokio::test]
 async fn a_server_that_leads_back_to_dnsmasq_is_found_and_left_out() {
-    let outside = upstream("192.0.2.1").await;
+    let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new();
     let round = back_to((std::net::Ipv4Addr::LOCALHOST, plan.port()).into()).await;
     let both = json!([at(&round), at(&outside)]).to_string();

@@ -8,8 +8,9 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use testkit::http;
 use testkit::ports::free_port;
+use testkit::upstream::Upstream;
 
-use super::rig::{Plan, at, upstream};
+use super::rig::{Plan, at};
 
 /// Whether this test can mount file systems that nobody else sees; says so if not.
 fn can_mount() -> bool {
@@ -26,7 +27,8 @@ async fn a_full_place_is_passed_over() {
         return;
     }
     for is_given in [false, true] {
-        let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+        let (first, second) =
+            (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
         let port = free_port();
         let plan = Plan::new().flag(format!("-statusAddr=127.0.0.1:{port}"));
         let state = plan.path("state");
@@ -54,7 +56,7 @@ async fn a_full_place_is_passed_over() {
 
 #[tokio::test]
 async fn a_state_directory_that_is_removed_is_made_again() {
-    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let mut rig = Plan::new().forwarding_to(&first).start().await;
     let dnsmasq = rig.dnsmasq();
     fs::remove_dir_all(rig.path("state")).unwrap();
@@ -71,7 +73,7 @@ async fn a_state_directory_that_is_removed_is_made_again() {
 
 #[tokio::test]
 async fn without_a_place_for_its_servers_dnsmasq_is_started_with_them() {
-    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let mut rig = Plan::new().forwarding_to(&first).start().await;
     let (dnsmasq, state) = (rig.dnsmasq(), rig.path("state"));
     fs::remove_dir_all(&state).unwrap();

@@ -8,9 +8,10 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use testkit::ports::free_port;
+use testkit::upstream::Upstream;
 use testkit::{eventually, http};
 
-use super::rig::{PATIENCE, Plan, at, only, open_to_all, stubs, upstream};
+use super::rig::{PATIENCE, Plan, at, only, open_to_all, stubs};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
@@ -30,7 +31,7 @@ async fn works_under(plan: Plan, words: &[&str]) {
 
 /// Does so, and tells whether it found no quiet moment for a reload.
 async fn has_hasty_reloads(plan: Plan, words: &[&str]) -> bool {
-    let (outside, stub) = (upstream("192.0.2.1").await, upstream("192.0.2.11").await);
+    let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
     let mut rig = open_to_all(plan).run_by(words).forwarding_to(&outside).start().await;
     rig.until("www.acme.test.", "192.0.2.1").await;
     let stubs = stubs(&[("acme.test", &stub)]);
@@ -106,7 +107,7 @@ async fn an_edit_that_cannot_be_signalled_is_pending() {
     if !can_change_users() {
         return;
     }
-    let (first, second) = (upstream("192.0.2.1").await, upstream("192.0.2.2").await);
+    let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let port = free_port();
     let plan = open_to_all(Plan::new()).flag(format!("-statusAddr=127.0.0.1:{port}"));
     let (setpriv, script) = (plan.path("setpriv"), plan.path("dnsmasq"));

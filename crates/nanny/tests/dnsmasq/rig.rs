@@ -15,26 +15,11 @@ use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 use testkit::query::Query;
-use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::upstream::Upstream;
 use testkit::{config_map, eventually};
 
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-
-/// An upstream server that answers every A question with `address`, except below `.missing.test`.
-pub(crate) async fn upstream(address: &'static str) -> Upstream {
-    Upstream::start(move |asked: &Asked| {
-        let reply = Reply::to(&asked.packet);
-        let name = asked.name();
-        match asked.rtype().as_str() {
-            _ if name.ends_with("missing.test.") => Reaction::from(reply.rcode("NXDOMAIN")),
-            "A" => reply.answer(&format!("{name} 3600 IN A {address}")).into(),
-            _ => reply.into(),
-        }
-    })
-    .await
-}
 
 /// `ip:port` of a server, as a `ConfigMap` has it.
 pub(crate) fn at(upstream: &Upstream) -> String {

@@ -3,24 +3,19 @@
 use std::net::Ipv4Addr;
 
 use anyhow::Context as _;
-use apiserver::{ApiServer, Faults, Options, Resource, Store};
+use apiserver::{ApiServer, Faults, Options, Resource, Running};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 /// A running API server; dropping it takes it down.
 pub(crate) struct Cluster {
-    url: String,
-    store: Store,
-    faults: Faults,
-    _task: JoinSet<()>,
+    server: Running,
 }
 
 impl Cluster {
     /// Starts one without any object. As with the role that kube-dns has in a cluster, `EndpointSlices` cannot be read.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let cluster = Self::with(Options { bootstrap: false, ..Options::default() })?;
-        cluster.faults.forbid(Resource::EndpointSlices);
+        cluster.faults().forbid(Resource::EndpointSlices);
         Ok(cluster)
     }
 
@@ -30,36 +25,32 @@ impl Cluster {
     }
 
     fn with(options: Options) -> anyhow::Result<Self> {
-        let server = ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?;
-        let url = format!("http://{}", server.local_addr());
-        let (store, faults) = (server.store(), server.faults());
-        let mut task = JoinSet::new();
-        task.spawn(server.run(CancellationToken::new()));
-        Ok(Self { url, store, faults, _task: task })
+        Ok(Self { server: ApiServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options)?.spawn() })
     }
 
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
     }
 
     /// What can be made to go wrong.
     pub(crate) fn faults(&self) -> &Faults {
-        &self.faults
+        &self.server.faults
     }
 
     /// Stores objects exactly as given.
     pub(crate) fn load(&self, objects: &[Value]) -> anyhow::Result<()> {
         objects.iter().try_for_each(|object| self.make_namespace_of(object))?;
-        self.store.load(objects.iter().cloned()).context("an initial object")?;
+        self.server.store.load(objects.iter().cloned()).context("an initial object")?;
         Ok(())
     }
 
     /// Mirroring does not write into namespaces that are not there.
     fn make_namespace_of(&self, object: &Value) -> anyhow::Result<()> {
         if let Some(namespace) = object.pointer("/metadata/namespace").and_then(Value::as_str)
-            && self.store.get(Resource::Namespaces, "", namespace).is_none()
+            && self.server.store.get(Resource::Namespaces, "", namespace).is_none()
         {
-            self.store
+            self.server
+                .store
                 .set(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
         }
         Ok(())
@@ -68,24 +59,26 @@ impl Cluster {
     /// Stores one object exactly as given.
     pub(crate) fn set(&self, object: Value) -> anyhow::Result<()> {
         self.make_namespace_of(&object)?;
-        self.store.set(object)?;
+        self.server.store.set(object)?;
         Ok(())
     }
 
     pub(crate) fn delete(&self, resource: Resource, namespace: &str, name: &str) {
-        self.store.delete(resource, namespace, name);
+        self.server.store.delete(resource, namespace, name);
     }
 
     /// Does what a watch event says.
     pub(crate) fn apply(&self, event: &Value) -> anyhow::Result<()> {
         self.make_namespace_of(event.get("object").unwrap_or(&Value::Null))?;
-        self.store.apply_event(event).with_context(|| format!("{event}"))?;
+        self.server.store.apply_event(event).with_context(|| format!("{event}"))?;
         Ok(())
     }
 
     /// Does what the events say while no watch is open, and forgets their history.
     pub(crate) fn apply_unseen(&self, events: &[Value]) -> anyhow::Result<()> {
-        self.faults.gap(|store| events.iter().try_for_each(|event| store.apply_event(event).map(drop)))?;
+        self.server
+            .faults
+            .gap(|store| events.iter().try_for_each(|event| store.apply_event(event).map(drop)))?;
         Ok(())
     }
 }

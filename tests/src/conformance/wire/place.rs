@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use localpod::config_volume::ConfigVolume;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::objects::mk_kubeconfig;
 use testkit::ports::free_port;
 use testkit::reply::Reply;
 use testkit::upstream::{self, Asked, Reaction, Replay, Upstream};
@@ -99,14 +100,7 @@ fn react(memory: &Memory, asked: &Asked) -> Reaction {
 
 /// Writes a kubeconfig for an API server at this URL; `user` holds the credentials.
 pub fn write_kubeconfig(directory: &Path, server: &str, user: &Value) -> std::io::Result<PathBuf> {
-    let content = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "test", "cluster": {"server": server}}],
-        "users": [{"name": "test", "user": user}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "current-context": "test",
-    });
+    let content = mk_kubeconfig(&json!({"server": server}), user);
     let path = directory.join("kubeconfig");
     std::fs::write(&path, content.to_string())?;
     Ok(path)

@@ -43,7 +43,7 @@ pub(super) async fn play(
     scenario: &Scenario,
 ) -> anyhow::Result<Played> {
     let cluster = if target.reads_slices() { Cluster::start_with_slices() } else { Cluster::start() }?;
-    let mut place = Place::new(memory, cluster.url()).await?;
+    let mut place = Place::new(memory, &cluster.url()).await?;
     if let Some(why) = obstacle(target, scenario, &mut place).await {
         return Ok(Played::Skipped(why));
     }

@@ -8,24 +8,13 @@ use testkit::eventually;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 use testkit::query::Query;
-use testkit::reply::Reply;
-use testkit::upstream::{Asked, Upstream};
+use testkit::upstream::Upstream;
 
-use super::support::{Cluster, Kubedns, PATIENCE};
+use super::{cluster, ready};
+use crate::api::cluster::{Cluster, PATIENCE};
+use crate::api::process::Kubedns;
 
 const DNSMASQ: &str = "/usr/sbin/dnsmasq";
-
-/// An upstream server that answers every A question.
-async fn upstream() -> Upstream {
-    Upstream::start(|asked: &Asked| {
-        let reply = Reply::to(&asked.packet);
-        match asked.rtype().as_str() {
-            "A" => reply.answer(&format!("{} 60 IN A 198.51.100.1", asked.name())).into(),
-            _ => reply.rcode("NXDOMAIN").into(),
-        }
-    })
-    .await
-}
 
 /// The pod without its sidecar, and the servers of its configuration.
 struct Pod {
@@ -40,7 +29,9 @@ struct Pod {
 
 impl Pod {
     async fn start() -> Self {
-        let (cluster, stub, upstream) = (Cluster::start(), upstream().await, upstream().await);
+        let cluster = cluster();
+        let [stub, upstream] =
+            [Upstream::answering("198.51.100.1").await, Upstream::answering("198.51.100.1").await];
         let config = tempfile::tempdir().unwrap();
         let write = |key: &str, text: String| std::fs::write(config.path().join(key), text).unwrap();
         let (stub_at, upstream_at) = (stub.addr(), upstream.addr());
@@ -52,7 +43,7 @@ impl Pod {
         );
         write("upstreamNameservers", format!(r#"["{upstream_at}"]"#));
         let flag = format!("--config-dir={}", config.path().display());
-        let kubedns = cluster.kubedns(&[&flag]).await;
+        let kubedns = ready(&cluster, &[&flag]).await;
         let port = free_port();
         let dnsmasq = dnsmasq(port, &kubedns, &stub, &upstream);
         let pod =
@@ -69,9 +60,19 @@ impl Pod {
         ([127, 0, 0, 1], self.port).into()
     }
 
+    /// DNS questions that kubedns was asked so far.
+    async fn queries(&self) -> usize {
+        let metrics = self.kubedns.metrics().await;
+        let counts = metrics.lines().filter_map(|line| {
+            let (_, count) = line.strip_prefix("skydns_skydns_dns_request_count_total{")?.rsplit_once(' ')?;
+            count.parse::<usize>().ok()
+        });
+        counts.sum()
+    }
+
     /// Questions that reached kubedns, the stub domain's server and the upstream server so far.
     async fn counts(&self) -> [usize; 3] {
-        [self.kubedns.queries().await, self.stub.count(), self.upstream.count()]
+        [self.queries().await, self.stub.count(), self.upstream.count()]
     }
 
     /// Whom a question to dnsmasq reaches first.

@@ -4,7 +4,7 @@ use testkit::ports::free_port;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use super::support::{Cluster, run};
+use super::{cluster, ready, run};
 
 /// The text without what differs from run to run: times and versions.
 fn scrubbed(text: &str) -> String {
@@ -22,8 +22,8 @@ fn scrubbed(text: &str) -> String {
 
 #[tokio::test]
 async fn it_prints_what_people_need() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let (code, stdout, stderr) = kubedns.command(&["db-0.db", "A", "--search=apps"]).await;
     let expected = "\
 db-0.db resolves to 10.244.1.20
@@ -47,8 +47,8 @@ kubedns    records from the API server (Endpoints)
 
 #[tokio::test]
 async fn it_prints_json() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let (code, stdout, stderr) = kubedns.command(&["--json", "wbe.apps"]).await;
     assert_eq!((code, stderr.as_str()), (0, ""), "a name that does not resolve is explained all the same");
     let explanation: serde_json::Value = serde_json::from_str(&stdout).unwrap();
@@ -57,8 +57,8 @@ async fn it_prints_json() {
 
 #[tokio::test]
 async fn mistakes_have_a_line_and_an_exit_code_each() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let nobody = format!("http://127.0.0.1:{}", free_port());
     for (words, code, line) in [
         (&[][..], 2, "kube-dns explain: no name was given\n"),

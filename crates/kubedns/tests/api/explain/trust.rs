@@ -1,12 +1,12 @@
 //! How far an explanation can be trusted: before the first lists, without the API server, with a bad configuration.
 
-use super::support::Cluster;
+use super::{cluster, ready, starting};
 
 #[tokio::test]
 async fn before_the_first_lists_cluster_names_are_refused() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     cluster.faults.down();
-    let kubedns = cluster.starting(&[]).await;
+    let kubedns = starting(&cluster, &[]).await;
     let explanation = kubedns.explain("name=web.apps&type=A").await;
     assert_eq!(explanation["warnings"][0]["code"], "not_synced");
     assert_eq!(explanation["detail"]["answers"][0]["rcode"], "REFUSED");
@@ -17,8 +17,8 @@ async fn before_the_first_lists_cluster_names_are_refused() {
 
 #[tokio::test]
 async fn a_lost_api_server_is_told_and_forgotten() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     assert_eq!(kubedns.warnings().await, [""; 0]);
     cluster.faults.down();
     kubedns.until(|| async { kubedns.warnings().await == ["api_server_lost"] }).await;
@@ -30,12 +30,12 @@ async fn a_lost_api_server_is_told_and_forgotten() {
 
 #[tokio::test]
 async fn a_rejected_configuration_is_told() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let directory = tempfile::tempdir().unwrap();
     let write = |text: &str| std::fs::write(directory.path().join("stubDomains"), text).unwrap();
     write(r#"{"acme.test": ["192.0.2.7"]}"#);
     let flag = format!("--config-dir={}", directory.path().display());
-    let kubedns = cluster.kubedns(&[&flag, "--config-period=1s"]).await;
+    let kubedns = ready(&cluster, &[&flag, "--config-period=1s"]).await;
     let explanation = kubedns.explain("name=www.acme.test.&type=A").await;
     assert_eq!(explanation["detail"]["route"]["servers"][0], "192.0.2.7:53");
     assert_eq!(explanation["detail"]["dnsmasq"]["asks"], "stub_domain");
@@ -50,16 +50,16 @@ async fn a_rejected_configuration_is_told() {
 
 #[tokio::test]
 async fn records_of_a_snapshot_file_are_told() {
-    let cluster = Cluster::start();
+    let cluster = cluster();
     let directory = tempfile::tempdir().unwrap();
     let flag = format!("--snapshot-dir={}", directory.path().display());
-    let kubedns = cluster.kubedns(&[&flag]).await;
+    let kubedns = ready(&cluster, &[&flag]).await;
     // Not just any file: it is written beside that one, and takes a while to reach a busy disk.
     let file = directory.path().join("kubedns.snapshot");
     kubedns.until(|| async { file.exists() }).await;
     drop(kubedns);
     cluster.faults.down();
-    let kubedns = cluster.starting(&[&flag]).await;
+    let kubedns = starting(&cluster, &[&flag]).await;
     let explanation = kubedns.explain("name=web.apps&type=A").await;
     assert_eq!(explanation["warnings"][0]["code"], "stale");
     assert_eq!(explanation["server"]["records_from"], "snapshot_file");

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::support::Cluster;
+use super::{cluster, ready};
 
 /// The values at these JSON pointers.
 fn at<const N: usize>(value: &Value, pointers: [&str; N]) -> [Value; N] {
@@ -12,8 +12,8 @@ fn at<const N: usize>(value: &Value, pointers: [&str; N]) -> [Value; N] {
 
 #[tokio::test]
 async fn a_name_is_explained_as_json() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let explanation = kubedns.explain("name=web&type=a&search=apps").await;
     let found = at(
         &explanation,
@@ -55,12 +55,12 @@ async fn a_name_is_explained_as_json() {
 
 #[tokio::test]
 async fn it_follows_what_happens() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let explanation = kubedns.explain("name=api.apps.svc.cluster.local.").await;
     assert_eq!(explanation["verdict"]["outcome"], "nx_domain");
     assert_eq!(explanation["detail"]["reasons"][0]["code"], "no_such_service");
-    cluster.store.set(testkit::objects::mk_headless("apps", "api", &["http:80"])).unwrap();
+    cluster.set(testkit::objects::mk_headless("apps", "api", &["http:80"]));
     let code = |code: &'static str| {
         let kubedns = &kubedns;
         move || async move {
@@ -69,14 +69,14 @@ async fn it_follows_what_happens() {
         }
     };
     kubedns.until(code("no_ready_endpoints")).await;
-    cluster.store.set(testkit::objects::mk_endpoints("apps", "api", &["10.0.0.9"], &["http:80"])).unwrap();
+    cluster.set(testkit::objects::mk_endpoints("apps", "api", &["10.0.0.9"], &["http:80"]));
     kubedns.until(code("")).await;
 }
 
 #[tokio::test]
 async fn mistakes_have_a_line_each() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let (long, longer) = ("a".repeat(256), "a.".repeat(5000));
     for (query, line) in [
         ("", "no name: /explain?name=NAME, and if you like &type=TYPE"),
@@ -102,8 +102,8 @@ async fn mistakes_have_a_line_each() {
 
 #[tokio::test]
 async fn it_is_as_text_too() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let (code, text) = kubedns.get("/explain?name=10.244.1.20&format=text").await;
     assert_eq!(code, 200);
     assert!(text.starts_with("10.244.1.20 belongs to db-0.db.apps.svc.cluster.local.\nanswer "), "{text}");
@@ -111,8 +111,8 @@ async fn it_is_as_text_too() {
 
 #[tokio::test]
 async fn asking_changes_nothing() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let state = || async {
         let metrics = kubedns.metrics().await;
         let counts = |line: &&str| {
@@ -132,8 +132,8 @@ async fn asking_changes_nothing() {
 
 #[tokio::test]
 async fn many_at_a_time_are_turned_down_and_do_no_harm() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     let all = (0..60).map(|_| kubedns.get("/explain?name=*.*.svc.cluster.local"));
     for (code, body) in join_all(all).await {
         match code {

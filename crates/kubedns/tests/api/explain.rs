@@ -1,0 +1,78 @@
+//! `kubedns explain` and `GET /explain` on the real binary.
+
+mod command;
+mod dnsmasq;
+mod endpoint;
+mod trust;
+
+use serde_json::Value;
+use testkit::eventually;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
+use testkit::process::Program;
+
+use super::cluster::{Cluster, PATIENCE};
+use super::process::Kubedns;
+
+/// A few Services; slices may not be read.
+fn cluster() -> Cluster {
+    let cluster = Cluster::start();
+    cluster.faults.kube_dns_role();
+    for mut object in [
+        mk_cluster_ip("apps", "web", &["10.96.0.10"], &["http:80"]),
+        mk_endpoints("apps", "web", &["10.244.1.5", "10.244.2.7"], &["http:8080"]),
+        mk_headless("apps", "db", &["sql:5432"]),
+        mk_endpoints("apps", "db", &["10.244.1.20 db-0"], &["sql:5432"]),
+    ] {
+        object["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z".into();
+        cluster.set(object);
+    }
+    cluster
+}
+
+/// Starts kubedns with an upstream that nobody needs.
+async fn starting(cluster: &Cluster, flags: &[&str]) -> Kubedns {
+    Kubedns::start(cluster, &[&["--nameservers=192.0.2.53"], flags].concat()).await
+}
+
+/// Starts kubedns and waits until it is ready.
+async fn ready(cluster: &Cluster, flags: &[&str]) -> Kubedns {
+    let kubedns = starting(cluster, flags).await;
+    kubedns.until_ready().await;
+    kubedns
+}
+
+impl Kubedns {
+    /// The explanation at a path, which has to be one.
+    async fn explain(&self, query: &str) -> Value {
+        let (code, body) = self.get(format!("/explain?{query}")).await;
+        assert_eq!(code, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The codes of the warnings of any explanation.
+    async fn warnings(&self) -> Vec<String> {
+        let explanation = self.explain("name=web.apps&type=A").await;
+        let warnings = explanation["warnings"].as_array().unwrap().iter();
+        warnings.map(|warning| warning["code"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until something is so.
+    async fn until<F: Future<Output = bool>>(&self, is_so: impl Fn() -> F) {
+        eventually(PATIENCE, || async { if is_so().await { Ok(()) } else { Err(self.warnings().await) } })
+            .await;
+    }
+
+    /// Runs the command against it: exit code, standard output, standard error.
+    async fn command(&self, words: &[&str]) -> (i32, String, String) {
+        let server = format!("http://{}", self.status);
+        run(&[words, &["--server", &server]].concat()).await
+    }
+}
+
+/// Runs `kubedns explain`.
+async fn run(words: &[&str]) -> (i32, String, String) {
+    let mut process = Program::named("kubedns").args(["explain"]).args(words).start();
+    let status = process.wait(PATIENCE).await;
+    let text = |lines: Vec<String>| lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
+    (status.code().unwrap(), text(process.stdout()), text(process.stderr()))
+}
