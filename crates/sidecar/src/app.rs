@@ -8,7 +8,7 @@ use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 
 use crate::options::Options;
-use crate::parts::Parts;
+use crate::parts::{Dnsmasq, Parts};
 use crate::routes;
 
 /// How long tasks may take to end.
@@ -23,8 +23,10 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
     for (index, probe) in parts.probes.iter().enumerate() {
         tasks.lasting("a probe", Arc::clone(probe).run(index, parts.probes.len(), stop.clone()));
     }
-    tasks.lasting("reading dnsmasq's counters", Arc::clone(&parts.counters).run(stop.clone()));
-    tasks.lasting("probing dnsmasq's upstreams", Arc::clone(&parts.upstreams).run(stop.clone()));
+    if let Some(Dnsmasq { counters, upstreams }) = &parts.dnsmasq {
+        tasks.lasting("reading dnsmasq's counters", Arc::clone(counters).run(stop.clone()));
+        tasks.lasting("probing dnsmasq's upstreams", Arc::clone(upstreams).run(stop.clone()));
+    }
     tasks.lasting("the HTTP server", server.run(routes::routes(parts), stop));
     Ok(tasks.join(ENDING).await?)
 }

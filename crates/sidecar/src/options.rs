@@ -68,9 +68,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// Where dnsmasq listens.
-    pub fn dnsmasq(&self) -> ServerAddr {
-        ServerAddr::new(&self.dnsmasq_addr, self.dnsmasq_port)
+    /// Where dnsmasq listens, if there is one in the pod.
+    pub fn dnsmasq(&self) -> Option<ServerAddr> {
+        (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, self.dnsmasq_port))
     }
 }
 

@@ -58,7 +58,9 @@ fn content(status: &Status) -> Markup {
             p.when { "as of " time { @if let Some(time) = time { (time.format("%Y-%m-%d %H:%M:%S UTC")) } } }
             section.cards aria-label="parts" {
                 (card("kubedns", probed(status, "kubedns"), &facts::kubedns(status)))
-                (card("dnsmasq", probed(status, "dnsmasq"), &facts::dnsmasq(status)))
+                @if let Some(dnsmasq) = &status.dnsmasq {
+                    (card("dnsmasq", probed(status, "dnsmasq"), &facts::dnsmasq(status, dnsmasq)))
+                }
                 (card("sidecar", look(Some(State::Ok)), &facts::sidecar(status)))
             }
             section aria-label="probes" {
@@ -66,8 +68,10 @@ fn content(status: &Status) -> Markup {
                 @if status.probes.is_empty() { p { "No --probe is given." } }
                 @for probe in &status.probes { (figure(probe, status.time)) }
             }
-            (configuration::section(status))
-            (upstreams::of_dnsmasq(status))
+            @if let Some(dnsmasq) = &status.dnsmasq {
+                (configuration::section(status))
+                (upstreams::of_dnsmasq(status, dnsmasq))
+            }
             (upstreams::of_kubedns(status))
         }
     }

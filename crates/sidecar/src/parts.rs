@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use daemon::metrics::Metrics;
+use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::ServerAddr;
 
 use crate::counters::Counters;
@@ -22,11 +22,18 @@ pub(crate) struct Parts {
     pub(crate) started: std::time::Instant,
     /// The probes, in the order of the flags.
     pub(crate) probes: Vec<Arc<Probe>>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) upstreams: Arc<Upstreams>,
+    /// None in a pod without dnsmasq.
+    pub(crate) dnsmasq: Option<Dnsmasq>,
     /// Everything exported.
     pub(crate) metrics: Metrics,
     pub(crate) peers: Arc<Peers>,
+}
+
+/// All that is asked of dnsmasq.
+#[derive(Debug)]
+pub(crate) struct Dnsmasq {
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) upstreams: Arc<Upstreams>,
 }
 
 impl Parts {
@@ -44,27 +51,40 @@ impl Parts {
             if !labels.insert(spec.label.as_str()) {
                 bail!("--probe: the label {} is used twice", spec.label);
             }
-            let part = Part::of(spec, &dnsmasq, &options.kubedns_addr);
+            let part = Part::of(spec, dnsmasq.as_ref(), &options.kubedns_addr);
             probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));
         }
         let peers = Arc::new(Peers::new(&options));
+        let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, &peers, &metrics)).transpose()?;
+        let started = std::time::Instant::now();
+        Ok(Self { options, started, probes, dnsmasq, metrics, peers })
+    }
+}
+
+impl Dnsmasq {
+    fn new(
+        at: ServerAddr,
+        options: &Options,
+        peers: &Arc<Peers>,
+        metrics: &Metrics,
+    ) -> Result<Self, MetricError> {
+        let namespace = options.prometheus_namespace.as_str();
         let every = Duration::from_millis(options.dnsmasq_poll_interval_ms);
-        let counters = Arc::new(Counters::new(dnsmasq.clone(), every, namespace, &metrics)?);
-        let upstreams = Arc::new(Upstreams::new(
-            dnsmasq,
-            probed_already(&options),
-            Arc::clone(&peers),
+        let counters = Counters::new(at.clone(), every, namespace, metrics)?;
+        let upstreams = Upstreams::new(
+            at,
+            probed_already(options),
+            Arc::clone(peers),
             Duration::from_millis(options.upstream_probe_interval_ms),
             namespace,
-            &metrics,
-        )?);
-        let started = std::time::Instant::now();
-        Ok(Self { options, started, probes, counters, upstreams, metrics, peers })
+            metrics,
+        )?;
+        Ok(Self { counters: Arc::new(counters), upstreams: Arc::new(upstreams) })
     }
 }
 
 /// The servers whose state is known without another probe.
 fn probed_already(options: &Options) -> Vec<ServerAddr> {
     let probed = options.probe.iter().map(|spec| spec.server.clone());
-    probed.chain([options.kubedns_addr.clone(), options.dnsmasq()]).collect()
+    probed.chain([options.kubedns_addr.clone()]).chain(options.dnsmasq()).collect()
 }

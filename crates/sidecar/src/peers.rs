@@ -48,7 +48,9 @@ pub(crate) struct Peer<T> {
 
 impl Peers {
     pub(crate) fn new(options: &Options) -> Self {
-        Self::at(&options.kubedns_metrics, &options.nanny_status)
+        // The nanny is there for dnsmasq alone.
+        let nanny_status = if options.dnsmasq().is_some() { options.nanny_status.as_str() } else { "" };
+        Self::at(&options.kubedns_metrics, nanny_status)
     }
 
     /// kubedns by its metrics, the nanny by its status: files or URLs, or empty.

@@ -34,11 +34,11 @@ pub(crate) enum Part {
 impl Part {
     /// What `spec` probes. Its label says so if it is one of those that every manifest uses, so that other ports than
     /// the usual ones need no other flag; otherwise the address does.
-    pub(crate) fn of(spec: &Spec, dnsmasq: &ServerAddr, kubedns: &ServerAddr) -> Self {
+    pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,
             "dnsmasq" => Self::Dnsmasq,
-            _ if spec.server == *dnsmasq => Self::Dnsmasq,
+            _ if Some(&spec.server) == dnsmasq => Self::Dnsmasq,
             _ if spec.server == *kubedns => Self::Kubedns,
             _ => Self::Other,
         }

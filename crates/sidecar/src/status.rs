@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::counters::Reading;
 use crate::health::{Point, State};
 use crate::options::Mode;
-use crate::parts::Parts;
+use crate::parts::{Dnsmasq, Parts};
 use crate::peers::{Fetched, Kubedns, Nanny};
 use crate::probe::{Part, Probe};
 use crate::time::{millis, milliseconds};
@@ -27,7 +27,8 @@ pub(crate) struct Status {
     /// How health is judged: `self` or `through`.
     pub(crate) health: &'static str,
     pub(crate) probes: Vec<ProbeStatus>,
-    pub(crate) dnsmasq: DnsmasqStatus,
+    /// None in a pod without dnsmasq.
+    pub(crate) dnsmasq: Option<DnsmasqStatus>,
     pub(crate) kubedns: Fetched<Kubedns>,
     pub(crate) nanny: Fetched<Nanny>,
 }
@@ -78,7 +79,7 @@ pub(crate) async fn status(parts: &Parts) -> Status {
             Mode::Through => "through",
         },
         probes: parts.probes.iter().map(|probe| ProbeStatus::of(probe)).collect(),
-        dnsmasq: DnsmasqStatus::of(parts),
+        dnsmasq: parts.dnsmasq.as_ref().map(DnsmasqStatus::of),
         kubedns,
         nanny,
     }
@@ -110,16 +111,16 @@ impl ProbeStatus {
 }
 
 impl DnsmasqStatus {
-    fn of(parts: &Parts) -> Self {
-        let known = parts.counters.known();
+    fn of(dnsmasq: &Dnsmasq) -> Self {
+        let known = dnsmasq.counters.known();
         let counters = known.reading.map(|(reading, _)| reading);
         Self {
-            server: parts.counters.server().to_string(),
+            server: dnsmasq.counters.server().to_string(),
             counters,
             hit_ratio: counters.and_then(|counters| ratio(counters.hits, counters.misses)),
             read_at: known.reading.map(|(_, at)| millis(at)),
             error: known.error,
-            upstreams: parts.upstreams.status(),
+            upstreams: dnsmasq.upstreams.status(),
         }
     }
 }

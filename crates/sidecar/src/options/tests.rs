@@ -21,7 +21,8 @@ fn the_manifests_command_line() {
     .unwrap();
     let labels: Vec<&str> = options.probe.iter().map(|probe| probe.label.as_str()).collect();
     assert_eq!(labels, ["kubedns", "dnsmasq"]);
-    assert_eq!(options.probe[1].server, options.dnsmasq());
+    assert_eq!(Some(&options.probe[1].server), options.dnsmasq().as_ref());
+    assert_eq!(parse(&["--dnsmasq-addr="]).unwrap().dnsmasq(), None);
     assert_eq!(options.probe[0].server, options.kubedns_addr);
     assert_eq!(options.health, Mode::Itself);
     assert_eq!((options.prometheus_addr.as_str(), options.prometheus_port), ("0.0.0.0", 10054));

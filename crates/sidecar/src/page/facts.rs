@@ -4,7 +4,7 @@ use maud::{Markup, Render, html};
 
 use super::text::{ago, number};
 use crate::peers::{Fetched, Kubedns, Nanny};
-use crate::status::Status;
+use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::Condition;
 
 /// A line about something that is not as it should be.
@@ -57,8 +57,7 @@ fn watches(kubedns: &Kubedns) -> Markup {
 }
 
 /// Lines about dnsmasq.
-pub(super) fn dnsmasq(status: &Status) -> Markup {
-    let dnsmasq = &status.dnsmasq;
+pub(super) fn dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
     html! {
         li {
             "hit ratio "
@@ -72,8 +71,8 @@ pub(super) fn dnsmasq(status: &Status) -> Markup {
             }
         }
         @if let Some(error) = &dnsmasq.error { (bad(format!("counters: {error}"))) }
-        (upstreams(status, Condition::Silent, "upstreams that do not answer"))
-        (upstreams(status, Condition::Fails, "upstreams that fail"))
+        (upstreams(dnsmasq, Condition::Silent, "upstreams that do not answer"))
+        (upstreams(dnsmasq, Condition::Fails, "upstreams that fail"))
         @match &status.nanny.known {
             Some(nanny) => (process(nanny)),
             None => (unknown_line("process", &status.nanny)),
@@ -82,8 +81,8 @@ pub(super) fn dnsmasq(status: &Status) -> Markup {
 }
 
 /// One line for those in this condition, if there are any.
-fn upstreams(status: &Status, condition: Condition, words: &str) -> Markup {
-    let all = status.dnsmasq.upstreams.iter().filter(|upstream| upstream.condition == condition);
+fn upstreams(dnsmasq: &DnsmasqStatus, condition: Condition, words: &str) -> Markup {
+    let all = dnsmasq.upstreams.iter().filter(|upstream| upstream.condition == condition);
     let addresses: Vec<&str> = all.map(|upstream| upstream.address.as_str()).collect();
     html! { @if !addresses.is_empty() { (bad(format!("{words}: {}", addresses.join(", ")))) } }
 }

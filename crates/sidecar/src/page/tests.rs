@@ -57,14 +57,14 @@ fn good() -> Status {
         uptime_seconds: 3725,
         health: "self",
         probes: vec![probe("kubedns", State::Ok, ""), probe("dnsmasq", State::Ok, "")],
-        dnsmasq: DnsmasqStatus {
+        dnsmasq: Some(DnsmasqStatus {
             server: "127.0.0.1:53".to_owned(),
             counters: Some(Reading { hits: 30, misses: 10, evictions: 1, insertions: 9, cache_size: 1000 }),
             hit_ratio: Some(0.75),
             read_at: Some(1_795_208_054_000),
             error: None,
             upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
-        },
+        }),
         kubedns: told(Kubedns::read(kubedns)),
         nanny: told(Nanny::read(nanny).unwrap()),
     }
@@ -103,7 +103,7 @@ fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
     let nanny = r#"{"configuration":{"version":"00ff","stubDomains":{"acme.local":["192.0.2.1"]}},
                     "routes":{"upstreams":["127.0.0.1:10053"],"upstreamsFrom":"kubedns","kubednsConfiguration":"00fe"}}"#;
     let mut status = Status { nanny: told(Nanny::read(nanny).unwrap()), ..good() };
-    status.dnsmasq.upstreams.clear();
+    status.dnsmasq.as_mut().unwrap().upstreams.clear();
     let page = words(&render(&status, "n"));
     for expected in [
         "acme.local 127.0.0.1:10053 192.0.2.1",
@@ -158,8 +158,8 @@ fn a_bad_day() {
         error: Some("refused".to_owned()),
     };
     status.nanny = Fetched { source: String::new(), known: None, error: None };
-    status.dnsmasq.error = Some("hits.bind.: i/o timeout".to_owned());
-    status.dnsmasq.hit_ratio = None;
+    status.dnsmasq.as_mut().unwrap().error = Some("hits.bind.: i/o timeout".to_owned());
+    status.dnsmasq.as_mut().unwrap().hit_ratio = None;
     let page = page(&status);
     assert!(page.contains("<title>\u{2717} kube-dns</title>"));
     says(
@@ -248,7 +248,7 @@ fn upstreams_that_do_not_do_their_work_are_named_twice() {
         condition: Condition::Fails,
         ..upstream("192.0.2.2:53", &["acme.local", "beta.local"], "REFUSED for acme.local. SOA")
     };
-    status.dnsmasq.upstreams =
+    status.dnsmasq.as_mut().unwrap().upstreams =
         vec![upstream("192.0.2.1:53", &["."], "i/o timeout"), refusing, upstream("192.0.2.3:53", &[], "")];
     let page = page(&status);
     says(
@@ -260,7 +260,7 @@ fn upstreams_that_do_not_do_their_work_are_named_twice() {
             "192.0.2.3:53 as the arguments say \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
         ],
     );
-    status.dnsmasq.upstreams.clear();
+    status.dnsmasq.as_mut().unwrap().upstreams.clear();
     says(&render(&status, "0"), &["Upstreams of dnsmasq none, or unknown"]);
 }
 
@@ -301,8 +301,8 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     bad.name = evil.to_owned();
     bad.server = evil.to_owned();
     status.probes.push(bad);
-    status.dnsmasq.error = Some(evil.to_owned());
-    status.dnsmasq.upstreams.push(upstream(evil, &[evil], evil));
+    status.dnsmasq.as_mut().unwrap().error = Some(evil.to_owned());
+    status.dnsmasq.as_mut().unwrap().upstreams.push(upstream(evil, &[evil], evil));
     status.kubedns = Fetched { source: evil.to_owned(), known: None, error: Some(evil.to_owned()) };
     let all = format!(
         "{{\"dnsmasq\":{{\"version\":{0},\"lastEnd\":{0},\"restarts\":{{\"x\":1}},\"missingFixes\":[{0}]}},\

@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 
 use super::text::{ago, number};
-use crate::status::Status;
+use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::{Condition, UpstreamStatus};
 
 /// All those of dnsmasq, as they are probed.
-pub(super) fn of_dnsmasq(status: &Status) -> Markup {
-    let upstreams = &status.dnsmasq.upstreams;
+pub(super) fn of_dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
+    let upstreams = &dnsmasq.upstreams;
     let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     html! {
         section aria-label="upstreams of dnsmasq" {

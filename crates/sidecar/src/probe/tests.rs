@@ -122,7 +122,7 @@ fn the_label_or_the_address_says_what_is_probed() {
         ("outside,127.0.0.1,x,5,A", Part::Dnsmasq),
         ("outside,192.0.2.1:53,x,5,A", Part::Other),
     ] {
-        assert_eq!(Part::of(&spec.parse().unwrap(), &dnsmasq, &kubedns), part, "{spec}");
+        assert_eq!(Part::of(&spec.parse().unwrap(), Some(&dnsmasq), &kubedns), part, "{spec}");
     }
 }
 

@@ -98,3 +98,21 @@ async fn the_page_lets_no_script_of_others_run() {
     assert!(head.contains("Content-Security-Policy: default-src 'none'; "), "{head}");
     assert!(head.contains("Cache-Control: no-store"), "{head}");
 }
+
+/// kubedns alone: nothing is said of a dnsmasq that nobody expects, and nothing fails for want of it.
+#[tokio::test]
+async fn in_a_pod_without_dnsmasq_nobody_misses_it() {
+    let (kubedns, _kubedns) = says(Some("kubedns_synced 1\n")).await;
+    let servers = Servers::start().await;
+    let probe = servers.probes().remove(0).replace("=good,", "=kubedns,");
+    let flags = [probe, "--dnsmasq-addr=".to_owned(), format!("--kubedns-metrics={kubedns}")];
+    let sidecar = Sidecar::start(&flags).await;
+    eventually(PATIENCE, || async { sidecar.get("/healthcheck/kubedns").await.0 == 200 }).await;
+    assert_eq!(sidecar.get("/healthcheck/dnsmasq").await.0, 404);
+    let status = status(&sidecar).await;
+    assert_eq!((&status["dnsmasq"], &status["nanny"]["source"]), (&Value::Null, &Value::from("")));
+    for path in ["/", "/metrics"] {
+        let (code, text) = sidecar.get(path).await;
+        assert!(code == 200 && text.contains("kubedns") && !text.contains("dnsmasq"), "{path}: {text}");
+    }
+}
