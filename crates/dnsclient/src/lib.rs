@@ -4,11 +4,13 @@
 //! * [`ask_with_retry`]: over UDP, and over TCP when the answer did not fit.
 //! * [`chaos`]: questions about the server itself.
 //! * [`resolve`]: names of servers, looked up again and again.
+//! * [`hosts`]: the hosts file.
 //!
 //! Forwarding is not done here: `skydns` has its own way, which hands octets on.
 
 pub mod chaos;
 mod exchange;
+pub mod hosts;
 pub mod resolve;
 
 use hickory_proto::op::ResponseCode;

@@ -6,7 +6,6 @@
 //! not exist) the addresses known so far stay.
 
 mod entry;
-mod hosts;
 mod lookup;
 
 use std::collections::{BTreeMap, BTreeSet};

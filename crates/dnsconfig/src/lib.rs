@@ -7,6 +7,7 @@
 //! This crate does not resolve names, reads no DNS messages and knows nothing of dnsmasq.
 
 mod config;
+pub mod distance;
 mod error;
 pub mod federation;
 pub mod name;

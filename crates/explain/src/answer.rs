@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use skydns::wire::rcode;
 use skydns::wire::text::{rcode_name, type_name};
 use skydns::{Name, View};
 
-use crate::document::{Answer, Record};
+use crate::document::{Answer, Outcome, Record};
 
 /// The most records that are shown.
 const MAX_RECORDS: usize = 32;
@@ -25,7 +26,15 @@ impl Answer {
         asks.sort();
         asks.dedup();
         let (qtype, rcode) = (type_name(qtype), response.rcode.map(rcode_name));
-        Self { qtype, rcode, records, more_records: 0, truncated: response.truncated, asks }
+        let (more_records, truncated, from_hosts) = (0, response.truncated, false);
+        Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
+    }
+
+    /// The answer of dnsmasq out of its hosts file.
+    pub(crate) fn from_hosts(qtype: u16, records: Vec<Record>) -> Self {
+        let (qtype, rcode) = (type_name(qtype), Some(rcode_name(rcode::NOERROR)));
+        let (more_records, truncated, asks, from_hosts) = (0, false, Vec::new(), true);
+        Self { qtype, rcode, records, more_records, truncated, asks, from_hosts }
     }
 
     /// The same with as many records as are shown.
@@ -47,6 +56,40 @@ impl Answer {
     pub(crate) fn is_of_addresses(&self) -> bool {
         self.qtype == "A" || self.qtype == "AAAA"
     }
+}
+
+/// The outcome of answers of kubedns for a resolver: records of any type are an answer, except where the addresses fail or
+/// an alias leads to none, since they are what programs ask for: an alias has an SRV record wherever it leads.
+pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
+    let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
+    if addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records) {
+        return Outcome::ServFail;
+    }
+    if bare_alias(answers).is_some() {
+        return Outcome::NoData;
+    }
+    if answers.iter().any(Answer::has_records) {
+        return Outcome::Answered;
+    }
+    if answers.iter().any(|answer| answer.rcode.is_none()) {
+        return Outcome::Forwarded;
+    }
+    match answers.first().and_then(|answer| answer.rcode.as_deref()) {
+        _ if answers.iter().any(|answer| answer.has_rcode("NOERROR")) => Outcome::NoData,
+        Some("NXDOMAIN") => Outcome::NxDomain,
+        Some("REFUSED") => Outcome::Refused,
+        _ => Outcome::ServFail,
+    }
+}
+
+/// What an alias leads to, if that has none of the addresses asked for.
+pub(crate) fn bare_alias(answers: &[Answer]) -> Option<&str> {
+    let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
+    let is_bare = |answer: &Answer| {
+        answer.asks.is_empty() && answer.records.iter().all(|record| record.rtype == "CNAME")
+    };
+    let last = addresses().find_map(|answer| answer.records.last())?;
+    addresses().all(is_bare).then_some(last.data.as_str())
 }
 
 fn record(record: skydns::ask::Record) -> Record {

@@ -4,6 +4,7 @@ use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
 use skydns::Name;
 
+use crate::answer;
 use crate::dnsmasq::Front;
 use crate::document::{Answer, Dnsmasq, DnsmasqAsks, NameKind, Outcome, Record, Route};
 use crate::kind;
@@ -24,11 +25,21 @@ pub(crate) struct Candidate {
     pub(crate) sources: Vec<ObjectKey>,
     /// The number of those left out.
     pub(crate) more_sources: usize,
+    /// The name of ours that it is an alias of, where that has no address.
+    pub(crate) target: Option<Box<Self>>,
 }
 
 impl Candidate {
-    /// Asks `snapshot` for `name`.
+    /// Asks `snapshot` for `name`, and for what it is an alias of in vain.
     pub(crate) fn new(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
+        let mut candidate = Self::alone(snapshot, front, name, types);
+        let target = candidate.bare_alias().and_then(|target| Name::parse(target).ok());
+        let target = target.map(|target| Self::alone(snapshot, front, target, types));
+        candidate.target = target.filter(|target| target.path.is_some()).map(Box::new);
+        candidate
+    }
+
+    fn alone(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
         let lower = name.to_lowercase();
         let path = kind::path(&snapshot.zone, &lower);
         let labels: Option<Vec<&str>> = path.as_ref().map(|path| path.iter().map(String::as_str).collect());
@@ -39,48 +50,46 @@ impl Candidate {
         let more_sources = sources.len().saturating_sub(MAX_OBJECTS);
         sources.truncate(MAX_OBJECTS);
         let dnsmasq = front.way(&lower, &snapshot.zone.domain, &route);
-        let answers = types.iter().map(|qtype| Answer::new(snapshot, &name, *qtype)).collect();
-        let mut candidate = Self { name, path, kind, route, dnsmasq, answers, sources, more_sources };
+        let answer = |qtype: &u16| {
+            front.answers(&lower, *qtype).unwrap_or_else(|| Answer::new(snapshot, &name, *qtype))
+        };
+        let mut answers: Vec<Answer> = types.iter().map(answer).collect();
+        if answers.iter().any(|answer| answer.from_hosts) {
+            answers.retain(|answer| answer.from_hosts);
+        }
+        let target = None;
+        let mut candidate = Self { name, path, kind, route, dnsmasq, answers, sources, more_sources, target };
         candidate.dnsmasq.keeps_seconds = candidate.keeps();
         candidate
     }
 
-    /// The outcome for a resolver: records of any type are an answer, except where the addresses fail, since that is
-    /// what programs ask for: an alias has an SRV record wherever it leads.
+    /// The outcome for a resolver.
     pub(crate) fn outcome(&self) -> Outcome {
-        if !self.dnsmasq.leads_to_kubedns() {
-            return Outcome::Forwarded;
-        }
-        if self.addresses_fail() {
-            return Outcome::ServFail;
-        }
-        if self.answers.iter().any(Answer::has_records) {
-            return Outcome::Answered;
-        }
-        if self.answers.iter().any(|answer| answer.rcode.is_none()) {
-            return Outcome::Forwarded;
-        }
-        match self.answers.first().and_then(|answer| answer.rcode.as_deref()) {
-            _ if self.answers.iter().any(|answer| answer.has_rcode("NOERROR")) => Outcome::NoData,
-            Some("NXDOMAIN") => Outcome::NxDomain,
-            Some("REFUSED") => Outcome::Refused,
-            _ => Outcome::ServFail,
+        if self.dnsmasq.leads_to_kubedns() || self.is_from_hosts() {
+            answer::outcome(&self.answers)
+        } else {
+            Outcome::Forwarded
         }
     }
 
-    fn addresses_fail(&self) -> bool {
-        let addresses = || self.answers.iter().filter(|answer| answer.is_of_addresses());
-        addresses().any(|answer| answer.has_rcode("SERVFAIL")) && !addresses().any(Answer::has_records)
+    /// What an alias leads to, if that has none of the addresses asked for.
+    pub(crate) fn bare_alias(&self) -> Option<&str> {
+        answer::bare_alias(&self.answers)
+    }
+
+    /// Whether dnsmasq answers out of the hosts file.
+    pub(crate) fn is_from_hosts(&self) -> bool {
+        self.answers.iter().any(|answer| answer.from_hosts)
     }
 
     /// See [`Dnsmasq::keeps_seconds`].
     fn keeps(&self) -> Option<u32> {
         match self.outcome() {
-            _ if self.dnsmasq.asks != DnsmasqAsks::Kubedns => None,
+            _ if self.dnsmasq.asks != DnsmasqAsks::Kubedns || self.is_from_hosts() => None,
             Outcome::Answered => self.records().map(|record| record.ttl).min(),
             Outcome::Forwarded => None,
             // What failed is not kept, and the records of another type are.
-            Outcome::ServFail if self.records().next().is_some() => None,
+            Outcome::NoData | Outcome::ServFail if self.records().next().is_some() => None,
             Outcome::NoData | Outcome::NxDomain | Outcome::ServFail | Outcome::Refused => Some(0),
         }
     }

@@ -5,13 +5,17 @@
 //! reverse trees to kubedns and does not cache negative answers; the nanny adds the servers of the same configuration
 //! that kubedns has, or kubedns alone.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use dnsclient::hosts;
 use dnsconfig::Config;
 use skydns::Name;
+use skydns::wire::text::type_name;
+use skydns::wire::{reverse, rtype};
 
 use crate::Topology;
-use crate::document::{Dnsmasq, DnsmasqAsks, Route};
+use crate::document::{Answer, Dnsmasq, DnsmasqAsks, Record, Route};
 
 /// The reverse trees.
 const REVERSE: [&str; 2] = ["in-addr.arpa.", "ip6.arpa."];
@@ -22,9 +26,34 @@ pub(crate) struct Front {
     /// The configuration, which dnsmasq has too.
     pub(crate) config: Arc<Config>,
     pub(crate) topology: Topology,
+    /// The hosts file of the pod, which dnsmasq reads too.
+    pub(crate) hosts: PathBuf,
 }
 
 impl Front {
+    /// The records that dnsmasq has from the hosts file for `name` (in lower case), before it asks anybody.
+    pub(crate) fn answers(&self, name: &Name, qtype: u16) -> Option<Answer> {
+        if self.topology == Topology::Direct {
+            return None;
+        }
+        let text = name.to_string();
+        let data: Vec<String> = match (qtype, reverse::address(name.wire())) {
+            (rtype::PTR, Some(address)) => hosts::names(&self.hosts, address)
+                .first()
+                .map(|name| format!("{name}."))
+                .into_iter()
+                .collect(),
+            (rtype::A | rtype::AAAA, _) => {
+                let of_family = hosts::addresses(&self.hosts, text.trim_end_matches('.')).into_iter();
+                of_family.filter(|ip| ip.is_ipv4() == (qtype == rtype::A)).map(|ip| ip.to_string()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let record = |data| Record { name: text.clone(), rtype: type_name(qtype), data, ttl: 0 };
+        let records: Vec<Record> = data.into_iter().map(record).collect();
+        (!records.is_empty()).then(|| Answer::from_hosts(qtype, records))
+    }
+
     /// The way of a query for `name` (in lower case) in a cluster of this domain. How long the answer is kept depends on
     /// the answer.
     pub(crate) fn way(&self, name: &Name, domain: &Name, route: &Route) -> Dnsmasq {

@@ -32,6 +32,8 @@ pub(crate) struct Explanation {
 pub(crate) struct Question {
     /// The name as it was typed.
     pub(crate) name: String,
+    /// The name in it, where a URL, a port or `svc/` was typed too.
+    pub(crate) meant: String,
     pub(crate) types: Vec<String>,
     /// The namespace of the pod whose search list it is, if that is where the list comes from.
     pub(crate) namespace: Option<String>,
@@ -178,6 +180,8 @@ pub(crate) struct Answer {
     /// External names that upstream servers are asked for before this is answered, as `NAME TYPE`. The records that come
     /// from there are not shown.
     pub(crate) asks: Vec<String>,
+    /// It is the answer of dnsmasq, which has the name from the pod's /etc/hosts and asks nobody.
+    pub(crate) from_hosts: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! `GET /explain?name=NAME&type=TYPE&search=NAMESPACE&ndots=5&format=text` on the status port.
 
-use warp::http::StatusCode;
+use warp::http::header::{ALLOW, HeaderValue};
+use warp::http::{Method, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Rejection};
 
@@ -22,10 +23,17 @@ impl Explainer {
     ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
         let this = self.clone();
         let query = warp::query::raw().or_else(|_| async { Ok::<_, Rejection>((String::new(),)) });
-        daemon::http::exact_path("/explain").and(query).then(move |query: String| {
-            let this = this.clone();
-            async move { this.reply(&query).await }
-        })
+        daemon::http::exact_path("/explain").and(warp::method()).and(query).then(
+            move |method: Method, query: String| {
+                let this = this.clone();
+                async move {
+                    match method {
+                        Method::GET | Method::HEAD => this.reply(&query).await,
+                        _ => not_allowed(),
+                    }
+                }
+            },
+        )
     }
 
     async fn reply(&self, query: &str) -> Response {
@@ -43,6 +51,12 @@ impl Explainer {
     }
 }
 
+fn not_allowed() -> Response {
+    let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    response
+}
+
 /// People read it too: indented, with a line feed at its end.
 fn json(explanation: &Explanation) -> Response {
     match serde_json::to_string_pretty(explanation) {
@@ -57,7 +71,12 @@ fn json(explanation: &Explanation) -> Response {
 fn read(query: &str) -> Result<(Request, Format), RequestError> {
     let mut parameters = Parameters::default();
     let mut format = Format::Json;
+    let mut given = Vec::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        if given.contains(&key) {
+            return Err(RequestError::Repeated(key.into_owned()));
+        }
+        given.push(key.clone());
         let place = match &*key {
             "name" => &mut parameters.name,
             "type" => &mut parameters.qtype,

@@ -34,6 +34,7 @@ mod survey;
 mod text;
 mod verdict;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -114,7 +115,8 @@ impl Explainer {
     pub(crate) async fn explain(&self, request: Request) -> Result<Explanation, Unexplained> {
         let _slot = self.slots.try_acquire().map_err(|_| Unexplained::Busy)?;
         let snapshot = self.published.get();
-        let front = Front { config: (self.server)().config.config, topology: self.topology };
+        let (config, hosts) = ((self.server)().config.config, PathBuf::from("/etc/hosts"));
+        let front = Front { config, topology: self.topology, hosts };
         // A wildcard walks over all Services: that is not for a thread that serves connections.
         let survey = tokio::task::spawn_blocking(move || Survey::new(snapshot, &front, request));
         let survey = survey.await.map_err(|_| Unexplained::Ending)?;

@@ -1,16 +1,15 @@
 //! Names that exist and look like what was meant.
 
-mod distance;
-
 use cluster::objects::ObjectKey;
 use cluster::snapshot::Snapshot;
 use skydns::Name;
-use skydns::wire::{rcode, rtype};
+use skydns::wire::rtype;
 
+use crate::answer;
 use crate::candidate::Candidate;
-use crate::document::{NameKind, NearMiss, Note};
+use crate::document::{Answer, NameKind, NearMiss, Note, Outcome};
 use crate::evidence::Evidence;
-use distance::distance;
+use dnsconfig::distance::distance;
 
 /// The most names that are suggested.
 const MAX_NEAR: usize = 8;
@@ -127,7 +126,12 @@ pub(crate) fn similar_namespaces(snapshot: &Snapshot, wanted: &str) -> Vec<Strin
 
 /// Names that may have been meant, the likeliest first. `explained` is the candidate that is explained: there are none
 /// where all that it is about is there, and else none of its own Service if that is there.
-pub(crate) fn find(evidence: Evidence<'_>, readings: &[Reading], explained: &Candidate) -> Vec<NearMiss> {
+pub(crate) fn find(
+    evidence: Evidence<'_>,
+    readings: &[Reading],
+    explained: &Candidate,
+    types: &[u16],
+) -> Vec<NearMiss> {
     let own = match evidence.service(explained) {
         Some(_) if !evidence.lacks_member(explained) => return Vec::new(),
         Some(_) => explained.kind.service(),
@@ -146,7 +150,7 @@ pub(crate) fn find(evidence: Evidence<'_>, readings: &[Reading], explained: &Can
     scored.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     let mut near: Vec<NearMiss> = Vec::new();
     for (_, service, reading, note) in scored.into_iter().take(MAX_CHECKED) {
-        let miss = existing(evidence.snapshot, service, reading, note);
+        let Some(miss) = existing(evidence.snapshot, service, reading, note, types) else { continue };
         if near.len() < MAX_NEAR && !near.iter().any(|known| known.name == miss.name) {
             near.push(miss);
         }
@@ -192,19 +196,33 @@ fn is_part(a: &str, b: &str) -> bool {
     ends || long.strip_suffix(short).is_some_and(|rest| rest.ends_with('-'))
 }
 
-/// The suggestion: with the labels before the Service's name if that exists, and else without.
-fn existing(snapshot: &Snapshot, service: &ObjectKey, reading: &Reading, mut why: Note) -> NearMiss {
+/// The suggestion: with the labels before the Service's name if that has what is asked for, and else without; none if that
+/// would not help either.
+fn existing(
+    snapshot: &Snapshot,
+    service: &ObjectKey,
+    reading: &Reading,
+    mut why: Note,
+    types: &[u16],
+) -> Option<NearMiss> {
     let plain = format!("{}.{}.svc.{}", service.name, service.namespace, snapshot.zone.domain);
     let whole = format!("{}{plain}", reading.prefix);
-    let exists = |text: &str| {
-        let name = Name::parse(text).ok();
-        name.is_some_and(|name| skydns::ask(snapshot, &name, rtype::SRV).rcode == Some(rcode::NOERROR))
+    let is_of_addresses = types.contains(&rtype::A) || types.contains(&rtype::AAAA);
+    // Of types that no Service has, the engine says nothing about the name.
+    let types = if is_of_addresses { types } else { &[rtype::SRV] };
+    let outcome = |text: &str| {
+        let name = Name::parse(text).ok()?;
+        let answers: Vec<Answer> = types.iter().map(|qtype| Answer::new(snapshot, &name, *qtype)).collect();
+        Some(answer::outcome(&answers))
     };
-    if exists(&whole) {
-        return NearMiss { name: whole, why };
+    if outcome(&whole) == Some(Outcome::Answered) {
+        return Some(NearMiss { name: whole, why });
     }
-    if !exists(&plain) {
-        why.text.push_str("; it has no ready endpoints");
+    match outcome(&plain)? {
+        Outcome::Answered => {}
+        Outcome::NoData if !is_of_addresses => {}
+        Outcome::NxDomain => why.text.push_str("; it has no ready endpoints"),
+        _ => return None,
     }
-    NearMiss { name: plain, why }
+    Some(NearMiss { name: plain, why })
 }

@@ -1,6 +1,9 @@
 //! Why a name has no answer, or not the one that was asked for.
 
 use cluster::objects::ObjectKey;
+use cluster::snapshot::Snapshot;
+use skydns::Name;
+use skydns::wire::rtype;
 
 use crate::candidate::Candidate;
 use crate::document::{
@@ -14,10 +17,12 @@ use crate::objects::FoundObject;
 /// Everything there is to say about a name that is not as it was hoped for.
 pub(crate) fn of(evidence: Evidence<'_>, candidate: &Candidate) -> Vec<Note> {
     let notes = match candidate.outcome() {
-        Outcome::Answered => [answered(evidence, candidate), None],
+        Outcome::Answered if candidate.is_from_hosts() => [Some(from_hosts()), None],
+        Outcome::Answered => [answered(evidence, candidate), one_of_aliases(candidate)],
         Outcome::Refused => [Some(refused(candidate)), None],
         _ if candidate.route == Route::SingleLabel => [single_label(candidate), None],
         Outcome::Forwarded => [without_pointer(evidence, candidate), without_servers(evidence, candidate)],
+        Outcome::NoData if candidate.bare_alias().is_some() => [bare_alias(evidence, candidate), None],
         Outcome::NoData | Outcome::NxDomain | Outcome::ServFail => [missing(evidence, candidate), None],
     };
     notes.into_iter().flatten().collect()
@@ -31,7 +36,7 @@ pub(crate) fn is_lesson(note: &Note) -> bool {
 /// kubedns and dnsmasq disagree about who is responsible.
 pub(crate) fn disagreement(candidate: &Candidate) -> Option<Note> {
     let Candidate { route, dnsmasq, .. } = candidate;
-    let stub = dnsmasq.domain.as_deref()?;
+    let stub = dnsmasq.domain.as_deref().filter(|_| !candidate.is_from_hosts())?;
     let (code, text) = match (dnsmasq.asks, route) {
         (DnsmasqAsks::KubednsAndStubDomain, _) => (
             "stub_domain_beside_kubedns",
@@ -65,19 +70,36 @@ fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
             "the address is that in the name; whether there is such a pod is not looked at",
         )),
         // Its purpose is to lead to another cluster.
-        NameKind::Federation { .. } => bare_alias(candidate),
-        _ => bare_alias(candidate).or_else(|| nobody_behind(evidence, candidate)),
+        NameKind::Federation { .. } => None,
+        _ => nobody_behind(evidence, candidate),
     }
 }
 
-/// An alias that leads to nothing.
-fn bare_alias(candidate: &Candidate) -> Option<Note> {
-    let answer = candidate.answers.iter().find(|answer| answer.is_of_addresses())?;
-    let last = answer.records.last().filter(|last| last.rtype == "CNAME" && answer.asks.is_empty())?;
-    let elsewhere = candidate.records().any(|record| record.rtype == "A" || record.rtype == "AAAA");
-    (!elsewhere).then(|| {
-        Note::new("alias_leads_nowhere", format!("it is an alias of {}, which has no address", last.data))
-    })
+/// dnsmasq answers and asks nobody.
+fn from_hosts() -> Note {
+    let text =
+        "the pod's /etc/hosts has it: dnsmasq answers, unless it runs with --no-hosts, and asks nobody";
+    Note::new("hosts_file", text)
+}
+
+/// A name has one CNAME at most, and a wildcard can match many.
+fn one_of_aliases(candidate: &Candidate) -> Option<Note> {
+    let matched = candidate.sources.len() + candidate.more_sources;
+    let is_alias = candidate.records().any(|record| record.rtype == "CNAME");
+    let text =
+        format!("{matched} Services match, and the alias shown is one of theirs, drawn for each answer");
+    (candidate.is_wild() && is_alias && matched > 1).then(|| Note::new("one_of_aliases", text))
+}
+
+/// An alias that leads to nothing, with the reason of what it leads to.
+fn bare_alias(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    let target = candidate.bare_alias()?;
+    let reasons = candidate.target.as_ref().map(|target| of(evidence, target)).unwrap_or_default();
+    let text = match reasons.first() {
+        Some(reason) => format!("it is an alias of {target}: {}", reason.text),
+        None => format!("it is an alias of {target}, which has no address"),
+    };
+    Some(Note::new("alias_leads_nowhere", text))
 }
 
 /// A cluster IP that nobody answers at.
@@ -216,13 +238,13 @@ fn no_such_type(candidate: &Candidate) -> Reason {
 }
 
 fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
-    let found = evidence.object(candidate.kind.service()?)?;
+    let (snapshot, found) = (evidence.snapshot, evidence.object(candidate.kind.service()?)?);
     let Object { key, service, endpoints } = &found.object;
     let endpoints = endpoints.as_ref();
     let (code, text) = match (&candidate.kind, service) {
         (_, None) => no_service(evidence, found),
         (_, Some(service)) if service.kind == ServiceKind::ExternalName => {
-            external_name(candidate, key, service)
+            external_name(snapshot, candidate, key, service)
         }
         // The name is there, whatever else may be wrong with the Service.
         (NameKind::Service(_) | NameKind::Member { .. }, Some(service))
@@ -275,7 +297,7 @@ fn no_service(evidence: Evidence<'_>, found: &FoundObject) -> Reason {
     ("no_such_namespace", format!("there is no Service at all in namespace {namespace}{similar}"))
 }
 
-fn external_name(candidate: &Candidate, key: &ObjectKey, service: &Service) -> Reason {
+fn external_name(snapshot: &Snapshot, candidate: &Candidate, key: &ObjectKey, service: &Service) -> Reason {
     let target = service.external_name.as_deref().unwrap_or_default();
     match (candidate.outcome(), &candidate.kind) {
         (Outcome::NxDomain, NameKind::Service(_)) => (
@@ -290,10 +312,38 @@ fn external_name(candidate: &Candidate, key: &ObjectKey, service: &Service) -> R
         ),
         (Outcome::ServFail, _) => (
             "alias_fails",
-            format!("Service {key} is an alias of {target}, which leads in a circle, too far, or nowhere"),
+            format!("Service {key} is an alias of {target}, {}", failure(snapshot, &candidate.name)),
         ),
         _ => no_such_type(candidate),
     }
+}
+
+/// The most aliases in a row that are looked at.
+const MAX_ALIASES: usize = 32;
+
+/// Why the addresses behind an alias cannot be told: the aliases are asked for one by one.
+fn failure(snapshot: &Snapshot, name: &Name) -> String {
+    let mut chain = vec![name.to_lowercase()];
+    while let Some(target) = chain.last().and_then(|last| alias(snapshot, last)) {
+        let is_circle = chain.contains(&target);
+        chain.push(target);
+        if is_circle {
+            let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
+            return format!("which leads in a circle: {}", names.join(" -> "));
+        }
+        if chain.len() > MAX_ALIASES {
+            break;
+        }
+    }
+    match chain.last() {
+        Some(last) if last.label_count() < 2 => "and names of one label are not sent out".to_owned(),
+        _ => "which leads too far: so many aliases in a row are not followed".to_owned(),
+    }
+}
+
+fn alias(snapshot: &Snapshot, name: &Name) -> Option<Name> {
+    let answer = skydns::ask(snapshot, name, rtype::CNAME).records.into_iter().next()?;
+    Some(Name::parse(&answer.data).ok()?.to_lowercase())
 }
 
 /// A headless Service is nothing but the addresses that it publishes.

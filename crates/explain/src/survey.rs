@@ -52,7 +52,10 @@ impl Survey {
                 NameKind::Member { label, .. } => Some(label.clone()),
                 _ => None,
             };
-            for wanted in candidate.sources.iter().map(|key| (key.clone(), hostname.clone())) {
+            let target = candidate.target.iter().flat_map(|target| &target.sources);
+            let target = target.map(|key| (key.clone(), None));
+            let own = candidate.sources.iter().map(|key| (key.clone(), hostname.clone()));
+            for wanted in own.chain(target) {
                 if !objects.contains(&wanted) {
                     objects.push(wanted);
                 }
@@ -78,7 +81,9 @@ impl Survey {
         let at = verdict::most_telling(evidence, &self.candidates, &self.request.name);
         let candidate = &self.candidates[at];
         let near = match candidate.outcome() {
-            Outcome::NxDomain | Outcome::Forwarded => near::find(evidence, &self.readings, candidate),
+            Outcome::NxDomain | Outcome::Forwarded => {
+                near::find(evidence, &self.readings, candidate, &self.request.types)
+            }
             // The Service that was meant is found, or nothing is found at all.
             _ => Vec::new(),
         };
@@ -98,6 +103,7 @@ impl Survey {
     fn question(&self) -> Question {
         Question {
             name: self.request.text.clone(),
+            meant: self.request.meant.clone(),
             types: self.request.types.iter().map(|qtype| type_name(*qtype)).collect(),
             namespace: match &self.request.search {
                 Search::Namespace(namespace) if !self.request.absolute => Some(namespace.clone()),

@@ -1,5 +1,6 @@
 //! Names on a small cluster, and the whole text of their explanations.
 
+mod aliases;
 mod cluster;
 mod members;
 mod properties;

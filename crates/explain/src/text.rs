@@ -13,7 +13,10 @@ const LABEL: usize = 10;
 pub(crate) fn render(explanation: &Explanation) -> String {
     let Explanation { question, verdict, warnings, near, tried, detail, server, at } = explanation;
     let mut page = Page::default();
-    page.line(&format!("{} {}", question.name, verdict.text));
+    page.line(&format!("{} {}", question.meant, verdict.text));
+    if question.meant != question.name {
+        page.section("typed", &question.name);
+    }
     page.notes("WARNING", warnings);
     // A name that resolves needs no excuse.
     page.notes(if verdict.outcome == Outcome::Answered { "note" } else { "why" }, &detail.reasons);

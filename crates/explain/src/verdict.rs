@@ -56,35 +56,78 @@ fn rank_of_missing(evidence: Evidence<'_>, candidate: &Candidate) -> u8 {
 pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     let candidate = &candidates[at];
     let outcome = candidate.outcome();
-    let is_forwarded = |candidate: &&Candidate| candidate.outcome() == Outcome::Forwarded;
-    let first = candidates.iter().take(at).find(is_forwarded);
-    let last = candidates.iter().rev().find(is_forwarded);
-    let types = || type_list(candidate);
-    let text = match (outcome, first, last) {
-        // The upstream's answer to an earlier name is not known here.
-        (Outcome::Answered, Some(first), _) => {
-            format!("{}, unless {} exists: first, {}", in_words(candidate).0, first.name, asks(first))
-        }
-        (Outcome::Answered, None, _) => in_words(candidate).0,
-        (Outcome::Forwarded, ..) => format!("{}: {}", not_ours(candidate), asks(candidate)),
-        (_, _, Some(last)) => {
-            let nothing = match outcome {
-                Outcome::NoData => format!("has no {} records", types()),
-                Outcome::Refused => "is refused".to_owned(),
-                _ => "does not resolve".to_owned(),
-            };
-            let text = format!("{nothing} in this cluster; last, {}", asks(last));
+    let forwarded = |upto: usize| -> Vec<&Candidate> {
+        let all = candidates.iter().take(upto);
+        all.filter(|candidate| candidate.outcome() == Outcome::Forwarded).collect()
+    };
+    let text = match (outcome, forwarded(candidates.len()).as_slice()) {
+        (Outcome::Answered, _) => unless(in_words(candidate).0, &forwarded(at)),
+        (Outcome::Forwarded, all) => format!("{}: {}", not_ours(candidate), in_turn(all)),
+        (_, []) => nothing(candidate),
+        (_, all) => {
+            let last = if all.len() == 1 { "last, " } else { "" };
+            let text = format!("{}; {last}{}", nothing_here(candidate), in_turn(all));
             return Verdict { outcome: Outcome::Forwarded, text };
         }
-        (Outcome::NoData, ..) => format!("exists, and has no {} records", types()),
-        (Outcome::NxDomain, ..) => "does not exist (NXDOMAIN)".to_owned(),
-        (Outcome::ServFail, ..) if candidate.route == Route::SingleLabel => {
-            "is no name of this cluster and has only one label".to_owned()
-        }
-        (Outcome::ServFail, ..) => "cannot be told (SERVFAIL)".to_owned(),
-        (Outcome::Refused, ..) => "is refused (REFUSED)".to_owned(),
     };
     Verdict { outcome, text }
+}
+
+/// An answer that stands behind others: what the upstreams say of earlier names is not known here.
+fn unless(answer: String, before: &[&Candidate]) -> String {
+    match before {
+        [] => answer,
+        [first] => format!("{answer}, unless {} exists: first, {}", first.name, asks(first)),
+        more => format!("{answer}, unless one of {} earlier names exists: {}", more.len(), in_turn(more)),
+    }
+}
+
+/// A name without an answer, where nobody else is asked.
+fn nothing(candidate: &Candidate) -> String {
+    match candidate.outcome() {
+        Outcome::NoData => leads_nowhere(candidate)
+            .unwrap_or_else(|| format!("exists, and has no {} records", type_list(candidate))),
+        Outcome::NxDomain => "does not exist (NXDOMAIN)".to_owned(),
+        Outcome::Refused => "is refused (REFUSED)".to_owned(),
+        _ if candidate.route == Route::SingleLabel => {
+            "is no name of this cluster and has only one label".to_owned()
+        }
+        _ => "cannot be told (SERVFAIL)".to_owned(),
+    }
+}
+
+/// The same where others are asked for other names.
+fn nothing_here(candidate: &Candidate) -> String {
+    match candidate.outcome() {
+        Outcome::NoData => leads_nowhere(candidate)
+            .unwrap_or_else(|| format!("has no {} records in this cluster", type_list(candidate))),
+        Outcome::Refused => "is refused in this cluster".to_owned(),
+        _ => "does not resolve in this cluster".to_owned(),
+    }
+}
+
+/// An alias without addresses, and what its target lacks.
+fn leads_nowhere(candidate: &Candidate) -> Option<String> {
+    let lack = match candidate.target.as_ref().map(|target| target.outcome()) {
+        Some(Outcome::NxDomain) => "does not exist".to_owned(),
+        Some(Outcome::NoData) => format!("has no {} records", type_list(candidate)),
+        _ => "has no address".to_owned(),
+    };
+    Some(format!("is an alias of {}, which {lack}", candidate.bare_alias()?))
+}
+
+/// The most names in a line that others are asked for.
+const MAX_ASKED: usize = 3;
+
+/// The servers asked for names one after the other, as long as they have no answer.
+fn in_turn(forwarded: &[&Candidate]) -> String {
+    let (shown, left_out) = forwarded.split_at(forwarded.len().min(MAX_ASKED));
+    let text = shown.iter().map(|candidate| asks(candidate)).collect::<Vec<_>>().join(", then ");
+    let first = if shown.len() > 1 { "first, " } else { "" };
+    match left_out {
+        [] => format!("{first}{text}"),
+        more => format!("{first}{text}, and so on for {} more", more.len()),
+    }
 }
 
 /// Why kubedns does not answer a name.

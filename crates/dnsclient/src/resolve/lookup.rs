@@ -9,7 +9,7 @@ use dnsconfig::{Nameserver, ServerAddr};
 use hickory_proto::op::{Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 
-use super::hosts;
+use crate::hosts;
 use crate::{TIMEOUT, ask_with_retry};
 
 /// Addresses taken of one name.

@@ -1,6 +1,7 @@
 //! A small cluster with one of everything, held in an index.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -34,6 +35,7 @@ pub(super) struct Cluster {
     pub(super) source: EndpointsSource,
     pub(super) server: ServerState,
     pub(super) topology: Topology,
+    pub(super) hosts: PathBuf,
 }
 
 impl Cluster {
@@ -50,7 +52,8 @@ impl Cluster {
         let (progress, lost) = (Progress::Waiting, Vec::new());
         let server = ServerState { progress, draining: false, lost, config, has_upstreams: true };
         let index = Index::new(Arc::clone(&published));
-        Self { index, published, source: EndpointsSource::Endpoints, server, topology: Topology::DropIn }
+        let (source, topology, hosts) = (EndpointsSource::Endpoints, Topology::DropIn, PathBuf::new());
+        Self { index, published, source, server, topology, hosts }
     }
 
     /// One of everything.
@@ -101,7 +104,8 @@ impl Cluster {
 
     /// Explains a name, or says why not.
     pub(super) fn try_explain(&self, parameters: &Parameters) -> Option<Explanation> {
-        let front = Front { config: Arc::clone(&self.server.config.config), topology: self.topology };
+        let (config, hosts) = (Arc::clone(&self.server.config.config), self.hosts.clone());
+        let front = Front { config, topology: self.topology, hosts };
         let survey = Survey::new(self.published.get(), &front, Request::new(parameters).ok()?);
         let source = (self.server.progress != Progress::Waiting).then_some(self.source);
         let reply = survey.wanted().look_up(&self.index, source);

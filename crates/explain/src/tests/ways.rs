@@ -1,5 +1,6 @@
 //! Names that somebody else is asked for than kubedns: what is said is what a pod gets.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cluster::objects::{Change, Event, FromApi as _, Node};
@@ -60,6 +61,16 @@ fn kubedns_leaves_the_names_of_a_stub_domain_below_the_cluster_domain_to_its_ser
         assert!(text.contains("192.0.2.9:53") && text.contains("corp.cluster.local"), "{text}");
         assert_eq!(explanation.detail.reasons, []);
     }
+}
+
+#[test]
+fn the_hosts_file_of_the_pod_comes_first() {
+    let mut cluster = cluster();
+    cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
+    transcript::compare(&cluster, include_str!("hosts.txt"), 6);
+    // dnsmasq is not asked for it where kubedns is in front.
+    cluster.topology = Topology::Direct;
+    assert_eq!(cluster.reasons("localhost. A"), ["single_label"]);
 }
 
 #[test]

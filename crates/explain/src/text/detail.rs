@@ -12,7 +12,8 @@ const MAX_RECORDS: usize = 8;
 
 pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
     let answered = detail.answers.iter().any(|answer| answer.rcode.is_some());
-    let unasked = answered && !detail.dnsmasq.leads_to_kubedns();
+    let from_hosts = detail.answers.iter().any(|answer| answer.from_hosts);
+    let unasked = answered && !from_hosts && !detail.dnsmasq.leads_to_kubedns();
     let were = if unasked { ", if kubedns were asked" } else { "" };
     page.section("answer", &format!("for {}{were}", detail.name));
     page.table("", &answers(&detail.answers));
@@ -22,7 +23,8 @@ pub(super) fn render(page: &mut Page, detail: &Detail, now: Moment) {
     if detail.more_objects > 0 {
         page.section("", &format!("and {} more Services", detail.more_objects));
     }
-    page.section("way", &way(detail));
+    let way = if from_hosts { "dnsmasq answers from the pod's /etc/hosts".to_owned() } else { way(detail) };
+    page.section("way", &way);
 }
 
 /// The records of all types, or the one thing that is said about all of them.

@@ -91,6 +91,8 @@ async fn mistakes_have_a_line_each() {
         ("?name=web&search=A_B", "search \"A_B\": neither a namespace nor a list of domains"),
         ("?name=web&ndots=x", "ndots \"x\": a number from 0 to 15 is accepted"),
         ("?name=web&format=xml", "format \"xml\": json and text are accepted"),
+        ("?name=web&name=db", "name is given more than once"),
+        ("?name=web&format=text&format=json", "format is given more than once"),
         ("?nmae=web", "unknown parameter \"nmae\": name, type, search, ndots and format are accepted"),
     ] {
         let (code, body) = kubedns.get(format!("/explain{query}")).await;
@@ -98,6 +100,18 @@ async fn mistakes_have_a_line_each() {
         assert!(body.starts_with(line) && body.lines().count() == 1 && body.len() < 300, "{query}: {body}");
     }
     assert_eq!(kubedns.get("/explain/?name=web").await.0, 404);
+}
+
+#[tokio::test]
+async fn it_is_read_and_nothing_else() {
+    let cluster = Cluster::start();
+    let kubedns = cluster.kubedns(&[]).await;
+    for (method, status) in [("GET", 200), ("HEAD", 200), ("POST", 405), ("PUT", 405), ("DELETE", 405)] {
+        let reply = testkit::http::request(kubedns.status, method, "/explain?name=web.apps").await.unwrap();
+        assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{method}: {reply}");
+        let allow = reply.lines().find(|line| line.to_ascii_lowercase().starts_with("allow:"));
+        assert_eq!(allow.is_some_and(|line| line.ends_with("GET, HEAD")), status == 405, "{method}: {reply}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ const MAX_LEN: usize = 63;
 
 /// The number of letters to be added, left out, replaced or swapped with their neighbours to make one of the other;
 /// `None` when it is too much for names of that length to be similar.
-pub(super) fn distance(a: &str, b: &str) -> Option<usize> {
+pub fn distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);
     }

@@ -1,0 +1,66 @@
+//! `/etc/hosts`: what a pod's `hostAliases` end up in.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+/// The largest file looked at, in octets.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The addresses a hosts(5) file gives a name; none when it cannot be read.
+pub fn addresses(path: &Path, name: &str) -> Vec<IpAddr> {
+    addresses_in(&read(path), name)
+}
+
+/// The names a hosts(5) file gives an address, the canonical one first; none when it cannot be read.
+pub fn names(path: &Path, address: IpAddr) -> Vec<String> {
+    let text = read(path);
+    let of_address = entries(&text).filter(|(of, _)| *of == address);
+    of_address.flat_map(|(_, names)| names.map(str::to_owned)).collect()
+}
+
+/// The text of a regular file that is not too large; else none.
+fn read(path: &Path) -> String {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() && metadata.len() <= MAX_FILE => {
+            String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Each address with its names.
+fn entries(text: &str) -> impl Iterator<Item = (IpAddr, std::str::SplitAsciiWhitespace<'_>)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split('#').next()?.split_ascii_whitespace();
+        Some((words.next()?.parse().ok()?, words))
+    })
+}
+
+fn addresses_in(text: &str, wanted: &str) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = Vec::new();
+    for (address, mut names) in entries(text) {
+        if names.any(|name| name.eq_ignore_ascii_case(wanted)) && !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_addresses_of_a_name() {
+        let text = "127.0.0.1 localhost\n192.0.2.1\tns.example NS2 # ns3.example\n2001:db8::1 ns.example\nx ns.example\n";
+        let found =
+            |name| addresses_in(text, name).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(found("ns.example"), "192.0.2.1 2001:db8::1");
+        assert_eq!(found("ns2"), "192.0.2.1");
+        assert_eq!(found("ns3.example"), "");
+        assert!(addresses(Path::new("/no/such/file"), "localhost").is_empty());
+        let names =
+            |address: &str| entries(text).find(|(of, _)| of.to_string() == address).map(|(_, names)| names);
+        assert_eq!(names("192.0.2.1").unwrap().collect::<Vec<_>>(), ["ns.example", "NS2"]);
+    }
+}
