@@ -231,10 +231,8 @@ impl Member<'_> {
     /// dots in it, which the API server refuses, would be none, or too long for one.
     fn labelled(&self, service: &Service, base: &[u8]) -> Option<(SmolStr, Pointer)> {
         let label = self.hostname.cloned().unwrap_or_else(|| label::of_address(self.ip));
-        let mut wire = name::relative(&label).ok().filter(|_| !label.contains('.'))?;
-        wire.extend_from_slice(base);
-        let named = self.hostname.is_some();
-        Some((label, Pointer { created: service.created, name: wire.into(), named }))
+        let name = name::child(&label, base)?.into();
+        Some((label, Pointer { created: service.created, name, named: self.hostname.is_some() }))
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::server::{DNS_PORT, Nameserver};
 
-pub use self::follower::Follower;
+pub use self::follower::{Emptied, Follower};
 
 /// The largest file read, in octets; what is behind it is not looked at.
 const MAX_FILE: u64 = 64 << 10;

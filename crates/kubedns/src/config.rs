@@ -15,8 +15,7 @@ use std::time::Duration;
 use clap::ValueEnum as _;
 use clap::builder::PossibleValue;
 use dnsclient::resolve::{self, Resolutions, Resolver, Sources};
-use dnsconfig::path_watch::PathWatch;
-use dnsconfig::resolv_conf::ResolvConf;
+use dnsconfig::resolv_conf::{self, Emptied, ResolvConf};
 use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Upstream, Version, nameservers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +71,7 @@ pub struct Configuration {
     follower: Follower,
     state: watch::Receiver<State>,
     from_api: Option<ConfigMapFeed>,
+    resolv_conf: resolv_conf::Follower,
     upstreams: Upstreams,
     wanted: watch::Sender<BTreeSet<String>>,
     resolver: Resolver,
@@ -95,10 +95,13 @@ impl Configuration {
         let (source, from_api) = source(options, from, connection, metrics);
         let follower = source.open();
         let state = follower.subscribe();
-        let upstreams = Upstreams::open(options);
+        // Differs from the nanny, which believes no empty file: kubedns then has no upstreams.
+        let files = vec![options.resolv_conf.clone()];
+        let resolv_conf = resolv_conf::Follower::open(files, Emptied::Final, options.config_period.into());
+        let upstreams = Upstreams::new(options, resolv_conf.subscribe());
         let (topology, domain) = (options.topology, options.domain.clone());
         let wanted = watch::Sender::default();
-        let resolver = Resolver::new(sources(options), wanted.subscribe(), upstreams.resolv_conf.subscribe());
+        let resolver = Resolver::new(sources(options), wanted.subscribe(), resolv_conf.subscribe());
         want(&wanted, &state.borrow().config, topology);
         let withheld = from_api.is_some() && topology.forwards_all();
         let settings = settings(&state.borrow(), &upstreams, &Resolutions::default(), topology);
@@ -113,6 +116,7 @@ impl Configuration {
             follower,
             state,
             from_api,
+            resolv_conf,
             upstreams,
             wanted,
             resolver,
@@ -147,7 +151,8 @@ impl Configuration {
             follower,
             mut state,
             from_api,
-            upstreams,
+            resolv_conf,
+            mut upstreams,
             wanted,
             resolver,
             topology,
@@ -157,7 +162,6 @@ impl Configuration {
             mut withheld,
             metrics,
         } = self;
-        let mut resolv_conf = PathWatch::new(&upstreams.path, upstreams.period);
         let mut found = resolver.subscribe();
         let mut permission = from_api.as_ref().map(ConfigMapFeed::state);
         let mut refused = false;
@@ -169,7 +173,7 @@ impl Configuration {
                     changed = state.changed() => if changed.is_err() {
                         return;
                     },
-                    () = resolv_conf.changed() => upstreams.read(),
+                    Ok(()) = upstreams.resolv_conf.changed() => {}
                     Ok(()) = found.changed() => {}
                     () = refusal(&mut permission), if !refused => refused = true,
                     () = &mut first_read, if withheld => {
@@ -199,7 +203,8 @@ impl Configuration {
             }
         };
         let lookups = resolver.run(stop.clone());
-        tokio::join!(follower.run(stop.clone()), feed, lookups, stop.run_until_cancelled(follow));
+        let files = resolv_conf.run(stop.clone());
+        tokio::join!(follower.run(stop.clone()), files, feed, lookups, stop.run_until_cancelled(follow));
     }
 }
 
@@ -339,35 +344,16 @@ fn note(metrics: &ConfigMetrics, state: &State) {
 #[derive(Debug)]
 struct Upstreams {
     from_flag: Vec<Upstream>,
-    path: PathBuf,
-    resolv_conf: watch::Sender<ResolvConf>,
-    period: Duration,
+    resolv_conf: watch::Receiver<ResolvConf>,
 }
 
 impl Upstreams {
-    fn open(options: &Options) -> Self {
+    fn new(options: &Options, resolv_conf: watch::Receiver<ResolvConf>) -> Self {
         let flag = nameservers::parse(&options.nameservers);
         for error in &flag.bad {
             tracing::error!(%error, "this server of --nameservers is not used");
         }
-        let upstreams = Self {
-            from_flag: flag.good,
-            path: options.resolv_conf.clone(),
-            resolv_conf: watch::Sender::default(),
-            period: options.config_period.into(),
-        };
-        upstreams.read();
-        upstreams
-    }
-
-    /// Reads resolv.conf. One that cannot be read leaves what was read before.
-    fn read(&self) {
-        match ResolvConf::read(&self.path) {
-            Ok(file) => drop(self.resolv_conf.send_replace(file)),
-            Err(error) => {
-                tracing::debug!(path = %self.path.display(), %error, "cannot read the system's resolver configuration");
-            }
-        }
+        Self { from_flag: flag.good, resolv_conf }
     }
 
     fn choose(&self, configured: &[Upstream]) -> Vec<Upstream> {

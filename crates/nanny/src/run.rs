@@ -10,7 +10,8 @@ use daemon::klog::Format;
 use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use dnsclient::resolve::{Resolver, Sources};
-use dnsconfig::{Nameserver, Source, resolv_conf};
+use dnsconfig::resolv_conf::{self, Emptied};
+use dnsconfig::{Nameserver, Source};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -192,11 +193,12 @@ async fn routing(
         tasks.lasting("follow the configuration", config.run(stop.clone()));
     }
 
-    let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), period);
+    let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
     let upstream_servers = upstreams.subscribe();
     let system = if plan.resolv_files.is_empty() {
         // dnsmasq is to look nowhere; names are looked up as the system would all the same.
-        let system = resolv_conf::Follower::open(vec![PathBuf::from("/etc/resolv.conf")], period);
+        let system =
+            resolv_conf::Follower::open(vec![PathBuf::from("/etc/resolv.conf")], Emptied::Unfinished, period);
         let servers = system.subscribe();
         tasks.lasting("follow resolv.conf for names", system.run(stop.clone()));
         servers

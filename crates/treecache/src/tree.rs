@@ -175,18 +175,11 @@ impl<V: Clone> TreeCache<V> {
         path.iter().fold(&mut self.root, |node, label| node.child_mut(label)).set_entry(label, value)
     }
 
-    /// Removes the subtree at `path`, and the nodes above it that are left empty. Returns the subtree.
-    pub fn remove_node(&mut self, path: &[&str]) -> Option<Node<V>> {
-        // Looked up first, so that removing what is not there copies nothing.
-        self.node(path)?;
-        prune(&mut self.root, path, |parent, label| parent.children.remove(label))
-    }
-
     /// Removes an entry, and the nodes above it that are left empty. Returns the entry.
     pub fn remove_entry(&mut self, path: &[&str], label: &str) -> Option<V> {
+        // Looked up first, so that removing what is not there copies nothing.
         self.entry(path, label)?;
-        let path: Vec<&str> = path.iter().copied().chain([label]).collect();
-        prune(&mut self.root, &path, |parent, label| parent.entries.remove(label))
+        prune(&mut self.root, path, label)
     }
 
     /// See [`Node::visit`].
@@ -200,20 +193,13 @@ impl<V: Clone> TreeCache<V> {
     }
 }
 
-/// Removes something below `node` and every node on the path that is empty afterwards.
-fn prune<V: Clone, R>(
-    node: &mut Node<V>,
-    path: &[&str],
-    remove: impl FnOnce(&mut Node<V>, &str) -> Option<R>,
-) -> Option<R> {
-    let (&label, rest) = path.split_first()?;
-    if rest.is_empty() {
-        return remove(node, label);
-    }
-    let child = node.children.get_mut(label)?;
-    let removed = prune(child, rest, remove)?;
+/// Removes the entry `label` at `path` below `node`, and every node on the path that is empty afterwards.
+fn prune<V: Clone>(node: &mut Node<V>, path: &[&str], label: &str) -> Option<V> {
+    let Some((&first, rest)) = path.split_first() else { return node.entries.remove(label) };
+    let child = node.children.get_mut(first)?;
+    let removed = prune(child, rest, label)?;
     if child.is_empty() {
-        node.children.remove(label);
+        node.children.remove(first);
     }
     Some(removed)
 }

@@ -9,7 +9,6 @@ use treecache::{ANY, Map, TreeCache};
 enum Step {
     Set(Vec<String>, String, u32),
     RemoveEntry(Vec<String>, String),
-    RemoveNode(Vec<String>),
 }
 
 fn label() -> impl Strategy<Value = String> {
@@ -24,7 +23,6 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (path(), label(), any::<u32>()).prop_map(|(p, l, v)| Step::Set(p, l, v)),
         2 => (path(), label()).prop_map(|(p, l)| Step::RemoveEntry(p, l)),
-        1 => path().prop_map(Step::RemoveNode),
     ]
 }
 
@@ -43,12 +41,6 @@ fn apply(tree: &mut TreeCache<u32>, model: &mut Model, step: Step) {
         Step::RemoveEntry(path, label) => {
             let old = tree.remove_entry(&strs(&path), &label);
             assert_eq!(old, model.remove(&(path, label)));
-        }
-        Step::RemoveNode(path) => {
-            let removed = tree.remove_node(&strs(&path)).is_some();
-            let before = model.len();
-            model.retain(|(p, _), _| !p.starts_with(&path));
-            assert_eq!(removed, before != model.len(), "a node exists only while something is in it");
         }
     }
 }
@@ -85,6 +77,7 @@ proptest! {
             let before = format!("{published:?}");
             apply(&mut tree, &mut model, step);
             prop_assert_eq!(before, format!("{:?}", published), "a published copy must not change");
+            prop_assert_eq!(tree.root().is_empty(), model.is_empty(), "nodes exist only while something is in them");
         }
         for ((path, label), value) in &model {
             prop_assert_eq!(tree.entry(&strs(path), label), Some(value));
@@ -145,7 +138,8 @@ fn an_emptied_tree_leaves_nothing_behind() {
     let mut tree = TreeCache::default();
     tree.set_entry(&["svc", "apps", "web"], "a".into(), 1);
     tree.set_entry(&["svc", "apps"], "web".into(), 2);
-    assert_eq!(tree.remove_node(&["svc", "apps", "web"]).map(|node| node.entries().count()), Some(1));
+    assert_eq!(tree.remove_entry(&["svc", "apps", "web"], "a"), Some(1));
+    assert!(tree.node(&["svc", "apps", "web"]).is_none());
     assert_eq!(tree.entry(&["svc", "apps"], "web"), Some(&2));
     assert_eq!(tree.remove_entry(&["svc", "apps"], "web"), Some(2));
     assert!(tree.root().is_empty());

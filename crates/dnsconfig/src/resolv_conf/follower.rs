@@ -7,24 +7,37 @@ use std::time::{Duration, SystemTime};
 use futures::future::select_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::ResolvConf;
 use crate::path_watch::PathWatch;
+
+/// The meaning of a file that has lost all its servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Emptied {
+    /// It is being written: the servers that it had stay.
+    Unfinished,
+    /// There are none any more.
+    Final,
+}
 
 /// Follows one or more files; of several, the one changed last counts, as with dnsmasq.
 #[derive(Debug)]
 pub struct Follower {
     files: Vec<PathBuf>,
+    emptied: Emptied,
     period: Duration,
     state: watch::Sender<ResolvConf>,
 }
 
 impl Follower {
     /// Reads the files once. Without files there are no servers.
-    pub fn open(files: Vec<PathBuf>, period: Duration) -> Self {
-        let state = watch::Sender::new(read_newest(&files).unwrap_or_default());
-        Self { files, period, state }
+    pub fn open(files: Vec<PathBuf>, emptied: Emptied, period: Duration) -> Self {
+        let state = watch::Sender::new(read_newest(&files).unwrap_or_else(|error| {
+            debug!(%error, "resolv.conf cannot be read");
+            ResolvConf::default()
+        }));
+        Self { files, emptied, period, state }
     }
 
     /// What the files say now, and whenever that changes.
@@ -52,13 +65,14 @@ impl Follower {
         }
     }
 
-    /// A file without servers is taken for one that is being written: what was known stays.
+    /// Takes what a file says now.
     fn take(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {
                 return false;
             }
-            if file.nameservers.is_empty() && !known.nameservers.is_empty() {
+            let lost = file.nameservers.is_empty() && !known.nameservers.is_empty();
+            if lost && self.emptied == Emptied::Unfinished {
                 warn!("no servers in resolv.conf any more, going on with those it had");
                 return false;
             }

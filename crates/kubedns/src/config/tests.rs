@@ -74,6 +74,8 @@ async fn upstreams_come_from_the_configuration_then_the_flag_then_resolv_conf() 
         settings.wait_for(|now| now.upstreams == ["192.0.2.3:53".parse().unwrap()]).await.unwrap();
         std::fs::write(&resolv_conf, "nameserver 192.0.2.4\n").unwrap();
         settings.wait_for(|now| now.upstreams == ["192.0.2.4:53".parse().unwrap()]).await.unwrap();
+        std::fs::write(&resolv_conf, "").unwrap();
+        settings.wait_for(|now| now.upstreams.is_empty()).await.unwrap();
         stop.cancel();
     };
     tokio::join!(opened.run(stop.clone()), edits);

@@ -194,6 +194,13 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The relative name of `label` below the relative name `base`; none where it is no label, as with a dot in it.
+pub fn child(label: &str, base: &[u8]) -> Option<Vec<u8>> {
+    let mut wire = relative(label).ok().filter(|_| !label.contains('.'))?;
+    wire.extend_from_slice(base);
+    Some(wire)
+}
+
 /// True when `name` is `domain` or below it. Both in wire format and of one case.
 pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
     let Some(start) = name.len().checked_sub(domain.len()) else { return false };
