@@ -11,7 +11,7 @@ use daemon::metrics::{MetricError, Metrics};
 use dnsclient::{TIMEOUT, Transport, ask, chaos};
 use dnsconfig::ServerAddr;
 use prometheus::{IntCounter, IntGauge};
-use tokio::time::interval;
+use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::metric_name::metric_name;
@@ -20,6 +20,9 @@ use crate::time::repeat;
 
 /// dnsmasq is not asked more often than this.
 const SHORTEST: Duration = Duration::from_millis(100);
+
+/// A dnsmasq that has not answered yet may still be starting for so long: the containers of a pod start together.
+const STARTING: Duration = Duration::from_secs(10);
 
 /// What dnsmasq counted when it was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -53,6 +56,8 @@ pub(crate) struct Known {
 pub(crate) struct Counters {
     server: ServerAddr,
     interval: Duration,
+    /// Until then a failure before the first reading is no error.
+    started_by: Instant,
     metrics: CounterMetrics,
     known: Mutex<Known>,
 }
@@ -65,7 +70,8 @@ impl Counters {
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
         let metrics = CounterMetrics::new(namespace, metrics)?;
-        Ok(Self { server, interval: interval.max(SHORTEST), metrics, known: Mutex::default() })
+        let (interval, started_by) = (interval.max(SHORTEST), Instant::now() + STARTING);
+        Ok(Self { server, interval, started_by, metrics, known: Mutex::default() })
     }
 
     pub(crate) fn server(&self) -> &ServerAddr {
@@ -88,11 +94,12 @@ impl Counters {
         match self.read().await {
             Ok(reading) => self.take(reading),
             Err(error) => {
-                self.metrics.errors.inc();
                 self.metrics.up.set(0);
                 let mut known = self.lock();
-                // The containers of a pod start together: that dnsmasq is not up at once is no news.
-                let starting = known.reading.is_none() && known.error.is_none();
+                let starting = known.reading.is_none() && Instant::now() < self.started_by;
+                if !starting {
+                    self.metrics.errors.inc();
+                }
                 if !starting && !known.complained {
                     let error: &dyn std::error::Error = error.as_ref();
                     tracing::warn!(server = %self.server, error, "cannot read dnsmasq's counters");
@@ -165,7 +172,7 @@ impl CounterMetrics {
             errors: counter("errors", "Number of errors that have occurred getting metrics")?,
             // Differs from kube-dns: a size is a gauge. Scrapes and dashboards read it the same.
             max_size: metrics.int_gauge(&name("max_size"), "Maximum size of the DNS cache")?,
-            up: metrics.int_gauge(&name("up"), "1 when dnsmasq's counters could be read the last time")?,
+            up: metrics.int_gauge(&name("up"), "1 while the counters of dnsmasq can be read.")?,
         })
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Health {
     pub(crate) last: Verdict,
     /// Since when the state is what it is.
     pub(crate) since: SystemTime,
+    /// Probes in a row that did not get the probed name answered.
+    pub(crate) failures: u32,
     /// The results so far, the newest last, bounded.
     pub(crate) history: VecDeque<Point>,
 }
@@ -73,7 +75,7 @@ impl Health {
     pub(crate) fn waiting(now: SystemTime) -> Self {
         let failure = Failure { error: "waiting for first probe".to_owned(), rcode: String::new() };
         let last = Verdict { state: State::Waiting, latency: Duration::ZERO, failure };
-        Self { last, since: now, history: VecDeque::new() }
+        Self { last, since: now, failures: 0, history: VecDeque::new() }
     }
 
     /// Takes in a result; tells whether the state is a new one.
@@ -82,6 +84,7 @@ impl Health {
         if changed {
             self.since = now;
         }
+        self.failures = if verdict.state == State::Ok { 0 } else { self.failures.saturating_add(1) };
         if self.history.len() == REMEMBERED {
             self.history.pop_front();
         }

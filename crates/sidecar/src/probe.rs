@@ -123,12 +123,15 @@ impl Probe {
     }
 
     fn record(&self, verdict: Verdict) {
-        self.metrics.count(&verdict);
         let label = &self.spec.label;
         let Verdict { state, latency, failure: Failure { error, rcode } } = verdict.clone();
         tracing::debug!(label, ?state, ?latency, error, rcode, "probed");
-        let changed =
-            self.health.lock().unwrap_or_else(PoisonError::into_inner).record(verdict, SystemTime::now());
+        let (changed, failures) = {
+            let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+            self.metrics.count(&verdict);
+            (health.record(verdict, SystemTime::now()), health.failures)
+        };
+        self.metrics.failures_in_a_row.set(failures.into());
         match state {
             _ if !changed => {}
             State::Ok | State::Waiting => tracing::info!(label, "the probed name is answered"),
@@ -151,6 +154,7 @@ fn stagger(interval: Duration, index: usize, count: usize) -> Duration {
 struct ProbeMetrics {
     latency: Histogram,
     errors: IntCounter,
+    failures_in_a_row: IntGauge,
     backend_away: Option<IntGauge>,
 }
 
@@ -163,7 +167,7 @@ impl ProbeMetrics {
             Part::Other => None,
             Part::Dnsmasq | Part::Kubedns => Some(metrics.int_gauge(
                 &name("backend_away"),
-                &format!("1 while {label} answers for itself but not for the probed name"),
+                &format!("1 while {label} answers for itself but not for the probed name."),
             )?),
         };
         Ok(Self {
@@ -174,6 +178,10 @@ impl ProbeMetrics {
             )?,
             errors: metrics
                 .int_counter(&name("errors"), &format!("Count of errors in name resolution of {label}"))?,
+            failures_in_a_row: metrics.int_gauge(
+                &name("failures_in_a_row"),
+                &format!("Probes of {label} since the last one that was answered."),
+            )?,
             backend_away,
         })
     }

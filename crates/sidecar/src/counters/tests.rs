@@ -21,8 +21,10 @@ async fn dnsmasq(at: Arc<AtomicU64>) -> Upstream {
     .await
 }
 
-fn counters(server: &Upstream, metrics: &Metrics) -> Counters {
-    Counters::new(ServerAddr::from(server.addr()), Duration::from_secs(5), "kubedns", metrics).unwrap()
+/// Counters of a pod that has started.
+fn counters(server: impl Into<ServerAddr>, metrics: &Metrics) -> Counters {
+    let counters = Counters::new(server.into(), Duration::ZERO, "kubedns", metrics).unwrap();
+    Counters { started_by: Instant::now(), ..counters }
 }
 
 fn exported(metrics: &Metrics, name: &str) -> u64 {
@@ -34,7 +36,7 @@ fn exported(metrics: &Metrics, name: &str) -> u64 {
 #[tokio::test]
 async fn what_is_asked_is_what_the_reference_asks() {
     let server = dnsmasq(Arc::default()).await;
-    counters(&server, &Metrics::new("x").unwrap()).once().await;
+    counters(server.addr(), &Metrics::new("x").unwrap()).once().await;
     let asked: Vec<String> = server
         .asked()
         .iter()
@@ -54,7 +56,7 @@ async fn counters_do_not_fall_when_dnsmasq_restarts() {
     let at = Arc::new(AtomicU64::new(100));
     let server = dnsmasq(Arc::clone(&at)).await;
     let metrics = Metrics::new("x").unwrap();
-    let counters = counters(&server, &metrics);
+    let counters = counters(server.addr(), &metrics);
     for (reading, total) in [(100, 100), (100, 100), (130, 130), (0, 130), (7, 137), (3, 140), (3, 140)] {
         at.store(reading, Ordering::Relaxed);
         counters.once().await;
@@ -69,13 +71,18 @@ async fn counters_do_not_fall_when_dnsmasq_restarts() {
 }
 
 #[tokio::test]
-async fn a_dnsmasq_that_is_not_up_at_once_is_no_news() {
+async fn a_dnsmasq_that_is_not_up_at_once_is_no_news_and_no_error() {
     let server = Upstream::start(|asked: &Asked| Reply::to(&asked.packet).rcode("REFUSED").into()).await;
     let metrics = Metrics::new("x").unwrap();
-    let counters = counters(&server, &metrics);
-    for (complained, errors) in [(false, 1), (true, 2), (true, 3)] {
+    let mut counters = counters(server.addr(), &metrics);
+    let (now, later) = (Instant::now(), Instant::now() + STARTING);
+    for (started_by, complained, errors) in
+        [(later, false, 0), (later, false, 0), (now, true, 1), (now, true, 2)]
+    {
+        counters.started_by = started_by;
         counters.once().await;
         assert_eq!((counters.known().complained, exported(&metrics, "errors")), (complained, errors));
+        assert_eq!(exported(&metrics, "up"), 0);
         assert!(counters.known().error.is_some());
     }
 }
@@ -95,7 +102,7 @@ async fn strange_answers_are_errors_and_change_nothing() {
     for (at, react) in strange.into_iter().enumerate() {
         let server = Upstream::start(react).await;
         let metrics = Metrics::new("x").unwrap();
-        let counters = counters(&server, &metrics);
+        let counters = counters(server.addr(), &metrics);
         counters.once().await;
         assert_eq!(exported(&metrics, "errors"), 1, "{at}");
         assert_eq!(exported(&metrics, "hits"), 0, "{at}");
@@ -109,7 +116,7 @@ async fn strange_answers_are_errors_and_change_nothing() {
 async fn a_dnsmasq_that_is_away_is_an_error_each_time() {
     let server = ServerAddr::new("127.0.0.1", testkit::ports::free_port());
     let metrics = Metrics::new("x").unwrap();
-    let counters = Counters::new(server, Duration::ZERO, "kubedns", &metrics).unwrap();
+    let counters = counters(server, &metrics);
     counters.once().await;
     counters.once().await;
     assert_eq!(["errors", "hits", "up"].map(|name| exported(&metrics, name)), [2, 0, 0]);

@@ -37,23 +37,23 @@ impl UpstreamMetrics {
         Ok(Self {
             probes: metrics.int_counter_vec(
                 &name("probes_total"),
-                "Probes of a server that dnsmasq asks.",
+                "Probes of an upstream of dnsmasq.",
                 &["upstream"],
             )?,
             errors: metrics.int_counter_vec(
                 &name("errors_total"),
-                "Probes of a server that dnsmasq asks that failed, by cause.",
+                "Failed probes of an upstream of dnsmasq, by cause.",
                 &["upstream", "cause"],
             )?,
             duration: metrics.histogram_vec(
                 &name("probe_duration_seconds"),
-                "Time to the answer of a server that dnsmasq asks, when probed.",
+                "Time to the response of an upstream of dnsmasq to a probe.",
                 &BUCKETS,
                 &["upstream"],
             )?,
             queries: metrics.int_counter_vec(
                 &name("queries_total"),
-                "How often dnsmasq says to have asked a server.",
+                "Queries that dnsmasq sent to an upstream, as it counts them.",
                 &["upstream"],
             )?,
         })
