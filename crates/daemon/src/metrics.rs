@@ -65,7 +65,7 @@ impl Metrics {
         metrics.register("process_*", checked("process_*", process::Process::new())?)?;
         let info = metrics.int_gauge_vec(
             "kube_dns_build_info",
-            "Which binary of which version this is; always 1",
+            "Program and version of this binary; always 1.",
             &["program", "version"],
         )?;
         info.with_label_values(&[program, version::VERSION]).set(1);

@@ -16,15 +16,15 @@ use skydns::udp::UdpSocket;
 
 const DROPS: (&str, &str) = (
     "kubedns_udp_drops_total",
-    "Datagrams to the DNS port that the kernel dropped, as a rule because a receive buffer was full",
+    "Datagrams to the DNS port that the kernel dropped, usually because a receive buffer was full.",
 );
 const QUEUED: (&str, &str) = (
     "kubedns_udp_receive_queue_bytes",
-    "Memory of the datagrams to the DNS port that wait in the receive buffers",
+    "Memory of the datagrams that wait in the receive buffers of the DNS port.",
 );
 const BUFFER: (&str, &str) = (
     "kubedns_udp_receive_buffer_bytes",
-    "Memory that the kernel grants one receive buffer of the DNS port for waiting datagrams",
+    "Size of one receive buffer of the DNS port, as the kernel counts it.",
 );
 
 /// Looks after the UDP sockets bound to one address.

@@ -10,5 +10,6 @@ pub mod options;
 mod run;
 pub mod status;
 pub mod sync;
+mod upstream_state;
 
 pub use run::run;

@@ -54,50 +54,52 @@ impl Metrics {
     /// When a name is taken.
     pub fn new(registry: &daemon::metrics::Metrics) -> Result<Arc<Self>, MetricError> {
         Ok(Arc::new(Self {
-            objects: registry.int_gauge_vec("kubedns_objects", "Kubernetes objects known", &["kind"])?,
+            objects: registry.int_gauge_vec(
+                "kubedns_objects",
+                "Kubernetes objects known, by kind.",
+                &["kind"],
+            )?,
             addresses: registry.int_gauge_vec(
                 "kubedns_addresses",
-                "IP addresses in the Kubernetes objects known",
+                "IP addresses in the Kubernetes objects known, by kind.",
                 &["kind"],
             )?,
             over_capacity: registry.int_gauge(
                 "kubedns_endpoints_over_capacity",
-                "Endpoints objects from which the control plane left addresses out (more than 1000)",
+                "Endpoints objects that the control plane truncated to 1000 addresses.",
             )?,
-            records: registry.int_gauge("kubedns_records", "DNS records served")?,
-            synced: registry
-                .int_gauge("kubedns_synced", "1 once the first lists of Services and endpoints are in")?,
+            records: registry.int_gauge("kubedns_records", "DNS records served.")?,
+            synced: registry.int_gauge(
+                "kubedns_synced",
+                "1 once the first lists of Services and endpoints are complete.",
+            )?,
             stale: registry.int_gauge(
                 "kubedns_stale",
-                "1 while records loaded from a snapshot file are served, before the first lists are in",
+                "1 while the records of a snapshot file are served, before the first lists are complete.",
             )?,
             sync_overdue: registry.int_gauge(
                 "kubedns_initial_sync_overdue",
-                "1 if the first lists have not come within --initial-sync-timeout and are still missing",
+                "1 while the first lists are incomplete after --initial-sync-timeout.",
             )?,
-            publications: registry.int_counter(
-                "kubedns_publications_total",
-                "New versions of the records that were put in force",
-            )?,
+            publications: registry
+                .int_counter("kubedns_publications_total", "New versions of the records published.")?,
             publication: registry.histogram(
                 "kubedns_publication_duration_seconds",
-                "Time from the arrival of an event to the publication of the records it changes",
+                "Time from the arrival of an event to the publication of the records it changes.",
                 &LATENCIES,
             )?,
             programming: registry.histogram(
                 "kubedns_programming_duration_seconds",
-                "Time from the change of a pod or Service, as noted on its endpoints, to the publication",
+                "Time from the change of a pod or Service, as noted on its endpoints, to the publication.",
                 &LATENCIES,
             )?,
             snapshots_written: registry.int_counter_vec(
                 "kubedns_snapshots_written_total",
-                "Snapshot files written, by outcome",
+                "Snapshot files written, by outcome.",
                 &["outcome"],
             )?,
-            forward_loops: registry.int_gauge(
-                "kubedns_forward_loops",
-                "Upstreams left out because their queries come back to kubedns",
-            )?,
+            forward_loops: registry
+                .int_gauge("kubedns_forward_loops", "Upstreams left out because they forward to kubedns.")?,
             config: ConfigMetrics::new(registry)?,
             watch: WatchMetrics::new(registry)?,
         }))
@@ -133,22 +135,22 @@ impl ConfigMetrics {
     fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
         Ok(Self {
             rejected: registry
-                .int_counter("kubedns_config_rejected_total", "Configurations that were refused")?,
+                .int_counter("kubedns_config_rejected_total", "Configurations that were rejected.")?,
             current: registry.int_gauge(
                 "kubedns_config_current",
-                "1 if the newest configuration is in force, 0 if it was refused",
+                "1 while the newest configuration is in force, 0 while it is rejected.",
             )?,
             loaded: registry.gauge(
                 "kubedns_config_loaded_timestamp_seconds",
-                "When the configuration in force was loaded",
+                "Time when the configuration in force was loaded, in seconds since 1970.",
             )?,
             info: registry.int_gauge_vec(
                 "kubedns_config_info",
-                "The version of the configuration in force; always 1",
+                "Version of the configuration in force; always 1.",
                 &["version"],
             )?,
             unresolved: registry
-                .int_gauge("kubedns_stub_servers_unresolved", "Names of stub servers without an address")?,
+                .int_gauge("kubedns_stub_servers_unresolved", "Names of stub servers without an address.")?,
         })
     }
 }

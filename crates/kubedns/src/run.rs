@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::options::{Exposition, Options, Topology};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
+use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, Progress, Question};
 use cluster::objects::{EndpointsSource, Event, Kind};
@@ -70,6 +71,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
+    let upstream_state = UpstreamState::new(Arc::clone(&forwarder), Arc::clone(&published));
+    registry.register("kubedns_forward_upstream_up", upstream_state.context("cannot set up metrics")?)?;
     let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);

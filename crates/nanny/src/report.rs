@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(3);
 
 const KUBEDNS_DIFFERS: &str =
-    "1 while kubedns, which dnsmasq asks for names outside, has another configuration than the nanny.";
+    "1 while the configuration of kubedns, which dnsmasq forwards to, differs from that of the nanny.";
 
 /// Why dnsmasq was started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +74,8 @@ struct Counters {
     config_info: IntGaugeVec,
     config_error: IntGauge,
     config_loaded: IntGauge,
-    config_edits: IntGauge,
-    config_rejected: IntGauge,
+    config_edits: IntCounter,
+    config_rejected: IntCounter,
     reloads: IntCounter,
     hasty_reloads: IntCounter,
     last_reload: IntGauge,
@@ -94,7 +94,7 @@ impl Counters {
         let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
         let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         let counters = Self {
-            up: gauge("nanny_dnsmasq_up", "1 while dnsmasq runs and is believed to answer.")?,
+            up: gauge("nanny_dnsmasq_up", "1 while dnsmasq runs and answers the probes.")?,
             restarts: metrics.int_counter_vec(
                 "nanny_dnsmasq_restarts_total",
                 "Starts of dnsmasq after the first one, by reason.",
@@ -102,7 +102,7 @@ impl Counters {
             )?,
             probe_failures: counter(
                 "nanny_dnsmasq_probe_failures_total",
-                "Probes that dnsmasq did not answer.",
+                "Probes of the nanny that dnsmasq did not answer within a second.",
             )?,
             too_many_queries: counter(
                 "nanny_dnsmasq_too_many_queries_total",
@@ -110,39 +110,51 @@ impl Counters {
             )?,
             config_info: metrics.int_gauge_vec(
                 "nanny_config_info",
-                "The version of the configuration in force; always 1.",
+                "Version of the configuration in force; always 1.",
                 &["version"],
             )?,
             config_error: gauge(
                 "nanny_config_error",
-                "1 while the newest configuration is refused and an older one in force.",
+                "1 while the newest configuration is rejected and the previous one stays in force.",
             )?,
             config_loaded: gauge(
                 "nanny_config_loaded_timestamp_seconds",
-                "When the configuration in force was loaded.",
+                "Time when the configuration in force was loaded, in seconds since 1970.",
             )?,
-            config_edits: gauge("nanny_config_edits", "Edits of the configuration that came into force.")?,
-            config_rejected: gauge("nanny_config_rejected", "Edits of the configuration that were refused.")?,
-            reloads: counter("nanny_reloads_total", "Times dnsmasq was told to read its servers again.")?,
+            config_edits: counter(
+                "nanny_config_edits_total",
+                "Edits of the configuration that came into force.",
+            )?,
+            config_rejected: counter(
+                "nanny_config_rejected_total",
+                "Edits of the configuration that were rejected.",
+            )?,
+            reloads: counter("nanny_reloads_total", "Reloads of the servers by dnsmasq (SIGHUP).")?,
             hasty_reloads: counter(
                 "nanny_hasty_reloads_total",
-                "Reloads that took servers away while queries may have been waiting for them.",
+                "Reloads that removed servers while queries may have been waiting for them.",
             )?,
-            last_reload: gauge("nanny_last_reload_timestamp_seconds", "When dnsmasq was last told so.")?,
+            last_reload: gauge(
+                "nanny_last_reload_timestamp_seconds",
+                "Time of the last dnsmasq reload, in seconds since 1970; 0 for never.",
+            )?,
             reload_failures: counter(
                 "nanny_reload_failures_total",
-                "Attempts to bring dnsmasq the newest servers that failed.",
+                "Failed attempts to give dnsmasq the newest servers.",
             )?,
             restart_needed: gauge(
                 "nanny_restart_needed",
-                "1 while only a restart of dnsmasq would bring it the newest servers, which -restartDnsmasq rules out.",
+                "1 while dnsmasq needs a restart to use the newest servers and -restartDnsmasq is off.",
             )?,
             routes_pending: gauge(
                 "nanny_routes_pending",
-                "1 while dnsmasq has not got the newest servers, because that failed, and older ones are in force.",
+                "1 while giving dnsmasq the newest servers fails and older ones stay in force.",
             )?,
             stub_domains: gauge("nanny_stub_domains", "Stub domains in force.")?,
-            upstreams: gauge("nanny_upstreams", "Servers for all other names.")?,
+            upstreams: gauge(
+                "nanny_upstreams",
+                "Upstream servers for all other names, without those on the command line of dnsmasq.",
+            )?,
             unresolved: gauge("nanny_stub_servers_unresolved", "Names of stub servers without an address.")?,
             loops: gauge("nanny_loops", "Servers left out because their queries come back to dnsmasq.")?,
             kubedns_differs: gauge("nanny_kubedns_configuration_differs", KUBEDNS_DIFFERS)?,
@@ -171,13 +183,13 @@ impl Report {
     ) -> Result<(), MetricError> {
         let info = self.metrics.int_gauge_vec(
             "nanny_dnsmasq_info",
-            "The version of dnsmasq; always 1.",
+            "Version of dnsmasq and of its package; always 1.",
             &["version", "package"],
         )?;
         info.with_label_values(&[version, package.unwrap_or_default()]).set(1);
         let lacking = self.metrics.int_gauge(
             "nanny_dnsmasq_missing_fixes",
-            "Security fixes that came with later releases of dnsmasq.",
+            "Security fixes of later dnsmasq releases that this version lacks.",
         )?;
         lacking.set(count(missing_fixes.len()));
         let mut status = self.edit();
@@ -238,8 +250,9 @@ impl Report {
         self.counters.config_info.with_label_values(&[&state.version.to_string()]).set(1);
         self.counters.config_error.set(i64::from(state.error.is_some()));
         self.counters.config_loaded.set(seconds(state.loaded_at));
-        self.counters.config_edits.set(count(state.edits));
-        self.counters.config_rejected.set(count(state.rejected));
+        let (edits, rejected) = (&self.counters.config_edits, &self.counters.config_rejected);
+        edits.inc_by(state.edits.saturating_sub(edits.get()));
+        rejected.inc_by(state.rejected.saturating_sub(rejected.get()));
         self.edit().configuration.set(state);
     }
 

@@ -84,7 +84,7 @@ pub(crate) fn answer_within<V: View>(
         Err(Malformed::Ignore) => return Outcome::Ignore,
         Err(Malformed::Refuse { rcode, question_end, dnssec_ok }) => {
             wire::refuse(message, question_end, rcode, dnssec_ok, out);
-            return Outcome::Reply(Reply { system: System::Auth, rcode, truncated: false });
+            return Outcome::Reply(Reply { system: System::Auth, qtype: 0, rcode, truncated: false });
         }
     };
     query.max_udp = view.zone().max_udp();
@@ -135,7 +135,7 @@ impl<V: View> Engine<'_, V> {
     fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Outcome {
         let flags = self.query.header.flags & (copied | flag::CD);
         Writer::new(self.query, out).finish(flags, rcode);
-        reply(System::Auth, rcode, false)
+        self.reply(System::Auth, rcode, false)
     }
 
     /// kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
@@ -155,7 +155,7 @@ impl<V: View> Engine<'_, V> {
         let kept_back = labels(self.query.name).take(2).count() < 2 && !self.view.zone().forwards_all;
         if kept_back && stub.is_none() {
             Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
-            return reply(system, rcode::SERVFAIL, false);
+            return self.reply(system, rcode::SERVFAIL, false);
         }
         Outcome::Forward(system)
     }
@@ -172,7 +172,7 @@ impl<V: View> Engine<'_, V> {
         let mut records = Answer::new(self.view, self.query, self.outside, self.steps, out);
         records.chaos(&texts);
         records.message.finish(self.copied_flags() | AUTHORITATIVE, rcode::NOERROR);
-        reply(System::Auth, rcode::NOERROR, false)
+        self.reply(System::Auth, rcode::NOERROR, false)
     }
 
     /// The texts behind a CHAOS name; none for any other question.
@@ -204,7 +204,7 @@ impl<V: View> Engine<'_, V> {
                 let truncated = records.truncated();
                 let flags = self.copied_flags() | flag::RA | truncation(truncated, self.query);
                 records.message.finish(flags, rcode::NOERROR);
-                reply(System::Reverse, rcode::NOERROR, truncated)
+                self.reply(System::Reverse, rcode::NOERROR, truncated)
             }
             Records::Failed | Records::Unknown => self.bare(rcode::SERVFAIL, flag::RD, out),
         }
@@ -233,12 +233,12 @@ impl<V: View> Engine<'_, V> {
         let truncated = answer.truncated();
         let flags = self.copied_flags() | own | truncation(truncated, self.query);
         answer.message.finish(flags, rcode);
-        reply(System::Auth, rcode, truncated)
+        self.reply(System::Auth, rcode, truncated)
     }
-}
 
-fn reply(system: System, rcode: u16, truncated: bool) -> Outcome {
-    Outcome::Reply(Reply { system, rcode, truncated })
+    fn reply(&self, system: System, rcode: u16, truncated: bool) -> Outcome {
+        Outcome::Reply(Reply { system, qtype: self.query.qtype, rcode, truncated })
+    }
 }
 
 /// TC means "ask again over TCP"; over TCP there is nothing more to ask.

@@ -291,6 +291,11 @@ impl Forwarder {
         (came_back || replied).then_some(came_back)
     }
 
+    /// Whether an upstream fails now, as far as the questions of the last minute tell.
+    pub fn is_down(&self, upstream: &Upstream) -> bool {
+        self.shared.health.is_down(upstream, Instant::now())
+    }
+
     /// Closes what is kept open to upstreams that are not among these any more, and forgets what their certificates say.
     pub fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         self.shared.pool.keep_only(in_use);

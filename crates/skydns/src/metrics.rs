@@ -5,6 +5,8 @@
 
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
 
+mod kinds;
+
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +15,8 @@ use std::time::Duration;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
-use crate::wire::rcode;
+use self::kinds::Kinds;
+use crate::wire::{Transport, rcode};
 
 /// Upper bounds of the duration histogram, in seconds.
 const DURATIONS: [f64; 13] = [0.001, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -55,10 +58,21 @@ impl System {
 pub struct Reply {
     /// The part of the server that answered.
     pub system: System,
+    /// QTYPE; 0 where the query is too malformed to tell.
+    pub qtype: u16,
     /// Its RCODE.
     pub rcode: u16,
     /// Whether it was cut.
     pub truncated: bool,
+}
+
+/// The time from the arrival of a query to its answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Took {
+    /// The engine answered at once.
+    AtOnce(Duration),
+    /// The query waited for an upstream, or for its turn where it takes much work.
+    Waited(Duration),
 }
 
 /// Why an answer counts as an error; a label.
@@ -84,6 +98,7 @@ fn cause(reply: Reply) -> Option<usize> {
 #[derive(Debug, Default)]
 pub struct Shard {
     systems: [Counters; 4],
+    kinds: Kinds,
     expensive: Expensive,
     /// More than one thread writes.
     many_writers: bool,
@@ -93,10 +108,16 @@ pub struct Shard {
 struct Counters {
     requests: AtomicU64,
     errors: [AtomicU64; CAUSES.len()],
-    durations: [AtomicU64; DURATIONS.len() + 1],
-    duration_sum_ns: AtomicU64,
+    at_once: Durations,
+    waited: Durations,
     sizes: [AtomicU64; SIZES.len() + 1],
     size_sum: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Durations {
+    buckets: [AtomicU64; DURATIONS.len() + 1],
+    sum_ns: AtomicU64,
 }
 
 /// Expensive queries, see `crate::lane`.
@@ -123,16 +144,21 @@ impl Shard {
     }
 
     /// Counts one answered query: first that there was one, then what it was. See [`Sums::of`].
-    pub fn record(&self, reply: Reply, elapsed: Duration, size: usize) {
+    pub fn record(&self, reply: Reply, transport: Transport, took: Took, size: usize) {
         let Some(counters) = self.systems.get(reply.system as usize) else { return };
         self.add(&counters.requests, 1);
+        self.add(self.kinds.counter(reply, transport), 1);
         if let Some(error) = cause(reply).and_then(|cause| counters.errors.get(cause)) {
             self.add(error, 1);
         }
+        let (durations, elapsed) = match took {
+            Took::AtOnce(elapsed) => (&counters.at_once, elapsed),
+            Took::Waited(elapsed) => (&counters.waited, elapsed),
+        };
         let seconds = elapsed.as_secs_f64();
         let bucket = DURATIONS.iter().position(|bound| seconds <= *bound).unwrap_or(DURATIONS.len());
-        self.add(&counters.durations[bucket], 1);
-        self.add(&counters.duration_sum_ns, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+        self.add(&durations.buckets[bucket], 1);
+        self.add(&durations.sum_ns, u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
         let octets = size as f64;
         let bucket = SIZES.iter().position(|bound| octets <= *bound).unwrap_or(SIZES.len());
         self.add(&counters.sizes[bucket], 1);
@@ -171,6 +197,8 @@ impl Metrics {
             describe("response_size_bytes", HELP_SIZES, &["system"]),
             describe_as(UNSENT.to_owned(), HELP_UNSENT, &[]),
             describe_as(EXPENSIVE.to_owned(), HELP_EXPENSIVE, &["result"]),
+            describe_as(ENGINE.to_owned(), HELP_ENGINE, &[]),
+            describe_as(QUERIES.to_owned(), HELP_QUERIES, &["type", "protocol", "rcode"]),
         ];
         // A name that Prometheus does not allow leaves a metric undescribed, not the server unstarted.
         let descs = descs.into_iter().flatten().collect();
@@ -217,15 +245,23 @@ const UNSENT: &str = "kubedns_udp_unsent_total";
 /// Nor has it this one.
 const EXPENSIVE: &str = "kubedns_expensive_queries_total";
 
+/// How fast the engine is, whatever the upstreams do.
+const ENGINE: &str = "kubedns_engine_duration_seconds";
+/// All queries by what can be told of them with few words.
+const QUERIES: &str = "kubedns_queries_total";
+
 const HELP_MISSES: &str = "Counter of DNS requests that result in a cache miss.";
 const HELP_ERRORS: &str = "Counter of DNS requests resulting in an error.";
 const HELP_REQUESTS: &str = "Counter of DNS requests made.";
 const HELP_DURATIONS: &str = "Histogram of the time (in seconds) each request took to resolve.";
 const HELP_SIZES: &str = "Size of the returns response in bytes.";
 const HELP_UNSENT: &str =
-    "Answers over UDP that could not be sent, as a rule because the send buffer was full.";
-const HELP_EXPENSIVE: &str =
-    "Queries that take too much work to be answered at once, such as wildcards that stand for many names.";
+    "Answers over UDP that could not be sent, usually because the send buffer was full.";
+const HELP_EXPENSIVE: &str = "Expensive queries, such as wildcards over many names, by result.";
+
+const HELP_ENGINE: &str =
+    "Time to the answer of queries that waited for no upstream and no other expensive query.";
+const HELP_QUERIES: &str = "Queries answered, by type, protocol and RCODE.";
 
 fn labels(pairs: &[(&str, &str)]) -> Vec<LabelPair> {
     pairs
@@ -249,7 +285,7 @@ fn counter(pairs: &[(&str, &str)], value: u64) -> Metric {
 }
 
 /// A histogram from the counts of its buckets; the last count is that beyond all bounds.
-fn histogram(system: System, bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
+fn histogram(pairs: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
     let mut total = 0;
     let mut buckets = Vec::with_capacity(bounds.len());
     for (bound, count) in bounds.iter().zip(counts) {
@@ -264,7 +300,7 @@ fn histogram(system: System, bounds: &[f64], counts: &[u64], sum: f64) -> Metric
     histogram.set_sample_count(counts.iter().sum());
     histogram.set_sample_sum(sum);
     let mut metric = Metric::default();
-    metric.set_label(labels(&[("system", system.label())]));
+    metric.set_label(labels(pairs));
     metric.set_histogram(histogram);
     metric
 }
@@ -301,6 +337,8 @@ impl Collector for Metrics {
             self.family("response_size_bytes", HELP_SIZES, MetricType::HISTOGRAM, sizes),
             family(UNSENT.to_owned(), HELP_UNSENT, MetricType::COUNTER, vec![unsent]),
             family(EXPENSIVE.to_owned(), HELP_EXPENSIVE, MetricType::COUNTER, expensive),
+            family(ENGINE.to_owned(), HELP_ENGINE, MetricType::HISTOGRAM, vec![engine(&sums)]),
+            family(QUERIES.to_owned(), HELP_QUERIES, MetricType::COUNTER, kinds::metrics(&shards)),
         ]
         .into_iter()
         .filter(|family| !family.get_metric().is_empty())
@@ -308,13 +346,40 @@ impl Collector for Metrics {
     }
 }
 
+/// Durations by bucket, and their sum.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    buckets: [u64; DURATIONS.len() + 1],
+    sum: Duration,
+}
+
+impl std::ops::Add for Times {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(bucket, more)| *bucket += more);
+        Self { sum: self.sum.saturating_add(other.sum), ..self }
+    }
+}
+
+impl Times {
+    fn histogram(&self, pairs: &[(&str, &str)]) -> Metric {
+        histogram(pairs, &DURATIONS, &self.buckets, self.sum.as_secs_f64())
+    }
+}
+
+/// The time of what was answered at once, whatever the system.
+fn engine(sums: &[Sums]) -> Metric {
+    sums.iter().map(|sums| sums.at_once).fold(Times::default(), std::ops::Add::add).histogram(&[])
+}
+
 /// What all threads counted of one system.
 struct Sums {
     system: System,
     requests: u64,
     errors: [u64; CAUSES.len()],
-    durations: [u64; DURATIONS.len() + 1],
-    duration_sum: Duration,
+    at_once: Times,
+    waited: Times,
     sizes: [u64; SIZES.len() + 1],
     size_sum: u64,
 }
@@ -329,12 +394,16 @@ impl Sums {
         // First the errors, then the requests: a thread counts them the other way round, so of each error that is seen
         // here the request is seen, too.
         let errors = std::array::from_fn(|cause| sum(&|c| &c.errors[cause]));
+        let times = |of: &dyn Fn(&Counters) -> &Durations| Times {
+            buckets: std::array::from_fn(|bucket| sum(&|c| &of(c).buckets[bucket])),
+            sum: Duration::from_nanos(sum(&|c| &of(c).sum_ns)),
+        };
         Self {
             system,
             errors,
             requests: sum(&|c| &c.requests),
-            durations: std::array::from_fn(|bucket| sum(&|c| &c.durations[bucket])),
-            duration_sum: Duration::from_nanos(sum(&|c| &c.duration_sum_ns)),
+            at_once: times(&|counters| &counters.at_once),
+            waited: times(&|counters| &counters.waited),
             sizes: std::array::from_fn(|bucket| sum(&|c| &c.sizes[bucket])),
             size_sum: sum(&|c| &c.size_sum),
         }
@@ -352,11 +421,11 @@ impl Sums {
     }
 
     fn durations(&self) -> Metric {
-        histogram(self.system, &DURATIONS, &self.durations, self.duration_sum.as_secs_f64())
+        (self.at_once + self.waited).histogram(&[("system", self.system.label())])
     }
 
     fn sizes(&self) -> Metric {
-        histogram(self.system, &SIZES, &self.sizes, self.size_sum as f64)
+        histogram(&[("system", self.system.label())], &SIZES, &self.sizes, self.size_sum as f64)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::backend::{Backend, View, Zone};
 use crate::engine::{self, Identity, Outcome, Reply};
 use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
-use crate::metrics::{Shard, System};
+use crate::metrics::{Shard, System, Took};
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::shares::{Share, Shares};
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
@@ -99,7 +99,7 @@ impl<B: Backend> Resolver<B> {
         if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
             *id = query.header.id.to_be_bytes();
         }
-        Some(Reply { system, rcode: found.rcode(), truncated })
+        Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated })
     }
 
     fn answer_at_once(
@@ -152,20 +152,20 @@ impl<B: Backend> Resolver<B> {
                 self.work_out(message, transport, outcome, share.client(), &mut out).await?
             }
         };
-        self.shard.record(reply, started.elapsed(), out.len());
+        self.shard.record(reply, transport, Took::Waited(started.elapsed()), out.len());
         Some(out)
     }
 
     /// Counts an answer that was given at once by an async task.
-    pub(crate) fn record(&self, reply: Reply, elapsed: Duration, size: usize) {
-        self.shard.record(reply, elapsed, size);
+    pub(crate) fn record(&self, reply: Reply, transport: Transport, elapsed: Duration, size: usize) {
+        self.shard.record(reply, transport, Took::AtOnce(elapsed), size);
     }
 
     /// SERVFAIL for a query that was not admitted.
     pub(crate) fn refuse(&self, message: &[u8], transport: Transport, system: System) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let reply = servfail(message, transport, system, &mut out)?;
-        self.shard.record(reply, Duration::ZERO, out.len());
+        self.shard.record(reply, transport, Took::AtOnce(Duration::ZERO), out.len());
         Some(out)
     }
 
@@ -217,7 +217,7 @@ impl<B: Backend> Resolver<B> {
         match self.forwarder.exchange(forwarded(&query), servers, client).await {
             Ok(upstream) => {
                 let truncated = fit(&upstream.message, &query, out);
-                Some(Reply { system, rcode: upstream.rcode, truncated })
+                Some(Reply { system, qtype: query.qtype, rcode: upstream.rcode, truncated })
             }
             Err(_) => servfail(message, transport, system, out),
         }
@@ -339,7 +339,7 @@ pub(crate) fn servfail(
     let query = Query::parse(message, transport).ok()?;
     let flags = query.header.flags & (flag::RD | flag::CD);
     Writer::new(&query, out).finish(flags | flag::RA, rcode::SERVFAIL);
-    Some(Reply { system, rcode: rcode::SERVFAIL, truncated: false })
+    Some(Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false })
 }
 
 /// What the upstream's `message` with RCODE `code` says to `question`: the aliases that lead on from its name, and the

@@ -190,7 +190,7 @@ impl<B: Backend> Connection<B> {
                 Outcome::Reply(reply) => {
                     let size = answers.len() - start - 2;
                     prefix(&mut answers, start);
-                    self.resolver.record(reply, started.elapsed(), size);
+                    self.resolver.record(reply, Transport::Tcp, started.elapsed(), size);
                 }
                 Outcome::Ignore => answers.truncate(start),
                 outcome => {

@@ -19,7 +19,7 @@ use socket::{Peer, QUIET, Wait};
 
 use crate::backend::Backend;
 use crate::engine::Outcome;
-use crate::metrics::Shard;
+use crate::metrics::{Shard, Took};
 use crate::resolve::{BUDGET, Resolver, servfail};
 use crate::wire::Transport;
 
@@ -169,7 +169,8 @@ impl<B: Backend> Worker<B> {
         };
         let end = answers.len();
         let before = std::mem::replace(now, Instant::now());
-        self.shard.record(reply, now.duration_since(before), end - start);
+        let took = Took::AtOnce(now.duration_since(before));
+        self.shard.record(reply, Transport::Udp, took, end - start);
         Some(Pending { start, end, peer: datagram.peer })
     }
 

@@ -35,28 +35,32 @@ impl WatchMetrics {
             last_event,
             malformed: registry.int_counter_vec(
                 "kubedns_malformed_objects_total",
-                "Objects or parts of objects that were left out because they make no sense",
+                "Malformed objects or parts of objects that were left out, by kind.",
                 &["kind"],
             )?,
             connected: registry.int_gauge_vec(
                 "kubedns_watch_connected",
-                "1 while the watch of this kind is open",
+                "1 while the watch of this kind is open.",
                 &["kind"],
             )?,
             restarts: registry.int_counter_vec(
                 "kubedns_watch_restarts_total",
-                "Lists and watches that ended, by reason; timeout is the regular end, also of a quiet watch",
+                "Lists and watches that ended, by kind and reason; timeout is the regular end.",
                 &["kind", "reason"],
             )?,
-            lists: registry.int_counter_vec("kubedns_lists_total", "Complete lists received", &["kind"])?,
+            lists: registry.int_counter_vec(
+                "kubedns_lists_total",
+                "Complete lists received, by kind.",
+                &["kind"],
+            )?,
             bookmarks: registry.int_counter_vec(
                 "kubedns_bookmarks_total",
-                "Bookmarks received, which move the version of a watch without events on",
+                "Bookmarks received, by kind.",
                 &["kind"],
             )?,
             events: registry.int_counter_vec(
                 "kubedns_events_total",
-                "Changes taken from lists and watches",
+                "Changes received from lists and watches, by kind.",
                 &["kind"],
             )?,
         })

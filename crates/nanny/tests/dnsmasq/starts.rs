@@ -122,7 +122,7 @@ async fn status_health_and_metrics_are_served() {
     rig.config(&[("stubDomains", "{")]);
     rig.status_with("error", |status| status["configuration"]["error"].is_object()).await;
     let metrics = get("/metrics").await.body;
-    for line in ["nanny_config_error 1", "nanny_config_rejected 1", "nanny_stub_domains 1"] {
+    for line in ["nanny_config_error 1", "nanny_config_rejected_total 1", "nanny_stub_domains 1"] {
         assert!(metrics.contains(&format!("\n{line}\n")), "{line} is not in {metrics}");
     }
     rig.end().await;

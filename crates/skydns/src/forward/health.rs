@@ -24,6 +24,12 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// For so long an upstream that was silent over TCP is not asked so again, where its truncated reply will do.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
+/// A failure says nothing about an upstream any more after this: nobody may have asked it since.
+const FAILURE_COUNTS: Duration = Duration::from_secs(60);
+
+/// So many failures in a row take an upstream down.
+const IN_A_ROW: u32 = 3;
+
 #[derive(Debug, Default)]
 struct State {
     last_used: Option<Instant>,
@@ -34,6 +40,9 @@ struct State {
     silent_to: Option<Arc<Key>>,
     probing: bool,
     dead: Option<Dead>,
+    /// Failures since its last answer that tell more than that a name is slow to resolve.
+    failures: u32,
+    last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
 }
 
@@ -93,10 +102,29 @@ impl Health {
         }
         state.last_answer = Some(now);
         state.silent_to = None;
-        state.probing = false;
+        (state.probing, state.failures) = (false, 0);
         if matches!(rcode, rcode::NOERROR | rcode::NXDOMAIN) {
             state.known = Some(Arc::clone(question));
         }
+    }
+
+    /// The upstream gave no reply; `silent` if it was asked and said nothing.
+    pub(super) fn failed(&self, upstream: &Upstream, silent: bool, now: Instant) {
+        let mut states = self.lock();
+        let state = remembered(&mut states, upstream, now);
+        state.last_failure = Some(now);
+        // What is alive for other names may be slow for some.
+        if !silent || state.known.is_none() {
+            state.failures = state.failures.saturating_add(1);
+        }
+    }
+
+    /// Whether the upstream fails now, as far as its last questions tell: it is dead, or failed several in a row.
+    pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
+        let counts = |at: Instant| now.saturating_duration_since(at) < FAILURE_COUNTS;
+        self.lock().get(upstream).is_some_and(|state| {
+            state.last_failure.is_some_and(counts) && (state.dead.is_some() || state.failures >= IN_A_ROW)
+        })
     }
 
     /// The upstream was silent to a question put to it at `asked`. Gives the question to probe it with, if it is time for

@@ -49,36 +49,36 @@ impl ForwardMetrics {
         Ok(Self {
             requests: register_int_counter_vec_with_registry!(
                 "kubedns_forward_requests_total",
-                "Questions put to an upstream, by the transport of the client; retries not counted.",
+                "Queries to an upstream, by the transport of the client; retries do not count.",
                 &["upstream", "transport"],
                 registry
             )?,
             durations: register_histogram_vec_with_registry!(
                 "kubedns_forward_request_duration_seconds",
-                "Time from the first query to an upstream to its usable reply.",
+                "Time from the first query to an upstream to its usable response.",
                 &["upstream"],
                 BUCKETS.to_vec(),
                 registry
             )?,
             errors: register_int_counter_vec_with_registry!(
                 "kubedns_forward_errors_total",
-                "What went wrong with upstreams, by cause.",
+                "Failed queries to an upstream, by cause.",
                 &["upstream", "cause"],
                 registry
             )?,
-            tcp_retries: counter("tcp_retries_total", "Truncated replies that led to a retry over TCP.")?,
+            tcp_retries: counter("tcp_retries_total", "Truncated responses that were retried over TCP.")?,
             streams: StreamMetrics::new(registry)?,
             in_flight: register_int_gauge_with_registry!(
                 "kubedns_forward_in_flight",
-                "Distinct questions under way to upstreams.",
+                "Distinct queries to upstreams in flight.",
                 registry
             )?,
-            joined: counter("joined_total", "Questions that joined an identical one under way.")?,
+            joined: counter("joined_total", "Queries that joined an identical one in flight.")?,
             overloaded: counter(
                 "overloaded_total",
-                "Questions rejected because too many were in flight, of all clients or of this one.",
+                "Queries rejected because too many were in flight, of all clients or of one.",
             )?,
-            failed: counter("failed_total", "Questions to which no upstream gave a usable reply in time.")?,
+            failed: counter("failed_total", "Queries that no upstream answered in time.")?,
             upstreams: Arc::default(),
         })
     }

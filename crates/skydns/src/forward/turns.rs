@@ -213,12 +213,23 @@ async fn exchange(
 
 fn failed(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, failure: Failure) {
     shared.metrics.upstream(&turn.upstream).failure(failure);
-    let now = Instant::now();
-    if failure != Failure::Timeout || now < turn.impatient {
+    let (now, silent) = (Instant::now(), failure == Failure::Timeout);
+    if silent && now < turn.impatient {
+        return;
+    }
+    note_failure(shared, &turn.upstream, failure, now);
+    if !silent {
         return;
     }
     if let Some(question) = shared.health.silent(&turn.upstream, key, turn.asked, now) {
         probe(shared, &turn.upstream, question);
+    }
+}
+
+/// Notes what an upstream failed. That this machine has no socket left is not its fault.
+fn note_failure(shared: &Shared, upstream: &Upstream, failure: Failure, now: Instant) {
+    if failure != Failure::NoSocket {
+        shared.health.failed(upstream, failure == Failure::Timeout, now);
     }
 }
 
@@ -232,7 +243,9 @@ fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
             Some(Ok(reply)) => shared.health.answered(&upstream, &question, reply.rcode, Instant::now()),
             Some(Err(failure)) => {
                 shared.metrics.upstream(&upstream).failure(failure);
-                shared.health.probe_failed(&upstream, asked, Instant::now(), failure.means_dead());
+                let now = Instant::now();
+                note_failure(&shared, &upstream, failure, now);
+                shared.health.probe_failed(&upstream, asked, now, failure.means_dead());
             }
             None => {}
         }

@@ -5,7 +5,8 @@ use super::*;
 /// What each thread counts while others scrape.
 const COUNTS: usize = 200_000;
 
-const REFUSAL: Reply = Reply { system: System::Auth, rcode: rcode::REFUSED, truncated: false };
+const REFUSAL: Reply = Reply { system: System::Auth, qtype: 1, rcode: rcode::REFUSED, truncated: false };
+const NO_TIME: Took = Took::AtOnce(Duration::ZERO);
 
 fn value(families: &[MetricFamily], name: &str) -> f64 {
     let family = families.iter().find(|family| family.name() == name);
@@ -16,7 +17,7 @@ fn value(families: &[MetricFamily], name: &str) -> f64 {
 fn errors_never_exceed_requests_while_threads_count() {
     let metrics = Metrics::new("", "");
     let shards = [metrics.shard(), metrics.shard(), metrics.shared_shard()];
-    let count = |shard: &Shard| (0..COUNTS).for_each(|_| shard.record(REFUSAL, Duration::ZERO, 12));
+    let count = |shard: &Shard| (0..COUNTS).for_each(|_| shard.record(REFUSAL, Transport::Udp, NO_TIME, 12));
     std::thread::scope(|scope| {
         let counting = shards.iter().chain(shards.last()).map(|shard| scope.spawn(|| count(shard)));
         let counting: Vec<_> = counting.collect();
@@ -35,9 +36,62 @@ fn what_was_refused_was_no_miss() {
     let metrics = Metrics::new("", "");
     let shard = metrics.shard();
     for rcode in [rcode::REFUSED, rcode::NXDOMAIN, 0] {
-        shard.record(Reply { rcode, ..REFUSAL }, Duration::ZERO, 12);
+        shard.record(Reply { rcode, ..REFUSAL }, Transport::Udp, NO_TIME, 12);
     }
-    shard.record(Reply { system: System::Stub, ..REFUSAL }, Duration::ZERO, 12);
+    shard.record(Reply { system: System::Stub, ..REFUSAL }, Transport::Udp, NO_TIME, 12);
     let families = metrics.collect();
     assert!((value(&families, "dns_cachemiss_count_total") - 2.0).abs() < f64::EPSILON);
+}
+
+/// One line for each series of a family.
+fn series(families: &[MetricFamily], name: &str) -> Vec<String> {
+    let family = families.iter().find(|family| family.name() == name).unwrap();
+    let show = |metric: &Metric| {
+        let labels: Vec<&str> = metric.get_label().iter().map(LabelPair::value).collect();
+        format!("{} {}", labels.join(" "), metric.get_counter().get_value())
+    };
+    family.get_metric().iter().map(show).collect()
+}
+
+#[test]
+fn queries_are_told_apart_by_few_words() {
+    let metrics = Metrics::new("", "");
+    let shards = [metrics.shard(), metrics.shared_shard()];
+    for (qtype, rcode, transport, shard) in [
+        (1, rcode::NOERROR, Transport::Udp, 0),
+        (1, rcode::NOERROR, Transport::Udp, 1),
+        (28, rcode::NXDOMAIN, Transport::Tcp, 1),
+        (65280, rcode::NOERROR, Transport::Udp, 0),
+        (0, rcode::FORMERR, Transport::Udp, 0),
+        (1, 23, Transport::Udp, 0),
+    ] {
+        shards[shard].record(Reply { qtype, rcode, ..REFUSAL }, transport, NO_TIME, 12);
+    }
+    let expected = [
+        "A udp NOERROR 2",
+        "A udp other 1",
+        "other udp NOERROR 1",
+        "other udp FORMERR 1",
+        "AAAA tcp NXDOMAIN 1",
+    ];
+    assert_eq!(series(&metrics.collect(), QUERIES), expected);
+}
+
+/// A slow upstream does not make the engine slow; the inherited histogram counts both.
+#[test]
+fn what_waits_for_upstreams_is_no_time_of_the_engine() {
+    let metrics = Metrics::new("", "");
+    let shard = metrics.shard();
+    let [fast, slow] = [Duration::from_micros(20), Duration::from_millis(1900)];
+    shard.record(REFUSAL, Transport::Udp, Took::AtOnce(fast), 12);
+    shard.record(REFUSAL, Transport::Udp, Took::Waited(slow), 12);
+    shard.record(Reply { system: System::Recursive, ..REFUSAL }, Transport::Udp, Took::AtOnce(fast), 12);
+    let families = metrics.collect();
+    let total = |name: &str| {
+        let family = families.iter().find(|family| family.name() == name).unwrap();
+        let histogram = family.get_metric()[0].get_histogram();
+        (histogram.get_sample_count(), histogram.get_sample_sum())
+    };
+    assert_eq!(total(ENGINE), (2, 0.00004));
+    assert_eq!(total("dns_request_duration_seconds"), (2, 1.90002));
 }

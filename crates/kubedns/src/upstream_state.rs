@@ -1,0 +1,105 @@
+//! Whether the upstreams of each route answer, read at every scrape from the forwarder.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cluster::snapshot::Published;
+use dnsconfig::Upstream;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntGaugeVec, Opts};
+use skydns::backend::{Backend as _, View as _};
+use skydns::forward::Forwarder;
+use skydns::{Name, Zone};
+
+const NAME: &str = "kubedns_forward_upstream_up";
+const HELP: &str =
+    "1 unless the last questions to this upstream of this route failed, within the last minute.";
+const LABELS: [&str; 2] = ["route", "upstream"];
+
+/// Series at most. A configuration has as many stub domains and servers as it likes.
+const MOST: usize = 256;
+
+/// Exports the state of the upstreams in force. The route is a stub domain, or `.` for all other names.
+#[derive(Debug)]
+pub(crate) struct UpstreamState {
+    forwarder: Arc<Forwarder>,
+    published: Arc<Published>,
+    desc: Vec<Desc>,
+}
+
+impl UpstreamState {
+    /// Looks after the upstreams of the zone that is published.
+    pub(crate) fn new(forwarder: Arc<Forwarder>, published: Arc<Published>) -> prometheus::Result<Self> {
+        let labels = LABELS.map(str::to_owned).into();
+        let desc = vec![Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?];
+        Ok(Self { forwarder, published, desc })
+    }
+}
+
+impl Collector for UpstreamState {
+    fn desc(&self) -> Vec<&Desc> {
+        self.desc.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let Ok(gauges) = IntGaugeVec::new(Opts::new(NAME, HELP), &LABELS) else { return Vec::new() };
+        let view = self.published.view();
+        for (route, upstream) in upstreams(view.zone()).take(MOST) {
+            let gauge = gauges.with_label_values(&[route.as_str(), &upstream.to_string()]);
+            gauge.set((!self.forwarder.is_down(upstream)).into());
+        }
+        gauges.collect()
+    }
+}
+
+/// Each upstream with its route; those for all other names come first.
+fn upstreams(zone: &Zone) -> impl Iterator<Item = (String, &Upstream)> {
+    let route = |domain: &Name| domain.to_string().trim_end_matches('.').to_owned();
+    let others = zone.upstreams.iter().map(|upstream| (".".to_owned(), upstream));
+    let stubs = zone.stub_domains().iter();
+    others.chain(
+        stubs.flat_map(move |(domain, servers)| servers.iter().map(move |server| (route(domain), server))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use cluster::snapshot::Snapshot;
+    use skydns::forward::{ForwardMetrics, Limits, Query};
+    use testkit::ports::free_port;
+
+    use super::*;
+
+    fn upstream(port: u16) -> Upstream {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()
+    }
+
+    #[tokio::test]
+    async fn each_route_shows_which_of_its_upstreams_answers() {
+        let [dead, unasked] = [free_port(), free_port()].map(upstream);
+        let domain = Name::parse("cluster.local.").unwrap();
+        let stub = (Name::parse("acme.local.").unwrap(), [dead.clone()].into());
+        let zone = Zone { upstreams: [unasked.clone(), dead.clone()].into(), ..Zone::new(&domain) };
+        let published = Arc::new(Published::new(Snapshot::new(zone.with_stub_domains([stub]))));
+        let metrics = ForwardMetrics::new(&prometheus::Registry::new()).unwrap();
+        let forwarder = Arc::new(Forwarder::new(Limits::default(), metrics));
+        for name in [&b"\x01a\0"[..], b"\x01b\0", b"\x01c\0"] {
+            let asked =
+                forwarder.exchange(Query::new(name, 1), [dead.clone()].into(), Ipv4Addr::LOCALHOST.into());
+            assert!(asked.await.is_err());
+        }
+        let families = UpstreamState::new(forwarder, published).unwrap().collect();
+        let shown = families[0].get_metric().iter().map(|metric| {
+            let labels = metric.get_label().iter().map(|label| label.value().to_owned());
+            (labels.collect::<Vec<_>>(), metric.get_gauge().get_value() > 0.0)
+        });
+        let shown: HashMap<_, _> = shown.collect();
+        let [dead, unasked] = [dead, unasked].map(|upstream| upstream.to_string());
+        let expected = [((".", &unasked), true), ((".", &dead), false), (("acme.local", &dead), false)];
+        let expected = expected.map(|((route, upstream), up)| (vec![route.to_owned(), upstream.clone()], up));
+        assert_eq!(shown, HashMap::from(expected));
+    }
+}
