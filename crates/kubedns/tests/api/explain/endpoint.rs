@@ -104,8 +104,8 @@ async fn mistakes_have_a_line_each() {
 
 #[tokio::test]
 async fn it_is_read_and_nothing_else() {
-    let cluster = Cluster::start();
-    let kubedns = cluster.kubedns(&[]).await;
+    let cluster = cluster();
+    let kubedns = ready(&cluster, &[]).await;
     for (method, status) in [("GET", 200), ("HEAD", 200), ("POST", 405), ("PUT", 405), ("DELETE", 405)] {
         let reply = testkit::http::request(kubedns.status, method, "/explain?name=web.apps").await.unwrap();
         assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{method}: {reply}");
