@@ -3,7 +3,7 @@
 //! The order is that of glibc. musl does not go on to the search list with a name of at least `ndots` dots, and ends
 //! at the first name that exists, with or without records.
 
-use skydns::Name;
+use skydns::{Name, Zone};
 
 use crate::request::{Request, Search};
 
@@ -19,16 +19,22 @@ pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
     }
 }
 
-/// The names to be asked for, in order. Those that would be too long are left out, as resolvers do.
-pub(crate) fn names(request: &Request, list: &[Name]) -> Vec<Name> {
+/// The names to be asked for, in order. Those that would be too long are left out, as resolvers do. In the place of a name
+/// that the server completes with a search list there are those that it completes it to.
+pub(crate) fn names(request: &Request, list: &[Name], zone: &Zone) -> Vec<Name> {
     let as_it_is = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
     let dots = request.name.label_count().saturating_sub(1);
-    let mut names: Vec<Name> = if dots >= usize::from(request.ndots) {
+    let names: Vec<Name> = if dots >= usize::from(request.ndots) {
         as_it_is.chain(searched).collect()
     } else {
         searched.chain(as_it_is).collect()
     };
+    let completed = |name: Name| {
+        let candidates = zone.search.as_ref().and_then(|search| search.candidates(name.wire(), zone));
+        candidates.filter(|names| !names.is_empty()).unwrap_or_else(|| vec![name])
+    };
+    let mut names: Vec<Name> = names.into_iter().flat_map(completed).collect();
     let mut known: Vec<Name> = Vec::new();
     names.retain(|name| {
         let lower = name.to_lowercase();
@@ -92,7 +98,11 @@ mod tests {
             let parameters = Parameters { name, search, ndots, qtype: String::new() };
             let request = Request::new(&parameters).unwrap();
             let list = list(&request, &Name::parse("cluster.local.").unwrap());
-            let names: Vec<String> = names(&request, &list).iter().map(ToString::to_string).collect();
+            let names: Vec<String> =
+                names(&request, &list, &Zone::new(&Name::parse("cluster.local.").unwrap()))
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
             assert_eq!(names, expected, "{parameters:?}");
         }
     }

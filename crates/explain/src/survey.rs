@@ -33,7 +33,7 @@ impl Survey {
     /// Looks at the records.
     pub(crate) fn new(snapshot: Arc<Snapshot>, front: &Front, request: Request) -> Self {
         let search = search::list(&request, &snapshot.zone.domain);
-        let candidates: Vec<Candidate> = search::names(&request, &search)
+        let candidates: Vec<Candidate> = search::names(&request, &search, &snapshot.zone)
             .into_iter()
             .map(|name| Candidate::new(&snapshot, front, name, &request.types))
             .collect();

@@ -17,11 +17,12 @@ use clap::builder::PossibleValue;
 use dnsclient::resolve::{self, Resolutions, Resolver, Sources};
 use dnsconfig::resolv_conf::{self, Emptied, ResolvConf};
 use dnsconfig::{Config, Follower, Nameserver, ServerAddr, Source, State, Upstream, Version, nameservers};
+use skydns::{Name, Search};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{ConfigMetrics, Metrics};
-use crate::options::{ConfigFrom, Domain, Options, Topology};
+use crate::options::{ConfigFrom, Domain, Options, SearchFlags, Topology};
 use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 
@@ -43,6 +44,8 @@ pub struct Settings {
     /// Domains with servers of their own. A list is empty while no name in it has an address (yet). With dnsmasq behind
     /// kubedns it stands for all of them.
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
+    /// The search list that names are completed with, if they are.
+    pub search: Option<Search>,
 }
 
 impl Settings {
@@ -56,6 +59,9 @@ impl Settings {
     pub fn routes(&self, topology: Topology) -> Arc<[String]> {
         let mut hash = DefaultHasher::new();
         (&self.upstreams, &self.stub_domains).hash(&mut hash);
+        if let Some(search) = &self.search {
+            search.hash(&mut hash);
+        }
         let topology = topology.to_possible_value();
         let topology = topology.as_ref().map_or("", PossibleValue::get_name);
         Arc::new([
@@ -300,6 +306,7 @@ fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology:
         version: state.version,
         federations: config.federations.clone(),
         stub_domains: stub_domains.map(|(domain, named)| (domain.clone(), servers(named))).collect(),
+        search: upstreams.search(),
         upstreams: upstreams.choose(if are_ours { configured } else { &[] }),
     }
 }
@@ -340,10 +347,12 @@ fn note(metrics: &ConfigMetrics, state: &State) {
     metrics.info.with_label_values(&[&state.version.to_string()]).set(1);
 }
 
-/// Where outside names are asked for, when the configuration does not say.
+/// Where outside names are asked for, when the configuration does not say, and the search list behind the cluster's.
 #[derive(Debug)]
 struct Upstreams {
     from_flag: Vec<Upstream>,
+    search: Option<SearchFlags>,
+    cluster_domain: Name,
     resolv_conf: watch::Receiver<ResolvConf>,
 }
 
@@ -353,7 +362,21 @@ impl Upstreams {
         for error in &flag.bad {
             tracing::error!(%error, "this server of --nameservers is not used");
         }
-        Self { from_flag: flag.good, resolv_conf }
+        let search = options.search().ok().flatten();
+        Self { from_flag: flag.good, search, cluster_domain: options.domain.name(), resolv_conf }
+    }
+
+    /// The search list that names are completed with. Of resolv.conf, the domains outside the cluster count: those of the
+    /// cluster are there already, and a pod's own namespace is not that of the client.
+    fn search(&self) -> Option<Search> {
+        let flags = self.search.as_ref()?;
+        let file = self.resolv_conf.borrow();
+        let from_file = || {
+            let domains = file.search.iter().filter_map(|domain| Name::parse(domain).ok());
+            let ours = |name: &Name| name.is_within(&self.cluster_domain) || name.is_within(&flags.suffix);
+            domains.map(|name| name.to_lowercase()).filter(|name| !ours(name)).collect()
+        };
+        Some(Search::new(&flags.suffix, flags.domains.clone().unwrap_or_else(from_file)))
     }
 
     fn choose(&self, configured: &[Upstream]) -> Vec<Upstream> {

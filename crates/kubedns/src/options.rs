@@ -1,6 +1,7 @@
 //! The command line and the environment: those of kube-dns, and what is new.
 
 mod pins;
+mod search;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +13,7 @@ use daemon::flags::{GoDuration, int};
 use daemon::klog::LogFlags;
 use dnsconfig::federation::{self, FederationError};
 use dnsconfig::name::{LABEL_RULE, is_label};
+use skydns::Name;
 use skydns::forward::CacheLimits;
 use thiserror::Error;
 
@@ -22,6 +24,7 @@ use skydns::forward::TlsTrust;
 
 pub use explain::Topology;
 pub use pins::{PinError, Pins};
+pub use search::{Domains, SearchError, SearchFlags};
 
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
@@ -77,13 +80,19 @@ pub struct Options {
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
+    /// domain below which names are completed with a search list: a pod in namespace NS whose only search domain is NS.SUFFIX asks one question for a name; empty for none
+    #[arg(long, value_name = "string", default_value = "")]
+    pub search_suffix: Domains,
+    /// search domains behind those of the cluster for search-suffix, separated by commas; those of resolv-conf unless given
+    #[arg(long, value_name = "string", default_value = "")]
+    pub search_domains: Domains,
     /// where dnsmasq stands: drop-in (it asks kubedns for names of the cluster), cache (it asks kubedns for all names, see -forward of the nanny) direct (kubedns asks it, as its only nameserver) or alone (there is none, clients ask kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: Topology,
     /// how long to go on answering after SIGTERM, no longer ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// replies of upstream servers that are cached, at most; 0 for none, or for 10000 with serve-stale
+    /// replies of upstream servers that are cached, at most; 0 for none, or for 10000 with serve-stale or search-suffix
     #[arg(long, value_name = "int", default_value = "0")]
     pub cache_size: CacheSize,
     /// for how long after its TTL a cached reply may be served while the upstream servers fail; 0 for never
@@ -159,7 +168,8 @@ impl Options {
         let stale = Duration::from(self.serve_stale);
         let usual = CacheLimits { stale, ..CacheLimits::default() };
         match self.cache_size {
-            CacheSize(0) if stale.is_zero() => None,
+            // A completed name is asked for again as often as a name of the cluster.
+            CacheSize(0) if stale.is_zero() && self.search_suffix.0.is_empty() => None,
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }
@@ -190,6 +200,11 @@ impl Domain {
     /// The domain with a dot at its end.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The domain as a name.
+    pub fn name(&self) -> Name {
+        Name::parse(&self.0).unwrap_or_default()
     }
 }
 

@@ -57,6 +57,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
     let config_from = options.config_from()?;
+    options.search()?;
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }

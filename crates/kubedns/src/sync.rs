@@ -73,6 +73,7 @@ impl ZoneFrame {
             forwards_all: self.topology.forwards_all(),
             routes: settings.routes(self.topology),
             upstreams: without(usable(&settings.upstreams), None),
+            search: settings.search.clone().map(Arc::new),
             ..Zone::new(&self.domain).with_stub_domains(stub_domains)
         }
     }

@@ -22,7 +22,7 @@ use crate::wire::{Full, Owner, Query, Section, Writer, class, rtype};
 use lookup::{Families, Found};
 
 /// TTL of SOA records that accompany a negative answer, and of what came from outside, in seconds.
-const MIN_TTL: u32 = 60;
+pub(crate) const MIN_TTL: u32 = 60;
 /// TTL of the SOA record when it is asked for, in seconds.
 const SOA_TTL: u32 = 3600;
 /// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
@@ -323,7 +323,7 @@ impl Writer<'_, '_> {
     }
 
     /// The SOA of the zone. Its serial is the current hour: it never runs backwards, and secondaries do not exist.
-    fn soa(&mut self, section: Section, domain: &[u8], ttl: u32) -> Result<(), Full> {
+    pub(crate) fn soa(&mut self, section: Section, domain: &[u8], ttl: u32) -> Result<(), Full> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let serial = u32::try_from(now - now % 3600).unwrap_or(u32::MAX);
         self.record(section, Owner::Parts(&[domain]), rtype::SOA, ttl, |m| {

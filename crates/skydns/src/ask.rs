@@ -7,7 +7,7 @@ use crate::backend::View;
 use crate::engine::{self, Identity, Outcome};
 use crate::forward;
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion};
-use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, text};
+use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, rcode, text};
 
 /// Rounds of external lookups that one answer may need.
 const MAX_ROUNDS: usize = 4;
@@ -57,6 +57,8 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     response.external.push(question);
                 }
             }
+            // Names that are completed are shown by those they are completed to; this one exists, and is none of them.
+            Outcome::Search => return Response { rcode: Some(rcode::NOERROR), ..response },
             Outcome::Forward(_) | Outcome::Ignore | Outcome::Expensive => return response,
         }
     }

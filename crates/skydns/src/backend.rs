@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dnsconfig::Upstream;
 
 use crate::record::ServiceRecord;
-use crate::wire::name::{MAX_NAME, Name, is_within};
+use crate::search::Search;
+use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 
 /// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
@@ -98,6 +99,8 @@ pub struct Zone {
     pub upstreams: Arc<[Upstream]>,
     /// Domains with servers of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
+    /// Completes the names below a suffix, if they are completed here.
+    pub search: Option<Arc<Search>>,
 }
 
 /// The stub domains of a zone.
@@ -122,6 +125,7 @@ impl Zone {
             routes: Arc::new([]),
             upstreams: Arc::new([]),
             stub_domains: StubDomains::default(),
+            search: None,
         }
     }
 
@@ -157,6 +161,13 @@ impl Zone {
             .iter()
             .find(|(domain, _)| is_within(name, domain.wire()))
             .map_or((&self.upstreams, None), |(domain, servers)| (servers, Some(domain)))
+    }
+
+    /// Whether an outside name (wire format, lower case) is not sent out. Those with fewer than two labels are not (SkyDNS's
+    /// ndots rule): a search list would leak them. Where dnsmasq in front leaves all names to us, they are: it would send them
+    /// out itself.
+    pub(crate) fn keeps_back(&self, name: &[u8]) -> bool {
+        labels(name).take(2).count() < 2 && !self.forwards_all && self.servers_for(name).1.is_none()
     }
 
     /// The largest answer over UDP, in octets. Strictly, no answer is larger than what we offer ourselves.

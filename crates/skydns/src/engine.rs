@@ -9,7 +9,6 @@ use crate::backend::View;
 pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
-use crate::wire::name::labels;
 use crate::wire::{self, Malformed, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 
 /// What became of a message.
@@ -21,6 +20,8 @@ pub enum Outcome {
     Forward(System),
     /// The answer leads outside: the engine has to be asked again with the answers to these. Nothing was written.
     Ask(Vec<OutsideQuestion>),
+    /// The name is to be completed with a search list, see [`crate::search`]. Nothing was written.
+    Search,
     /// The answer takes more work than was allowed. Nothing was written.
     Expensive,
     /// Nothing is to be sent.
@@ -33,7 +34,7 @@ impl Outcome {
         match self {
             Self::Reply(reply) => reply.system,
             Self::Forward(system) => *system,
-            Self::Ask(_) | Self::Expensive | Self::Ignore => System::Auth,
+            Self::Ask(_) | Self::Search | Self::Expensive | Self::Ignore => System::Auth,
         }
     }
 }
@@ -46,7 +47,7 @@ pub struct Identity {
 }
 
 /// Flags of our own answers, next to those that are copied from the query.
-const AUTHORITATIVE: u16 = flag::AA | flag::RA;
+pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 
 /// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
@@ -120,6 +121,10 @@ impl<V: View> Engine<'_, V> {
         if self.query.qclass != class::IN {
             return self.other_class(out);
         }
+        if zone.search.as_ref().is_some_and(|search| search.holds(name)) {
+            let any = self.query.qtype == rtype::ANY;
+            return if any || !self.view.has_synced() { self.refused(out) } else { Outcome::Search };
+        }
         if zone.owns(name) {
             return if self.view.has_synced() { self.authoritative(out) } else { self.refused(out) };
         }
@@ -147,13 +152,12 @@ impl<V: View> Engine<'_, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Names with fewer than two labels are not sent out (SkyDNS's ndots rule): a search list would leak them. Where
-    /// dnsmasq in front leaves all names to us, they are: it would send them out itself.
+    /// Leaves the question to an upstream, unless its name is [kept back](crate::backend::Zone::keeps_back).
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
-        let (_, stub) = self.view.zone().servers_for(self.query.lower());
+        let zone = self.view.zone();
+        let (_, stub) = zone.servers_for(self.query.lower());
         let system = if stub.is_some() { System::Stub } else { System::Recursive };
-        let kept_back = labels(self.query.name).take(2).count() < 2 && !self.view.zone().forwards_all;
-        if kept_back && stub.is_none() {
+        if zone.keeps_back(self.query.lower()) {
             Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
             return self.reply(system, rcode::SERVFAIL, false);
         }
@@ -242,6 +246,6 @@ impl<V: View> Engine<'_, V> {
 }
 
 /// TC means "ask again over TCP"; over TCP there is nothing more to ask.
-fn truncation(truncated: bool, query: &Query<'_>) -> u16 {
+pub(crate) fn truncation(truncated: bool, query: &Query<'_>) -> u16 {
     if truncated && query.transport == Transport::Udp { flag::TC } else { 0 }
 }

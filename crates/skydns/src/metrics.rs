@@ -100,6 +100,9 @@ pub struct Shard {
     systems: [Counters; 4],
     kinds: Kinds,
     expensive: Expensive,
+    /// Completed names by [`Completion`], and the names asked for on the way.
+    completions: [AtomicU64; Completion::ALL.len()],
+    search_steps: AtomicU64,
     /// More than one thread writes.
     many_writers: bool,
 }
@@ -127,7 +130,45 @@ struct Expensive {
     refused: AtomicU64,
 }
 
+/// The end of a search for a name, see `crate::search`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// A name of the cluster.
+    Cluster,
+    /// A name that an upstream answers for.
+    External,
+    /// A name without records of the type.
+    NoData,
+    /// None of the names exists.
+    Missing,
+    /// A name could not be looked up.
+    Failed,
+}
+
+impl Completion {
+    const ALL: [Self; 5] = [Self::Cluster, Self::External, Self::NoData, Self::Missing, Self::Failed];
+
+    /// The label's value.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::External => "external",
+            Self::NoData => "nodata",
+            Self::Missing => "nxdomain",
+            Self::Failed => "servfail",
+        }
+    }
+}
+
 impl Shard {
+    /// Counts a completed name that took so many questions.
+    pub(crate) fn completed(&self, completion: Completion, steps: u64) {
+        if let Some(counter) = self.completions.get(completion as usize) {
+            self.add(counter, 1);
+        }
+        self.add(&self.search_steps, steps);
+    }
+
     /// Counts an expensive query. Those that were `answered` had their turn in time.
     pub(crate) fn expensive(&self, answered: bool) {
         self.add(if answered { &self.expensive.answered } else { &self.expensive.refused }, 1);
@@ -199,6 +240,8 @@ impl Metrics {
             describe_as(EXPENSIVE.to_owned(), HELP_EXPENSIVE, &["result"]),
             describe_as(ENGINE.to_owned(), HELP_ENGINE, &[]),
             describe_as(QUERIES.to_owned(), HELP_QUERIES, &["type", "protocol", "rcode"]),
+            describe_as(COMPLETIONS.to_owned(), HELP_COMPLETIONS, &["result"]),
+            describe_as(STEPS.to_owned(), HELP_STEPS, &[]),
         ];
         // A name that Prometheus does not allow leaves a metric undescribed, not the server unstarted.
         let descs = descs.into_iter().flatten().collect();
@@ -244,6 +287,9 @@ fn family(name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) -> M
 const UNSENT: &str = "kubedns_udp_unsent_total";
 /// Nor has it this one.
 const EXPENSIVE: &str = "kubedns_expensive_queries_total";
+/// Nor those.
+const COMPLETIONS: &str = "kubedns_search_queries_total";
+const STEPS: &str = "kubedns_search_steps_total";
 
 /// How fast the engine is, whatever the upstreams do.
 const ENGINE: &str = "kubedns_engine_duration_seconds";
@@ -258,6 +304,8 @@ const HELP_SIZES: &str = "Size of the returns response in bytes.";
 const HELP_UNSENT: &str =
     "Answers over UDP that could not be sent, usually because the send buffer was full.";
 const HELP_EXPENSIVE: &str = "Expensive queries, such as wildcards over many names, by result.";
+const HELP_COMPLETIONS: &str = "Queries completed with the search list, by where the search ended.";
+const HELP_STEPS: &str = "Questions asked on the way through the search list.";
 
 const HELP_ENGINE: &str =
     "Time to the answer of queries that waited for no upstream and no other expensive query.";
@@ -329,6 +377,14 @@ impl Collector for Metrics {
             expensive("answered", &|counts| &counts.answered),
             expensive("refused", &|counts| &counts.refused),
         ];
+        let sum = |count: &dyn Fn(&Shard) -> &AtomicU64| -> u64 {
+            shards.iter().map(|shard| count(shard).load(Relaxed)).sum()
+        };
+        let completions = Completion::ALL.into_iter().map(|completion| {
+            let count = sum(&|shard| &shard.completions[completion as usize]);
+            counter(&[("result", completion.label())], count)
+        });
+        let (completions, steps) = (completions.collect(), counter(&[], sum(&|shard| &shard.search_steps)));
         [
             self.family("cachemiss_count_total", HELP_MISSES, MetricType::COUNTER, vec![misses]),
             self.family("error_count_total", HELP_ERRORS, MetricType::COUNTER, errors),
@@ -339,6 +395,8 @@ impl Collector for Metrics {
             family(EXPENSIVE.to_owned(), HELP_EXPENSIVE, MetricType::COUNTER, expensive),
             family(ENGINE.to_owned(), HELP_ENGINE, MetricType::HISTOGRAM, vec![engine(&sums)]),
             family(QUERIES.to_owned(), HELP_QUERIES, MetricType::COUNTER, kinds::metrics(&shards)),
+            family(COMPLETIONS.to_owned(), HELP_COMPLETIONS, MetricType::COUNTER, completions),
+            family(STEPS.to_owned(), HELP_STEPS, MetricType::COUNTER, vec![steps]),
         ]
         .into_iter()
         .filter(|family| !family.get_metric().is_empty())

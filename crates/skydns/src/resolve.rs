@@ -15,6 +15,7 @@ use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
 use crate::metrics::{Shard, System, Took};
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
 
@@ -74,6 +75,10 @@ impl<B: Backend> Resolver<B> {
                 let reply = self.answer_from_cache(message, transport, system, out);
                 reply.map_or(Outcome::Forward(system), Outcome::Reply)
             }
+            Outcome::Search => {
+                let reply = self.search_at_once(message, transport, out);
+                reply.map_or(Outcome::Search, Outcome::Reply)
+            }
             outcome => outcome,
         }
     }
@@ -100,6 +105,34 @@ impl<B: Backend> Resolver<B> {
             *id = query.header.id.to_be_bytes();
         }
         Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated })
+    }
+
+    /// Walks the search list; `None` where that takes an upstream or much work.
+    fn search_at_once(&self, message: &[u8], transport: Transport, out: &mut Vec<u8>) -> Option<Reply> {
+        let (query, mut walk) = self.walk(message, transport)?;
+        let mut response = Vec::new();
+        while let Some(question) = walk.question(&query) {
+            response.clear();
+            let Outcome::Reply(reply) = self.answer(&question, transport, &mut response) else { return None };
+            walk.take(&response, reply.system);
+        }
+        Some(self.end_walk(walk, &query, out))
+    }
+
+    fn walk<'m>(&self, message: &'m [u8], transport: Transport) -> Option<(Query<'m>, Walk)> {
+        let mut query = Query::parse(message, transport).ok()?;
+        let view = self.backend.view();
+        let zone = view.zone();
+        query.max_udp = zone.max_udp();
+        let walk = Walk::new(&query, zone.search.as_ref()?, zone)?;
+        Some((query, walk))
+    }
+
+    fn end_walk(&self, walk: Walk, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
+        let steps = walk.steps();
+        let (reply, completion) = walk.finish(query, out);
+        self.shard.completed(completion, steps);
+        reply
     }
 
     fn answer_at_once(
@@ -142,18 +175,54 @@ impl<B: Backend> Resolver<B> {
         share: Share,
     ) -> Option<Vec<u8>> {
         let started = Instant::now();
-        let mut out = Vec::new();
+        let (mut out, client) = (Vec::new(), share.client());
         let reply = match outcome {
-            Outcome::Reply(_) | Outcome::Ignore => return None,
-            Outcome::Forward(system) => {
-                self.forward(message, transport, system, share.client(), &mut out).await?
-            }
-            outcome @ (Outcome::Ask(_) | Outcome::Expensive) => {
-                self.work_out(message, transport, outcome, share.client(), &mut out).await?
-            }
+            Outcome::Search => self.search(message, transport, client, &mut out).await?,
+            outcome => self.settle(message, transport, outcome, client, &mut out).await?,
         };
         self.shard.record(reply, transport, Took::Waited(started.elapsed()), out.len());
         Some(out)
+    }
+
+    /// Answers a question that is not completed with a search list.
+    async fn settle(
+        self: &Arc<Self>,
+        message: &[u8],
+        transport: Transport,
+        outcome: Outcome,
+        client: IpAddr,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        match outcome {
+            Outcome::Reply(reply) => Some(reply),
+            Outcome::Ignore | Outcome::Search => None,
+            Outcome::Forward(system) => self.forward(message, transport, system, client, out).await,
+            Outcome::Ask(_) | Outcome::Expensive => {
+                self.work_out(message, transport, outcome, client, out).await
+            }
+        }
+    }
+
+    /// Walks the search list, one name after the other: as a rule an early one exists, or none before the last.
+    async fn search(
+        self: &Arc<Self>,
+        message: &[u8],
+        transport: Transport,
+        client: IpAddr,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        let deadline = tokio::time::Instant::now() + BUDGET;
+        let (query, mut walk) = self.walk(message, transport)?;
+        while let Some(question) = walk.question(&query) {
+            let mut response = Vec::new();
+            let outcome = self.answer(&question, transport, &mut response);
+            let settled = self.settle(&question, transport, outcome, client, &mut response);
+            match tokio::time::timeout_at(deadline, settled).await {
+                Ok(Some(reply)) => walk.take(&response, reply.system),
+                Ok(None) | Err(_) => walk.fail(),
+            }
+        }
+        Some(self.end_walk(walk, &query, out))
     }
 
     /// Counts an answer that was given at once by an async task.
@@ -257,7 +326,7 @@ impl<B: Backend> Resolver<B> {
                     (outcome, outside, *out) = done;
                 }
                 Outcome::Ask(_) => return servfail(message, transport, System::Auth, out),
-                Outcome::Forward(_) | Outcome::Ignore => return None,
+                Outcome::Forward(_) | Outcome::Search | Outcome::Ignore => return None,
             }
         }
     }

@@ -5,6 +5,8 @@
 mod expensive;
 #[path = "support/fixed.rs"]
 mod fixed;
+#[path = "server/search.rs"]
+mod search;
 #[path = "server/tcp.rs"]
 mod tcp_connections;
 

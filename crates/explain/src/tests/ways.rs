@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster::objects::{Change, Event, FromApi as _, Node};
 use dnsconfig::Upstream;
-use skydns::{Name, StubDomain, Zone};
+use skydns::{Name, Search, StubDomain, Zone};
 use testkit::objects::mk_node;
 
 use super::cluster::Cluster;
@@ -113,6 +113,33 @@ fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster 
     cluster.index.publish();
     cluster.server.has_upstreams = has_upstreams;
     cluster
+}
+
+#[test]
+fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
+    let search =
+        Search::new(&Name::parse("search.cluster.local").unwrap(), [Name::parse("corp.test").unwrap()]);
+    let cluster = with_zone(|zone| Zone { search: Some(Arc::new(search)), ..zone }, true);
+    let pointers = ["/verdict/outcome", "/tried/0/name", "/tried/1/name", "/tried/4/name"];
+    for (name, expected) in [
+        ("web", ["answered", "web.prod.svc.cluster.local.", "web.svc.cluster.local.", ""]),
+        (
+            "web.apps",
+            ["answered", "web.apps.prod.svc.cluster.local.", "web.apps.svc.cluster.local.", "web.apps."],
+        ),
+        (
+            "www.example.com",
+            [
+                "forwarded",
+                "www.example.com.prod.svc.cluster.local.",
+                "www.example.com.svc.cluster.local.",
+                "www.example.com.",
+            ],
+        ),
+    ] {
+        cluster.expect(pointers, &[(&format!("{name}.prod.search.cluster.local. A"), expected)]);
+    }
+    cluster.expect(["/verdict/outcome"], &[("prod.search.cluster.local. A", ["no_data"])]);
 }
 
 #[test]

@@ -26,6 +26,41 @@ fn from_options(options: &Options) -> ConfigFrom {
     options.config_from().unwrap()
 }
 
+/// The search domains behind those of the cluster.
+fn search_domains(settings: &watch::Receiver<Arc<Settings>>) -> Option<Vec<String>> {
+    let settings = settings.borrow();
+    let search = settings.search.as_ref()?;
+    Some(search.domains().iter().map(ToString::to_string).collect())
+}
+
+#[tokio::test]
+async fn search_domains_come_from_the_flag_or_follow_resolv_conf() {
+    let directory = tempfile::tempdir().unwrap();
+    let resolv_conf = directory.path().join("resolv.conf");
+    let search = "search kube-system.svc.cluster.local Corp.test x.search.cluster.local example.test\n";
+    std::fs::write(&resolv_conf, search).unwrap();
+    let file = format!("--resolv-conf={}", resolv_conf.display());
+    let suffix = "--search-suffix=search.cluster.local";
+    let words = [&*file, suffix, "--config-period=100ms"];
+    let without = open(&words[..1], from_options).await.subscribe();
+    assert_eq!(search_domains(&without), None);
+    let flag = open(&[&words[..], &["--search-domains=a.test"]].concat(), from_options).await.subscribe();
+    assert_eq!(search_domains(&flag), Some(vec!["a.test.".to_owned()]));
+    let routes = flag.borrow().routes(Topology::DropIn);
+    assert_ne!(routes, without.borrow().routes(Topology::DropIn), "dnsmasq forgets what it was answered");
+    let opened = open(&words, from_options).await;
+    let (mut settings, stop) = (opened.subscribe(), CancellationToken::new());
+    assert_eq!(search_domains(&settings), Some(vec!["corp.test.".to_owned(), "example.test.".to_owned()]));
+    let edits = async {
+        write(&resolv_conf, "nameserver 192.0.2.4\n");
+        let empty =
+            |now: &Arc<Settings>| now.search.as_ref().is_some_and(|search| search.domains().is_empty());
+        settings.wait_for(empty).await.unwrap();
+        stop.cancel();
+    };
+    tokio::join!(opened.run(stop.clone()), edits);
+}
+
 /// Writes a file at once, so that nobody reads half of it.
 fn write(path: &Path, text: &str) {
     let hidden = path.with_file_name(".new");

@@ -106,6 +106,7 @@ fn replies_are_kept_only_where_a_flag_says_so() {
     for (words, cache) in [
         (&[][..], None),
         (&["--cache-size=0", "--serve-stale=0"], None),
+        (&["--search-suffix=search.cluster.local"], Some(usual)),
         (&["--cache-size=500"], Some(CacheLimits { entries: 500, ..usual })),
         (&["--serve-stale=1h"], Some(CacheLimits { entries: 10_000, stale: hour, ..usual })),
         (&["--cache-size=0x20", "--serve-stale=1h"], Some(CacheLimits { entries: 32, stale: hour, ..usual })),
@@ -118,6 +119,61 @@ fn replies_are_kept_only_where_a_flag_says_so() {
         let reason = "must be a number of entries from 0 to 1000000";
         assert_eq!(line, format!("invalid argument {bad:?} for \"--cache-size\" flag: {reason}"));
     }
+}
+
+#[test]
+fn names_are_completed_below_a_suffix_of_their_own() {
+    let name = |text: &str| Name::parse(text).unwrap();
+    let flags = |suffix: &str, domains: Option<&[&str]>| {
+        let domains = domains.map(|domains| domains.iter().map(|domain| name(domain)).collect());
+        Ok(Some(SearchFlags { suffix: name(suffix), domains }))
+    };
+    let suffix = "--search-suffix=search.cluster.local";
+    let taken = |suffix: &str, taken: &str| {
+        Err(format!(
+            "--search-suffix {suffix} is taken by names of the cluster: a domain beside {taken} is accepted"
+        ))
+    };
+    for (words, expected) in [
+        (&[][..], Ok(None)),
+        (&["--search-suffix=", "--search-domains="], Ok(None)),
+        (&[suffix], flags("search.cluster.local", None)),
+        (&["--search-suffix=pods.example."], flags("pods.example", None)),
+        (
+            &[suffix, "--search-domains=corp.example, example."],
+            flags("search.cluster.local", Some(&["corp.example", "example"])),
+        ),
+        (
+            &["--search-domains=corp.example"],
+            Err("--search-domains needs --search-suffix, below which names are completed with them".to_owned()),
+        ),
+        (&["--search-suffix=a.test,b.test"], Err("--search-suffix is one domain, and not 2".to_owned())),
+        (&["--search-suffix=cluster.local"], taken("cluster.local.", "cluster.local.")),
+        (&["--search-suffix=local"], taken("local.", "cluster.local.")),
+        (&["--search-suffix=search.svc.cluster.local"], taken("search.svc.cluster.local.", "svc.cluster.local.")),
+        (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "pod.cluster.local.")),
+        (
+            &[suffix, "--search-domains=apps.search.cluster.local"],
+            Err("--search-domains: names below apps.search.cluster.local. are completed with the search list \
+                 themselves"
+                .to_owned()),
+        ),
+        (
+            &[suffix, "--search-domains=a,b,c,d,e,f,g,h,i"],
+            Err("--search-domains has 9 domains; each may cost a question to an upstream, 8 are accepted".to_owned()),
+        ),
+    ] {
+        let said = options(words).unwrap().search().map_err(|error| error.to_string());
+        assert_eq!(said, expected, "{words:?}");
+    }
+    let exit = options(&["--search-domains=a..b"]).unwrap_err();
+    assert!(
+        exit.stderr.ends_with(
+            "(e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')]\n"
+        ),
+        "{}",
+        exit.stderr
+    );
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn settings(upstreams: &[&str]) -> Settings {
             ("only-names.test".to_owned(), Vec::new()),
             ("own.test".to_owned(), vec!["127.0.0.1:10053".parse().unwrap()]),
         ],
+        search: None,
     }
 }
 

@@ -79,6 +79,13 @@ impl Name {
     }
 }
 
+impl Default for Name {
+    /// The root.
+    fn default() -> Self {
+        Self([0].into())
+    }
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         display(&self.0, f)

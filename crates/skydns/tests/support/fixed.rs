@@ -12,7 +12,7 @@ use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
 use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
-use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, ServiceRecord, View, Zone};
+use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, Search, ServiceRecord, View, Zone};
 use tokio_util::sync::CancellationToken;
 
 /// Records under names below `cluster.local`.
@@ -114,6 +114,14 @@ impl Fixed {
     /// The same with dnsmasq in front as a cache alone.
     pub(crate) fn forwards_all(mut self) -> Self {
         self.zone.forwards_all = true;
+        self
+    }
+
+    /// The same with names below `suffix` completed with the list of the cluster and `domains`.
+    pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
+        let name = |text: &str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
+        let search = Search::new(&name(suffix), domains.iter().map(|domain| name(domain)));
+        self.zone.search = Some(Arc::new(search));
         self
     }
 

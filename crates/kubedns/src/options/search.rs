@@ -1,0 +1,103 @@
+//! `--search-suffix` and `--search-domains`: names that are completed with a search list here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use skydns::Name;
+use skydns::search::MAX_DOMAINS;
+use thiserror::Error;
+
+use super::{Domain, DomainError, Options};
+
+/// Domains separated by commas; none for an empty text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Domains(pub Vec<Domain>);
+
+impl FromStr for Domains {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<Self, DomainError> {
+        let domains = text.split(',').map(str::trim).filter(|domain| !domain.is_empty());
+        domains.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// What is completed, and with what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchFlags {
+    /// The suffix behind the namespace.
+    pub suffix: Name,
+    /// The search domains behind those of the cluster; `None` for those of resolv.conf.
+    pub domains: Option<Vec<Name>>,
+}
+
+/// Flags of the search list that make no sense together.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SearchError {
+    /// Search domains without a suffix.
+    #[error("--search-domains needs --search-suffix, below which names are completed with them")]
+    NoSuffix,
+    /// The suffix is several.
+    #[error("--search-suffix is one domain, and not {0}")]
+    SeveralSuffixes(usize),
+    /// The suffix holds names of the cluster.
+    #[error("--search-suffix {suffix} is taken by names of the cluster: a domain beside {taken} is accepted")]
+    Taken {
+        /// The suffix.
+        suffix: Domain,
+        /// The domain whose names it would take.
+        taken: String,
+    },
+    /// A search domain whose names would be completed in turn.
+    #[error("--search-domains: names below {0} are completed with the search list themselves")]
+    Completed(Name),
+    /// Too many search domains.
+    #[error(
+        "--search-domains has {0} domains; each may cost a question to an upstream, {MAX_DOMAINS} are accepted"
+    )]
+    Many(usize),
+}
+
+/// The labels directly below the cluster domain that hold names of the cluster.
+const TAKEN: [&str; 4] = ["svc", "pod", "dns", "dns-version"];
+
+impl Options {
+    /// What is completed with a search list, if anything.
+    ///
+    /// # Errors
+    ///
+    /// When the flags make no sense together.
+    pub fn search(&self) -> Result<Option<SearchFlags>, SearchError> {
+        let suffix = match self.search_suffix.0.as_slice() {
+            [] if self.search_domains.0.is_empty() => return Ok(None),
+            [] => return Err(SearchError::NoSuffix),
+            [suffix] => suffix,
+            several => return Err(SearchError::SeveralSuffixes(several.len())),
+        };
+        self.check_suffix(suffix)?;
+        let (suffix, domains) = (suffix.name(), &self.search_domains.0);
+        if domains.len() > MAX_DOMAINS {
+            return Err(SearchError::Many(domains.len()));
+        }
+        let domains: Vec<Name> = domains.iter().map(Domain::name).collect();
+        if let Some(domain) = domains.iter().find(|domain| domain.is_within(&suffix)) {
+            return Err(SearchError::Completed(domain.clone()));
+        }
+        Ok(Some(SearchFlags { suffix, domains: (!domains.is_empty()).then_some(domains) }))
+    }
+
+    fn check_suffix(&self, suffix: &Domain) -> Result<(), SearchError> {
+        let taken = |taken: &dyn fmt::Display| {
+            Err(SearchError::Taken { suffix: suffix.clone(), taken: taken.to_string() })
+        };
+        let (name, domain) = (suffix.name(), self.domain.name());
+        if domain.is_within(&name) {
+            return taken(&domain);
+        }
+        let below = |label: &str| Name::parse(&format!("{label}.{}", self.domain)).ok();
+        match TAKEN.into_iter().filter_map(below).find(|taken| name.is_within(taken)) {
+            Some(reserved) => taken(&reserved),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Names that are completed with a search list by the server.
+
+use skydns::forward::CacheLimits;
+
+use super::*;
+
+const SOA: &str = "test. 20 IN SOA ns.test. hostmaster.test. 1 2 3 4 20";
+
+/// An upstream of a few names: two of several steps, aliases, failures, and nothing at all.
+async fn upstream() -> Upstream {
+    Upstream::start(|asked: &Asked| {
+        let reply = Reply::to(&asked.packet);
+        let name = asked.name();
+        let address = |reply: Reply, data: &str| reply.answer(&format!("{name} 300 IN {data}"));
+        match (name.to_lowercase().as_str(), asked.rtype().as_str()) {
+            ("www.example.test.", "A") => address(reply, "A 198.51.100.1"),
+            ("alias.example.test.", "A") => reply
+                .answer(&format!("{name} 10 IN CNAME www.example.test."))
+                .answer("www.example.test. 300 IN A 198.51.100.1"),
+            ("alias.example.test.", _) => {
+                reply.answer(&format!("{name} 10 IN CNAME www.example.test.")).authority(SOA)
+            }
+            ("both.example.test.corp.test.", "A") => address(reply, "A 198.51.100.2"),
+            ("both.example.test.", "A") => address(reply, "A 198.51.100.3"),
+            ("both.example.test.", "AAAA") => address(reply, "AAAA 2001:db8::3"),
+            ("empty.example.test.", "A") => address(reply, "A 198.51.100.4"),
+            ("broken.example.test.", "A") => address(reply, "A 198.51.100.5"),
+            ("broken.example.test.corp.test.", _) => reply.rcode("SERVFAIL"),
+            ("mail.example.test.", "MX") => address(reply, "MX 10 mx.example.test."),
+            ("large.example.test.", "A") => {
+                (0..60).fold(reply, |reply, n| address(reply, &format!("A 198.51.100.{n}")))
+            }
+            // Names that exist without what is asked for.
+            (
+                "www.example.test."
+                | "both.example.test.corp.test."
+                | "empty.example.test.corp.test."
+                | "gone.example.test.corp.test."
+                | "empty.example.test."
+                | "mail.example.test.",
+                _,
+            ) => reply.authority(SOA),
+            _ => reply.rcode("NXDOMAIN").authority(SOA),
+        }
+        .into()
+    })
+    .await
+}
+
+/// What it is about, the question, the status and the records. A `|` stands for `.apps.search.cluster.local.`, `OURS n` and
+/// `THEIRS n` for the SOA records of the cluster and of the upstream.
+const CASES: &str = "
+# a Service of the namespace
+web A NOERROR
+web| 30 CNAME web.apps.svc.cluster.local.
+web.apps.svc.cluster.local. 30 A 10.96.0.9
+
+# which has no other address
+WEB AAAA NOERROR
+WEB| 30 CNAME WEB.apps.svc.cluster.local.
+OURS 60
+
+# a Service of another namespace
+web.apps A NOERROR
+web.apps| 30 CNAME web.apps.svc.cluster.local.
+web.apps.svc.cluster.local. 30 A 10.96.0.9
+
+# with svc
+web.apps.svc A NOERROR
+web.apps.svc| 30 CNAME web.apps.svc.cluster.local.
+web.apps.svc.cluster.local. 30 A 10.96.0.9
+
+# in full: an upstream was asked on the way
+web.apps.svc.cluster.local A NOERROR
+web.apps.svc.cluster.local| 20 CNAME web.apps.svc.cluster.local.
+web.apps.svc.cluster.local. 30 A 10.96.0.9
+
+# an alias of the cluster, which leads to nothing
+out A NOERROR
+out| 30 CNAME out.apps.svc.cluster.local.
+out.apps.svc.cluster.local. 30 CNAME www.outside.test.
+
+# an outside name
+www.example.test A NOERROR
+www.example.test| 20 CNAME www.example.test.
+www.example.test. 300 A 198.51.100.1
+
+# without the other address
+www.example.test AAAA NOERROR
+www.example.test| 20 CNAME www.example.test.
+THEIRS 20
+
+# an outside alias
+alias.example.test A NOERROR
+alias.example.test| 10 CNAME alias.example.test.
+alias.example.test. 10 CNAME www.example.test.
+www.example.test. 300 A 198.51.100.1
+
+# which leads to nothing
+alias.example.test AAAA NOERROR
+alias.example.test| 10 CNAME alias.example.test.
+alias.example.test. 10 CNAME www.example.test.
+
+# a name of two steps is that of the first
+both.example.test A NOERROR
+both.example.test| 30 CNAME both.example.test.corp.test.
+both.example.test.corp.test. 300 A 198.51.100.2
+
+# also where only the second has such an address
+both.example.test AAAA NOERROR
+both.example.test| 20 CNAME both.example.test.corp.test.
+THEIRS 20
+
+# a name without any address ends nothing
+empty.example.test A NOERROR
+empty.example.test| 20 CNAME empty.example.test.
+empty.example.test. 300 A 198.51.100.4
+
+# for either type
+empty.example.test AAAA NOERROR
+empty.example.test| 20 CNAME empty.example.test.
+THEIRS 20
+
+# unless nothing else exists
+gone.example.test A NOERROR
+gone.example.test| 20 CNAME gone.example.test.corp.test.
+THEIRS 20
+
+# a failure is not passed over
+broken.example.test A SERVFAIL
+
+# nothing at all
+missing.example.test A NXDOMAIN
+OURS 20
+
+# nothing of one label, which is not sent out
+missing AAAA NXDOMAIN
+OURS 20
+
+# other types
+mail.example.test MX NOERROR
+mail.example.test| 20 CNAME mail.example.test.
+mail.example.test. 300 MX 10 mx.example.test.
+
+# all types
+web ANY REFUSED
+";
+
+/// The status of an answer, and its records in their order as in [`CASES`].
+fn said(wire: &[u8]) -> Vec<String> {
+    let text = show(wire);
+    let status = text.trim_start_matches(";; ").split(',').next().unwrap_or_default().to_owned();
+    let short = |line: &str| {
+        let line = line.replace(".apps.search.cluster.local.", "|").replace(" IN ", " ");
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["cluster.local.", ttl, "SOA", ..] => format!("OURS {ttl}"),
+            ["test.", ttl, "SOA", ..] => format!("THEIRS {ttl}"),
+            _ => line,
+        }
+    };
+    let records = text.lines().filter(|line| !line.starts_with(';')).map(short);
+    std::iter::once(status).chain(records).collect()
+}
+
+/// The same as a cache has it, where time passes.
+fn without_ttls(mut records: Vec<String>) -> Vec<String> {
+    for record in records.iter_mut().skip(1) {
+        *record = record.split(' ').enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word).collect();
+    }
+    records
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_answer_is_what_the_whole_search_list_leads_to() {
+    let upstream = upstream().await;
+    let view = || Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]);
+    let (server, caching) = (start(view()), start(view().caching(CacheLimits::default())));
+    for case in CASES.trim().split("\n\n") {
+        let (what, case) = case.split_once('\n').expect("a question");
+        let (question, records) = case.split_once('\n').unwrap_or((case, ""));
+        let words: Vec<&str> = question.split(' ').collect();
+        let expected: Vec<String> =
+            [words[2]].into_iter().chain(records.lines()).map(str::to_owned).collect();
+        let query = Query::new(&format!("{}.apps.search.cluster.local.", words[0]), words[1]);
+        for query in [query.clone(), query.edns(1232)] {
+            let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+            assert_eq!(said(&wire), expected, "{what}: {question}");
+            let wire = client::tcp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+            assert_eq!(said(&wire), expected, "{what}: {question}, over TCP");
+            for _ in 0..2 {
+                let wire = client::udp(caching.address, &query.wire(), PATIENCE).await.expect("an answer");
+                let known = without_ttls(said(&wire));
+                assert_eq!(known, without_ttls(expected.clone()), "{what}: {question}, from the cache");
+            }
+        }
+    }
+    server.stop().await;
+    caching.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_completed_answer_is_cut_to_what_the_client_takes() {
+    let upstream = upstream().await;
+    let server = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]));
+    for (name, limit, over_tcp) in [("big", 512, 4000), ("large.example.test", 512, 61), ("big", 1232, 4000)]
+    {
+        let query = Query::new(&format!("{name}.apps.search.cluster.local."), "A");
+        let query = if limit == 512 { query } else { query.edns(1232) };
+        let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+        let message = testkit::message::Message::parse(&wire).expect("well-formed");
+        assert!(message.has("tc") && wire.len() <= limit, "{name}: {}", wire.len());
+        assert!(message.answer.len() > 10, "{name}: {}", message.answer.len());
+        let wire = client::tcp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+        let message = testkit::message::Message::parse(&wire).expect("well-formed");
+        assert!(!message.has("tc"), "{name}");
+        assert!(message.answer.len() >= over_tcp, "{name}: {}", message.answer.len());
+    }
+    server.stop().await;
+}
+
+/// The head and the SOA record of an answer.
+async fn negative(server: SocketAddr, name: &str) -> (String, Option<String>) {
+    let text = udp(server, &Query::new(name, "A")).await;
+    let soa = text.lines().find_map(|line| line.split_once(" IN SOA ")).map(|(owner, _)| owner.to_owned());
+    (text.lines().next().unwrap_or_default().to_owned(), soa)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
+    let upstream = upstream().await;
+    let below = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]));
+    let beside = start(Fixed::new(&[upstream.addr()]).search("Search.Test", &[]));
+    let unsynced = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &[]).unsynced());
+    let ok = ";; NOERROR, flags: qr aa rd ra";
+    let missing = ";; NXDOMAIN, flags: qr aa rd ra";
+    for (server, name, head, soa) in [
+        (&below, "search.cluster.local.", ok, Some("cluster.local. 60")),
+        (&below, "apps.search.cluster.local.", ok, Some("cluster.local. 60")),
+        // As it is it would be completed again: the client asks for it, if it is meant so.
+        (
+            &below,
+            "x.apps.search.cluster.local.apps.search.cluster.local.",
+            missing,
+            Some("cluster.local. 60"),
+        ),
+        (&below, "xsearch.cluster.local.", ";; NXDOMAIN, flags: qr rd", Some("cluster.local. 60")),
+        (&beside, "apps.search.test.", ok, Some("search.test. 60")),
+        (&beside, "missing.apps.SEARCH.test.", missing, Some("search.test. 60")),
+        (&beside, "x.apps.search.cluster.local.", ";; NXDOMAIN, flags: qr rd", Some("cluster.local. 60")),
+        (&unsynced, "web.apps.search.cluster.local.", ";; REFUSED, flags: qr", None),
+    ] {
+        let expected = (head.to_owned(), soa.map(str::to_owned));
+        assert_eq!(negative(server.address, name).await, expected, "{name}");
+    }
+    assert_eq!(upstream.count(), 0);
+    for server in [below, beside, unsynced] {
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completed_names_are_counted_by_where_they_led() {
+    let upstream = upstream().await;
+    let server = start(Fixed::new(&[upstream.addr()]).search("search.cluster.local", &["corp.test"]));
+    for name in
+        ["web", "web", "www.example.test", "gone.example.test", "missing.example.test", "broken.example.test"]
+    {
+        udp(server.address, &Query::new(&format!("{name}.apps.search.cluster.local."), "A")).await;
+    }
+    let families = server.metrics.collect();
+    let values = |name: &str| -> Vec<f64> {
+        let family = families.iter().find(|family| family.name() == name).expect("the metric");
+        family.get_metric().iter().map(|metric| metric.get_counter().get_value()).collect()
+    };
+    assert_eq!(values("kubedns_search_queries_total"), [2.0, 1.0, 1.0, 1.0, 1.0]);
+    // `gone` is asked for the other type as well.
+    assert_eq!(values("kubedns_search_steps_total"), [f64::from(1 + 1 + 5 + 6 + 5 + 4)]);
+    server.stop().await;
+}
