@@ -70,6 +70,7 @@ mod tests {
             federations: config.federations,
             upstreams: Vec::new(),
             stub_domains: Vec::new(),
+            search: None,
         })
     }
 
