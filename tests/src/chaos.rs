@@ -34,6 +34,8 @@ pub enum Topology {
     Cache,
     /// kubedns, with dnsmasq behind it.
     Direct,
+    /// kubedns, without dnsmasq.
+    Alone,
 }
 
 /// A pod and everything around it. The pod goes first when it is dropped.
@@ -77,6 +79,7 @@ impl Rig {
             Topology::DropIn => None,
             Topology::Cache => Some("--cache"),
             Topology::Direct => Some("--direct"),
+            Topology::Alone => Some("--alone"),
         };
         let args: Vec<&str> = shape.into_iter().chain(args.iter().copied()).collect();
         let pod = Pod::start_on(&cluster.url(), addresses, &args, environment).await;
@@ -111,12 +114,12 @@ impl Rig {
         testkit::eventually(crate::e2e::PATIENCE, || async move { descendants(nanny).get(1).copied() }).await
     }
 
-    /// What a client of the pod asks: names of the cluster (path `cluster`) and names outside (`outside`), and in the
-    /// drop-in topology names of the cluster straight from kubedns (`kubedns`).
+    /// What a client of the pod asks: names of the cluster (path `cluster`) and names outside (`outside`), and with
+    /// dnsmasq in front names of the cluster straight from kubedns (`kubedns`).
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;
         let mut all = interleave(&questions("cluster", ports.dns), &names_outside("outside", ports.dns));
-        if self.topology != Topology::Direct {
+        if matches!(self.topology, Topology::DropIn | Topology::Cache) {
             all = interleave(&all, &questions("kubedns", ports.kubedns));
         }
         all

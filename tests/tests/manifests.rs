@@ -18,6 +18,7 @@ use tests::manifests::{confinement, difference, schema};
 
 /// The directories that are to be there.
 const EXPECTED: &[&str] = &[
+    "alone",
     "base",
     "direct",
     "ha",
@@ -32,7 +33,7 @@ const EXPECTED: &[&str] = &[
 ];
 
 /// Those in which nothing has more rights than it needs.
-const HARDENED: &[&str] = &["direct", "ha", "hardened", "nodelocal"];
+const HARDENED: &[&str] = &["alone", "direct", "ha", "hardened", "nodelocal"];
 
 /// The addon of Kubernetes 1.36, as published.
 const STOCK: &str = include_str!("../manifests/data/kube-dns-1.36.yaml.in");
@@ -87,9 +88,9 @@ fn every_flag_is_one_that_the_program_has() {
     let known = ["kubedns", "nanny", "sidecar"].map(|program| (program, help(program)));
     for name in names() {
         for pod in pods(&rendered(&name)) {
-            assert_eq!(pod.containers.len(), 3, "{name}");
+            assert_eq!(pod.containers.len(), if name == "alone" { 2 } else { 3 }, "{name}");
             for (program, known) in &known {
-                let container = pod.container(program).unwrap();
+                let Some(container) = pod.container(program) else { continue };
                 let mut unknown = used(&container.args);
                 unknown.retain(|flag| !known.contains(flag) && !ACCEPTED_SILENTLY.contains(&flag.as_str()));
                 assert_eq!(unknown, BTreeSet::new(), "{name}: {program} does not have these flags");
@@ -126,7 +127,7 @@ fn dnsmasq_accepts_its_arguments() {
     assert!(!check(&["--no-such-option".to_owned()]).status.success(), "the check finds mistakes");
     for name in names() {
         for pod in pods(&rendered(&name)) {
-            let nanny = pod.container("nanny").unwrap();
+            let Some(nanny) = pod.container("nanny") else { continue };
             assert!(!nanny.dnsmasq.is_empty(), "{name}");
             let output = check(&nanny.dnsmasq);
             assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
@@ -262,16 +263,15 @@ fn components_combine_in_their_order() {
     if skip() {
         return;
     }
-    let order = ["hardened", "direct", "ha", "nodelocal", "endpointslices"];
-    for chosen in 0_u32..1 << 3 {
-        let mut components: Vec<&str> = order
-            .iter()
-            .take(3)
-            .enumerate()
-            .filter(|(at, _)| chosen & 1 << at != 0)
-            .map(|(_, name)| *name)
-            .collect();
-        components.extend(order.iter().skip(3));
+    for chosen in 0_u32..1 << 4 {
+        let optional = ["hardened", "direct", "alone", "ha"].into_iter().enumerate();
+        let mut components: Vec<&str> =
+            optional.filter(|(at, _)| chosen & 1 << at != 0).map(|(_, name)| name).collect();
+        components.extend(["nodelocal", "endpointslices"]);
+        let has = |name| components.contains(&name);
+        if has("direct") && has("alone") {
+            continue;
+        }
         let directory = tempfile::tempdir().unwrap();
         let documents = combine(directory.path(), &["base"], &components).unwrap();
         for document in &documents {
@@ -281,11 +281,10 @@ fn components_combine_in_their_order() {
         let pod = pods.first().unwrap();
         assert_eq!(port_faults(pod), Vec::<String>::new(), "{components:?}");
         let lasting = rollout_faults(pod).is_empty() && snapshot_faults(pod).is_empty();
-        let topology = components.iter().any(|component| ["hardened", "direct"].contains(component));
-        assert_eq!(lasting, topology, "{components:?}");
-        let direct = pod.dns_ports() == [53, 10153];
-        assert_eq!(direct, components.contains(&"direct"), "{components:?}");
-        assert_eq!(confinement::faults(pod).is_empty(), components.contains(&"hardened"), "{components:?}");
+        assert_eq!(lasting, has("hardened") || has("direct") || has("alone"), "{components:?}");
+        assert_eq!(pod.dns_ports() == [53, 10153], has("direct"), "{components:?}");
+        assert_eq!(pod.dns_ports() == [53], has("alone"), "{components:?}");
+        assert_eq!(confinement::faults(pod).is_empty(), has("hardened"), "{components:?}");
     }
 }
 
@@ -298,7 +297,8 @@ fn nanny_and_kubedns_agree_on_who_asks_the_upstreams() {
     let mut caches = Vec::new();
     for name in names() {
         for pod in pods(&rendered(&name)) {
-            let (kubedns, nanny) = (pod.container("kubedns").unwrap(), pod.container("nanny").unwrap());
+            let kubedns = pod.container("kubedns").unwrap();
+            let Some(nanny) = pod.container("nanny") else { continue };
             let is_cache = nanny.args.contains(&"-forward=kubedns".to_owned());
             assert_eq!(is_cache, kubedns.args.contains(&"--topology=cache".to_owned()), "{name}");
             if is_cache {
@@ -334,6 +334,30 @@ fn in_the_direct_topology_dnsmasq_is_reached_through_kubedns_only() {
             assert!(!back, "{name}: dnsmasq sends nothing back to kubedns");
         }
     }
+}
+
+/// kubedns alone: clients reach it, it asks the upstreams of the ConfigMap, and nobody looks for a dnsmasq.
+#[test]
+fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
+    if skip() {
+        return;
+    }
+    let pods = pods(&rendered("alone"));
+    let pod = pods.first().unwrap();
+    let names: Vec<&str> = pod.containers.iter().map(|container| container.program).collect();
+    assert_eq!((names.as_slice(), pod.dns_ports().as_slice()), (&["kubedns", "sidecar"][..], &[53][..]));
+    let (kubedns, sidecar) = (pod.container("kubedns").unwrap(), pod.container("sidecar").unwrap());
+    for flag in ["config-dir", "cache-size", "serve-stale"] {
+        assert!(used(&kubedns.args).contains(flag), "{flag}");
+    }
+    assert!(kubedns.args.contains(&"--topology=alone".to_owned()), "{:?}", kubedns.args);
+    assert!(!used(&kubedns.args).contains("nameservers"), "{:?}", kubedns.args);
+    assert!(sidecar.args.contains(&"--dnsmasq-addr=".to_owned()), "{:?}", sidecar.args);
+    let volumes = pod.spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
+    assert!(
+        !volumes.clone().any(|volume| volume.get("name").is_some_and(|name| name == "run")),
+        "the nanny's"
+    );
 }
 
 /// A trial beside a running kube-dns touches nothing of it, and gets none of its clients.

@@ -29,6 +29,8 @@ pub struct Guide<'a> {
     pub access: &'a Access,
     /// Whether the example's stub domain is answered here.
     pub stub_domain: bool,
+    /// Whether the pod is without dnsmasq.
+    pub is_alone: bool,
 }
 
 impl Guide<'_> {
@@ -98,14 +100,14 @@ impl Guide<'_> {
     fn http_lines(&self) -> Vec<String> {
         let Ports { sidecar, readiness, kubedns_metrics, .. } = self.ports;
         let curl = |port, path| format!("curl http://127.0.0.1:{port}{path}");
-        vec![
-            curl(sidecar, "/healthcheck/kubedns"),
-            curl(sidecar, "/healthcheck/dnsmasq"),
+        let dnsmasq = (!self.is_alone).then(|| curl(sidecar, "/healthcheck/dnsmasq"));
+        let rest = [
             curl(readiness, "/readiness"),
             curl(readiness, "/cache"),
             curl(sidecar, "/metrics"),
             curl(kubedns_metrics, "/metrics"),
-        ]
+        ];
+        [curl(sidecar, "/healthcheck/kubedns")].into_iter().chain(dnsmasq).chain(rest).collect()
     }
 
     /// Against a real cluster only looking: nothing that a person might paste without a thought changes it.

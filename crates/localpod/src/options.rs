@@ -35,6 +35,10 @@ pub struct Options {
     #[arg(long, conflicts_with = "direct")]
     pub cache: bool,
 
+    /// Leave dnsmasq out: kubedns answers the clients, asks the upstreams and caches their replies
+    #[arg(long, conflicts_with_all = ["direct", "cache"])]
+    pub alone: bool,
+
     /// Cluster domain
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     pub domain: String,

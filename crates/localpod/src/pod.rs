@@ -1,5 +1,5 @@
-//! The three containers of the pod with the flags of the stock manifest, of the base, or of the direct topology's,
-//! moved to loopback ports.
+//! The containers of the pod with the flags of the stock manifest, of the base, or of another topology's, moved to
+//! loopback ports.
 //!
 //! Pure: from options to command lines. Where a flag is not in the manifest, the comment says why a laptop needs it.
 
@@ -59,6 +59,8 @@ pub struct Wiring<'a> {
     pub nameservers: &'a [SocketAddr],
     /// Whether dnsmasq in front is a cache alone, and asks kubedns for all names (`manifests/base`).
     pub is_cache: bool,
+    /// Whether kubedns is without dnsmasq (`manifests/alone`), on the ports of the direct topology.
+    pub is_alone: bool,
     /// Verbosity.
     pub verbosity: u8,
     /// Further arguments, each container's after its others, so that they win.
@@ -67,13 +69,14 @@ pub struct Wiring<'a> {
 
 impl Wiring<'_> {
     /// The containers, in the order of the manifest.
-    pub fn containers(&self) -> [Container; 3] {
-        [self.kubedns(), self.dnsmasq(), self.sidecar()]
+    pub fn containers(&self) -> Vec<Container> {
+        let dnsmasq = (!self.is_alone).then(|| self.dnsmasq());
+        [self.kubedns()].into_iter().chain(dnsmasq).chain([self.sidecar()]).collect()
     }
 
     /// Whether clients ask kubedns, with dnsmasq behind it (`manifests/direct`).
     fn is_direct(&self) -> bool {
-        self.ports.dns == self.ports.kubedns
+        self.ports.dns == self.ports.kubedns && !self.is_alone
     }
 
     /// The source of kubedns' stub domains and upstreams: the `ConfigMap` and the machine, or the dnsmasq behind it.
@@ -86,6 +89,9 @@ impl Wiring<'_> {
         }
         if self.is_cache {
             args.push("--topology=cache".to_owned());
+        }
+        if self.is_alone {
+            args.extend(["--topology=alone", "--cache-size=10000", "--serve-stale=1h"].map(str::to_owned));
         }
         if !self.nameservers.is_empty() {
             let addresses: Vec<String> = self.nameservers.iter().map(SocketAddr::to_string).collect();
@@ -183,22 +189,37 @@ impl Wiring<'_> {
         ["--no-negcache".to_owned()].into_iter().chain(every).chain(servers).collect()
     }
 
+    /// The arguments of the sidecar about dnsmasq, which it probes with the question `name` unless kubedns is in front.
+    fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 3] {
+        // From /etc/hosts: the dnsmasq behind kubedns answers it without any upstream.
+        let name = if self.is_direct() { "localhost,5,A" } else { name };
+        [
+            format!("--probe=dnsmasq,127.0.0.1:{},{name}", self.ports.dnsmasq),
+            format!("--dnsmasq-port={}", self.ports.dnsmasq),
+            // Not in the manifest: the port there is the default.
+            format!("--nanny-status=http://127.0.0.1:{}/status", self.ports.nanny),
+        ]
+    }
+
     fn sidecar(&self) -> Container {
         let name = format!("kubernetes.default.svc.{},5,SRV", self.domain);
-        // From /etc/hosts: the dnsmasq behind kubedns answers it without any upstream.
-        let dnsmasq_name = if self.is_direct() { "localhost,5,A" } else { &name };
         let mut args = vec![
             format!("--v={}", self.verbosity),
-            format!("--probe=kubedns,127.0.0.1:{},{name}", self.ports.kubedns),
-            format!("--probe=dnsmasq,127.0.0.1:{},{dnsmasq_name}", self.ports.dnsmasq),
-            // Not in the manifest: the addresses and ports there are the defaults.
             format!("--kubedns-addr=127.0.0.1:{}", self.ports.kubedns),
-            format!("--nanny-status=http://127.0.0.1:{}/status", self.ports.nanny),
+        ];
+        if self.is_alone {
+            args.push("--dnsmasq-addr=".to_owned());
+        }
+        args.push(format!("--probe=kubedns,127.0.0.1:{},{name}", self.ports.kubedns));
+        if !self.is_alone {
+            args.extend(self.sidecar_of_dnsmasq(&name));
+        }
+        args.extend([
+            // Not in the manifest: the addresses and ports there are the defaults.
             format!("--kubedns-metrics=http://127.0.0.1:{}/metrics", self.ports.kubedns_metrics),
-            format!("--dnsmasq-port={}", self.ports.dnsmasq),
             "--prometheus-addr=127.0.0.1".to_owned(),
             format!("--prometheus-port={}", self.ports.sidecar),
-        ];
+        ]);
         args.extend_from_slice(&self.extra.sidecar);
         Container {
             name: "sidecar",
@@ -236,9 +257,14 @@ mod tests {
             access: Access::MasterUrl("http://127.0.0.1:5305".to_owned()),
             nameservers,
             is_cache: false,
+            is_alone: false,
             verbosity: 2,
             extra: &NO_EXTRA,
         }
+    }
+
+    fn all_three(wiring: &Wiring<'_>) -> [Container; 3] {
+        wiring.containers().try_into().unwrap()
     }
 
     #[test]
@@ -246,7 +272,7 @@ mod tests {
         let programs = programs();
         let extra =
             ExtraArgs { nanny: vec!["-n".to_owned()], dnsmasq: vec!["-d".to_owned()], ..NO_EXTRA.clone() };
-        let [_, dnsmasq, _] = Wiring { extra: &extra, ..wiring(&programs, &[]) }.containers();
+        let [_, dnsmasq, _] = all_three(&Wiring { extra: &extra, ..wiring(&programs, &[]) });
         let separator = dnsmasq.args.iter().position(|arg| arg == "--").unwrap();
         assert_eq!(dnsmasq.args[separator - 1], "-n");
         assert_eq!(dnsmasq.args.last().unwrap(), "-d");
@@ -258,7 +284,7 @@ mod tests {
         let upstream = ["127.0.0.1:5306".parse().unwrap()];
         let mut wiring = wiring(&programs, &upstream);
         wiring.ports = wiring.ports.direct();
-        let [kubedns, dnsmasq, sidecar] = wiring.containers();
+        let [kubedns, dnsmasq, sidecar] = all_three(&wiring);
         assert_eq!(kubedns.args[1], "--dns-port=5300");
         assert!(kubedns.args[2].starts_with("--config-dir="), "it has to know the stub domains");
         assert_eq!(kubedns.args[3..6], ["--topology=direct", "--nameservers=127.0.0.1:5301", "--v=2"]);
@@ -274,7 +300,7 @@ mod tests {
     fn upstreams_reach_both_kubedns_and_dnsmasq() {
         let programs = programs();
         let nameservers = ["127.0.0.1:5306".parse().unwrap(), "[::1]:53".parse().unwrap()];
-        let [kubedns, dnsmasq, _] = wiring(&programs, &nameservers).containers();
+        let [kubedns, dnsmasq, _] = all_three(&wiring(&programs, &nameservers));
         assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:5306,[::1]:53".to_owned()));
         assert!(dnsmasq.args.ends_with(&[
             "--no-resolv".to_owned(),
@@ -286,7 +312,8 @@ mod tests {
     #[test]
     fn a_cache_alone_has_no_servers_of_its_own() {
         let (programs, nameservers) = (programs(), ["127.0.0.1:5306".parse().unwrap()]);
-        let [kubedns, dnsmasq, _] = Wiring { is_cache: true, ..wiring(&programs, &nameservers) }.containers();
+        let wiring = Wiring { is_cache: true, ..wiring(&programs, &nameservers) };
+        let [kubedns, dnsmasq, _] = all_three(&wiring);
         assert!(kubedns.args.contains(&"--topology=cache".to_owned()));
         assert!(kubedns.args.contains(&"--nameservers=127.0.0.1:5306".to_owned()));
         assert!(dnsmasq.args.contains(&"-forward=kubedns".to_owned()));
@@ -298,7 +325,7 @@ mod tests {
         let programs = programs();
         let mut wiring = wiring(&programs, &[]);
         wiring.access = Access::Kubeconfig("/home/me/.kube/config".into());
-        let [kubedns, ..] = wiring.containers();
+        let [kubedns, ..] = all_three(&wiring);
         assert!(kubedns.args.contains(&"--kubecfg-file=/home/me/.kube/config".to_owned()));
         assert!(!kubedns.args.iter().any(|arg| arg.starts_with("--kube-master-url")));
     }

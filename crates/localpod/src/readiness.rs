@@ -32,23 +32,26 @@ enum Check {
 }
 
 /// Everything that must answer before the pod counts as ready, with the name a person knows it by.
-fn checks(ports: Ports) -> [(&'static str, Check); 4] {
+fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     let http = |port, path| Check::Http { port, path };
-    [
+    let mut checks = vec![
         ("kubedns' first listing of Services and Endpoints", http(ports.readiness, "/readiness")),
         ("an answer on the port that clients ask", Check::Dns { port: ports.dns }),
         ("the sidecar's probe of kubedns", http(ports.sidecar, "/healthcheck/kubedns")),
-        ("the sidecar's probe of dnsmasq", http(ports.sidecar, "/healthcheck/dnsmasq")),
-    ]
+    ];
+    if !is_alone {
+        checks.push(("the sidecar's probe of dnsmasq", http(ports.sidecar, "/healthcheck/dnsmasq")));
+    }
+    checks
 }
 
 /// Waits for as long as it takes.
-pub(crate) async fn wait(ports: Ports, domain: &str, console: &Console) {
+pub(crate) async fn wait(ports: Ports, is_alone: bool, domain: &str, console: &Console) {
     let begun = Instant::now();
     let mut told = begun;
     let mut silence = PROGRESS;
     let mut ticks = interval(EVERY);
-    let mut awaited = Vec::from(checks(ports));
+    let mut awaited = checks(ports, is_alone);
     while !awaited.is_empty() {
         ticks.tick().await;
         let mut still = Vec::new();

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use futures::future::join_all;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +46,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let search = search_path(&std::env::var_os("PATH").unwrap_or_default());
     let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
     let chosen = Ports::choose(options.port_base)?;
-    let ports = if options.direct { chosen.direct() } else { chosen };
+    let ports = if options.direct || options.alone { chosen.direct() } else { chosen };
     let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
 
     let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;
@@ -73,6 +74,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         access: cluster.access.clone(),
         nameservers: &nameservers,
         is_cache: options.cache,
+        is_alone: options.alone,
         verbosity: options.v,
         extra: &options.extra,
     };
@@ -154,7 +156,7 @@ async fn announce(
     console: &Console,
     status: &Status,
 ) {
-    readiness::wait(ports, options.domain(), console).await;
+    readiness::wait(ports, options.alone, options.domain(), console).await;
     let samples = cluster.samples().await;
     let guide = Guide {
         services: &samples.services,
@@ -163,6 +165,7 @@ async fn announce(
         ports,
         access: &cluster.access,
         stub_domain,
+        is_alone: options.alone,
     };
     console.guide(&guide.text());
     status.ready();
@@ -171,15 +174,12 @@ async fn announce(
 /// Runs the containers until asked to stop, or until one of them or of our own servers fails for good.
 async fn until_stopped(
     keeper: &Keeper<'_>,
-    containers: &[Container; 3],
+    containers: &[Container],
     announce: impl Future<Output = ()>,
     servers: &mut Servers,
 ) -> Result<()> {
-    let [kubedns, dnsmasq, sidecar] = containers.each_ref().map(|container| keep(keeper, container));
-    let keeping = async {
-        let (kubedns, dnsmasq, sidecar) = tokio::join!(kubedns, dnsmasq, sidecar);
-        kubedns.and(dnsmasq).and(sidecar)
-    };
+    let keeping = join_all(containers.iter().map(|container| keep(keeper, container)));
+    let keeping = async { keeping.await.into_iter().collect::<Result<()>>() };
     let announcing = async {
         announce.await;
         std::future::pending::<Infallible>().await

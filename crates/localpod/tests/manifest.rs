@@ -49,15 +49,31 @@ fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestCont
 
 #[test]
 fn every_flag_and_variable_of_the_manifest_is_passed() {
-    compare(false, &manifest_containers(Some("stock-1.36/as-published.yaml")));
+    compare(Shape::default(), &manifest_containers(Some("stock-1.36/as-published.yaml")));
 }
 
 #[test]
 fn with_dnsmasq_as_a_cache_alone_those_of_the_base_are_passed() {
-    compare(true, &manifest_containers(None));
+    compare(Shape { is_cache: true, ..Shape::default() }, &manifest_containers(None));
 }
 
-fn compare(is_cache: bool, manifest: &BTreeMap<String, ManifestContainer>) {
+/// `manifests/alone`, but for what a laptop has no use for.
+#[test]
+fn without_dnsmasq_those_of_that_topology_are_passed() {
+    let mut manifest = manifest_containers(Some("components/alone/deployment.yaml"));
+    manifest.remove("dnsmasq");
+    let args = manifest.get_mut("kubedns").unwrap().args.as_mut().unwrap();
+    args.retain(|flag| !["--snapshot-dir=/snapshot", "--lameduck=10s"].contains(&flag.as_str()));
+    compare(Shape { is_alone: true, ..Shape::default() }, &manifest);
+}
+
+#[derive(Default)]
+struct Shape {
+    is_cache: bool,
+    is_alone: bool,
+}
+
+fn compare(Shape { is_cache, is_alone }: Shape, manifest: &BTreeMap<String, ManifestContainer>) {
     let programs = Programs {
         kubedns: PathBuf::from("/kube-dns"),
         nanny: PathBuf::from("/dnsmasq-nanny"),
@@ -66,18 +82,20 @@ fn compare(is_cache: bool, manifest: &BTreeMap<String, ManifestContainer>) {
     };
     let wiring = Wiring {
         programs: &programs,
-        ports: manifest_ports(),
+        ports: if is_alone { manifest_ports().direct() } else { manifest_ports() },
         domain: "cluster.local",
         config_dir: Path::new("/config"),
         state_dir: Path::new("/state"),
         access: Access::MasterUrl("http://127.0.0.1:6443".to_owned()),
         nameservers: &[],
         is_cache,
+        is_alone,
         verbosity: 2,
         extra: &ExtraArgs::default(),
     };
-    assert_eq!(manifest.len(), 3);
-    for container in wiring.containers() {
+    let containers = wiring.containers();
+    assert_eq!(manifest.len(), containers.len());
+    for container in containers {
         let expected = &manifest[container.name];
         let mut passed = container.args.iter();
         for flag in expected.args.as_ref().unwrap() {

@@ -36,12 +36,14 @@ pub fn grace_faults(pod: &Pod) -> Vec<String> {
 
 /// Everything in which a rollout of the pod would lose queries.
 pub fn rollout_faults(pod: &Pod) -> Vec<String> {
-    let (Some(kubedns), Some(nanny)) = (pod.container("kubedns"), pod.container("nanny")) else {
-        return vec!["no kubedns or no nanny".to_owned()];
-    };
+    let Some(kubedns) = pod.container("kubedns") else { return vec!["no kubedns".to_owned()] };
     let kubedns_in_front = flag(&kubedns.args, "dns-port") == Some("53");
-    let (front, behind) = if kubedns_in_front { (kubedns, nanny) } else { (nanny, kubedns) };
-    let [first, second] = [front, behind].map(|container| lameduck(container).unwrap_or_default());
+    let (front, behind) = match pod.container("nanny") {
+        None => (kubedns, None),
+        Some(nanny) if kubedns_in_front => (kubedns, Some(nanny)),
+        Some(nanny) => (nanny, Some(kubedns)),
+    };
+    let first = lameduck(front).unwrap_or_default();
 
     let mut faults = Vec::new();
     let probe = |field: &str, default: u64| {
@@ -56,7 +58,10 @@ pub fn rollout_faults(pod: &Pod) -> Vec<String> {
         let name = &front.name;
         faults.push(format!("{name}: ends after {first}s, {unready}s after SIGTERM it may still be ready"));
     }
-    if second < first + OUTLIVES {
+    if let Some(behind) = behind
+        && let second = lameduck(behind).unwrap_or_default()
+        && second < first + OUTLIVES
+    {
         let (front, behind) = (&front.name, &behind.name);
         faults.push(format!("{behind}: ends after {second}s, and {front}, which asks it, after {first}s"));
     }

@@ -145,7 +145,12 @@ impl PlayedPod {
     pub fn until_well(&self) {
         let mut probes = self.manifest.probes("readinessProbe");
         probes.extend(self.manifest.probes("livenessProbe"));
-        assert_eq!(probes.len(), 4, "one readiness probe and three liveness probes");
+        let containers = self.manifest.pod.containers.len();
+        assert_eq!(
+            probes.len(),
+            containers + 1,
+            "one readiness probe, and a liveness probe for each container"
+        );
         self.node().namespace.block_on(eventually(PATIENCE, || async {
             for probe in &probes {
                 if !ask(probe, ADDRESS.into(), PROBE).await {

@@ -23,6 +23,11 @@ async fn with_dnsmasq_as_a_cache_alone_a_storm_of_edits_loses_nothing_and_the_la
     storm(Topology::Cache).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_dnsmasq_a_storm_of_edits_loses_nothing_and_the_last_one_counts() {
+    storm(Topology::Alone).await;
+}
+
 async fn storm(topology: Topology) {
     let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
     let rig = Rig::start(topology, &[]).await;

@@ -111,7 +111,16 @@ async fn behind_a_cache_alone_a_bad_upstream_costs_no_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_cache_alone_every_name_gets_an_rcode_when_all_upstreams_hang() {
-    let rig = Rig::start(Topology::Cache, &[]).await;
+    every_name_gets_an_rcode_when_all_upstreams_hang(Topology::Cache).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_dnsmasq_every_name_gets_an_rcode_when_all_upstreams_hang() {
+    every_name_gets_an_rcode_when_all_upstreams_hang(Topology::Alone).await;
+}
+
+async fn every_name_gets_an_rcode_when_all_upstreams_hang(topology: Topology) {
+    let rig = Rig::start(topology, &[]).await;
     let server = ([127, 0, 0, 1], rig.pod.ports.dns).into();
     rig.outside.is(Mood::Silent);
     let ask = |number: u16| async move {
@@ -162,10 +171,10 @@ async fn behind_a_cache_alone_stub_servers_have_names_and_upstreams_that_lead_ba
     is("host-3.outside.test", &["198.51.100.3"]).await;
 }
 
-/// dnsmasq knows plain DNS alone; in either shape it is kubedns that asks, and nothing goes out over UDP.
+/// dnsmasq knows plain DNS alone; in every shape it is kubedns that asks, and nothing goes out over UDP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
-    for topology in [Topology::DropIn, Topology::Cache] {
+    for topology in [Topology::DropIn, Topology::Cache, Topology::Direct, Topology::Alone] {
         let corporate = Upstream::start(Zone::new(["host.corp.test. 5 IN A 192.0.2.7"]).handler()).await;
         let rig = Rig::start(topology, &[]).await;
         let stubs = json!({"corp.test": [format!("tcp://{}", corporate.addr())]}).to_string();

@@ -21,7 +21,7 @@ fn endpoints() -> Vec<Endpoints> {
 
 fn text(services: &[Service], endpoints: &[Endpoints], access: &Access, stub_domain: bool) -> String {
     let ports = Ports::block(5300).unwrap();
-    Guide { services, endpoints, domain: "cluster.local", ports, access, stub_domain }.text()
+    Guide { services, endpoints, domain: "cluster.local", ports, access, stub_domain, is_alone: false }.text()
 }
 
 /// Commands alone, without comments.
