@@ -2,10 +2,11 @@
 
 mod objects;
 mod packed;
+mod pods;
 mod shared;
 mod store;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -16,10 +17,12 @@ use tokio::sync::watch;
 use treecache::TreeCache;
 
 use crate::few::Few;
-use crate::objects::{Change, EndpointsSource, Event, Node, ObjectKey, Service, ServiceKind};
-use crate::records::{self, Backing, PortRecords, ServiceRecords};
-use crate::snapshot::{Federation, Place, Published, Snapshot};
+use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
+use crate::records::{Backing, PortRecords, RecordOptions, ServiceRecords};
+use crate::scope::Namespaces;
+use crate::snapshot::{Federation, Place, PodNames, Published, Snapshot};
 pub use objects::Objects;
+use pods::Pods;
 use shared::Shared;
 use store::Store;
 
@@ -28,6 +31,7 @@ use store::Store;
 ///
 /// The records only depend on the objects, not on the order they came in.
 pub struct Index {
+    options: Options,
     store: Store,
     nodes: BTreeMap<SmolStr, Node>,
     listed_nodes: BTreeMap<SmolStr, Node>,
@@ -37,6 +41,11 @@ pub struct Index {
     lacking: Option<ObjectKey>,
     services_listed: bool,
     port_lists: Shared<PortRecords>,
+    pods: Pods,
+    pods_changed: bool,
+    /// Namespaces that a running list has not named yet.
+    unseen_namespaces: Option<BTreeSet<SmolStr>>,
+    namespaces_listed: bool,
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
@@ -44,6 +53,29 @@ pub struct Index {
     /// Objects have changed since somebody asked for that, though perhaps none that shows.
     objects_changed: bool,
     published: Arc<Published>,
+}
+
+/// Options of the index. The default is kube-dns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The records of Services.
+    pub records: RecordOptions,
+    /// The answers to pod names.
+    pub pods: PodMode,
+    /// The namespaces that are served.
+    pub namespaces: Namespaces,
+}
+
+/// The answers to pod names (`--pods`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PodMode {
+    /// The address in the name, as in kube-dns.
+    #[default]
+    Insecure,
+    /// There are no pod names.
+    Disabled,
+    /// The address in the name, if a pod of that namespace has it.
+    Verified,
 }
 
 /// A question to the index, asked between two batches of events; it sends its answer itself.
@@ -79,12 +111,31 @@ pub struct Counts {
     pub slices_addresses: usize,
     /// Endpoints objects that the control plane has cut at 1000 addresses.
     pub over_capacity: usize,
+    /// Pods with an address.
+    pub pods: usize,
 }
 
 impl Index {
     /// An index without objects that publishes to `published`.
     pub fn new(published: Arc<Published>) -> Self {
+        Self::with(Options::default(), published)
+    }
+
+    /// The same with other options than kube-dns.
+    pub fn with(options: Options, published: Arc<Published>) -> Self {
+        let mut snapshot = (*published.get()).clone();
+        snapshot.pods = match options.pods {
+            PodMode::Insecure => PodNames::Insecure,
+            PodMode::Disabled => PodNames::Disabled,
+            PodMode::Verified => PodNames::Verified(treecache::Map::default()),
+        };
+        snapshot.served = match &options.namespaces {
+            Namespaces::All => None,
+            Namespaces::Only(names) => Some(names.iter().map(|name| (name.clone(), ())).collect()),
+            Namespaces::Selected(_) => Some(treecache::Map::default()),
+        };
         Self {
+            options,
             store: Store::default(),
             nodes: BTreeMap::new(),
             listed_nodes: BTreeMap::new(),
@@ -93,8 +144,12 @@ impl Index {
             lacking: None,
             services_listed: false,
             port_lists: Shared::default(),
+            pods: Pods::default(),
+            pods_changed: false,
+            unseen_namespaces: None,
+            namespaces_listed: false,
             outdated: HashMap::default(),
-            snapshot: (*published.get()).clone(),
+            snapshot,
             changed: false,
             objects_changed: false,
             published,
@@ -125,6 +180,8 @@ impl Index {
             Event::Endpoints(change) => self.apply_endpoints(change),
             Event::EndpointSlice(change) => self.apply_slice(change),
             Event::Node(change) => self.apply_node(change),
+            Event::Namespace(change) => self.apply_namespace(change),
+            Event::Pod(change) => self.apply_pod(change),
             Event::EndpointsFrom(source) => self.use_source(source),
             Event::EndpointsInsteadOfSlices => self.fall_back(),
         }
@@ -207,6 +264,56 @@ impl Index {
         }
     }
 
+    fn apply_namespace(&mut self, change: Change<Namespace>) {
+        match change {
+            Change::RelistStarted => {
+                let served = self.snapshot.served.iter().flat_map(treecache::Map::iter);
+                self.unseen_namespaces = Some(served.map(|(name, ())| name.clone()).collect());
+            }
+            Change::RelistDone => {
+                for gone in self.unseen_namespaces.take().unwrap_or_default() {
+                    self.serve(&gone, false);
+                }
+                self.namespaces_listed = true;
+                self.check_sync();
+            }
+            Change::Apply(Namespace { key }) => {
+                self.unseen_namespaces.as_mut().map(|unseen| unseen.remove(&key.name));
+                self.serve(&key.name, true);
+            }
+            Change::Deleted(key) => {
+                self.unseen_namespaces.as_mut().map(|unseen| unseen.remove(&key.name));
+                self.serve(&key.name, false);
+            }
+        }
+    }
+
+    /// Begins to serve a namespace, or ends it.
+    fn serve(&mut self, namespace: &SmolStr, serve: bool) {
+        if self.snapshot.serves(namespace) == serve {
+            return;
+        }
+        for key in self.store.keys_in(namespace) {
+            self.outdate(&key);
+        }
+        if let Some(served) = &mut self.snapshot.served {
+            if serve {
+                served.insert(namespace.clone(), ());
+            } else {
+                served.remove(namespace);
+            }
+        }
+        self.changed = true;
+        self.objects_changed = true;
+    }
+
+    fn apply_pod(&mut self, change: Change<Pod>) {
+        let changed = self.pods.apply(change);
+        self.pods_changed |= changed;
+        self.objects_changed |= changed;
+        self.check_sync();
+    }
+
     /// Changes the objects of one Service. Its records are made anew when they are published: objects of one Service
     /// often change together, and a large one takes its time.
     fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
@@ -224,7 +331,8 @@ impl Index {
 
     /// To be called before the endpoints of `key` change.
     fn outdate_endpoints(&mut self, key: &ObjectKey) {
-        let shown = self.store.service(key).is_some_and(|service| records::show_endpoints(&service));
+        let shown =
+            self.store.service(key).is_some_and(|service| self.options.records.depend_on_endpoints(&service));
         // Federated names are answered by whether there are endpoints.
         if shown || self.snapshot.federation.is_some() {
             self.outdate(key);
@@ -252,21 +360,26 @@ impl Index {
     }
 
     fn build(&self, key: &ObjectKey) -> ServiceRecords {
-        match self.store.service(key) {
-            Some(service) => records::build(&service, &self.backing(&service)),
+        match self.served(key) {
+            Some(service) => self.options.records.build(&service, &self.backing(&service)),
             None => ServiceRecords::default(),
         }
     }
 
     /// The reverse records of one Service as its objects are now.
     fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
-        let service = self.store.service(key);
-        service.map_or_else(Vec::new, |service| records::pointers(&service, &self.backing(&service)))
+        let records = self.options.records;
+        self.served(key).map_or_else(Vec::new, |service| records.pointers(&service, &self.backing(&service)))
+    }
+
+    /// The Service, if its namespace is served.
+    fn served(&self, key: &ObjectKey) -> Option<Service> {
+        self.store.service(key).filter(|service| self.snapshot.serves(&service.key.namespace))
     }
 
     /// The endpoints of a Service, if its records depend on them.
     fn backing(&self, service: &Service) -> Backing {
-        if records::show_endpoints(service) {
+        if self.options.records.depend_on_endpoints(service) {
             self.store.backing(&service.key, self.source)
         } else {
             Backing::None
@@ -299,7 +412,7 @@ impl Index {
         if self.snapshot.federation.is_none() {
             return;
         }
-        let backed = self.store.service(key).is_some_and(|service| {
+        let backed = self.served(key).is_some_and(|service| {
             matches!(service.kind, ServiceKind::ExternalName(_))
                 || self.store.backing(key, self.source).has_ready_addresses()
         });
@@ -318,7 +431,9 @@ impl Index {
     /// Uses Endpoints in place of slices that can no longer be read. Old slices are better than Endpoints without what
     /// the slices told: somebody else may write these, or they know a second IP family.
     fn fall_back(&mut self) {
-        let Some(service) = self.store.slices_tell_more(records::show_endpoints) else {
+        let Some(service) =
+            self.store.slices_tell_more(|service| self.options.records.depend_on_endpoints(service))
+        else {
             return self.use_source(EndpointsSource::Endpoints);
         };
         if self.lacking.is_none() {
@@ -347,10 +462,17 @@ impl Index {
     }
 
     fn check_sync(&mut self) {
-        if !self.snapshot.synced && self.services_listed && self.source.is_some() {
+        if !self.snapshot.synced && self.services_listed && self.source.is_some() && self.has_options_listed()
+        {
             self.snapshot.synced = true;
             self.changed = true;
         }
+    }
+
+    /// True once the lists are in that only some options need.
+    fn has_options_listed(&self) -> bool {
+        let selected = matches!(self.options.namespaces, Namespaces::Selected(_));
+        (!selected || self.namespaces_listed) && (self.options.pods != PodMode::Verified || self.pods.listed)
     }
 
     /// Replaces the zone's upstreams and stub domains.
@@ -388,8 +510,18 @@ impl Index {
         self.changed = true;
     }
 
+    /// Serves a pod's address as an earlier run knew it, until the first list of pods replaces all of them.
+    pub fn show_pod(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
+        self.pods.show(address, namespaces);
+        self.pods_changed = true;
+    }
+
     /// Makes all changes visible to queries. False when there were none.
     pub fn publish(&mut self) -> bool {
+        if std::mem::take(&mut self.pods_changed) {
+            self.snapshot.pods = PodNames::Verified(self.pods.namespaces().clone());
+            self.changed = true;
+        }
         let outdated = std::mem::take(&mut self.outdated);
         for (key, old) in &outdated {
             self.rebuild(key, old);
@@ -401,14 +533,16 @@ impl Index {
         true
     }
 
-    /// True once both first lists are in (or a snapshot file is served).
+    /// True once the first lists are in (or a snapshot file is served).
     pub fn has_synced(&self) -> bool {
         self.snapshot.synced
     }
 
-    /// True once both first lists from the API server are in.
+    /// True once the first lists from the API server are in.
     pub fn has_listed(&self) -> bool {
-        self.services_listed && self.source.is_some_and(|source| self.store.has_listed(source))
+        self.services_listed
+            && self.has_options_listed()
+            && self.source.is_some_and(|source| self.store.has_listed(source))
     }
 
     /// Whether objects have changed since this was last asked, with or without anything to publish.
@@ -418,7 +552,7 @@ impl Index {
 
     /// How much there is, by walking all objects.
     pub fn counts(&self) -> Counts {
-        self.store.objects().counts()
+        Counts { pods: self.pods.count(), ..self.store.objects().counts() }
     }
 
     /// The objects, for a snapshot file.

@@ -14,5 +14,6 @@ pub mod index;
 pub mod objects;
 pub mod persist;
 pub mod records;
+pub mod scope;
 pub mod snapshot;
 pub mod watch;

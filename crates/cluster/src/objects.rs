@@ -19,7 +19,7 @@ use smol_str::SmolStr;
 use crate::few::Few;
 
 pub(crate) use parse::MAGIC;
-pub use parse::{Encoded, FromApi, MalformedObject, Note, Parsed};
+pub use parse::{Encoded, FromApi, MalformedObject, Note, Parsed, PodNamed};
 
 /// Namespace and name of an object. Cluster-wide objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,12 +60,23 @@ pub enum Kind {
     Node,
     /// core/v1 `ConfigMap`; only the one with our configuration.
     ConfigMap,
+    /// core/v1 Namespace.
+    Namespace,
+    /// core/v1 Pod.
+    Pod,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 5] =
-        [Self::Service, Self::Endpoints, Self::EndpointSlice, Self::Node, Self::ConfigMap];
+    pub const ALL: [Self; 7] = [
+        Self::Service,
+        Self::Endpoints,
+        Self::EndpointSlice,
+        Self::Node,
+        Self::ConfigMap,
+        Self::Namespace,
+        Self::Pod,
+    ];
 
     /// The plural of the kind in lower case, as in URLs, RBAC rules and metric labels.
     pub fn plural(self) -> &'static str {
@@ -75,6 +86,8 @@ impl Kind {
             Self::EndpointSlice => "endpointslices",
             Self::Node => "nodes",
             Self::ConfigMap => "configmaps",
+            Self::Namespace => "namespaces",
+            Self::Pod => "pods",
         }
     }
 
@@ -82,8 +95,15 @@ impl Kind {
     pub fn api(self) -> &'static str {
         match self {
             Self::EndpointSlice => "/apis/discovery.k8s.io/v1",
-            Self::Service | Self::Endpoints | Self::Node | Self::ConfigMap => "/api/v1",
+            Self::Service | Self::Endpoints | Self::Node | Self::ConfigMap | Self::Namespace | Self::Pod => {
+                "/api/v1"
+            }
         }
+    }
+
+    /// Whether its objects are in no namespace.
+    pub fn is_cluster_wide(self) -> bool {
+        matches!(self, Self::Node | Self::Namespace)
     }
 }
 
@@ -282,6 +302,22 @@ pub struct Node {
     pub region: Option<SmolStr>,
 }
 
+/// A namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace {
+    /// The name; the namespace is empty.
+    pub key: ObjectKey,
+}
+
+/// A pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Its addresses (`status.podIPs`); none once it has ended.
+    pub addresses: Few<IpAddr>,
+}
+
 /// A `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMap {
@@ -306,6 +342,18 @@ pub enum Change<T> {
     Deleted(ObjectKey),
 }
 
+impl<T> Change<T> {
+    /// The same about another form of the object.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::RelistStarted => Change::RelistStarted,
+            Self::Apply(object) => Change::Apply(form(object)),
+            Self::RelistDone => Change::RelistDone,
+            Self::Deleted(key) => Change::Deleted(key),
+        }
+    }
+}
+
 /// Which kind of objects tells what is behind Services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EndpointsSource {
@@ -326,6 +374,10 @@ pub enum Event {
     EndpointSlice(Change<EndpointSlice>),
     /// About nodes; only while federations are configured.
     Node(Change<Node>),
+    /// About the namespaces that a selector matches.
+    Namespace(Change<Namespace>),
+    /// About pods.
+    Pod(Change<Pod>),
     /// From here on the endpoints of this source count. It comes after the first `RelistDone` of that source; changes
     /// of both may lie in between. Slices go on to be told while Endpoints count, or are taken back by an empty list;
     /// Endpoints end when slices count, and begin with a list when they are needed again. Before the first of these

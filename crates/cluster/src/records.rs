@@ -113,47 +113,82 @@ impl<'o> Group<'o> {
     }
 }
 
-/// Builds the records of `service`, whose endpoints are `backing`.
-pub fn build(service: &Service, backing: &Backing) -> ServiceRecords {
-    let mut records = match &service.kind {
-        ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
-        // kube-dns treats a Service without an address yet like a headless one.
-        ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing),
-        ServiceKind::ExternalName(target) => external_name(service, target),
-    };
-    sort(&mut records.pointers);
-    records
+/// The names of endpoints without a hostname (`--endpoint-names`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum EndpointNames {
+    /// A hash of the address, as in kube-dns.
+    #[default]
+    Hash,
+    /// The address with dashes, as in CoreDNS.
+    Address,
+    /// The name of the pod, as with `endpoint_pod_names` of CoreDNS; the address where that is no label. The watch puts
+    /// it in the place of the hostname.
+    Pod,
 }
 
-/// The reverse records that [`build`] gives, without the others.
-pub fn pointers(service: &Service, backing: &Backing) -> Vec<(IpAddr, Pointer)> {
-    let Some(base) = base(&service.key) else { return Vec::new() };
-    let mut pointers: Vec<_> = match &service.kind {
-        ServiceKind::ClusterIp(addresses) => {
-            addresses.iter().map(|ip| (*ip, own_pointer(service, &base))).collect()
+/// Options of the records. The default is kube-dns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecordOptions {
+    /// The names of endpoints without a hostname.
+    pub endpoint_names: EndpointNames,
+    /// A Service with cluster IPs has no records at its name while no endpoint of it is ready.
+    pub ignore_empty_services: bool,
+}
+
+impl RecordOptions {
+    /// Builds the records of `service`, whose endpoints are `backing`.
+    pub fn build(self, service: &Service, backing: &Backing) -> ServiceRecords {
+        let mut records = match &service.kind {
+            ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
+            // kube-dns treats a Service without an address yet like a headless one.
+            ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing, self.endpoint_names),
+            ServiceKind::ExternalName(target) => external_name(service, target),
+        };
+        if self.is_empty(service, backing) {
+            records.node = None;
         }
-        ServiceKind::Headless | ServiceKind::WithoutIp => {
-            let groups = backing.groups(service.publish_not_ready);
-            let members = groups.iter().flat_map(|group| &group.members);
-            members.filter_map(|member| Some((member.ip, member.labelled(service, &base)?.1))).collect()
+        sort(&mut records.pointers);
+        records
+    }
+
+    /// Whether `service` is left out for want of ready endpoints. Its reverse records stay, as in CoreDNS.
+    fn is_empty(self, service: &Service, backing: &Backing) -> bool {
+        let by_ip = matches!(service.kind, ServiceKind::ClusterIp(_));
+        self.ignore_empty_services && by_ip && !backing.has_ready_addresses()
+    }
+
+    /// True when the records of `service` depend on its endpoints.
+    pub fn depend_on_endpoints(self, service: &Service) -> bool {
+        match service.kind {
+            ServiceKind::ClusterIp(_) => self.ignore_empty_services,
+            ServiceKind::Headless | ServiceKind::WithoutIp => true,
+            ServiceKind::ExternalName(_) => false,
         }
-        ServiceKind::ExternalName(_) => Vec::new(),
-    };
-    sort(&mut pointers);
-    pointers
+    }
+
+    /// The reverse records that [`build`](Self::build) gives, without the others.
+    pub fn pointers(self, service: &Service, backing: &Backing) -> Vec<(IpAddr, Pointer)> {
+        let Some(base) = base(&service.key) else { return Vec::new() };
+        let mut pointers: Vec<_> = match &service.kind {
+            ServiceKind::ClusterIp(addresses) => {
+                addresses.iter().map(|ip| (*ip, own_pointer(service, &base))).collect()
+            }
+            ServiceKind::Headless | ServiceKind::WithoutIp => {
+                let groups = backing.groups(service.publish_not_ready);
+                let members = groups.iter().flat_map(|group| &group.members);
+                let labelled = |member: &Member<'_>| member.labelled(service, &base, self.endpoint_names);
+                members.filter_map(|member| Some((member.ip, labelled(member)?.1))).collect()
+            }
+            ServiceKind::ExternalName(_) => Vec::new(),
+        };
+        sort(&mut pointers);
+        pointers
+    }
 }
 
 fn sort(pointers: &mut Vec<(IpAddr, Pointer)>) {
     pointers.sort_unstable();
     pointers.dedup();
-}
-
-/// True when the records of `service` depend on its endpoints.
-pub fn show_endpoints(service: &Service) -> bool {
-    match service.kind {
-        ServiceKind::Headless | ServiceKind::WithoutIp => true,
-        ServiceKind::ClusterIp(_) | ServiceKind::ExternalName(_) => false,
-    }
 }
 
 /// The name of a Service's node below the zone, in wire format.
@@ -175,7 +210,7 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     let Some(base) = base(&service.key) else { return records };
     let mut labels: BTreeMap<SmolStr, Vec<IpAddr>> = BTreeMap::new();
     for ip in addresses {
-        labels.entry(label::of_address(*ip)).or_default().push(*ip);
+        labels.entry(label::hash(*ip)).or_default().push(*ip);
         records.pointers.push((*ip, own_pointer(service, &base)));
     }
     // Of two ports with the same labels the last one counts.
@@ -199,7 +234,7 @@ struct Collected {
     ports: Vec<([SmolStr; 2], u16)>,
 }
 
-fn headless(service: &Service, backing: &Backing) -> ServiceRecords {
+fn headless(service: &Service, backing: &Backing, names: EndpointNames) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Some(base) = base(&service.key) else { return records };
     let mut labels: BTreeMap<SmolStr, Collected> = BTreeMap::new();
@@ -210,7 +245,7 @@ fn headless(service: &Service, backing: &Backing) -> ServiceRecords {
             .filter_map(|port| Some((port_path(&port.protocol, &port.name)?, port.port)))
             .collect();
         for member in &group.members {
-            let Some((label, pointer)) = member.labelled(service, &base) else { continue };
+            let Some((label, pointer)) = member.labelled(service, &base, names) else { continue };
             records.pointers.push((member.ip, pointer));
             let collected = labels.entry(label).or_default();
             collected.addresses.push(member.ip);
@@ -226,13 +261,24 @@ fn own_pointer(service: &Service, base: &Arc<[u8]>) -> Pointer {
     Pointer { created: service.created, name: Arc::clone(base), named: true }
 }
 
+impl EndpointNames {
+    fn of_address(self, ip: IpAddr) -> SmolStr {
+        match self {
+            Self::Hash => label::hash(ip),
+            Self::Address | Self::Pod => label::dashed(ip),
+        }
+    }
+}
+
 impl Member<'_> {
     /// Its label and its reverse record; `None` when the label cannot stand in a name. A hostname is one label: one with
     /// dots in it, which the API server refuses, would be none, or too long for one.
-    fn labelled(&self, service: &Service, base: &[u8]) -> Option<(SmolStr, Pointer)> {
-        let label = self.hostname.cloned().unwrap_or_else(|| label::of_address(self.ip));
+    fn labelled(&self, service: &Service, base: &[u8], names: EndpointNames) -> Option<(SmolStr, Pointer)> {
+        let label = self.hostname.cloned().unwrap_or_else(|| names.of_address(self.ip));
         let name = name::child(&label, base)?.into();
-        Some((label, Pointer { created: service.created, name, named: self.hostname.is_some() }))
+        // kube-dns has no reverse records for the names that it makes up.
+        let named = self.hostname.is_some() || names != EndpointNames::Hash;
+        Some((label, Pointer { created: service.created, name, named }))
     }
 }
 

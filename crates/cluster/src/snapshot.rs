@@ -17,6 +17,7 @@ use treecache::{ANY, Map, TreeCache};
 use crate::few::Few;
 use crate::objects::ObjectKey;
 use crate::records::{ExternalName, ServiceNode};
+pub use pod::address as pod_address;
 
 /// Steps that a Service takes which a wildcard leads to: it lies somewhere in memory, unlike its entries, which lie
 /// together.
@@ -35,11 +36,28 @@ pub struct Snapshot {
     pub aliases: TreeCache<Arc<ExternalName>>,
     /// Owners of addresses, the oldest first.
     pub reverse: Map<IpAddr, Few<Pointer>>,
+    /// The answers to pod names.
+    pub pods: PodNames,
+    /// The namespaces that are served; `None` for all.
+    pub served: Option<Map<SmolStr, ()>>,
     /// Federations, if any are configured.
     pub federation: Option<Arc<Federation>>,
     /// Services that answer for their federated names: those with ready endpoints, and external names. Kept only while
     /// federations are configured.
     pub backed: Map<ObjectKey, ()>,
+}
+
+/// The answers to pod names.
+#[derive(Debug, Clone, Default)]
+pub enum PodNames {
+    /// The address in the name, whether there is such a pod or not.
+    #[default]
+    Insecure,
+    /// There are none.
+    Disabled,
+    /// The address in the name, if a pod of the namespace has it. By address: the namespaces of its pods, sorted; more
+    /// than one only for pods in the network of their node, and for a moment when an address changes hands.
+    Verified(Map<IpAddr, Arc<[SmolStr]>>),
 }
 
 /// How federated names are answered.
@@ -69,6 +87,8 @@ impl Snapshot {
             services: TreeCache::default(),
             aliases: TreeCache::default(),
             reverse: Map::default(),
+            pods: PodNames::Insecure,
+            served: None,
             federation: None,
             backed: Map::default(),
         }
@@ -103,15 +123,53 @@ impl Snapshot {
         })
     }
 
-    fn pod<'v>(&'v self, label: &str, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
+    /// Whether a namespace is served.
+    pub fn serves(&self, namespace: &str) -> bool {
+        self.served.as_ref().is_none_or(|served| served.get(namespace).is_some())
+    }
+
+    /// The namespace of the pod with this address: known with `PodNames::Verified`, if the address is that of one
+    /// namespace alone. Pods in the network of their node share its address, so it is nobody's if they are of several.
+    pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
+        match &self.pods {
+            PodNames::Verified(pods) => match &**pods.get(&address)? {
+                [namespace] => Some(namespace),
+                _ => None,
+            },
+            PodNames::Insecure | PodNames::Disabled => None,
+        }
+    }
+
+    /// Whether a pod of the namespace has the address, as far as that is looked at.
+    fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
+        match &self.pods {
+            PodNames::Insecure => true,
+            PodNames::Disabled => false,
+            PodNames::Verified(pods) => {
+                let namespaces = pods.get(&address).into_iter().flat_map(|namespaces| namespaces.iter());
+                namespaces.into_iter().any(|other| other == namespace)
+            }
+        }
+    }
+
+    /// Whether names of pods in the namespace may exist.
+    fn has_pod_names(&self, namespace: &str) -> bool {
+        !matches!(self.pods, PodNames::Disabled) && self.serves(namespace) && pod::may_be_pod(namespace)
+    }
+
+    fn pod<'v>(&'v self, namespace: &str, label: &str, visit: &mut dyn FnMut(Entry<'v>)) -> Lookup {
+        if !self.has_pod_names(namespace) {
+            return Lookup::Missing;
+        }
         match pod::address(label) {
+            Some(ip) if !self.has_pod(namespace, ip) => Lookup::Missing,
             Some(ip) => {
                 let record = ServiceRecord::new(Host::Address(ip), &[]);
                 visit(Entry { label: "", record, made_up: true });
                 Lookup::Exists
             }
             // kube-dns answers NODATA for any label in the place of an address.
-            None if self.zone.strict => Lookup::Missing,
+            None if self.zone.strict || !matches!(self.pods, PodNames::Insecure) => Lookup::Missing,
             None => Lookup::Exists,
         }
     }
@@ -218,7 +276,7 @@ impl View for Snapshot {
             && pod::may_be_pod(namespace)
             && pod::may_be_pod(label)
         {
-            return self.pod(label, visit);
+            return self.pod(namespace, label, visit);
         }
         // The entries of a namespace are its ExternalName Services; strictly they are no records of its own name.
         if self.zone.strict && matches!(path, ["svc", _]) {
@@ -236,7 +294,7 @@ impl View for Snapshot {
             // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
             [] | ["pod" | "dns"] => true,
             // There is nothing below what is the namespace of no pod (RFC 8020).
-            ["pod", namespace] => pod::may_be_pod(namespace),
+            ["pod", namespace] => self.has_pod_names(namespace),
             ["svc"] => self.namespaces().next().is_some(),
             ["svc", namespace] => self.has_namespace(namespace),
             ["svc", namespace, name, below @ ..] => {

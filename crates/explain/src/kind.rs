@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
-use cluster::snapshot::Snapshot;
+use cluster::snapshot::{Snapshot, pod_address};
 use skydns::wire::reverse;
 use skydns::{Name, View as _, Zone, name};
 use treecache::ANY;
@@ -40,7 +40,7 @@ fn below_domain(snapshot: &Snapshot, path: &[&str]) -> NameKind {
         ["svc", namespace] => NameKind::Namespace { namespace: Some(namespace.to_owned()) },
         ["svc", namespace, name, ref labels @ ..] => of_service(ObjectKey::new(namespace, name), labels),
         ["pod", namespace, label] => {
-            NameKind::Pod { namespace: namespace.to_owned(), address: pod(snapshot, path, label) }
+            NameKind::Pod { namespace: namespace.to_owned(), address: pod(namespace, label) }
         }
         ["dns-version"] | ["dns", "ns"] => NameKind::WellKnown,
         _ => NameKind::Formless,
@@ -70,14 +70,10 @@ fn of_service(key: ObjectKey, labels: &[&str]) -> NameKind {
     }
 }
 
-fn pod(snapshot: &Snapshot, path: &[&str], label: &str) -> Option<IpAddr> {
-    let mut address = None;
-    if label != ANY {
-        snapshot.records(path, false, &mut { usize::MAX }, &mut |entry| {
-            address = entry.record.addresses().next();
-        });
-    }
-    address
+/// The address in a pod's name, whether there is such a pod or not.
+fn pod(namespace: &str, label: &str) -> Option<IpAddr> {
+    let is_single = |label: &str| label != ANY && !label.contains('.');
+    pod_address(label).filter(|_| is_single(namespace) && is_single(label))
 }
 
 /// The servers responsible for a name (in lower case), as the engine chooses them for queries for addresses.

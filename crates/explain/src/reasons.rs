@@ -1,7 +1,9 @@
 //! Why a name has no answer, or not the one that was asked for.
 
+use std::net::IpAddr;
+
 use cluster::objects::ObjectKey;
-use cluster::snapshot::Snapshot;
+use cluster::snapshot::{PodNames, Snapshot};
 use skydns::Name;
 use skydns::wire::rtype;
 
@@ -65,10 +67,13 @@ fn single_label(candidate: &Candidate) -> Option<Note> {
 
 fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
     match candidate.kind {
-        NameKind::Pod { .. } => Some(Note::new(
-            "pod_unverified",
-            "the address is that in the name; whether there is such a pod is not looked at",
-        )),
+        NameKind::Pod { .. } => Some(match evidence.snapshot.pods {
+            PodNames::Verified(_) => Note::new("pod_verified", "a pod of the namespace has this address"),
+            PodNames::Insecure | PodNames::Disabled => Note::new(
+                "pod_unverified",
+                "the address is that in the name; whether there is such a pod is not looked at",
+            ),
+        }),
         // Its purpose is to lead to another cluster.
         NameKind::Federation { .. } => None,
         _ => nobody_behind(evidence, candidate),
@@ -188,6 +193,7 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
             "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is no address"
                 .to_owned(),
         ),
+        NameKind::Pod { namespace, address: Some(address) } => no_pod(snapshot, candidate, namespace, *address),
         NameKind::Federation { federation, .. } if !knows_place => (
             "federation_place_unknown",
             format!(
@@ -213,11 +219,29 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         NameKind::External => return None,
         NameKind::Apex
         | NameKind::WellKnown
-        | NameKind::Pod { .. }
         | NameKind::Federation { .. }
         | NameKind::Reverse { .. } => no_such_type(candidate),
     };
     Some(Note::new(code, text))
+}
+
+fn no_pod(snapshot: &Snapshot, candidate: &Candidate, namespace: &str, address: IpAddr) -> Reason {
+    if candidate.outcome() != Outcome::NxDomain {
+        return no_such_type(candidate);
+    }
+    let text = match snapshot.pods {
+        PodNames::Disabled => "there are no names of pods: kubedns runs with --pods=disabled".to_owned(),
+        _ if !snapshot.serves(namespace) => return not_served(namespace),
+        PodNames::Insecure | PodNames::Verified(_) => {
+            format!("no pod of namespace {namespace} has the address {address}")
+        }
+    };
+    ("no_such_pod", text)
+}
+
+fn not_served(namespace: &str) -> Reason {
+    let text = format!("namespace {namespace} is not served (--namespaces or --namespace-selector)");
+    ("namespace_not_served", text)
 }
 
 /// A code and the text for it.
@@ -243,6 +267,7 @@ fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
     let endpoints = endpoints.as_ref();
     let (code, text) = match (&candidate.kind, service) {
         (_, None) => no_service(evidence, found),
+        (_, Some(_)) if !evidence.snapshot.serves(&key.namespace) => not_served(&key.namespace),
         (_, Some(service)) if service.kind == ServiceKind::ExternalName => {
             external_name(snapshot, candidate, key, service)
         }
@@ -259,7 +284,9 @@ fn about_service(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> 
                  would be"
             ),
         ),
-        (_, Some(service)) if serves_nothing(service, endpoints) => nothing_ready(key, service, endpoints),
+        (_, Some(service)) if is_left_out(evidence, key, service) || serves_nothing(service, endpoints) => {
+            nothing_ready(key, service, endpoints)
+        }
         (NameKind::Member { label, .. }, _) => no_member(found, label),
         (NameKind::Port { port, protocol, .. }, Some(service)) => {
             let ports = match service.kind {
@@ -286,6 +313,9 @@ fn no_service(evidence: Evidence<'_>, found: &FoundObject) -> Reason {
     if let Some(endpoints) = &found.object.endpoints {
         let text = format!("there is no Service {key}, although there are {} for one", endpoints.kind);
         return ("endpoints_without_service", text);
+    }
+    if !evidence.snapshot.serves(namespace) {
+        return not_served(namespace);
     }
     if evidence.has_namespace(namespace) != Some(false) {
         return ("no_such_service", format!("there is no Service {name:?} in namespace {namespace}"));
@@ -346,6 +376,12 @@ fn alias(snapshot: &Snapshot, name: &Name) -> Option<Name> {
     Some(Name::parse(&answer.data).ok()?.to_lowercase())
 }
 
+/// A Service with a cluster IP has no records only where it is left out for want of ready endpoints.
+fn is_left_out(evidence: Evidence<'_>, key: &ObjectKey, service: &Service) -> bool {
+    let ObjectKey { namespace, name } = key;
+    service.kind == ServiceKind::ClusterIp && evidence.snapshot.services.entry(&[namespace], name).is_none()
+}
+
 /// A headless Service is nothing but the addresses that it publishes.
 fn serves_nothing(service: &Service, endpoints: Option<&Endpoints>) -> bool {
     matches!(service.kind, ServiceKind::Headless | ServiceKind::WithoutIp)
@@ -361,12 +397,16 @@ const NO_POD: &str = "no pod that has an address matches its selector, if it has
 fn nothing_ready(key: &ObjectKey, service: &Service, endpoints: Option<&Endpoints>) -> Reason {
     let kind = match service.kind {
         ServiceKind::WithoutIp => "has no cluster IP yet",
+        ServiceKind::ClusterIp => "is left out while it is empty (--ignore-empty-services)",
         _ => "is headless",
     };
     let text = match endpoints {
         None => format!("Service {key} {kind} and has no endpoints: {NO_POD}"),
         Some(Endpoints { not_ready: 0, .. }) => {
             format!("Service {key} {kind} and its endpoints are empty: {NO_POD}")
+        }
+        Some(Endpoints { not_ready, .. }) if service.kind == ServiceKind::ClusterIp => {
+            format!("Service {key} {kind}: {not_ready} of its addresses are not ready, and none is")
         }
         Some(Endpoints { not_ready, .. }) => format!(
             "Service {key} {kind} and none of its addresses is ready: {not_ready} not ready, and \

@@ -3,6 +3,7 @@
 mod aliases;
 mod cluster;
 mod members;
+mod options;
 mod properties;
 mod readings;
 mod transcript;

@@ -18,6 +18,8 @@ use skydns::forward::CacheLimits;
 use thiserror::Error;
 
 use cluster::connect::{Access, expand};
+use cluster::index;
+use cluster::records::{EndpointNames, RecordOptions};
 use cluster::watch::endpoints::Choice;
 
 use skydns::forward::TlsTrust;
@@ -77,6 +79,12 @@ pub struct Options {
     /// directory to keep the last records in, to serve them after a restart until the API server can be reached
     #[arg(long, value_name = "string", default_value = "")]
     pub snapshot_dir: String,
+    /// the names of endpoints without a hostname, in A, SRV and PTR: hash (as kube-dns), address (as CoreDNS: 10-0-0-1) or pod
+    #[arg(long, value_name = "string", value_enum, default_value_t)]
+    pub endpoint_names: EndpointNames,
+    /// services with a cluster IP do not exist while none of their endpoints is ready
+    #[arg(long)]
+    pub ignore_empty_services: bool,
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
@@ -161,6 +169,15 @@ impl Options {
             }
             (None, None) => Ok(ConfigFrom::Flags),
         }
+    }
+
+    /// Options of the records.
+    pub fn index(&self) -> index::Options {
+        let records = RecordOptions {
+            endpoint_names: self.endpoint_names,
+            ignore_empty_services: self.ignore_empty_services,
+        };
+        index::Options { records, ..index::Options::default() }
     }
 
     /// What may be kept of the replies of upstream servers, if anything.

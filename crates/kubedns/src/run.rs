@@ -32,8 +32,9 @@ use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, Progress, Question};
 use cluster::objects::{EndpointsSource, Event, Kind};
+use cluster::records::EndpointNames;
 use cluster::snapshot::{Published, Snapshot};
-use cluster::watch::endpoints::{Choice, EndpointsFeed};
+use cluster::watch::endpoints::EndpointsFeed;
 use cluster::watch::nodes::NodesFeed;
 use cluster::watch::{Collection, Feed, Pace, Received};
 use explain::{Explainer, ServerState};
@@ -81,7 +82,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let zone = zone_frame(&options, domain, dns.local_addr());
     let (sink, events) = mpsc::channel(QUEUE);
     let mut sync = Sync {
-        index: Index::new(published),
+        index: Index::with(options.index(), published),
         events,
         questions,
         settings: configuration.subscribe(),
@@ -113,7 +114,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         tasks.lasting("serving metrics", server.run(route, stop()));
     }
     let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
-    api_server.watch(&mut tasks, &thread, options.endpoints_source, &shutdown);
+    api_server.watch(&mut tasks, &thread, &options, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
@@ -178,7 +179,7 @@ struct ApiServer {
 
 impl ApiServer {
     /// Starts the watchers on `thread`. Each follows one collection and sends what happens to `sink`.
-    fn watch(self, tasks: &mut Tasks, thread: &OneThread, choice: Choice, shutdown: &Shutdown) {
+    fn watch(self, tasks: &mut Tasks, thread: &OneThread, options: &Options, shutdown: &Shutdown) {
         let Self { connection, metrics, sink, settings, in_force } = self;
         let metrics = metrics.watch.clone();
         let pace = Pace::default();
@@ -191,7 +192,8 @@ impl ApiServer {
             Event::Service,
         );
         let endpoints = EndpointsFeed {
-            choice,
+            choice: options.endpoints_source,
+            pod_names: options.endpoint_names == EndpointNames::Pod,
             connection: Arc::clone(&connection),
             pace: pace.clone(),
             metrics: metrics.clone(),

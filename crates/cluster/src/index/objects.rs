@@ -189,6 +189,12 @@ impl Objects {
         })
     }
 
+    /// The keys of a namespace.
+    pub(super) fn keys_in(&self, namespace: &str) -> Vec<ObjectKey> {
+        let owners = self.namespaces.get(namespace).into_iter().flat_map(Map::iter);
+        owners.map(|(name, _)| ObjectKey::new(namespace, name.clone())).collect()
+    }
+
     pub(super) fn get(&self, key: &ObjectKey) -> Owner<'_> {
         let packed = self.namespaces.get(&key.namespace).and_then(|owners| owners.get(&key.name));
         packed.map(|packed| Owner::read(packed)).unwrap_or_default()

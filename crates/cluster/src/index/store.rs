@@ -140,6 +140,10 @@ impl Store {
         self.objects.owners().map(|(key, _)| key).collect()
     }
 
+    pub(super) fn keys_in(&self, namespace: &str) -> Vec<ObjectKey> {
+        self.objects.keys_in(namespace)
+    }
+
     pub(super) fn has_listed(&self, source: EndpointsSource) -> bool {
         self.services.listed
             && match source {

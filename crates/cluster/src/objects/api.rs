@@ -198,6 +198,125 @@ pub(crate) struct SliceEndpoint {
     pub(super) hostname: Option<String>,
 }
 
+/// The `v1.ObjectReference` of a pod.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct Target {
+    #[prost(string, optional, tag = "3")]
+    name: Option<String>,
+}
+
+/// The name of the pod, if it can be a label.
+fn pod_name(target: Option<Target>) -> Option<String> {
+    let is_label = |name: &String| (1..=63).contains(&name.len()) && !name.contains('.');
+    target.and_then(|target| target.name).filter(is_label)
+}
+
+/// [`Endpoints`] whose addresses without a hostname take the name of their pod for one.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct PodNamedEndpoints {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    subsets: Vec<PodNamedSubset>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodNamedSubset {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    addresses: Vec<PodNamedAddress>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    not_ready_addresses: Vec<PodNamedAddress>,
+    #[prost(message, repeated, tag = "3")]
+    #[serde(deserialize_with = "nullable")]
+    ports: Vec<SubsetPort>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodNamedAddress {
+    #[prost(string, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    ip: String,
+    #[prost(message, optional, tag = "2")]
+    target_ref: Option<Target>,
+    #[prost(string, optional, tag = "3")]
+    hostname: Option<String>,
+}
+
+impl From<PodNamedAddress> for Address {
+    fn from(PodNamedAddress { ip, target_ref, hostname }: PodNamedAddress) -> Self {
+        let hostname = hostname.filter(|name| !name.is_empty()).or_else(|| pod_name(target_ref));
+        Self { ip, hostname }
+    }
+}
+
+impl From<PodNamedSubset> for Subset {
+    fn from(PodNamedSubset { addresses, not_ready_addresses, ports }: PodNamedSubset) -> Self {
+        let each = |list: Vec<PodNamedAddress>| list.into_iter().map(Address::from).collect();
+        Self { addresses: each(addresses), not_ready_addresses: each(not_ready_addresses), ports }
+    }
+}
+
+impl From<PodNamedEndpoints> for Endpoints {
+    fn from(PodNamedEndpoints { metadata, subsets }: PodNamedEndpoints) -> Self {
+        Self { metadata, subsets: subsets.into_iter().map(Subset::from).collect() }
+    }
+}
+
+/// The same for an [`EndpointSlice`].
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodNamedSlice {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(string, optional, tag = "4")]
+    address_type: Option<String>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    endpoints: Vec<PodNamedEndpoint>,
+    #[prost(message, repeated, tag = "3")]
+    #[serde(deserialize_with = "nullable")]
+    ports: Vec<Port>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodNamedEndpoint {
+    #[prost(string, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    addresses: Vec<String>,
+    #[prost(message, optional, tag = "2")]
+    conditions: Option<Conditions>,
+    #[prost(string, optional, tag = "3")]
+    hostname: Option<String>,
+    #[prost(message, optional, tag = "4")]
+    target_ref: Option<Target>,
+}
+
+impl From<PodNamedEndpoint> for SliceEndpoint {
+    fn from(PodNamedEndpoint { addresses, conditions, hostname, target_ref }: PodNamedEndpoint) -> Self {
+        let hostname = hostname.filter(|name| !name.is_empty()).or_else(|| pod_name(target_ref));
+        Self { addresses, conditions, hostname }
+    }
+}
+
+impl From<PodNamedSlice> for EndpointSlice {
+    fn from(PodNamedSlice { metadata, address_type, endpoints, ports }: PodNamedSlice) -> Self {
+        Self {
+            metadata,
+            address_type,
+            endpoints: endpoints.into_iter().map(SliceEndpoint::from).collect(),
+            ports,
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub(crate) struct Conditions {
@@ -207,6 +326,36 @@ pub(crate) struct Conditions {
     pub(super) serving: Option<bool>,
     #[prost(bool, optional, tag = "3")]
     pub(super) terminating: Option<bool>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) status: Option<PodStatus>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    #[prost(string, optional, tag = "1")]
+    pub(super) phase: Option<String>,
+    #[prost(string, optional, tag = "6")]
+    #[serde(rename = "podIP")]
+    pub(super) pod_ip: Option<String>,
+    #[prost(message, repeated, tag = "12")]
+    #[serde(rename = "podIPs", deserialize_with = "nullable")]
+    pub(super) pod_ips: Vec<PodIp>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodIp {
+    #[prost(string, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) ip: String,
 }
 
 #[derive(Clone, PartialEq, Message, Deserialize)]

@@ -16,8 +16,8 @@ use smol_str::SmolStr;
 
 use super::api;
 use super::{
-    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, Kind, Node, ObjectKey, Protocol,
-    Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, Kind, Namespace, Node,
+    ObjectKey, Pod, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use crate::few::Few;
 
@@ -234,6 +234,38 @@ impl FromApi for EndpointSlice {
     }
 }
 
+/// Endpoints whose addresses without a hostname take the name of their pod for one (`--endpoint-names=pod`). Reading
+/// those names costs an allocation each, so it is a type of its own.
+#[derive(Debug)]
+pub struct PodNamed<T>(pub T);
+
+/// [`FromApi`] for [`PodNamed`] objects.
+macro_rules! pod_named {
+    ($($kind:ident, $api:ident;)*) => {$(
+        impl FromApi for PodNamed<$kind> {
+            const KIND: Kind = Kind::$kind;
+            type Api = api::$api;
+
+            fn key(&self) -> &ObjectKey {
+                &self.0.key
+            }
+
+            fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
+                api.metadata.as_ref()
+            }
+
+            fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+                $kind::convert(api.into(), notes).map(Self)
+            }
+        }
+    )*};
+}
+
+pod_named! {
+    Endpoints, PodNamedEndpoints;
+    EndpointSlice, PodNamedSlice;
+}
+
 impl FromApi for Node {
     of_api!(Node, Bare);
 
@@ -248,6 +280,23 @@ impl FromApi for Node {
             zone: label(api::ZONE, api::OLD_ZONE),
             region: label(api::REGION, api::OLD_REGION),
         })
+    }
+}
+
+impl FromApi for Namespace {
+    of_api!(Namespace, Bare);
+
+    fn convert(api: Self::Api, _: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        Ok(Self { key: api.metadata.unwrap_or_default().key_of(Self::KIND)? })
+    }
+}
+
+impl FromApi for Pod {
+    of_api!(Pod, Pod);
+
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let (metadata, status) = (api.metadata.unwrap_or_default(), api.status.unwrap_or_default());
+        Ok(Self { key: metadata.key_of(Self::KIND)?, addresses: pod_addresses(status, notes) })
     }
 }
 
@@ -270,7 +319,7 @@ impl api::Metadata {
         if name.is_empty() {
             return Err(MalformedObject::NoName);
         }
-        if namespace.is_empty() && kind != Kind::Node {
+        if namespace.is_empty() && !kind.is_cluster_wide() {
             return Err(MalformedObject::NoNamespace);
         }
         Ok(ObjectKey::new(namespace, name))
@@ -315,6 +364,17 @@ fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut V
         serving: conditions.serving,
         terminating: conditions.terminating,
     }
+}
+
+/// The addresses of a pod: none where it has none yet, and none that others may have by now.
+fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> Few<IpAddr> {
+    let (has_ended, first) = (matches!(status.phase(), "Succeeded" | "Failed"), status.pod_ip().to_owned());
+    let written = match status.pod_ips {
+        _ if has_ended => Vec::new(),
+        several if several.is_empty() => vec![api::PodIp { ip: first }],
+        several => several,
+    };
+    each(written, |api::PodIp { ip }| if ip.is_empty() { None } else { ip_address(&ip, notes) })
 }
 
 fn addresses(list: Vec<api::Address>, notes: &mut Vec<Note>) -> Box<[Address]> {

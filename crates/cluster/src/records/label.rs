@@ -9,13 +9,21 @@ use smol_str::SmolStr;
 /// without leading zeros, and the characters of that in hexadecimal again. `10.233.0.1` gives `3766346139356635`.
 ///
 /// Clients have such names in their caches and configurations; they have to stay the same across an image swap.
-pub(super) fn of_address(ip: IpAddr) -> SmolStr {
+pub(super) fn hash(ip: IpAddr) -> SmolStr {
     let mut hash = Fnv1a(0x811c_9dc5);
     // Hashing does not fail.
     let _ = write!(hash, "&{{{ip} 0 10 10  false 30 0  }}");
     let digits = (u32::BITS - hash.0.leading_zeros()).div_ceil(4);
     let text = (0..digits).rev().map(|place| u32::from(digit(hash.0 >> (4 * place))));
     text.flat_map(|character| [digit(character >> 4), digit(character)]).collect()
+}
+
+/// The label that CoreDNS gives an address: dashes for dots or colons, and no dash at the end, where no label may have
+/// one. `10.0.0.1` gives `10-0-0-1`, `fd00::` gives `fd00--0`.
+pub(super) fn dashed(ip: IpAddr) -> SmolStr {
+    let text = smol_str::format_smolstr!("{ip}");
+    let dashes = text.chars().map(|character| if matches!(character, '.' | ':') { '-' } else { character });
+    dashes.chain(text.ends_with(':').then_some('0')).collect()
 }
 
 /// The lowest four bits in hexadecimal.
@@ -38,6 +46,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn dashed_labels_are_those_of_coredns() {
+        for (ip, label) in [
+            ("10.0.0.1", "10-0-0-1"),
+            ("fd00::1", "fd00--1"),
+            ("fd00::", "fd00--0"),
+            ("::1", "--1"),
+            ("::", "--0"),
+            ("fd00:1:2:3:4:5:6:7", "fd00-1-2-3-4-5-6-7"),
+        ] {
+            assert_eq!(dashed(ip.parse().unwrap()), label, "{ip}");
+        }
+    }
+
+    #[test]
     fn labels_are_those_of_kube_dns() {
         for (ip, label) in [
             ("10.233.0.1", "3766346139356635"),
@@ -46,7 +68,7 @@ mod tests {
             // A hash below 0x1000_0000 has fewer digits.
             ("fd00:10:96::23", "333765373365"),
         ] {
-            assert_eq!(of_address(ip.parse().unwrap()), label, "{ip}");
+            assert_eq!(hash(ip.parse().unwrap()), label, "{ip}");
         }
     }
 }

@@ -9,7 +9,7 @@ pub(super) fn may_be_pod(label: &str) -> bool {
 }
 
 /// The address that the label stands for: IPv4 with dashes for dots, IPv6 with dashes for colons or as it is.
-pub(super) fn address(label: &str) -> Option<IpAddr> {
+pub fn address(label: &str) -> Option<IpAddr> {
     match label.replace('-', ".").parse() {
         Ok(v4) => Some(IpAddr::V4(v4)),
         Err(_) => label.replace('-', ":").parse::<Ipv6Addr>().ok().map(IpAddr::V6),

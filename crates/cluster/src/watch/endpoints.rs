@@ -24,7 +24,7 @@ use super::pace::Pace;
 use super::state::{FeedState, Phase};
 use super::{Closed, Received};
 use crate::connect::Connection;
-use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, Event, FromApi};
+use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed};
 
 /// `--endpoints-source`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -43,6 +43,8 @@ pub enum Choice {
 pub struct EndpointsFeed {
     /// What to follow.
     pub choice: Choice,
+    /// Endpoints without a hostname take the name of their pod for one.
+    pub pod_names: bool,
     /// The API server.
     pub connection: Arc<Connection>,
     /// The timing.
@@ -194,16 +196,36 @@ impl EndpointsFeed {
         spare: &watch::Sender<bool>,
         stop: &CancellationToken,
     ) -> Running {
-        match source {
-            EndpointsSource::Endpoints => spawn(self.feed::<Endpoints>(Event::Endpoints), stop),
-            EndpointsSource::EndpointSlices => {
-                let feed = self.feed::<EndpointSlice>(Event::EndpointSlice).forgetting(spare.subscribe());
-                spawn(if self.choice == Choice::Auto { feed.optional() } else { feed }, stop)
+        match (source, self.pod_names) {
+            (EndpointsSource::Endpoints, false) => spawn(self.feed::<Endpoints>(Event::Endpoints), stop),
+            (EndpointsSource::Endpoints, true) => {
+                let wrap =
+                    |change: Change<PodNamed<Endpoints>>| Event::Endpoints(change.map(|named| named.0));
+                spawn(self.feed(wrap), stop)
+            }
+            (EndpointsSource::EndpointSlices, false) => {
+                spawn(self.slices::<EndpointSlice>(Event::EndpointSlice, spare), stop)
+            }
+            (EndpointsSource::EndpointSlices, true) => {
+                let wrap = |change: Change<PodNamed<EndpointSlice>>| {
+                    Event::EndpointSlice(change.map(|named| named.0))
+                };
+                spawn(self.slices(wrap, spare), stop)
             }
         }
     }
 
-    fn feed<T: FromApi>(&self, wrap: fn(crate::objects::Change<T>) -> Event) -> Feed<T, Event> {
+    /// The feed of slices, in one form or the other.
+    fn slices<T: FromApi>(
+        &self,
+        wrap: fn(Change<T>) -> Event,
+        spare: &watch::Sender<bool>,
+    ) -> Feed<T, Event> {
+        let feed = self.feed(wrap).forgetting(spare.subscribe());
+        if self.choice == Choice::Auto { feed.optional() } else { feed }
+    }
+
+    fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> Feed<T, Event> {
         Feed::new(
             Arc::clone(&self.connection),
             Collection::all(T::KIND),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use cluster::index::{Index, Progress};
+use cluster::index::{Index, Options, Progress};
 use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, Service};
 use cluster::snapshot::{Published, Snapshot};
 use dnsconfig::{Config, State, Upstream};
@@ -41,6 +41,11 @@ pub(super) struct Cluster {
 impl Cluster {
     /// No objects, and no lists yet.
     pub(super) fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    /// The same with options of the index.
+    pub(super) fn with(options: Options) -> Self {
         let server = |address: &str| -> Arc<[Upstream]> { [address.parse().unwrap()].into() };
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let stub_domain = (Name::parse("acme.test").unwrap(), server("192.0.2.7:53"));
@@ -51,14 +56,19 @@ impl Cluster {
         config.loaded_at = UNIX_EPOCH + Duration::from_secs(NOW.0 - 3600);
         let (progress, lost) = (Progress::Waiting, Vec::new());
         let server = ServerState { progress, draining: false, lost, config, has_upstreams: true };
-        let index = Index::new(Arc::clone(&published));
+        let index = Index::with(options, Arc::clone(&published));
         let (source, topology, hosts) = (EndpointsSource::Endpoints, Topology::DropIn, PathBuf::new());
         Self { index, published, source, server, topology, hosts }
     }
 
     /// One of everything.
     pub(super) fn with_everything() -> Self {
-        let mut cluster = Self::new();
+        Self::with_everything_and(Options::default())
+    }
+
+    /// The same with options of the index.
+    pub(super) fn with_everything_and(options: Options) -> Self {
+        let mut cluster = Self::with(options);
         cluster.index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
         for service in services() {
             cluster.service(&service);

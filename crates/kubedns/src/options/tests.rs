@@ -91,6 +91,20 @@ fn a_domain_is_labels_with_a_dot_at_the_end() {
 }
 
 #[test]
+fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
+    let records = |words: &[&str]| options(words).unwrap().index().records;
+    assert_eq!(records(&[]), RecordOptions::default());
+    let endpoint_names = |flag| records(&[flag]).endpoint_names;
+    assert_eq!(endpoint_names("--endpoint-names=hash"), EndpointNames::Hash);
+    assert_eq!(endpoint_names("--endpoint-names=address"), EndpointNames::Address);
+    assert_eq!(endpoint_names("--endpoint_names=pod"), EndpointNames::Pod);
+    assert!(records(&["--ignore-empty-services"]).ignore_empty_services);
+    let exit = options(&["--endpoint-names=ip"]).unwrap_err();
+    let line = exit.stderr.lines().last().unwrap_or_default().to_owned();
+    assert!(line.starts_with("invalid argument \"ip\" for \"--endpoint-names\" flag"), "{line}");
+}
+
+#[test]
 fn the_url_of_the_api_server_has_a_scheme_and_a_host() {
     for good in ["http://127.0.0.1:8080", "https://[fd00::1]:6443/", "https://api.example/prefix"] {
         assert_eq!(good.parse(), Ok(MasterUrl(good.to_owned())));

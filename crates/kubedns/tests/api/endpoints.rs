@@ -42,7 +42,8 @@ impl Running {
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
         let in_force = index.source();
-        let feed = EndpointsFeed { choice, connection, pace, metrics: metrics(), sink, in_force };
+        let feed =
+            EndpointsFeed { choice, pod_names: false, connection, pace, metrics: metrics(), sink, in_force };
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));
         let (endpoints, slices) = (Mirror::new(), Mirror::new());

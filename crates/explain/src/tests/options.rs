@@ -1,0 +1,74 @@
+//! Names that only the options of the index give or take away.
+
+use cluster::index::{Options, PodMode};
+use cluster::objects::{Change, Event, ObjectKey, Pod};
+use cluster::records::RecordOptions;
+use cluster::scope::Namespaces;
+use testkit::objects::mk_cluster_ip;
+
+use super::cluster::{Cluster, mk_unready};
+
+const REASON: [&str; 3] = ["/verdict/outcome", "/detail/reasons/0/code", "/detail/reasons/0/text"];
+
+#[test]
+fn a_service_that_is_left_out_while_it_is_empty() {
+    let records = RecordOptions { ignore_empty_services: true, ..RecordOptions::default() };
+    let mut cluster = Cluster::with_everything_and(Options { records, ..Options::default() });
+    cluster.service(&mk_cluster_ip("apps", "starting", &["10.96.0.20"], &["http:80"]));
+    cluster.endpoints(&mk_unready(("apps", "starting"), &[], &["10.244.1.60"], "http:8080"));
+    cluster.sync();
+    let code = "no_ready_endpoints";
+    let empty = "Service default/kubernetes is left out while it is empty (--ignore-empty-services) and has no endpoints: \
+                 no pod that has an address matches its selector, if it has one (pods that are pending or finished do \
+                 not count)";
+    let starting = "Service apps/starting is left out while it is empty (--ignore-empty-services): 1 of its addresses are \
+                    not ready, and none is";
+    let rows = [
+        ("kubernetes.default.svc.cluster.local. A", ["nx_domain", code, empty]),
+        ("_https._tcp.kubernetes.default.svc.cluster.local. SRV", ["nx_domain", code, empty]),
+        ("starting.apps.svc.cluster.local. A", ["nx_domain", code, starting]),
+        ("web.apps.svc.cluster.local. A", ["answered", "", ""]),
+    ];
+    cluster.expect(REASON, &rows);
+}
+
+#[test]
+fn pods_that_are_there_and_pods_that_are_not() {
+    let mut cluster = Cluster::with_everything_and(Options { pods: PodMode::Verified, ..Options::default() });
+    let pod = Pod { key: ObjectKey::new("apps", "web-1"), addresses: ["10.244.1.5".parse().unwrap()].into() };
+    for change in [Change::RelistStarted, Change::Apply(pod), Change::RelistDone] {
+        cluster.index.apply(Event::Pod(change));
+    }
+    cluster.sync();
+    let malformed = "the first label of a pod's name is its address with dashes, as in 10-244-1-5; this one is no address";
+    let rows = [
+        (
+            "10-244-1-5.apps.pod.cluster.local. A",
+            ["answered", "pod_verified", "a pod of the namespace has this address"],
+        ),
+        (
+            "10-244-1-5.prod.pod.cluster.local. A",
+            ["nx_domain", "no_such_pod", "no pod of namespace prod has the address 10.244.1.5"],
+        ),
+        ("web-1.apps.pod.cluster.local. A", ["nx_domain", "malformed_pod_name", malformed]),
+    ];
+    cluster.expect(REASON, &rows);
+    let cluster = Cluster::with_everything_and(Options { pods: PodMode::Disabled, ..Options::default() });
+    let disabled = "there are no names of pods: kubedns runs with --pods=disabled";
+    cluster
+        .expect(REASON, &[("10-244-1-5.apps.pod.cluster.local. A", ["nx_domain", "no_such_pod", disabled])]);
+}
+
+#[test]
+fn names_in_namespaces_that_are_not_served() {
+    let namespaces = Namespaces::Only(vec!["apps".into()]);
+    let cluster = Cluster::with_everything_and(Options { namespaces, ..Options::default() });
+    let text = "namespace prod is not served (--namespaces or --namespace-selector)";
+    let rows = [
+        ("web.apps.svc.cluster.local. A", ["answered", "", ""]),
+        ("web.prod.svc.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
+        ("nothing.prod.svc.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
+        ("10-244-4-1.prod.pod.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
+    ];
+    cluster.expect(REASON, &rows);
+}

@@ -1,0 +1,36 @@
+//! Recorded answers of CoreDNS' kubernetes plugin (`tests/conformance/coredns`), held against the options of kubedns that
+//! are made after it: objects into the index, questions to the engine.
+//!
+//! `COREDNS=pods cargo test -p tests --test coredns` plays the scenarios with this in their name.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests: a broken set-up ends the test with its reason"
+)]
+
+#[path = "coredns/bench.rs"]
+mod bench;
+#[path = "coredns/scenario.rs"]
+mod scenario;
+
+use scenario::Scenario;
+
+#[test]
+fn answers_are_those_of_coredns_or_listed() {
+    let filter = std::env::var("COREDNS").unwrap_or_default();
+    let (mut asked, mut wrong) = (0, 0);
+    for scenario in Scenario::all().iter().filter(|scenario| scenario.name.contains(&filter)) {
+        let cluster = bench::Cluster::new(scenario);
+        for case in &scenario.answers {
+            asked += 1;
+            if let Err(how) = case.judge(cluster.ask(&case.asks).as_ref()) {
+                wrong += 1;
+                println!("{}: {}\n{how}", scenario.name, case.asks);
+            }
+        }
+    }
+    assert!(asked > 0, "no scenario has {filter:?} in its name");
+    assert_eq!(wrong, 0, "of {asked} answers so many differ, see above");
+}

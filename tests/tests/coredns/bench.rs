@@ -1,0 +1,93 @@
+//! The index of one scenario and the engine over it.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use cluster::index::Index;
+use cluster::objects::{Change, EndpointsSource, Event, FromApi, PodNamed};
+use cluster::records::EndpointNames;
+use cluster::snapshot::{Published, Snapshot};
+use daemon::flags::{Style, parse};
+use kubedns::options::Options;
+use serde_json::Value;
+use skydns::engine::{Identity, Outcome, answer};
+use skydns::outside::{Outside, OutsideAnswer};
+use skydns::wire::Transport;
+use skydns::{Name, Zone};
+use testkit::query::Query;
+use tests::conformance::answer::{Answer, Observed};
+use tests::conformance::vector::Response;
+
+use crate::scenario::Scenario;
+
+/// What is published of a scenario's objects.
+pub(crate) struct Cluster {
+    published: Arc<Published>,
+}
+
+impl Cluster {
+    /// The records under the flags of the scenario, after the first lists.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let flags = scenario.flags.iter().map(OsString::from);
+        let options: Options = parse("kube-dns", Style::Pflag, flags).expect("flags");
+        let domain = Name::parse(options.domain.as_str()).expect("a domain");
+        let zone = Zone { strict: options.strict_dns, ..Zone::new(&domain) };
+        let published = Arc::new(Published::new(Snapshot::new(zone)));
+        let mut index = Index::with(options.index(), Arc::clone(&published));
+        for event in scenario.objects().iter().filter_map(|object| event(object, &options)) {
+            index.apply(event);
+        }
+        index.apply(Event::Service(Change::RelistDone));
+        index.apply(Event::EndpointSlice(Change::RelistDone));
+        index.apply(Event::EndpointsFrom(EndpointsSource::EndpointSlices));
+        index.publish();
+        assert!(index.has_listed(), "{}", scenario.name);
+        Self { published }
+    }
+
+    /// The answer to `name type`; `None` when it is forwarded. Nobody knows a name outside of the cluster.
+    pub(crate) fn ask(&self, question: &str) -> Option<Response> {
+        let (name, rtype) = question.split_once(' ').expect("a name and a type");
+        let query = Query::new(name, rtype).wire();
+        let identity = Identity { version: "test".to_owned() };
+        let mut outside = Outside::none();
+        loop {
+            let (mut out, view) = (Vec::new(), self.published.get());
+            match answer(&*view, &identity, &query, Transport::Tcp, &outside, &mut out) {
+                Outcome::Reply(_) => return Some(read(out)),
+                Outcome::Ask(names) => {
+                    names
+                        .into_iter()
+                        .for_each(|name| outside.insert(name, OutsideAnswer::Records(Vec::new())));
+                }
+                Outcome::Forward(_) => return None,
+                other => panic!("{question}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// The answer as text, without the question.
+fn read(packet: Vec<u8>) -> Response {
+    let answer = Answer::read(&Observed::Packet(packet));
+    assert_eq!(answer.defect, None);
+    Response { question: Vec::new(), ..answer.response }
+}
+
+/// The event that an object is listed.
+fn event(object: &Value, options: &Options) -> Option<Event> {
+    let pod_names = options.endpoint_names == EndpointNames::Pod;
+    Some(match object["kind"].as_str()? {
+        "Service" => Event::Service(Change::Apply(slim(object))),
+        "EndpointSlice" if pod_names => {
+            let PodNamed(slice) = slim(object);
+            Event::EndpointSlice(Change::Apply(slice))
+        }
+        "EndpointSlice" => Event::EndpointSlice(Change::Apply(slim(object))),
+        _ => return None,
+    })
+}
+
+fn slim<T: FromApi>(object: &Value) -> T {
+    T::from_api(&object.to_string()).expect("an object").object
+}

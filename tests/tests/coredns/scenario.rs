@@ -1,0 +1,145 @@
+//! The recorded scenarios and what we answer otherwise, as `tests/conformance/coredns/README.md` tells.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tests::conformance::judge::diff;
+use tests::conformance::{self, vector::Response};
+
+/// A file of `scenarios`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scenario {
+    format: u32,
+    #[serde(rename = "scenario")]
+    pub(crate) name: String,
+    #[serde(rename = "about")]
+    _about: String,
+    /// The file of `objects`.
+    objects: String,
+    /// The lines of the plugin.
+    #[serde(rename = "corefile")]
+    _corefile: Value,
+    /// Lines of other plugins.
+    #[serde(rename = "plugins", default)]
+    _plugins: Value,
+    /// The zones of the plugin.
+    #[serde(rename = "zones", default)]
+    _zones: Value,
+    /// The flags of kubedns that say the same.
+    pub(crate) flags: Vec<String>,
+    pub(crate) answers: Vec<Case>,
+}
+
+/// A question and its answers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    /// `name type`.
+    pub(crate) asks: String,
+    /// The answer of CoreDNS.
+    response: Response,
+    /// Our answer where it is another on purpose.
+    ours: Option<Ours>,
+}
+
+/// A deliberate difference.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ours {
+    why: String,
+    /// None: the question is forwarded.
+    response: Option<Response>,
+}
+
+impl Scenario {
+    /// All of them, in the order of their names.
+    pub(crate) fn all() -> Vec<Self> {
+        let entries = std::fs::read_dir(directory().join("scenarios")).expect("the scenarios");
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        paths.sort();
+        paths.iter().map(Self::read).collect()
+    }
+
+    fn read(path: &PathBuf) -> Self {
+        let text = std::fs::read_to_string(path).expect("a scenario");
+        let scenario: Self =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(path.file_stem().and_then(|stem| stem.to_str()), Some(scenario.name.as_str()));
+        assert_eq!(scenario.format, 1, "{}", scenario.name);
+        scenario
+    }
+
+    /// The objects of the cluster.
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        let path = directory().join(format!("objects/{}.json", self.objects));
+        let text = std::fs::read_to_string(path).expect("the objects");
+        serde_json::from_str(&text).expect("a list of objects")
+    }
+}
+
+fn directory() -> PathBuf {
+    conformance::directory().join("coredns")
+}
+
+impl Case {
+    /// Whether `found` is the answer that is expected (`None`: the question was forwarded); if not, how it differs.
+    pub(crate) fn judge(&self, found: Option<&Response>) -> Result<(), String> {
+        let theirs = self.theirs();
+        let (expected, why) = match &self.ours {
+            None => (theirs.as_ref(), None),
+            Some(Ours { why, response }) => (response.as_ref(), Some(why)),
+        };
+        match why {
+            Some(why) if found == theirs.as_ref() => Err(format!("it agrees, but is listed: {why}")),
+            Some(why) if why.is_empty() => Err("it is listed without a reason".to_owned()),
+            _ if found == expected => Ok(()),
+            _ => Err(differences(expected, found)),
+        }
+    }
+}
+
+impl Case {
+    /// The answer of CoreDNS with what differs in every answer of kubedns, whatever its options; the README has the
+    /// reasons.
+    fn theirs(&self) -> Option<Response> {
+        let is_reverse = self.asks.ends_with(".arpa. PTR");
+        let records = |records: &[String]| {
+            let mut records: Vec<String> = records.iter().map(|record| in_our_terms(record)).collect();
+            records.sort();
+            records
+        };
+        let (rcode, flags) = (&self.response.rcode, format!("{} ra", self.response.flags));
+        (!is_reverse || rcode != "NXDOMAIN").then(|| Response {
+            flags: if is_reverse { flags.replace("aa ", "") } else { flags },
+            answer: records(&self.response.answer),
+            authority: records(&self.response.authority),
+            additional: records(&self.response.additional),
+            ..self.response.clone()
+        })
+    }
+}
+
+fn differences(expected: Option<&Response>, found: Option<&Response>) -> String {
+    match (expected, found) {
+        (Some(expected), Some(found)) => diff(expected, found).join("\n"),
+        (Some(expected), None) => format!("- {}\n+ forwarded", expected.to_lines().join("\n- ")),
+        (None, Some(found)) => format!("- forwarded\n+ {}", found.to_lines().join("\n+ ")),
+        (None, None) => String::new(),
+    }
+}
+
+/// A record with the timers of our SOA and the priority of our SRV.
+fn in_our_terms(record: &str) -> String {
+    let fields: Vec<&str> = record.split(' ').collect();
+    match *fields.as_slice() {
+        [owner, ttl, "IN", "SRV", _, weight, port, target] => {
+            format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
+        }
+        [owner, _, "IN", "SOA", server, mailbox, serial, ..] => {
+            format!("{owner} 60 IN SOA {server} {mailbox} {serial} 28800 7200 604800 60")
+        }
+        _ => record.to_owned(),
+    }
+}
