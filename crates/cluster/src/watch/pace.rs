@@ -18,8 +18,8 @@ pub struct Pace {
     pub response: Duration,
     /// The first and the longest pause between failing attempts.
     pub backoff: RangeInclusive<Duration>,
-    /// The longest pause while nobody answers, or a refusal may pass: an API server that is back is to be noticed
-    /// within seconds.
+    /// The longest pause while nobody answers, a refusal may pass, or a busy server asked for none longer: an API server
+    /// that is back is to be noticed within seconds.
     pub passing: Duration,
     /// The longest pause while we may not read something that we have never had and can do without.
     pub refused: Duration,

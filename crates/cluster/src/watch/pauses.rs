@@ -45,9 +45,10 @@ impl Pauses {
                 Refusal { dispensable: true, .. } => self.pace.refused,
                 Refusal { .. } => longest,
             }),
+            // A busy server says when to come again, and it refuses cheaply.
             Failure::Server { retry_after: Some(wanted), .. } => {
                 let spread = jittered(&(Duration::ZERO..=*self.pace.backoff.start()));
-                self.failing.pause(longest).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
+                self.failing.pause(self.pace.passing).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
             }
             _ => self.failing.pause(longest),
         }

@@ -154,6 +154,22 @@ async fn the_api_server_says_when_to_come_again_within_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_was_busy_for_long_is_noticed_within_seconds() {
+    let stub = Stub::new(move |asked| {
+        if asked.at < 2 * MINUTE {
+            return Some(failure_until(429, "1"));
+        }
+        Some(if asked.watches() { quiet() } else { page(9, &[], None) })
+    });
+    let mut feed = start(&stub);
+    let begun = Instant::now();
+    let listed = feed.state.wait_for(|state| state.listed);
+    tokio::time::timeout(5 * MINUTE, listed).await.expect("it is listed").expect("it goes on");
+    assert!(begun.elapsed() <= 2 * MINUTE + 5 * SECOND, "listed after {:?}", begun.elapsed());
+    assert!(stub.lists() >= 30 && stub.lists() <= 80, "{} lists", stub.lists());
+}
+
+#[tokio::test(start_paused = true)]
 async fn lists_that_lead_nowhere_come_less_and_less_often() {
     type Scene = fn(&Asked) -> Answer;
     let scenes: [(&str, u32, Scene); 5] = [
