@@ -1,11 +1,25 @@
 //! An async runtime of one thread, for tasks that hand work to each other.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
+
+thread_local! {
+    /// The rest that was asked for on this thread.
+    static REST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Has this thread sleep for `length` once it has nothing more to do, before it waits for events again: what arrives
+/// meanwhile costs one waking. Tasks and timers of the thread may be late by as much. Without effect on other runtimes.
+pub fn rest(length: Duration) {
+    REST.set(length);
+}
 
 /// A thread that runs async tasks. What one of them hands to another waits there for its turn; on a runtime of several
 /// threads it would wake a second one, which costs more than most of the work. Dropping it ends what runs there.
@@ -22,10 +36,14 @@ impl OneThread {
     ///
     /// When the system gives no thread, or no descriptor to wait with.
     pub fn start(name: &str) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let take_rest = || match REST.take() {
+            Duration::ZERO => {}
+            length => thread::sleep(length),
+        };
+        let runtime = Builder::new_current_thread().enable_all().on_thread_park(take_rest).build()?;
         let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
         let stopped = stop.clone();
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
             runtime.block_on(stopped.cancelled());
             // Blocking calls must not hold up the end.
             runtime.shutdown_background();
@@ -58,8 +76,33 @@ mod tests {
     #[tokio::test]
     async fn tasks_run_there_until_their_end() {
         let thread = OneThread::start("elsewhere").unwrap();
-        let name = thread.run(async { std::thread::current().name().map(str::to_owned) });
+        let name = thread.run(async { thread::current().name().map(str::to_owned) });
         assert_eq!(name.await.as_deref(), Some("elsewhere"));
+    }
+
+    #[tokio::test]
+    async fn what_arrives_while_the_thread_rests_is_taken_together() {
+        let thread = OneThread::start("elsewhere").unwrap();
+        let (send, mut receive) = tokio::sync::mpsc::channel(100);
+        let (taken, mut first) = tokio::sync::mpsc::channel(1);
+        let wakings = thread.run(async move {
+            let (mut wakings, mut messages) = (0, Vec::new());
+            while receive.recv_many(&mut messages, 100).await > 0 {
+                wakings += 1;
+                let _ = taken.try_send(());
+                rest(Duration::from_millis(200));
+            }
+            wakings
+        });
+        send.send(0).await.unwrap();
+        first.recv().await.unwrap();
+        for message in 1..=20 {
+            send.send(message).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        drop(send);
+        let wakings = wakings.await;
+        assert!(wakings < 10, "{wakings} for 21 messages");
     }
 
     #[tokio::test]

@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use daemon::one_thread::rest;
 
 use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
 use super::pieces::Pieces;
+
+/// How long the thread rests after what it received: while events keep coming, it wakes for all of this time at once. What
+/// comes after a longer pause is read at once.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 /// A response to a request for a watch.
 pub(super) struct EventReader {
@@ -30,6 +35,7 @@ impl EventReader {
                 Some(piece) => self.buffer.push(&piece),
                 None => return Ok(None),
             }
+            rest(TOGETHER);
         }
     }
 }
