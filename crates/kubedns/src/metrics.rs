@@ -5,9 +5,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use clap::ValueEnum as _;
+use clap::builder::PossibleValue;
 use cluster::watch::WatchMetrics;
 use daemon::metrics::MetricError;
 use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+
+use crate::options::Options;
 
 /// From less than a millisecond to a minute and a half.
 const LATENCIES: [f64; 14] =
@@ -114,6 +118,20 @@ impl Metrics {
             self.programming.observe(latency.as_secs_f64());
         }
     }
+}
+
+/// Exports the cluster domain and the topology.
+///
+/// # Errors
+///
+/// When the name is taken.
+pub fn info(registry: &daemon::metrics::Metrics, options: &Options) -> Result<(), MetricError> {
+    let help = "Cluster domain and topology of this kubedns; always 1.";
+    let info = registry.int_gauge_vec("kubedns_info", help, &["domain", "topology"])?;
+    let topology = options.topology.to_possible_value();
+    let topology = topology.as_ref().map_or("", PossibleValue::get_name);
+    info.with_label_values(&[options.domain.as_str().trim_end_matches('.'), topology]).set(1);
+    Ok(())
 }
 
 /// Which configuration is in force, and whether it is the newest.

@@ -73,6 +73,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
+    crate::metrics::info(&registry, &options)?;
     let upstream_state = UpstreamState::new(Arc::clone(&forwarder), Arc::clone(&published));
     registry.register("kubedns_forward_upstream_up", upstream_state.context("cannot set up metrics")?)?;
     let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe());

@@ -170,7 +170,8 @@ impl Report {
     pub(crate) fn new() -> Result<Self, MetricError> {
         let metrics = Metrics::new("nanny")?;
         let counters = Arc::new(Counters::new(&metrics)?);
-        Ok(Self { status: Arc::default(), changed: Arc::default(), counters, metrics })
+        let status = Status { version: daemon::version::VERSION, ..Status::default() };
+        Ok(Self { status: Arc::new(Mutex::new(status)), changed: Arc::default(), counters, metrics })
     }
 
     /// Which dnsmasq is used, and how edits reach it.

@@ -10,6 +10,7 @@ use daemon::tasks::Tasks;
 use crate::options::Options;
 use crate::parts::{Dnsmasq, Parts};
 use crate::routes;
+use crate::verdict::Verdicts;
 
 /// How long tasks may take to end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -27,6 +28,7 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
         tasks.lasting("reading dnsmasq's counters", Arc::clone(counters).run(stop.clone()));
         tasks.lasting("probing dnsmasq's upstreams", Arc::clone(upstreams).run(stop.clone()));
     }
+    tasks.lasting("judging the pod", Verdicts::run(Arc::clone(&parts), stop.clone()));
     tasks.lasting("the HTTP server", server.run(routes::routes(parts), stop));
     Ok(tasks.join(ENDING).await?)
 }

@@ -6,6 +6,7 @@
 //! * [`upstreams`]: the servers dnsmasq forwards to, probed because dnsmasq does not tell how they do.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`peers`]: what kubedns and the nanny tell about themselves.
+//! * [`verdict`]: whether the pod is well, and if not, what to do.
 //! * [`status`], [`page`]: what an operator sees at a glance.
 //!
 //! # Health that does not punish
@@ -40,6 +41,7 @@ pub mod spec;
 mod status;
 mod time;
 mod upstreams;
+mod verdict;
 
 pub use app::run;
 pub use options::{Mode, Options};

@@ -47,6 +47,9 @@ pub struct Options {
     /// URL of the metrics of kubedns for the status page; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10055/metrics")]
     pub kubedns_metrics: String,
+    /// URL of /explain of kubedns for the status page; empty for none
+    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081/explain")]
+    pub kubedns_explain: String,
     /// file or http URL of the nanny's status for the status page; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10056/status")]
     pub nanny_status: String,

@@ -9,6 +9,7 @@ mod facts;
 mod plot;
 mod text;
 mod upstreams;
+mod verdict;
 
 use maud::{Markup, PreEscaped, html};
 
@@ -16,11 +17,11 @@ use self::text::{ago, number};
 use crate::health::State;
 use crate::status::{ProbeStatus, Status};
 
-/// What a browser may do with the page: run what carries the nonce, and fetch from where the page came from.
+/// What a browser may do with the page: run what carries the nonce, show its icon, and ask where the page came from.
 pub(crate) fn policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+         img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     )
 }
 
@@ -36,12 +37,17 @@ pub(crate) fn render(status: &Status, nonce: &str) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (look(worst(&status.probes, |_| true)).mark) " kube-dns" }
+                title { (verdict::title(status)) }
+                link rel="icon" href=(verdict::icon(status.verdict.level));
                 style nonce=(nonce) { (STYLE) }
             }
             body {
                 p #lost role="status" {}
-                (content(status))
+                main {
+                    div.live { (glance(status)) }
+                    @if status.explains { (explain()) }
+                    div.live { (details(status)) }
+                }
                 script nonce=(nonce) { (SCRIPT) }
             }
         }
@@ -49,31 +55,50 @@ pub(crate) fn render(status: &Status, nonce: &str) -> String {
     page.into_string()
 }
 
-/// What is replaced every few seconds.
-fn content(status: &Status) -> Markup {
+/// The head of the page. As the details it is replaced every few seconds; what is typed between the two stays.
+fn glance(status: &Status) -> Markup {
     let time = chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX));
     html! {
-        main {
-            h1 { "kube-dns " small { (status.version) } }
-            p.when { "as of " time { @if let Some(time) = time { (time.format("%Y-%m-%d %H:%M:%S UTC")) } } }
-            section.cards aria-label="parts" {
-                (card("kubedns", probed(status, "kubedns"), &facts::kubedns(status)))
-                @if let Some(dnsmasq) = &status.dnsmasq {
-                    (card("dnsmasq", probed(status, "dnsmasq"), &facts::dnsmasq(status, dnsmasq)))
-                }
-                (card("sidecar", look(Some(State::Ok)), &facts::sidecar(status)))
-            }
-            section aria-label="probes" {
-                h2 { "Probes" }
-                @if status.probes.is_empty() { p { "No --probe is given." } }
-                @for probe in &status.probes { (figure(probe, status.time)) }
-            }
-            @if let Some(dnsmasq) = &status.dnsmasq {
-                (configuration::section(status))
-                (upstreams::of_dnsmasq(status, dnsmasq))
-            }
-            (upstreams::of_kubedns(status))
+        h1 { "kube-dns " small { (status.pod) } }
+        p.when {
+            @for fact in facts::identity(status) { span { (fact) } " " }
+            span { "as of " time { @if let Some(time) = time { (time.format("%Y-%m-%d %H:%M:%S UTC")) } } }
         }
+        (verdict::section(status))
+    }
+}
+
+/// A field that asks kubedns about a name.
+fn explain() -> Markup {
+    html! {
+        form #explain action="explain" method="get" {
+            label for="name" { "Why does a name resolve, or not?" }
+            input #name name="name" required autocomplete="off" spellcheck="false" placeholder="web.default";
+            input type="hidden" name="format" value="text";
+            button { "explain" }
+            pre #explanation hidden {}
+        }
+    }
+}
+
+fn details(status: &Status) -> Markup {
+    html! {
+        @if let Some(dnsmasq) = &status.dnsmasq { (upstreams::of_dnsmasq(status, dnsmasq)) }
+        (upstreams::of_kubedns(status))
+        section.cards aria-label="parts" {
+            (card("kubedns", probed(status, "kubedns"), &facts::kubedns(status)))
+            @if let Some(dnsmasq) = &status.dnsmasq {
+                (card("dnsmasq", probed(status, "dnsmasq"), &facts::dnsmasq(status, dnsmasq)))
+            }
+        }
+        section aria-label="probes" {
+            h2 { "Probes" }
+            @if status.probes.is_empty() { p { "No --probe is given." } }
+            @let axes = plot::Axes::of(&status.probes, status.time);
+            div.plots { @for probe in &status.probes { (figure(probe, &axes, status.time)) } }
+        }
+        @if status.dnsmasq.is_some() { (configuration::section(status)) }
+        p.when { (facts::sidecar(status)) }
     }
 }
 
@@ -107,7 +132,7 @@ fn card(name: &str, look: Look, facts: &Markup) -> Markup {
 }
 
 /// One probe with its plot.
-fn figure(probe: &ProbeStatus, now: u64) -> Markup {
+fn figure(probe: &ProbeStatus, axes: &plot::Axes, now: u64) -> Markup {
     let Look { class, mark, words } = look(Some(probe.state));
     html! {
         figure class=(class) {
@@ -122,7 +147,7 @@ fn figure(probe: &ProbeStatus, now: u64) -> Markup {
                     code { (probe.error) @if !probe.rcode.is_empty() { " (" (probe.rcode) ")" } }
                 }
             }
-            (plot::svg(probe, now))
+            (plot::svg(probe, axes))
         }
     }
 }

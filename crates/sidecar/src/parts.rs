@@ -13,6 +13,7 @@ use crate::options::Options;
 use crate::peers::Peers;
 use crate::probe::{Part, Probe};
 use crate::upstreams::Upstreams;
+use crate::verdict::Verdicts;
 
 /// What the tasks and the routes share.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(crate) struct Parts {
     /// What it was told.
     pub(crate) options: Options,
     pub(crate) started: std::time::Instant,
+    /// The name of the pod: its host name.
+    pub(crate) pod: String,
+    /// The node, if the manifest names it.
+    pub(crate) node: Option<String>,
     /// The probes, in the order of the flags.
     pub(crate) probes: Vec<Arc<Probe>>,
     /// None in a pod without dnsmasq.
@@ -27,6 +32,7 @@ pub(crate) struct Parts {
     /// Everything exported.
     pub(crate) metrics: Metrics,
     pub(crate) peers: Arc<Peers>,
+    pub(crate) verdicts: Verdicts,
 }
 
 /// All that is asked of dnsmasq.
@@ -56,8 +62,12 @@ impl Parts {
         }
         let peers = Arc::new(Peers::new(&options));
         let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, &peers, &metrics)).transpose()?;
+        let verdicts = Verdicts::new(namespace, &metrics)?;
         let started = std::time::Instant::now();
-        Ok(Self { options, started, probes, dnsmasq, metrics, peers })
+        // Without a host name, or on another system, the page is silent about it.
+        let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+        let node = std::env::var("NODE_NAME").ok().filter(|node| !node.is_empty());
+        Ok(Self { pod, node, started, probes, dnsmasq, verdicts, metrics, peers, options })
     }
 }
 

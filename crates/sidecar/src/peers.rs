@@ -14,9 +14,10 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 
 use self::fetch::fetch;
+pub(crate) use self::fetch::fetch_page;
 use crate::options::Options;
 
-pub(crate) use self::kubedns::Kubedns;
+pub(crate) use self::kubedns::{Kubedns, Upstream};
 pub(crate) use self::nanny::{Configuration, Nanny};
 
 /// How long an answer is good before it is asked for again.

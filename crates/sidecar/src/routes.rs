@@ -10,20 +10,23 @@ use warp::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue};
 use warp::reply::Response;
 
 use crate::parts::Parts;
+use crate::peers::fetch_page;
 use crate::{page, status};
 
 pub(crate) fn routes(
     parts: Arc<Parts>,
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::path::full()
-        .then(move |path: warp::path::FullPath| {
+        .and(query)
+        .then(move |path: warp::path::FullPath, query: String| {
             let parts = Arc::clone(&parts);
-            async move { reply(&parts, path.as_str()).await }
+            async move { reply(&parts, path.as_str(), &query).await }
         })
         .boxed()
 }
 
-async fn reply(parts: &Parts, path: &str) -> Response {
+async fn reply(parts: &Parts, path: &str, query: &str) -> Response {
     if path == parts.options.prometheus_path {
         return parts.metrics.reply();
     }
@@ -31,6 +34,7 @@ async fn reply(parts: &Parts, path: &str) -> Response {
         "/healthz" => healthz(parts),
         "/status" => fresh(http::json(StatusCode::OK, &status::status(parts).await)),
         "/" => fresh(page(parts).await),
+        "/explain" if !parts.options.kubedns_explain.is_empty() => fresh(explain(parts, query).await),
         _ => path
             .strip_prefix("/healthcheck/")
             .and_then(|label| check(parts, label))
@@ -63,6 +67,23 @@ async fn page(parts: &Parts) -> Response {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
     }
     response
+}
+
+/// `/explain`: what kubedns says to the same question, be it that the question is wrong.
+async fn explain(parts: &Parts, query: &str) -> Response {
+    match fetch_page(&format!("{}?{query}", parts.options.kubedns_explain)).await {
+        Ok(page) => {
+            let status = StatusCode::from_u16(page.status).unwrap_or(StatusCode::BAD_GATEWAY);
+            http::with_type(
+                status,
+                "text/plain; charset=utf-8",
+                String::from_utf8_lossy(&page.body).into_owned(),
+            )
+        }
+        Err(error) => {
+            http::plain_error(StatusCode::BAD_GATEWAY, format!("kubedns does not answer: {error}\n"))
+        }
+    }
 }
 
 fn fresh(mut response: Response) -> Response {

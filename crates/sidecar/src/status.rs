@@ -14,16 +14,25 @@ use crate::peers::{Fetched, Kubedns, Nanny};
 use crate::probe::{Part, Probe};
 use crate::time::{millis, milliseconds};
 use crate::upstreams::UpstreamStatus;
+use crate::verdict::{self, Verdict};
 
 /// The document behind `/status` and the page.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
+    pub(crate) verdict: Verdict,
+    /// The name of the pod: its host name.
+    pub(crate) pod: String,
+    /// The node it runs on, if the manifest says so (`NODE_NAME`).
+    pub(crate) node: Option<String>,
     pub(crate) version: &'static str,
     /// When this was put together, in milliseconds since 1970.
     pub(crate) time: u64,
     /// For how long the sidecar has been running, in seconds.
     pub(crate) uptime_seconds: u64,
+    /// Whether kubedns can be asked to explain a name.
+    #[serde(skip)]
+    pub(crate) explains: bool,
     /// How health is judged: `self` or `through`.
     pub(crate) health: &'static str,
     pub(crate) probes: Vec<ProbeStatus>,
@@ -48,6 +57,8 @@ pub(crate) struct ProbeStatus {
     /// Since when it has been so, in milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) latency_ms: f64,
+    /// Probes in a row that did not get the name answered.
+    pub(crate) failures: u32,
     /// Why the probed name was not answered.
     pub(crate) error: String,
     pub(crate) rcode: String,
@@ -70,10 +81,14 @@ pub(crate) struct DnsmasqStatus {
 
 pub(crate) async fn status(parts: &Parts) -> Status {
     let (kubedns, nanny) = tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known());
-    Status {
+    let mut status = Status {
+        verdict: Verdict::default(),
+        pod: parts.pod.clone(),
+        node: parts.node.clone(),
         version: daemon::version::VERSION,
         time: millis(SystemTime::now()),
         uptime_seconds: parts.started.elapsed().as_secs(),
+        explains: !parts.options.kubedns_explain.is_empty(),
         health: match parts.options.health {
             Mode::Itself => "self",
             Mode::Through => "through",
@@ -82,7 +97,9 @@ pub(crate) async fn status(parts: &Parts) -> Status {
         dnsmasq: parts.dnsmasq.as_ref().map(DnsmasqStatus::of),
         kubedns,
         nanny,
-    }
+    };
+    status.verdict = parts.verdicts.judge(verdict::findings(&status), SystemTime::now());
+    status
 }
 
 impl ProbeStatus {
@@ -103,6 +120,7 @@ impl ProbeStatus {
             state: health.last.state,
             since: millis(health.since),
             latency_ms: milliseconds(health.last.latency),
+            failures: health.failures,
             error: health.last.failure.error,
             rcode: health.last.failure.rcode,
             history: health.history.into(),
@@ -131,3 +149,6 @@ fn ratio(hits: u64, misses: u64) -> Option<f64> {
     let all = hits.saturating_add(misses);
     (all > 0).then(|| hits as f64 / all as f64)
 }
+
+#[cfg(test)]
+pub(crate) mod example;

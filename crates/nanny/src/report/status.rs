@@ -13,6 +13,8 @@ use crate::config::routes::{Omission, Routes};
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
+    /// The version of the nanny.
+    pub(crate) version: &'static str,
     pub(crate) dnsmasq: DnsmasqStatus,
     pub(crate) configuration: ConfigurationStatus,
     /// Which server answers which names.

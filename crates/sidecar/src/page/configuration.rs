@@ -8,6 +8,8 @@ use super::facts::unknown;
 use crate::peers::{Configuration, Nanny};
 use crate::status::Status;
 
+const HEADS: [&str; 3] = ["names", "servers", "as configured"];
+
 pub(super) fn section(status: &Status) -> Markup {
     html! {
         section aria-label="configuration" {
@@ -35,7 +37,7 @@ fn in_force(nanny: &Nanny) -> Markup {
     html! {
         p { "version " (known(configuration.version.as_ref())) " in force since " (known(configuration.loaded_at.as_ref())) }
         table {
-            tr { th { "names" } th { "servers" } th { "as configured" } }
+            tr { @for head in HEADS { th { (head) } } }
             @for (domain, servers) in &configuration.stub_domains {
                 (row([domain, &now(domain), &servers.join(" ")]))
             }
@@ -46,7 +48,11 @@ fn in_force(nanny: &Nanny) -> Markup {
 
 fn row(cells: [&str; 3]) -> Markup {
     html! {
-        tr { @for cell in cells { td { (if cell.is_empty() { "-" } else { cell }) } } }
+        tr {
+            @for (head, cell) in HEADS.into_iter().zip(cells) {
+                td data-label=(head) { (if cell.is_empty() { "-" } else { cell }) }
+            }
+        }
     }
 }
 
@@ -81,11 +87,12 @@ fn refused(configuration: &Configuration) -> Markup {
     html! {
         @match (&configuration.error, configuration.rejected) {
             (Some(refusal), _) => {
-                p.failed { "the newest one was refused " (refusal.at.as_deref().unwrap_or_default()) }
+                p.failed { "the newest one was rejected " (refusal.at.as_deref().unwrap_or_default()) }
                 pre { (refusal.text.as_deref().unwrap_or("unknown why")) }
             }
-            (None, 0) => p { "none was refused" }
-            (None, count) => p { "the newest one is good; " (count) " were refused before" }
+            (None, 0) => p { "none was rejected" }
+            (None, 1) => p { "the newest one is in force; 1 earlier edit rejected" },
+            (None, count) => p { "the newest one is in force; " (count) " earlier edits rejected" }
         }
     }
 }

@@ -24,10 +24,9 @@ pub(super) fn kubedns(status: &Status) -> Markup {
             li { "last event of the API server " (since(status.time, at)) " ago" }
         }
         @if known.config_current == Some(false) {
-            (bad("newest configuration refused, an older one is in force"))
+            (bad("newest configuration rejected, the previous one is in force"))
         }
         @if let Some(requests) = known.requests { li { (number(requests, "")) " questions answered" } }
-        @if let Some(version) = &known.version { li { "version " (version) } }
     }
 }
 
@@ -66,8 +65,8 @@ pub(super) fn dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
         @if let Some(counters) = dnsmasq.counters {
             li { (counters.hits) " hits, " (counters.misses) " misses" }
             li {
-                "cache of " (counters.cache_size) " names, " (counters.insertions) " put in, "
-                (counters.evictions) " pushed out"
+                "cache of " (counters.cache_size) " names, " (counters.insertions) " insertions, "
+                (counters.evictions) " evictions"
             }
         }
         @if let Some(error) = &dnsmasq.error { (bad(format!("counters: {error}"))) }
@@ -93,24 +92,29 @@ fn process(nanny: &Nanny) -> Markup {
     html! {
         li { (restarts) (if restarts == 1 { " restart" } else { " restarts" }) }
         @if let (true, Some(end)) = (restarts > 0, &process.last_end) { li { "last end: " (end) } }
-        @if let Some(version) = &process.version { li { "version " (version) } }
         @if !process.missing_fixes.is_empty() {
             (bad(format!("lacks fixes: {}", process.missing_fixes.join(", "))))
         }
     }
 }
 
-/// Lines about the sidecar.
-pub(super) fn sidecar(status: &Status) -> Markup {
-    let judged = match status.health {
-        "self" => "what each part can do alone",
-        _ => "an answer to the probed name",
-    };
-    html! {
-        li { "running for " (ago(status.uptime_seconds)) }
-        li { "health judged by " (judged) }
-        li { "version " (status.version) }
-    }
+/// The sidecar in one line.
+pub(super) fn sidecar(status: &Status) -> String {
+    format!("sidecar running for {}, health mode: {}", ago(status.uptime_seconds), status.health)
+}
+
+/// Where the pod is, what it serves, and which versions it runs; what is not known is left out.
+pub(super) fn identity(status: &Status) -> Vec<String> {
+    let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
+    let facts = [
+        ("node", status.node.clone()),
+        ("domain", kubedns.and_then(|kubedns| kubedns.domain.clone())),
+        ("kubedns", kubedns.and_then(|kubedns| kubedns.version.clone())),
+        ("nanny", nanny.and_then(|nanny| nanny.version.clone())),
+        ("sidecar", Some(status.version.to_owned())),
+        ("dnsmasq", nanny.and_then(|nanny| nanny.dnsmasq.version.clone())),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect()
 }
 
 /// Nobody was told where to look, or looking failed.

@@ -8,10 +8,11 @@ async function refresh() {
     const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(every) });
     if (!answer.ok) throw new Error(answer.status);
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const main = next.querySelector("main");
-    if (!main) throw new Error("another page");
+    const [old, fresh] = [document, next].map((page) => [...page.querySelectorAll("main > .live")]);
+    if (!fresh.length || fresh.length !== old.length) throw new Error("another page");
     document.title = next.title;
-    document.querySelector("main").replaceWith(main);
+    document.querySelector("link[rel=icon]").href = next.querySelector("link[rel=icon]").href;
+    old.forEach((part, at) => part.replaceWith(fresh[at]));
     document.body.dataset.refreshed = Number(document.body.dataset.refreshed || 0) + 1;
     lost.textContent = "";
   } catch {
@@ -19,3 +20,14 @@ async function refresh() {
   }
 }
 setInterval(refresh, every);
+document.getElementById("explain")?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = event.target, shown = document.getElementById("explanation");
+  shown.hidden = false;
+  try {
+    const answer = await fetch(form.action + "?" + new URLSearchParams(new FormData(form)), { cache: "no-store" });
+    shown.textContent = await answer.text();
+  } catch {
+    shown.textContent = "No answer.";
+  }
+});

@@ -1,4 +1,4 @@
-//! The latency of one probe over the last minutes, as inline SVG.
+//! The latency of the probes over the last minutes, as inline SVG: one plot each, all on one scale.
 
 use maud::{Markup, html};
 
@@ -7,22 +7,21 @@ use crate::health::{Point, State};
 use crate::status::ProbeStatus;
 
 /// The drawing's size, in its own units.
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 120.0;
+const WIDTH: f64 = 360.0;
+const HEIGHT: f64 = 100.0;
 /// Room for the numbers at the left, and for the times below.
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 48.0;
 const BELOW: f64 = 18.0;
 const ABOVE: f64 = 8.0;
 
-/// The plot of a probe; `now` in milliseconds since 1970.
-pub(super) fn svg(probe: &ProbeStatus, now: u64) -> Markup {
-    let axes = Axes::of(&probe.history, now);
+/// The plot of a probe.
+pub(super) fn svg(probe: &ProbeStatus, axes: &Axes) -> Markup {
     let failures = probe.history.iter().filter(|point| point.state == State::Failed);
     let bottom = HEIGHT - BELOW;
     html! {
-        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary(probe, &axes)) {
+        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(summary(probe, axes)) {
             (axes.grid())
-            @for run in runs(&probe.history) { (line(run, &axes)) }
+            @for run in runs(&probe.history) { (line(run, axes)) }
             @for point in failures {
                 path.failed d=(format!("M{:.1} {ABOVE}V{bottom}", axes.x(point.at))) {}
             }
@@ -52,7 +51,7 @@ fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
         probe.label,
         axes.minutes(),
         probe.history.len(),
-        number(axes.worst, "ms")
+        number(worst(&probe.history), "ms")
     )
 }
 
@@ -61,25 +60,30 @@ fn runs(history: &[Point]) -> impl Iterator<Item = &[Point]> {
     history.chunk_by(|a, b| a.state == b.state).filter(|run| run.iter().all(|point| point.state.is_healthy()))
 }
 
-/// What the axes span.
-struct Axes {
+/// The largest latency, in milliseconds.
+fn worst(history: &[Point]) -> f64 {
+    history.iter().map(|point| point.latency_ms).fold(0.0, f64::max)
+}
+
+/// What the axes of all plots span.
+pub(super) struct Axes {
     /// Milliseconds since 1970 at the right end.
     now: u64,
     /// Milliseconds from left to right.
     span: u64,
-    /// The largest latency, in milliseconds.
-    worst: f64,
     /// The latency at the top: a round number.
     top: f64,
 }
 
 impl Axes {
-    fn of(history: &[Point], now: u64) -> Self {
-        let first = history.first().map_or(now, |point| point.at);
+    /// The axes that all probes fit; `now` in milliseconds since 1970.
+    pub(super) fn of(probes: &[ProbeStatus], now: u64) -> Self {
+        let first = probes.iter().filter_map(|probe| probe.history.first()).map(|point| point.at).min();
+        let first = first.unwrap_or(now);
         // At least two minutes, so that the first points are not spread over the whole width.
         let span = now.saturating_sub(first).max(120_000);
-        let worst = history.iter().map(|point| point.latency_ms).fold(0.0, f64::max);
-        Self { now, span, worst, top: round_up(worst) }
+        let worst = probes.iter().map(|probe| worst(&probe.history)).fold(0.0, f64::max);
+        Self { now, span, top: round_up(worst) }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "minutes on a screen")]

@@ -1,78 +1,16 @@
 //! The page in good and bad times, as a browser without JavaScript shows it.
 
-use crate::counters::Reading;
-use crate::health::Point;
-use crate::peers::{Fetched, Kubedns, Nanny};
-use crate::status::{DnsmasqStatus, ProbeStatus, Status};
+use std::time::{Duration, SystemTime};
 
+use daemon::metrics::Metrics;
+
+use crate::peers::{Fetched, Kubedns, Nanny};
+use crate::status::example::{good, probe, told, upstream};
+use crate::status::{ProbeStatus, Status};
 use crate::upstreams::{Condition, UpstreamStatus};
+use crate::verdict::{Level, Verdict, Verdicts, findings};
 
 use super::*;
-
-fn probe(part: &'static str, state: State, error: &str) -> ProbeStatus {
-    ProbeStatus {
-        label: part.to_owned(),
-        part,
-        server: "127.0.0.1:53".to_owned(),
-        name: "kubernetes.default.svc.cluster.local.".to_owned(),
-        kind: "SRV".to_owned(),
-        transport: "udp".to_owned(),
-        interval_seconds: 5,
-        state,
-        since: 1_795_208_000_000,
-        latency_ms: 0.7,
-        error: error.to_owned(),
-        rcode: String::new(),
-        history: vec![Point { at: 1_795_208_050_000, state, latency_ms: 0.7 }],
-    }
-}
-
-fn upstream(address: &str, serves: &[&str], error: &str) -> UpstreamStatus {
-    UpstreamStatus {
-        address: address.to_owned(),
-        serves: serves.iter().map(|domain| (*domain).to_owned()).collect(),
-        condition: if error.is_empty() { Condition::Answers } else { Condition::Silent },
-        since: 1_795_208_000_000,
-        latency_ms: error.is_empty().then_some(4.25),
-        error: error.to_owned(),
-        probes: 9,
-        failures: if error.is_empty() { 0 } else { 2 },
-        queries: 17,
-    }
-}
-
-fn good() -> Status {
-    let kubedns = "kubedns_synced 1\nkubedns_stale 0\nkubedns_watch_connected{kind=\"services\"} 1\n\
-                   kubedns_last_event_timestamp_seconds{kind=\"services\"} 1795208050\n\
-                   kubedns_forward_requests_total{upstream=\"192.0.2.9:53\"} 5\n\
-                   kubedns_forward_errors_total{upstream=\"192.0.2.9:53\"} 1\n\
-                   kubedns_forward_request_duration_seconds_sum{upstream=\"192.0.2.9:53\"} 0.0123\n\
-                   kubedns_forward_request_duration_seconds_count{upstream=\"192.0.2.9:53\"} 1\n";
-    let nanny = r#"{"dnsmasq":{"version":"2.90","restarts":{"died":2},"lastEnd":"signal 9"},
-                    "configuration":{"version":"00ff","loadedAt":"2026-11-21T01:00:00Z","stubDomains":{"acme.local":["192.0.2.1"]}},
-                    "routes":{"stubDomains":{"acme.local":["192.0.2.1#53"]},"upstreams":["192.0.2.9#53"],"upstreamsFrom":"resolv.conf"}}"#;
-    Status {
-        version: "1.2.3",
-        time: 1_795_208_055_000,
-        uptime_seconds: 3725,
-        health: "self",
-        probes: vec![probe("kubedns", State::Ok, ""), probe("dnsmasq", State::Ok, "")],
-        dnsmasq: Some(DnsmasqStatus {
-            server: "127.0.0.1:53".to_owned(),
-            counters: Some(Reading { hits: 30, misses: 10, evictions: 1, insertions: 9, cache_size: 1000 }),
-            hit_ratio: Some(0.75),
-            read_at: Some(1_795_208_054_000),
-            error: None,
-            upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
-        }),
-        kubedns: told(Kubedns::read(kubedns)),
-        nanny: told(Nanny::read(nanny).unwrap()),
-    }
-}
-
-fn told<T>(known: T) -> Fetched<T> {
-    Fetched { source: "http://127.0.0.1/".to_owned(), known: Some(known), error: None }
-}
 
 /// The words on the page, without its markup, style and script.
 fn words(page: &str) -> String {
@@ -87,7 +25,14 @@ fn words(page: &str) -> String {
 }
 
 fn page(status: &Status) -> String {
-    render(status, "0123456789abcdef")
+    render(&judged(status), "0123456789abcdef")
+}
+
+/// The status with its verdict: what is found has lasted for 55 seconds.
+fn judged(status: &Status) -> Status {
+    let verdicts = Verdicts::new("kubedns", &Metrics::new("x").unwrap()).unwrap();
+    let since = SystemTime::UNIX_EPOCH + Duration::from_millis(status.time - 55_000);
+    Status { verdict: verdicts.judge(findings(status), since), ..status.clone() }
 }
 
 #[track_caller]
@@ -110,7 +55,7 @@ fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
         "everything else 127.0.0.1:10053 --nameservers of kubedns, or its resolv.conf",
         "kubedns, which dnsmasq asks, has another configuration: version 00fe",
         "dnsmasq asks kubedns for everything else; its upstreams are below",
-        "192.0.2.9:53 5 1",
+        "192.0.2.9:53 \u{2713} answers 5 1",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
     }
@@ -120,23 +65,27 @@ fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
 #[test]
 fn a_good_day() {
     let page = page(&good());
-    assert!(page.starts_with("<!doctype html>") && page.contains("<title>\u{2713} kube-dns</title>"));
+    assert!(
+        page.starts_with("<!doctype html>")
+            && page.contains("<title>\u{2713} well kube-dns-abc kube-dns</title>")
+    );
     says(
         &page,
         &[
-            "as of 2026-11-20 20:54:15 UTC",
+            "kube-dns kube-dns-abc node node-1 sidecar 1.2.3 dnsmasq 2.90 as of 2026-11-20 20:54:15 UTC \
+             \u{2713} well Nothing wrong was found.",
             "kubedns \u{2713} answers records complete watching the API server last event of the API server 5 s ago",
-            "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 put in, 1 pushed out \
-             2 restarts last end: signal 9 version 2.90",
-            "sidecar \u{2713} answers running for 1 h 2 min health judged by what each part can do alone version 1.2.3",
+            "dnsmasq \u{2713} answers hit ratio 75.0 % 30 hits, 10 misses cache of 1000 names, 9 insertions, 1 evictions \
+             2 restarts last end: signal 9",
+            "sidecar running for 1 h 2 min, health mode: self",
             "kubedns \u{2713} answers (55 s); kubernetes.default.svc.cluster.local. SRV at 127.0.0.1:53 over udp every 5 s; 0.70 ms",
             "version 00ff in force since 2026-11-21T01:00:00Z",
             "acme.local 192.0.2.1#53 192.0.2.1",
             "everything else 192.0.2.9#53 resolv.conf",
-            "none was refused",
+            "none was rejected",
             "Upstreams of dnsmasq address for state latency asked failed probes \
              192.0.2.9:53 everything else \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
-            "192.0.2.9:53 5 1 12.3 ms",
+            "192.0.2.9:53 \u{2713} answers 5 1 12.3 ms",
         ],
     );
 }
@@ -161,7 +110,7 @@ fn a_bad_day() {
     status.dnsmasq.as_mut().unwrap().error = Some("hits.bind.: i/o timeout".to_owned());
     status.dnsmasq.as_mut().unwrap().hit_ratio = None;
     let page = page(&status);
-    assert!(page.contains("<title>\u{2717} kube-dns</title>"));
+    assert!(page.contains("<title>\u{2717} down kube-dns-abc kube-dns</title>"));
     says(
         &page,
         &[
@@ -169,7 +118,8 @@ fn a_bad_day() {
             "dnsmasq \u{25d0} answers for itself only hit ratio unknown",
             "\u{26a0} counters: hits.bind.: i/o timeout",
             "no RRs for domain &quot;x.&quot; (REFUSED)",
-            "read udp A-&gt;B: i/o timeout",
+            "\u{2717} down \u{2717} kubedns does not answer: kubedns: read udp A-&gt;B: i/o timeout for 55 s, since 20:53:20 UTC. \
+             Read the log of kubedns and its CPU limit; the kubelet restarts it. runbook",
             "other \u{2026} not probed yet",
             "configuration unknown: no source given",
             "none asked, or unknown",
@@ -187,7 +137,7 @@ fn a_refused_configuration() {
     says(
         &page(&status),
         &[
-            "the newest one was refused 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
+            "the newest one was rejected 2026-11-21T02:00:00Z stubDomains: &lt;not JSON&gt;",
             "servers whose names have no address: dns.acme",
             "servers left out because their queries come back: 127.0.0.53",
             "dnsmasq has not got the newest servers since 2026-11-21T03:00:00Z: cannot write &lt;it&gt;",
@@ -204,7 +154,7 @@ fn a_lost_watch_and_records_of_an_earlier_run() {
         &page(&status),
         &["\u{26a0} serving the records of an earlier run \
            \u{26a0} no watch of endpoints is open: changes are not seen \
-           \u{26a0} newest configuration refused, an older one is in force"],
+           \u{26a0} newest configuration rejected, the previous one is in force"],
     );
 }
 
@@ -272,8 +222,8 @@ fn an_upstream_that_is_not_trusted_shows() {
         format!("kubedns_forward_requests_total{labels} 7\nkubedns_forward_tls_trusted{labels} {trusted}\n")
     };
     status.kubedns = told(Kubedns::read(&(of(1, 0) + &of(2, 1))));
-    let not = "tls://192.0.2.1:853 not asked: its TLS certificate is not trusted 7 0 -";
-    says(&page(&status), &[not, "tls://192.0.2.2:853 7 0 -"]);
+    let not = "tls://192.0.2.1:853 \u{2717} not asked: its TLS certificate is not trusted 7 0 -";
+    says(&page(&status), &[not, "tls://192.0.2.2:853 \u{2013} not in use 7 0 -"]);
 }
 
 #[test]
@@ -287,7 +237,7 @@ fn a_hundred_of_everything_fits() {
         .collect();
     status.kubedns = told(Kubedns::read(&metrics.concat()));
     let page = page(&status);
-    says(&page, &["d99.example - 192.0.2.99", "192.0.2.99:53 99 0 -"]);
+    says(&page, &["d99.example - 192.0.2.99", "192.0.2.99:53 \u{2013} not in use 99 0 -"]);
     assert!(!words(&page).contains("192.0.2.89:53"), "the ten busiest are shown");
     assert!(page.len() < 64 * 1024, "{}", page.len());
 }
@@ -315,8 +265,43 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     assert!(!page.contains("<img"), "{page}");
     assert_eq!(page.matches("<script").count(), 1);
     assert!(page.contains("<script nonce=\"0123456789abcdef\">"), "{page}");
-    for elsewhere in ["src=\"", "href=", "url(", "@import", "http-equiv"] {
+    // The icon is within the page, and a link to a runbook loads nothing until somebody follows it.
+    let links: Vec<&str> = page.split("href=\"").skip(1).collect();
+    let own = |link: &&str| {
+        link.starts_with("data:image/svg+xml,") || link.starts_with("https://github.com/kube-dns-rs/")
+    };
+    assert!(links.len() > 2 && links.iter().all(own), "{links:?}");
+    for elsewhere in ["src=\"", "url(", "@import", "http-equiv"] {
         assert!(!page.contains(elsewhere), "{elsewhere}");
     }
     assert!(page.len() < 64 * 1024);
+}
+
+#[test]
+fn what_is_typed_into_the_field_outlives_a_refresh() {
+    let mut status = good();
+    let whole = page(&status);
+    let parts: Vec<&str> = whole.split("<div class=\"live\">").collect();
+    assert_eq!(parts.len(), 3);
+    assert!(
+        parts[1].ends_with("</form>") && parts[1].contains("</div><form id=\"explain\" action=\"explain\""),
+        "{whole}"
+    );
+    status.explains = false;
+    assert!(!page(&status).contains("<form"), "there is nobody to ask");
+}
+
+#[test]
+fn each_level_has_a_title_and_an_icon_of_its_own() {
+    let levels = [Level::Well, Level::Degraded, Level::Down];
+    let heads = levels.map(|level| {
+        let status = Status { verdict: Verdict { level, findings: Vec::new() }, ..good() };
+        let page = render(&status, "n");
+        let between = |start, end| page.split(start).nth(1).unwrap().split(end).next().unwrap().to_owned();
+        (between("<title>", "</title>"), between("rel=\"icon\" href=\"", "\">"))
+    });
+    let words = heads.each_ref().map(|(title, _)| title.split(' ').nth(1).unwrap());
+    assert_eq!(words, ["well", "degraded", "down"]);
+    let icons: std::collections::BTreeSet<&str> = heads.iter().map(|(_, icon)| icon.as_str()).collect();
+    assert_eq!(icons.len(), 3);
 }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::text::{ago, number};
+use crate::peers::{Kubedns, Upstream};
 use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::{Condition, UpstreamStatus};
 
@@ -31,15 +32,15 @@ fn row(upstream: &UpstreamStatus, now: u64) -> Markup {
     let (class, words) = look(upstream.condition);
     html! {
         tr {
-            td { (upstream.address) }
-            td { (serves(upstream)) }
-            td class=(class) {
+            td data-label="address" { (upstream.address) }
+            td data-label="for" { (serves(upstream)) }
+            td data-label="state" class=(class) {
                 (words) " (" (ago(now.saturating_sub(upstream.since) / 1000)) ")"
                 @if !upstream.error.is_empty() { code { (upstream.error) } }
             }
-            td.n { (latency(upstream.latency_ms)) }
-            td.n { (upstream.queries) }
-            td.n { (upstream.failures) " of " (upstream.probes) }
+            td.n data-label="latency" { (latency(upstream.latency_ms)) }
+            td.n data-label="asked" { (upstream.queries) }
+            td.n data-label="failed probes" { (upstream.failures) " of " (upstream.probes) }
         }
     }
 }
@@ -73,19 +74,30 @@ pub(super) fn of_kubedns(status: &Status) -> Markup {
             h2 { "Upstreams of kubedns" }
             @if upstreams.is_empty() { p { "none asked, or unknown" } } @else {
                 table {
-                    tr { th { "address" } th.n { "questions" } th.n { "errors" } th.n { "mean" } }
-                    @for upstream in upstreams {
+                    tr { th { "address" } th { "state" } th.n { "queries" } th.n { "errors" } th.n { "mean" } }
+                    @for (kubedns, upstream) in known.iter().flat_map(|kubedns| upstreams.iter().map(move |up| (kubedns, up))) {
                         tr {
-                            @if upstream.trusted == Some(false) {
-                                td.failed { (upstream.address) code { "not asked: its TLS certificate is not trusted" } }
-                            } @else { td { (upstream.address) } }
-                            td.n { (number(upstream.requests, "")) }
-                            td.n { (number(upstream.errors, "")) }
-                            td.n { (latency(upstream.mean_ms)) }
+                            td data-label="address" { (upstream.address) }
+                            (state(kubedns, upstream))
+                            td.n data-label="queries" { (number(upstream.requests, "")) }
+                            td.n data-label="errors" { (number(upstream.errors, "")) }
+                            td.n data-label="mean" { (latency(upstream.mean_ms)) }
                         }
                     }
                 }
             }
         }
     }
+}
+
+fn state(kubedns: &Kubedns, upstream: &Upstream) -> Markup {
+    let mut of_routes = kubedns.routes.iter().filter(|(_, address, _)| *address == upstream.address);
+    let (class, words) = match (upstream.trusted, of_routes.next()) {
+        (Some(false), _) => ("failed", "\u{2717} not asked: its TLS certificate is not trusted"),
+        (_, Some((.., true))) if upstream.requests == 0.0 => ("waiting", "\u{2013} not asked yet"),
+        (_, Some((.., true))) => ("ok", "\u{2713} answers"),
+        (_, Some((.., false))) => ("failed", "\u{2717} does not answer"),
+        (_, None) => ("waiting", "\u{2013} not in use"),
+    };
+    html! { td data-label="state" class=(class) { (words) } }
 }

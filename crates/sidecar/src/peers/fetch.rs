@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use daemon::http::{GetError, get};
+use daemon::http::{GetError, Page, get};
 use tokio::io::AsyncReadExt as _;
 
 /// How long reading may take.
@@ -14,18 +14,20 @@ const SIZE: usize = 2 * 1024 * 1024;
 /// Reads a file, or what an `http://` URL answers.
 pub(crate) async fn fetch(source: &str) -> anyhow::Result<String> {
     let reading = async {
-        match source.strip_prefix("http://") {
-            Some(rest) => http(rest).await,
-            None if source.contains("://") => bail!("not an http URL: {source}"),
-            None => Ok(file(source).await?),
+        if !source.contains("://") {
+            return Ok(file(source).await?);
         }
+        let page = fetch_page(source).await?;
+        ensure!(page.status == 200, "answered {:?}", page.status_line);
+        Ok(page.body)
     };
     let bytes = tokio::time::timeout(TIME, reading).await.map_err(|_| GetError::Slow(TIME))??;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A GET of what is behind `http://`.
-async fn http(rest: &str) -> anyhow::Result<Vec<u8>> {
+/// A GET of an `http://` URL. Any status is a page.
+pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
+    let Some(rest) = url.strip_prefix("http://") else { bail!("not an http URL: {url}") };
     let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
@@ -34,9 +36,7 @@ async fn http(rest: &str) -> anyhow::Result<Vec<u8>> {
         bail!("not an http URL: {rest}");
     }
     let address = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
-    let page = get(&address, path, TIME, SIZE).await?;
-    ensure!(page.status == 200, "answered {:?}", page.status_line);
-    Ok(page.body)
+    Ok(get(&address, path, TIME, SIZE).await?)
 }
 
 async fn file(path: &str) -> Result<Vec<u8>, GetError> {

@@ -14,10 +14,14 @@ const SHOWN: usize = 10;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kubedns {
     pub(crate) version: Option<String>,
+    /// The cluster domain.
+    pub(crate) domain: Option<String>,
     /// Have the first lists of the API server arrived?
     pub(crate) synced: Option<bool>,
     /// Are the records those of an earlier run?
     pub(crate) stale: Option<bool>,
+    /// Are the first lists missing for longer than they may?
+    pub(crate) overdue: Option<bool>,
     /// Kinds of objects, and whether their watch is open.
     pub(crate) watches: BTreeMap<String, bool>,
     /// When the last event arrived from the API server, in seconds since 1970.
@@ -28,6 +32,12 @@ pub(crate) struct Kubedns {
     pub(crate) requests: Option<f64>,
     /// The upstreams asked most, the busiest first.
     pub(crate) upstreams: Vec<Upstream>,
+    /// Stub domains (`.` for all other names), their servers, and whether each answers.
+    pub(crate) routes: Vec<(String, String, bool)>,
+    /// Upstreams that are left out because they forward to kubedns.
+    pub(crate) forward_loops: f64,
+    /// Names of stub servers without an address.
+    pub(crate) unresolved: f64,
 }
 
 /// One upstream of kubedns.
@@ -69,9 +79,26 @@ impl Kubedns {
         kubedns
     }
 
+    /// Whether changes of Services and of endpoints are seen. One of the two kinds of endpoints is followed.
+    pub(crate) fn is_watching(&self) -> bool {
+        let is_open = |kinds: &[&str]| {
+            let watches = || self.watches.iter().filter(|(kind, _)| kinds.contains(&kind.as_str()));
+            watches().count() == 0 || watches().any(|(_, open)| *open)
+        };
+        is_open(&["services"]) && is_open(&["endpoints", "endpointslices"])
+    }
+
     fn take(&mut self, line: &Series<'_>) {
         match line.name {
             "kube_dns_build_info" => self.version = line.label("version"),
+            "kubedns_info" => self.domain = line.label("domain"),
+            "kubedns_initial_sync_overdue" => self.overdue = Some(line.value > 0.0),
+            "kubedns_forward_loops" => self.forward_loops = line.value,
+            "kubedns_stub_servers_unresolved" => self.unresolved = line.value,
+            "kubedns_forward_upstream_up" => {
+                let labels = line.label("route").zip(line.label("upstream"));
+                self.routes.extend(labels.map(|(route, upstream)| (route, upstream, line.value > 0.0)));
+            }
             "kubedns_synced" => self.synced = Some(line.value > 0.0),
             "kubedns_stale" => self.stale = Some(line.value > 0.0),
             "kubedns_config_current" => self.config_current = Some(line.value > 0.0),

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Nanny {
+    /// Its own version.
+    pub(crate) version: Option<String>,
     /// The dnsmasq it supervises.
     pub(crate) dnsmasq: Process,
     pub(crate) configuration: Configuration,

@@ -73,7 +73,7 @@ async fn other_parts_are_asked_when_somebody_looks() {
     assert_eq!(status["kubedns"]["known"]["synced"], true);
     assert_eq!(status["nanny"]["known"]["configuration"]["rejected"], 2);
     let (_, page) = sidecar.get("/").await;
-    assert!(page.contains("version 9.8.7") && page.contains("2 were refused before"), "{page}");
+    assert!(page.contains("kubedns 9.8.7") && page.contains("2 earlier edits rejected"), "{page}");
 }
 
 #[tokio::test]
@@ -115,4 +115,43 @@ async fn in_a_pod_without_dnsmasq_nobody_misses_it() {
         let (code, text) = sidecar.get(path).await;
         assert!(code == 200 && text.contains("kubedns") && !text.contains("dnsmasq"), "{path}: {text}");
     }
+}
+
+/// Whatever kubedns says to the question, be it that it is wrong.
+#[tokio::test]
+async fn names_are_explained_by_kubedns() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let explain = format!("--kubedns-explain=http://{}/explain", listener.local_addr().unwrap());
+    let sidecar = Sidecar::start(&[explain.as_str()]).await;
+    let (asked, answered) = tokio::join!(
+        async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\nno such type\n").await.unwrap();
+            String::from_utf8_lossy(&request[..length]).lines().next().unwrap().to_owned()
+        },
+        sidecar.get("/explain?name=web.apps&type=X&format=text")
+    );
+    assert_eq!(asked, "GET /explain?name=web.apps&type=X&format=text HTTP/1.0");
+    assert_eq!(answered, (400, "no such type\n".to_owned()));
+    drop(listener);
+    assert_eq!(sidecar.get("/explain?name=web.apps").await.0, 502);
+    let without = Sidecar::start(&["--kubedns-explain="]).await;
+    assert_eq!(without.get("/explain?name=web.apps").await.0, 404);
+}
+
+/// A probe that fails again and again is in the verdict, and in the metrics without anybody looking.
+#[tokio::test]
+async fn the_verdict_is_exported() {
+    let probe = format!("--probe=kubedns,127.0.0.1:{},x.test,1,A", testkit::ports::free_port());
+    let sidecar = Sidecar::start(&[probe, "--dnsmasq-addr=".to_owned()]).await;
+    eventually(PATIENCE, || async { sidecar.metric("kubedns_verdict").await == Some(2.0) }).await;
+    assert_eq!(sidecar.metric("kubedns_verdict_findings{kind=\"kubedns_silent\"}").await, Some(1.0));
+    let verdict = status(&sidecar).await["verdict"].clone();
+    assert_eq!(
+        (&verdict["level"], &verdict["findings"][0]["kind"]),
+        (&"down".into(), &"kubedns_silent".into())
+    );
+    assert!(sidecar.get("/").await.1.contains("\u{2717} down"));
 }

@@ -1,6 +1,7 @@
 //! Plots.
 
 use super::*;
+use crate::status::example::probe;
 
 fn point(at: u64, state: State, latency_ms: f64) -> Point {
     Point { at, state, latency_ms }
@@ -8,22 +9,9 @@ fn point(at: u64, state: State, latency_ms: f64) -> Point {
 
 /// The plot of a probe with this history.
 fn drawn(history: Vec<Point>, now: u64) -> String {
-    let probe = ProbeStatus {
-        label: "it<".to_owned(),
-        part: "other",
-        server: "127.0.0.1:53".to_owned(),
-        name: "x.".to_owned(),
-        kind: "A".to_owned(),
-        transport: "udp".to_owned(),
-        interval_seconds: 5,
-        state: State::Ok,
-        since: 0,
-        latency_ms: 0.0,
-        error: String::new(),
-        rcode: String::new(),
-        history,
-    };
-    svg(&probe, now).into_string()
+    let probe = ProbeStatus { label: "it<".to_owned(), history, ..probe("other", State::Ok, "") };
+    let probes = [probe];
+    svg(&probes[0], &Axes::of(&probes, now)).into_string()
 }
 
 #[test]
@@ -46,7 +34,7 @@ fn a_line_per_run_and_a_bar_per_failure() {
         "{svg}"
     );
     // The first point is at the left edge, at a fifth of the height; the top of the axis is 5 ms.
-    assert!(svg.contains("points=\"64.0,83.2 227.0,45.6\""), "{svg}");
+    assert!(svg.contains("points=\"48.0,67.2 125.0,37.6\""), "{svg}");
     assert!(svg.contains(">5 ms</text>") && svg.contains(">4 min ago</text>"), "{svg}");
 }
 

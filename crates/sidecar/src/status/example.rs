@@ -1,0 +1,76 @@
+//! A pod on a good day, for tests to spoil.
+
+use super::*;
+use crate::peers::Nanny;
+use crate::upstreams::Condition;
+
+pub(crate) fn probe(part: &'static str, state: State, error: &str) -> ProbeStatus {
+    ProbeStatus {
+        label: part.to_owned(),
+        part,
+        server: "127.0.0.1:53".to_owned(),
+        name: "kubernetes.default.svc.cluster.local.".to_owned(),
+        kind: "SRV".to_owned(),
+        transport: "udp".to_owned(),
+        interval_seconds: 5,
+        state,
+        since: 1_795_208_000_000,
+        latency_ms: 0.7,
+        failures: if state == State::Ok { 0 } else { 3 },
+        error: error.to_owned(),
+        rcode: String::new(),
+        history: vec![Point { at: 1_795_208_050_000, state, latency_ms: 0.7 }],
+    }
+}
+
+pub(crate) fn upstream(address: &str, serves: &[&str], error: &str) -> UpstreamStatus {
+    UpstreamStatus {
+        address: address.to_owned(),
+        serves: serves.iter().map(|domain| (*domain).to_owned()).collect(),
+        condition: if error.is_empty() { Condition::Answers } else { Condition::Silent },
+        since: 1_795_208_000_000,
+        latency_ms: error.is_empty().then_some(4.25),
+        error: error.to_owned(),
+        probes: 9,
+        failures: if error.is_empty() { 0 } else { 2 },
+        queries: 17,
+    }
+}
+
+pub(crate) fn good() -> Status {
+    let kubedns = "kubedns_synced 1\nkubedns_stale 0\nkubedns_forward_upstream_up{route=\".\",upstream=\"192.0.2.9:53\"} 1\n\
+                   kubedns_watch_connected{kind=\"services\"} 1\n\
+                   kubedns_last_event_timestamp_seconds{kind=\"services\"} 1795208050\n\
+                   kubedns_forward_requests_total{upstream=\"192.0.2.9:53\"} 5\n\
+                   kubedns_forward_errors_total{upstream=\"192.0.2.9:53\"} 1\n\
+                   kubedns_forward_request_duration_seconds_sum{upstream=\"192.0.2.9:53\"} 0.0123\n\
+                   kubedns_forward_request_duration_seconds_count{upstream=\"192.0.2.9:53\"} 1\n";
+    let nanny = r#"{"dnsmasq":{"version":"2.90","restarts":{"died":2},"lastEnd":"signal 9"},
+                    "configuration":{"version":"00ff","loadedAt":"2026-11-21T01:00:00Z","stubDomains":{"acme.local":["192.0.2.1"]}},
+                    "routes":{"stubDomains":{"acme.local":["192.0.2.1#53"]},"upstreams":["192.0.2.9#53"],"upstreamsFrom":"resolv.conf"}}"#;
+    Status {
+        verdict: Verdict::default(),
+        pod: "kube-dns-abc".to_owned(),
+        node: Some("node-1".to_owned()),
+        explains: true,
+        version: "1.2.3",
+        time: 1_795_208_055_000,
+        uptime_seconds: 3725,
+        health: "self",
+        probes: vec![probe("kubedns", State::Ok, ""), probe("dnsmasq", State::Ok, "")],
+        dnsmasq: Some(DnsmasqStatus {
+            server: "127.0.0.1:53".to_owned(),
+            counters: Some(Reading { hits: 30, misses: 10, evictions: 1, insertions: 9, cache_size: 1000 }),
+            hit_ratio: Some(0.75),
+            read_at: Some(1_795_208_054_000),
+            error: None,
+            upstreams: vec![upstream("192.0.2.9:53", &["."], "")],
+        }),
+        kubedns: told(Kubedns::read(kubedns)),
+        nanny: told(Nanny::read(nanny).unwrap()),
+    }
+}
+
+pub(crate) fn told<T>(known: T) -> Fetched<T> {
+    Fetched { source: "http://127.0.0.1/".to_owned(), known: Some(known), error: None }
+}

@@ -1,0 +1,229 @@
+//! The verdict on the pod: whether it is well, and if not, what is wrong, since when, and what to do about it.
+//!
+//! [`findings`] is a pure function of what the sidecar knows. [`Verdicts`] remembers since when each finding holds, leaves
+//! out what passes by itself, and exports the rest. A pod that is down leaves its clients without answers for cluster
+//! names or for all external names, as the critical alerts do; one that is degraded still answers.
+
+mod kind;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use daemon::metrics::{MetricError, Metrics};
+use prometheus::{IntGauge, IntGaugeVec};
+use serde::Serialize;
+use tokio::time::interval;
+use tokio_util::sync::CancellationToken;
+
+use crate::health::State;
+use crate::metric_name::metric_name;
+use crate::parts::Parts;
+use crate::peers::{Kubedns, Nanny, Upstream};
+use crate::status::{self, ProbeStatus, Status};
+use crate::time::{millis, repeat};
+
+pub(crate) use self::kind::{Kind, Level};
+
+/// So often the verdict is computed, whether or not somebody asks for it.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// So many failed probes in a row are an outage: a lost packet or a restart is none.
+const IN_A_ROW: u32 = 3;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) kind: Kind,
+    /// What tells it from others of its kind: a route, an upstream, a probe.
+    pub(crate) subject: String,
+    /// The sentence for people.
+    pub(crate) text: String,
+}
+
+/// The verdict as `/status` has it.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Verdict {
+    pub(crate) level: Level,
+    /// The worst first; empty for a pod that is well.
+    pub(crate) findings: Vec<Lasting>,
+}
+
+/// A finding with what to do about it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Lasting {
+    pub(crate) kind: Kind,
+    pub(crate) level: Level,
+    pub(crate) text: String,
+    /// Since when, in milliseconds since 1970.
+    pub(crate) since: u64,
+    pub(crate) action: &'static str,
+    pub(crate) runbook: String,
+}
+
+/// What is wrong, as far as the sidecar knows.
+pub(crate) fn findings(status: &Status) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
+    probes(&status.probes, kubedns, &mut findings);
+    findings.extend(routes::findings(status));
+    kubedns.into_iter().for_each(|kubedns| of_kubedns(kubedns, &mut findings));
+    nanny.into_iter().for_each(|nanny| of_nanny(nanny, &mut findings));
+    configuration(kubedns, nanny, &mut findings);
+    findings
+}
+
+impl Finding {
+    fn new(kind: Kind, subject: &str, text: impl Into<String>) -> Self {
+        Self { kind, subject: subject.to_owned(), text: text.into() }
+    }
+}
+
+fn probes(probes: &[ProbeStatus], kubedns: Option<&Kubedns>, findings: &mut Vec<Finding>) {
+    // kubedns says why: the names of a cluster that it does not know yet are refused.
+    let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
+    if !probes.is_empty() && probes.iter().all(|probe| probe.state == State::Waiting) {
+        findings.push(Finding::new(Kind::Starting, "probes", "no probe has ended yet"));
+    }
+    for probe in probes.iter().filter(|probe| probe.failures >= IN_A_ROW) {
+        let ProbeStatus { label, error, .. } = probe;
+        let (kind, what) = match (probe.part, probe.state) {
+            ("kubedns", State::Failed) => (Kind::KubednsSilent, "kubedns does not answer"),
+            ("dnsmasq", State::Failed) => (Kind::DnsmasqSilent, "dnsmasq does not answer"),
+            ("kubedns" | "dnsmasq", _) if unsynced => continue,
+            ("kubedns", _) => (Kind::NamesUnanswered, "kubedns does not answer the probed name"),
+            ("dnsmasq", _) => (Kind::NamesUnanswered, "dnsmasq does not get the probed name answered"),
+            _ => (Kind::ProbeFails, "a probe fails"),
+        };
+        findings.push(Finding::new(kind, label, format!("{what}: {label}: {error}")));
+    }
+}
+
+fn of_kubedns(kubedns: &Kubedns, findings: &mut Vec<Finding>) {
+    let mut find = |kind, text: &str| findings.push(Finding::new(kind, "kubedns", text));
+    match (kubedns.synced, kubedns.stale, kubedns.overdue) {
+        (_, Some(true), _) => find(Kind::ServingStale, "kubedns serves the records of its snapshot file"),
+        (Some(false), _, Some(true)) => {
+            find(Kind::NotSynced, "kubedns refuses cluster names: its first lists are incomplete")
+        }
+        (Some(false), ..) => find(Kind::Starting, "kubedns waits for its first lists"),
+        _ if !kubedns.is_watching() => {
+            find(Kind::ApiServerLost, "kubedns does not see changes of the cluster: no watch is open")
+        }
+        _ => {}
+    }
+    if kubedns.forward_loops > 0.0 {
+        find(Kind::ForwardingLoop, "an upstream of kubedns forwards to kubedns and is left out");
+    }
+    if kubedns.unresolved > 0.0 {
+        find(Kind::StubServerUnresolved, "names of stub domains' servers have no address for kubedns");
+    }
+    for Upstream { address, .. } in kubedns.upstreams.iter().filter(|up| up.trusted == Some(false)) {
+        let text = format!("the TLS certificate of the upstream {address} is not trusted");
+        findings.push(Finding::new(Kind::UpstreamNotTrusted, address, text));
+    }
+}
+
+fn of_nanny(nanny: &Nanny, findings: &mut Vec<Finding>) {
+    let Nanny { routes, configuration, .. } = nanny;
+    let mut find = |kind, text: String| findings.push(Finding::new(kind, "dnsmasq", text));
+    if let Some(pending) = &routes.pending {
+        let reason = pending.reason.as_deref().unwrap_or("unknown why");
+        find(Kind::RoutesPending, format!("dnsmasq does not have the newest servers: {reason}"));
+    }
+    if !routes.loops.is_empty() {
+        let loops = list(&routes.loops);
+        find(Kind::ForwardingLoop, format!("upstreams forward to dnsmasq and are left out: {loops}"));
+    }
+    if !routes.unresolved.is_empty() {
+        let names = list(&routes.unresolved);
+        find(Kind::StubServerUnresolved, format!("names of stub domains' servers have no address: {names}"));
+    }
+    let other = routes.kubedns_configuration.as_ref();
+    if other.is_some_and(|other| configuration.version.as_ref() != Some(other)) {
+        find(Kind::ConfigDiffers, "kubedns and dnsmasq have different configurations in force".to_owned());
+    }
+}
+
+/// One finding, whoever of the two rejected the ConfigMap.
+fn configuration(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
+    let by_nanny = nanny.and_then(|nanny| nanny.configuration.error.as_ref());
+    if let Some(refusal) = by_nanny {
+        let why = refusal.text.as_deref().unwrap_or("unknown why");
+        findings.push(Finding::new(
+            Kind::ConfigRejected,
+            "",
+            format!("the newest ConfigMap is rejected: {why}"),
+        ));
+    } else if kubedns.is_some_and(|kubedns| kubedns.config_current == Some(false)) {
+        let text = "kubedns rejects the newest ConfigMap; its log says why";
+        findings.push(Finding::new(Kind::ConfigRejected, "", text));
+    }
+}
+
+fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
+    items.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Since when what is found.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    since: Mutex<BTreeMap<(Kind, String), SystemTime>>,
+    level: IntGauge,
+    found: IntGaugeVec,
+}
+
+impl Verdicts {
+    pub(crate) fn new(namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
+        let level = metrics.int_gauge(
+            &metric_name(namespace, "verdict"),
+            "Verdict on the pod: 0 for well, 1 for degraded, 2 for down.",
+        )?;
+        let name = metric_name(namespace, "verdict_findings");
+        let found = metrics.int_gauge_vec(&name, "Findings that make up the verdict, by kind.", &["kind"])?;
+        Ok(Self { since: Mutex::default(), level, found })
+    }
+
+    /// Computes the verdict every few seconds, so that the metrics are as new.
+    pub(crate) async fn run(parts: Arc<Parts>, stop: CancellationToken) {
+        repeat(interval(EVERY), stop, || async { drop(status::status(&parts).await) }).await;
+    }
+
+    /// The verdict on these findings. They are bounded as what they were made of is.
+    pub(crate) fn judge(&self, findings: Vec<Finding>, now: SystemTime) -> Verdict {
+        let mut known = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(kind, subject), _| {
+            findings.iter().any(|found| found.kind == *kind && found.subject == *subject)
+        });
+        let lasting = findings.into_iter().filter_map(|finding| {
+            let since = *known.entry((finding.kind, finding.subject.clone())).or_insert(now);
+            let lasted = now.duration_since(since).unwrap_or_default();
+            (lasted >= finding.kind.passes_within()).then(|| Lasting::new(finding, since))
+        });
+        let mut findings: Vec<Lasting> = lasting.collect();
+        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.level), finding.since));
+        let level = findings.first().map_or(Level::Well, |worst| worst.level);
+        self.export(level, &findings);
+        Verdict { level, findings }
+    }
+
+    fn export(&self, level: Level, findings: &[Lasting]) {
+        self.level.set(level as i64);
+        self.found.reset();
+        findings.iter().for_each(|finding| self.found.with_label_values(&[finding.kind.label()]).inc());
+    }
+}
+
+impl Lasting {
+    fn new(finding: Finding, since: SystemTime) -> Self {
+        let Finding { kind, text, .. } = finding;
+        let (level, since) = (kind.level(), millis(since));
+        Self { kind, level, text, since, action: kind.action(), runbook: kind.runbook() }
+    }
+}
+
+#[cfg(test)]
+mod tests;
