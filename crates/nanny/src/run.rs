@@ -157,7 +157,7 @@ fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
 fn plan(arguments: &Arguments, directory: Option<&StateDir>, dnsmasq: &Dnsmasq, forward: Forward) -> Plan {
     let file = directory.map(|directory| directory.file(SERVERS_FILE));
     let file = file.ok_or_else(|| StateDirError::Nowhere.to_string());
-    let plan = Plan::new(arguments, file, &Identity::own(), dnsmasq.loop_detection, forward);
+    let plan = Plan::new(arguments, file, &Identity::own(), dnsmasq, forward);
     for note in &plan.notes {
         info!("{note}");
     }

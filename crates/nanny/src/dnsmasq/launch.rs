@@ -21,6 +21,7 @@ use crate::config::arguments::Arguments;
 use crate::config::routes::{Forward, Origin, Routes};
 use crate::dnsmasq::servers_file;
 use crate::dnsmasq::user::Identity;
+use crate::dnsmasq::version::Dnsmasq;
 
 /// How an edit reaches dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,15 +57,17 @@ const LOOP_DETECTION: &str = "dns-loop-detect";
 /// Questions that may wait for kubedns at a time. More than kubedns has wait for upstreams on behalf of one client, so that
 /// it is kubedns that says when there are too many.
 const MAX_FORWARDED: usize = 4096;
+/// Milliseconds until kubedns is asked a first time again, and until it is for the last time: a question that finds it
+/// restarting is answered before the client asks again, which takes five seconds. kubedns asks upstreams no second time.
+const RETRIES: &str = "500,4000";
 
 impl Plan {
-    /// Decides. `servers_file` is where ours would be (or why there is none); `loop_detection` is whether this dnsmasq
-    /// was built with it.
+    /// Decides. `servers_file` is where ours would be (or why there is none).
     pub(crate) fn new(
         arguments: &Arguments,
         servers_file: Result<PathBuf, String>,
         identity: &Identity,
-        loop_detection: bool,
+        dnsmasq: &Dnsmasq,
         forward: Forward,
     ) -> Self {
         let (mode, obstacle) = match (servers_file, obstacle(arguments)) {
@@ -89,7 +92,7 @@ impl Plan {
             Forward::Dnsmasq => plan.note_conflicts(arguments),
             Forward::Kubedns => plan.note_conflicts_of_a_cache(arguments),
         }
-        plan.add_ours(arguments, identity, loop_detection, is_cache);
+        plan.add_ours(arguments, identity, dnsmasq, is_cache);
         plan
     }
 
@@ -152,7 +155,7 @@ impl Plan {
         }
     }
 
-    fn add_ours(&mut self, arguments: &Arguments, identity: &Identity, loop_detection: bool, is_cache: bool) {
+    fn add_ours(&mut self, arguments: &Arguments, identity: &Identity, dnsmasq: &Dnsmasq, is_cache: bool) {
         let mut add = |wanted: bool, word: String| {
             if wanted {
                 self.ours.push(word.into());
@@ -167,11 +170,16 @@ impl Plan {
             add(true, format!("{SERVERS_FILE}{}", file.display()));
         }
         // It would take kubedns for the loop that one of its upstreams makes.
-        add(loop_detection && !is_cache && !arguments.has(LOOP_DETECTION), format!("--{LOOP_DETECTION}"));
+        add(
+            dnsmasq.loop_detection && !is_cache && !arguments.has(LOOP_DETECTION),
+            format!("--{LOOP_DETECTION}"),
+        );
         add(is_cache && !arguments.has("dns-forward-max"), format!("--dns-forward-max={MAX_FORWARDED}"));
         // Without either it would ask kubedns a second time after SERVFAIL, and a client would wait twice as long.
         let asks_once = arguments.has("all-servers") || arguments.has("strict-order");
         add(is_cache && !asks_once, "--all-servers".into());
+        let may_retry = dnsmasq.has_retries() && !arguments.has("fast-dns-retry");
+        add(is_cache && may_retry, format!("--fast-dns-retry={RETRIES}"));
         add(!arguments.has("log-facility"), "--log-facility=-".into());
         // Nobody needs the file, and a read-only root has no place for it.
         add(!arguments.has("pid-file"), "--pid-file".into());

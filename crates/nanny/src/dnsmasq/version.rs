@@ -75,6 +75,11 @@ impl Dnsmasq {
         Some(Self { version, loop_detection, package })
     }
 
+    /// Whether it can ask servers again by itself (`--fast-dns-retry`).
+    pub(crate) fn has_retries(&self) -> bool {
+        Release::parse(&self.version).is_some_and(|release| release >= Release(2, 88, 0))
+    }
+
     /// The fixes that came with later releases; empty for one that has them all, also by way of its distribution.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {

@@ -19,6 +19,8 @@ struct Kubedns {
 struct Said {
     /// Whether it tells its routes.
     tells: bool,
+    /// Whether it is away: nothing is answered.
+    is_away: bool,
     /// The address of every name.
     address: String,
     configuration: String,
@@ -65,6 +67,7 @@ impl Kubedns {
 fn react(said: &Said, asked: &Asked) -> Reaction {
     let (reply, name) = (Reply::to(&asked.packet), asked.name());
     match asked.rtype().as_str() {
+        _ if said.is_away => Reaction::silence(),
         "TXT" if name == "routes.kubedns." && !said.tells => reply.rcode("REFUSED").into(),
         "TXT" if name == "routes.kubedns." => {
             let Said { configuration, routes, .. } = said;
@@ -90,6 +93,21 @@ async fn settled(rig: &Rig, kubedns: &Kubedns) {
     rig.status_with("second reload", |_| reloads(rig) >= Some(2)).await;
     let before = kubedns.polls();
     eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 1)).await;
+}
+
+/// A client would wait five seconds before it asks again, and has one answer coming.
+#[tokio::test]
+async fn a_question_that_finds_kubedns_restarting_is_answered_when_it_is_back() {
+    let kubedns = Kubedns::start("192.0.2.1").await;
+    let rig = kubedns.plan().start().await;
+    rig.until("early.test.", "192.0.2.1").await;
+    kubedns.says(|said| said.is_away = true);
+    let back = async {
+        eventually(PATIENCE, || std::future::ready(kubedns.upstream.count_of("late.test.", "A") > 0)).await;
+        kubedns.says(|said| said.is_away = false);
+    };
+    let (answer, ()) = tokio::join!(rig.resolve("late.test."), back);
+    assert_eq!((answer.as_str(), kubedns.upstream.count_of("late.test.", "A")), ("192.0.2.1", 2));
 }
 
 #[tokio::test]

@@ -15,9 +15,13 @@ fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }
 
+fn dnsmasq(version: &str) -> Dnsmasq {
+    Dnsmasq { version: version.to_owned(), loop_detection: true, package: None }
+}
+
 fn plan_of(arguments: &Arguments) -> Plan {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
-    Plan::new(arguments, Ok(PathBuf::from(FILE)), &root, true, Forward::Dnsmasq)
+    Plan::new(arguments, Ok(PathBuf::from(FILE)), &root, &dnsmasq("2.90"), Forward::Dnsmasq)
 }
 
 fn plan(line: &str) -> Plan {
@@ -81,7 +85,8 @@ fn conflicts_are_resolved_and_told() {
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
     let ours = format!(
-        "--no-resolv --servers-file={FILE} --dns-forward-max=4096 --all-servers --pid-file --user=root --group=root"
+        "--no-resolv --servers-file={FILE} --dns-forward-max=4096 --all-servers --fast-dns-retry=500,4000 --pid-file \
+         --user=root --group=root"
     );
     for (line, kept, ours, note) in [
         ("-k -8 -", "-k -8 -", ours.as_str(), ""),
@@ -93,6 +98,12 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
             &ours,
             "--server=192.0.2.1: dnsmasq asks it beside kubedns",
         ),
+        (
+            "-k -8 - --fast-dns-retry",
+            "-k -8 - --fast-dns-retry",
+            &ours.replace("--fast-dns-retry=500,4000 ", ""),
+            "",
+        ),
         ("-k -8 - -o", "-k -8 - -o", &ours.replace("--all-servers ", ""), ""),
         ("-k -8 - --server=/a.example/192.0.2.1", "-k -8 - --server=/a.example/192.0.2.1", &ours, ""),
         (
@@ -103,7 +114,7 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
         ),
     ] {
         let arguments = Arguments::from_words(words(line));
-        let plan = Plan::new(&arguments, Ok(PathBuf::from(FILE)), &root, true, Forward::Kubedns);
+        let plan = Plan::new(&arguments, Ok(PathBuf::from(FILE)), &root, &dnsmasq("2.90"), Forward::Kubedns);
         assert_eq!(text(&plan.argv(&Routes::default())), format!("{kept} {ours}"), "{line}");
         assert_eq!(plan.notes.is_empty(), note.is_empty(), "{line}: {:?}", plan.notes);
         assert!(plan.notes.join("\n").contains(note), "{line}: {:?}", plan.notes);
@@ -115,7 +126,13 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
         ..Routes::default()
     };
     let arguments = Arguments::from_words(words("-k -8 - --dns-loop-detect"));
-    let plan = Plan::new(&arguments, Err("no place".to_owned()), &Identity::Other, true, Forward::Kubedns);
+    let plan = Plan::new(
+        &arguments,
+        Err("no place".to_owned()),
+        &Identity::Other,
+        &dnsmasq("2.85"),
+        Forward::Kubedns,
+    );
     let expected =
         "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=4096 --all-servers --pid-file";
     assert_eq!(text(&plan.argv(&routes)), expected);
@@ -130,8 +147,9 @@ fn without_a_file_the_servers_are_arguments() {
         ..Routes::default()
     };
     let arguments = Arguments::from_words(words("-k --servers-file=/own"));
+    let plain = Dnsmasq { loop_detection: false, ..dnsmasq("2.90") };
     let plan =
-        Plan::new(&arguments, Err("no place for it".to_owned()), &Identity::Other, false, Forward::Dnsmasq);
+        Plan::new(&arguments, Err("no place for it".to_owned()), &Identity::Other, &plain, Forward::Dnsmasq);
     assert_eq!(plan.mode, Mode::Restart);
     assert_eq!(plan.obstacle.as_deref(), Some("no place for it"));
     assert_eq!(plan.resolv_files, Vec::<PathBuf>::new(), "dnsmasq reads resolv.conf itself");
