@@ -53,6 +53,9 @@ struct Panel {
     interval: Option<String>,
     #[serde(default)]
     targets: Vec<Target>,
+    /// Those of a row that is folded.
+    #[serde(default)]
+    panels: Vec<Panel>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -86,9 +89,16 @@ struct Datasource {
     uid: String,
 }
 
+/// The dashboard with all rows unfolded.
 fn dashboard() -> Dashboard {
     let path = repository().join("manifests/monitoring/dashboard.json");
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    let mut dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let unfold = |mut panel: Panel| {
+        let folded = std::mem::take(&mut panel.panels);
+        std::iter::once(panel).chain(folded)
+    };
+    dashboard.panels = dashboard.panels.into_iter().flat_map(unfold).collect();
+    dashboard
 }
 
 /// All expressions with what they belong to.
@@ -135,6 +145,23 @@ fn legends_show_labels_that_are_kept() {
             }
         }
     }
+}
+
+/// Whoever opens the dashboard sees the verdict first, and what it is made of; the rest is folded.
+#[test]
+fn the_first_row_tells_whether_the_pods_are_well() {
+    let path = repository().join("manifests/monitoring/dashboard.json");
+    let dashboard: Dashboard = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let seen: Vec<&Panel> = dashboard.panels.iter().filter(|panel| panel.kind != "row").collect();
+    assert_eq!(seen[0].title, "Verdict");
+    for metric in
+        ["kubedns_verdict_findings", "kubedns_forward_upstream_up", "kubedns_dnsmasq_upstream_errors_total"]
+    {
+        let shown = seen.iter().flat_map(|panel| &panel.targets).any(|target| target.expr.contains(metric));
+        assert!(shown, "{metric} is not seen at once");
+    }
+    let folded = dashboard.panels.iter().filter(|panel| panel.kind == "row" && !panel.panels.is_empty());
+    assert!(folded.count() > 5);
 }
 
 #[test]

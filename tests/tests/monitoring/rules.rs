@@ -30,6 +30,8 @@ struct Rules {
 #[derive(Deserialize, Serialize)]
 struct Group {
     name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interval: Option<String>,
     rules: Vec<Alert>,
 }
 
