@@ -17,16 +17,11 @@ use testkit::message::Message;
 use testkit::objects::{mk_cluster_ip, mk_config_map, mk_endpoints, mk_external_name, mk_headless};
 use testkit::query::Query;
 use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::upstream::{Asked, Reaction, Upstream, answering};
 use tests::lab::{Lab, in_a_line, silent, status_of};
 
 /// How long anything may take on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
-
-fn one_address(asked: &Asked) -> Reaction {
-    let name = asked.name();
-    Reply::to(&asked.packet).answer(&format!("{name} 60 IN A 198.51.100.1")).into()
-}
 
 /// A headless Service with this many addresses.
 async fn crowd(lab: &mut Lab, addresses: u32) {
@@ -164,11 +159,7 @@ async fn silent_upstreams_are_servfail_within_two_seconds() {
 
 #[tokio::test]
 async fn stub_domains_have_servers_of_their_own() {
-    let stub = Upstream::start(|asked: &Asked| {
-        let name = asked.name();
-        Reply::to(&asked.packet).answer(&format!("{name} 60 IN A 203.0.113.9")).into()
-    })
-    .await;
+    let stub = Upstream::answering("203.0.113.9").await;
     let domains = format!("{{\"corp.example\": [\"{}\"]}}", stub.addr());
     let config = mk_config_map(
         "dns-cfg",
@@ -176,7 +167,7 @@ async fn stub_domains_have_servers_of_their_own() {
         &[("stubDomains", &domains), ("upstreamNameservers", "[\"$UPSTREAM\"]")],
     );
     let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
-    let mut lab = Lab::unready(&flags, &[config], one_address).await;
+    let mut lab = Lab::unready(&flags, &[config], answering("198.51.100.1")).await;
     lab.set(mk_external_name("apps", "ext", "git.corp.example")).await;
     eventually(LONG, async || lab.answer("www.corp.example.", "A").await == "NOERROR 203.0.113.9").await;
     assert_eq!(
@@ -193,15 +184,11 @@ async fn only_the_named_config_map_counts() {
     let stranger = mk_config_map("dns-cfg", "another", &[("upstreamNameservers", "[\"127.0.0.1:1\"]")]);
     let named = mk_config_map("dns-cfg", "dns-config", &good);
     let flags = ["--config-map=dns-config", "--config-map-namespace=dns-cfg"];
-    let mut lab = Lab::unready(&flags, &[stranger.clone(), named], one_address).await;
+    let mut lab = Lab::unready(&flags, &[stranger.clone(), named], answering("198.51.100.1")).await;
     eventually(LONG, async || lab.answer("www.outside.test.", "A").await == "NOERROR 198.51.100.1").await;
     lab.set(stranger).await;
     // The named one is changed behind the stranger: once that shows, the stranger has been seen.
-    let other = Upstream::start(|asked: &Asked| {
-        let name = asked.name();
-        Reply::to(&asked.packet).answer(&format!("{name} 60 IN A 203.0.113.9")).into()
-    })
-    .await;
+    let other = Upstream::answering("203.0.113.9").await;
     let servers = format!("[\"{}\"]", other.addr());
     lab.set(mk_config_map("dns-cfg", "dns-config", &[("upstreamNameservers", &servers)])).await;
     eventually(LONG, async || {
@@ -214,7 +201,8 @@ async fn only_the_named_config_map_counts() {
 
 #[tokio::test]
 async fn a_wrong_nameserver_leaves_the_good_ones() {
-    let mut lab = Lab::with_upstream(&["--nameservers=dns.example,$UPSTREAM"], one_address).await;
+    let mut lab =
+        Lab::with_upstream(&["--nameservers=dns.example,$UPSTREAM"], answering("198.51.100.1")).await;
     assert_eq!(lab.answer("www.outside.test.", "A").await, "NOERROR 198.51.100.1");
     lab.process().line_with("dns.example", LONG).await;
 }

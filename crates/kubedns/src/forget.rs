@@ -50,8 +50,7 @@ mod tests {
 
     use skydns::Name;
     use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Limits, Query, TlsTrust};
-    use testkit::reply::Reply;
-    use testkit::upstream::{Asked, Upstream};
+    use testkit::upstream::Upstream;
 
     use super::*;
 
@@ -76,10 +75,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_edit_empties_the_cache_at_once_and_again_when_no_older_reply_can_come() {
-        let dnsmasq = Upstream::start(|asked: &Asked| {
-            Reply::to(&asked.packet).answer(&format!("{} 600 IN A 192.0.2.1", asked.name())).into()
-        })
-        .await;
+        let dnsmasq = Upstream::answering("192.0.2.1").await;
         let forwarder = forwarder();
         let ask = async || {
             let query = Query::new(Name::parse("x.test").unwrap().wire(), 1);

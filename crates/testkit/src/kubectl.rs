@@ -10,7 +10,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 /// However slow the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `kubectl` on an API server without TLS.
 #[derive(Debug, Clone)]

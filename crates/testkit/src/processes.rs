@@ -43,6 +43,8 @@ pub struct Usage {
     pub resident: u32,
     /// The most resident memory since the start or [`forget_peak`], in KiB.
     pub peak: u32,
+    /// Resident memory that belongs to it alone, in KiB.
+    pub anonymous: u32,
     /// Open file descriptors.
     pub descriptors: u32,
     /// Threads.
@@ -63,6 +65,7 @@ impl Usage {
         Some(Self {
             resident: field("VmRSS:")?,
             peak: field("VmHWM:")?,
+            anonymous: field("RssAnon:")?,
             descriptors: descriptors.try_into().ok()?,
             threads: field("Threads:")?,
             cpu: cpu_time(pid)?,

@@ -108,6 +108,19 @@ impl Shared {
     }
 }
 
+/// Answers every A question with `address`, but for names that end in `missing.test`; there are no records of other
+/// types.
+pub fn answering(address: &'static str) -> impl Handler {
+    move |asked: &Asked| {
+        let (name, reply) = (asked.name(), Reply::to(&asked.packet));
+        match asked.rtype().as_str() {
+            _ if name.ends_with("missing.test.") => Reaction::from(reply.rcode("NXDOMAIN")),
+            "A" => reply.answer(&format!("{name} 3600 IN A {address}")).into(),
+            _ => reply.into(),
+        }
+    }
+}
+
 /// A running server; dropping it closes its sockets.
 pub struct Upstream {
     addr: SocketAddr,
@@ -128,18 +141,9 @@ impl Upstream {
         panic!("no port is free for both UDP and TCP")
     }
 
-    /// Starts a server that answers every A question with `address`, but for names that end in `missing.test`; there are
-    /// no records of other types.
+    /// Starts a server that is [`answering`].
     pub async fn answering(address: &'static str) -> Self {
-        Self::start(move |asked: &Asked| {
-            let (name, reply) = (asked.name(), Reply::to(&asked.packet));
-            match asked.rtype().as_str() {
-                _ if name.ends_with("missing.test.") => Reaction::from(reply.rcode("NXDOMAIN")),
-                "A" => reply.answer(&format!("{name} 3600 IN A {address}")).into(),
-                _ => reply.into(),
-            }
-        })
-        .await
+        Self::start(answering(address)).await
     }
 
     /// Starts on an address of the caller's choice.

@@ -55,7 +55,7 @@ impl Samples {
             let (name, pid) = (process.name, process.pid);
             let usage = Usage::of(pid).with_context(|| format!("{name} (process {pid}) has ended"))?;
             if let Some(csv) = &mut self.csv {
-                let Usage { resident, peak, descriptors, threads, cpu } = usage;
+                let Usage { resident, peak, descriptors, threads, cpu, .. } = usage;
                 let (seconds, cpu) = (at.as_secs_f64(), cpu.as_secs_f64());
                 writeln!(csv, "{seconds:.1},{name},{resident},{peak},{descriptors},{threads},{cpu:.2}")?;
             }

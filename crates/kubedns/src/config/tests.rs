@@ -4,8 +4,7 @@ use std::path::Path;
 use daemon::flags::Style;
 
 use skydns::Name;
-use testkit::reply::Reply;
-use testkit::upstream::{Asked, Reaction, Upstream};
+use testkit::upstream::Upstream;
 
 use super::*;
 use crate::loops::Loops;
@@ -194,14 +193,7 @@ async fn nobody_outside_is_asked_until_the_config_map_was_read() {
 
 #[tokio::test]
 async fn stub_servers_given_by_name_are_looked_up_under_the_cluster_domain_by_ourselves() {
-    let kubedns = Upstream::start(|asked: &Asked| {
-        let (name, reply) = (asked.name(), Reply::to(&asked.packet));
-        Reaction::from(match asked.rtype().as_str() {
-            "A" => reply.answer(&format!("{name} 30 IN A 192.0.2.8")),
-            _ => reply,
-        })
-    })
-    .await;
+    let kubedns = Upstream::answering("192.0.2.8").await;
     let directory = tempfile::tempdir().unwrap();
     let stubs =
         r#"{"a.test":["ns.apps.svc.cluster.local:54","192.0.2.7"],"b.test":["ns.apps.svc.cluster.local"]}"#;

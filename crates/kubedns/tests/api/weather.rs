@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use apiserver::{Action, Options, Resource, Rule, Verb};
 use serde_json::{Value, json};
 use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
+use testkit::processes::Usage;
 use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
@@ -127,14 +128,6 @@ fn large() -> impl Iterator<Item = Value> {
     })
 }
 
-/// Memory of a process that belongs to it alone, in megabytes.
-fn megabytes(process: u32) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("RssAnon")).expect("Linux tells it");
-    let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<usize>().ok());
-    kilobytes.expect("a number") / 1024
-}
-
 #[tokio::test]
 async fn a_large_cluster_fits() {
     let cluster = Cluster::with(Options { history: 100, ..Options::default() });
@@ -144,7 +137,7 @@ async fn a_large_cluster_fits() {
     assert_eq!(kubedns.answers("service-09999.ns99.svc.cluster.local.", "A").await, "10.96.39.15");
     assert_eq!(kubedns.ask("service-09995.ns95.svc.cluster.local.", "A").await.answer_data("A").len(), 3);
     kubedns.until_metric("kubedns_addresses{kind=\"endpointslices\"}", 30_000.0).await;
-    let memory = megabytes(kubedns.process.id());
+    let memory = Usage::of(kubedns.process.id()).unwrap().anonymous / 1024;
     println!("{memory} MB");
     assert!(memory < 20, "{memory} MB for 10,000 Services");
     cluster.set(mk_cluster_ip("ns0", "one-more", &["10.97.0.1"], &["http:80"]));

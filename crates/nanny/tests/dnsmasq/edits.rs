@@ -239,9 +239,7 @@ async fn the_order_of_servers_is_kept() {
     let servers = json!([at(&first), at(&second)]).to_string();
     let plan = Plan::new().dnsmasq("--strict-order").config(&[("upstreamNameservers", &servers)]);
     let rig = plan.start().await;
-    for number in 0..20 {
-        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
-    }
+    rig.until_all("192.0.2.1").await;
     let questions = second.asked().iter().filter(|asked| asked.rtype() == "A").count();
     assert_eq!(questions, 0, "only dnsmasq's probes for loops");
     rig.end().await;
@@ -267,15 +265,8 @@ async fn without_restart_dnsmasq_the_configuration_is_read_once() {
 #[tokio::test]
 async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     let (first, second) = (Upstream::answering("192.0.2.11").await, Upstream::answering("192.0.2.12").await);
-    let plan = Plan::new();
-    fs::write(plan.path("own"), "").unwrap();
-    fs::write(plan.path("dnsmasq.conf"), format!("servers-file={}\n", plan.path("own").display())).unwrap();
-    let file = format!("--conf-file={}", plan.path("dnsmasq.conf").display());
-    let plan = plan
-        .without("--conf-file")
-        .dnsmasq(file)
-        .config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
-    let mut rig = plan.start().await;
+    let plan = Plan::new().with_own_servers_file();
+    let mut rig = plan.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]).start().await;
     assert_eq!(rig.status()["configuration"]["editsBy"], "restart");
     let before = rig.dnsmasq();
     rig.until("www.acme.test.", "192.0.2.11").await;

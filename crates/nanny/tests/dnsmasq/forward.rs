@@ -7,7 +7,7 @@ use testkit::eventually;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{PATIENCE, Plan, Rig, at, only, stubs};
+use super::rig::{PATIENCE, Plan, Rig, ask_back, at, only, stubs};
 
 /// A kubedns of which the test says what it answers.
 struct Kubedns {
@@ -159,11 +159,7 @@ async fn after_an_edit_dnsmasq_forgets_twice() {
 #[tokio::test]
 async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
     let kubedns = Kubedns::start("192.0.2.1").await;
-    let plan = kubedns.plan();
-    // What is not fully known makes the servers arguments.
-    std::fs::write(plan.path("dnsmasq.conf"), "servers-file=/dev/null\n").unwrap();
-    let unknown = format!("--conf-file={}", plan.path("dnsmasq.conf").display());
-    let rig = plan.without("--conf-file").dnsmasq(unknown).start().await;
+    let rig = kubedns.plan().with_own_servers_file().start().await;
     let dnsmasq = rig.dnsmasq();
     rig.until("www.outside.test.", "192.0.2.1").await;
     kubedns.moves_on("192.0.2.2");
@@ -242,25 +238,18 @@ async fn an_empty_configuration_proves_nothing() {
 #[tokio::test]
 async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     let plan = Plan::new();
-    let dnsmasq = std::net::SocketAddr::from(([127, 0, 0, 1], plan.port()));
-    let kubedns = Upstream::start(move |asked: &Asked| {
-        let (packet, name) = (asked.packet.clone(), asked.name());
-        if name.ends_with("outside.test.") {
-            return Reply::to(&asked.packet).answer(&format!("{name} 0 IN A 192.0.2.1")).into();
+    let dnsmasq = plan.port();
+    let kubedns = Upstream::start(move |asked: &Asked| match asked.name() {
+        name if name.ends_with("outside.test.") => {
+            Reply::to(&asked.packet).answer(&format!("{name} 0 IN A 192.0.2.1")).into()
         }
-        std::thread::spawn(move || {
-            let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-            let _ = socket.send_to(&packet, dnsmasq);
-        });
-        Reaction::silence()
+        _ => ask_back(asked, dnsmasq),
     })
     .await;
     let plan = plan.flag("-forward=kubedns").flag(format!("-kubednsServer={}", at(&kubedns)));
     let mut rig = plan.dnsmasq("--dns-loop-detect").start().await;
     rig.nanny.line_with("--dns-loop-detect: left out", PATIENCE).await;
-    for number in 0..20 {
-        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
-    }
+    rig.until_all("192.0.2.1").await;
     assert_eq!(rig.status()["routes"]["loops"], json!([]));
     rig.end().await;
 }

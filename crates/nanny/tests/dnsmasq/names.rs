@@ -9,7 +9,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
 
-use super::rig::{PATIENCE, Plan, Rig, at, only};
+use super::rig::{PATIENCE, Plan, Rig, ask_back, at, only};
 
 /// A kubedns that knows `ns.apps.svc.corp.test` (127.0.0.1) when told so.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
@@ -64,11 +64,7 @@ async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same(
     let knows = Arc::new(AtomicBool::new(false));
     let (kubedns, stub) = (kubedns(Arc::clone(&knows)).await, Upstream::answering("192.0.2.11").await);
     let name = format!("ns.apps.svc.cluster.local:{}", stub.addr().port());
-    let plan = Plan::new();
-    // What is not fully known makes the servers arguments.
-    let unknown = format!("--conf-file={}", plan.path("dnsmasq.conf").display());
-    std::fs::write(plan.path("dnsmasq.conf"), "servers-file=/dev/null\n").unwrap();
-    let plan = plan.without("--conf-file").dnsmasq(unknown).flag("-restartDnsmasq=false");
+    let plan = Plan::new().with_own_servers_file().flag("-restartDnsmasq=false");
     let plan = plan.flag(format!("-kubednsServer={}", at(&kubedns)));
     let rig = plan.config(&[("stubDomains", &json!({"acme.test": [name]}).to_string())]).start().await;
     rig.until("www.acme.test.", "SERVFAIL").await;
@@ -87,39 +83,23 @@ async fn a_server_that_is_dnsmasq_itself_is_left_out() {
     let mut rig = plan.config(&[("upstreamNameservers", &config), ("stubDomains", &stubs)]).start().await;
     assert_eq!(rig.status()["routes"]["loops"], json!([own]));
     rig.nanny.line_with("this server is dnsmasq itself", PATIENCE).await;
-    for number in 0..10 {
-        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
-    }
+    rig.until_all("192.0.2.1").await;
     rig.until("www.acme.test.", "SERVFAIL").await;
     rig.end().await;
-}
-
-/// An upstream server that asks dnsmasq in its turn.
-async fn back_to(server: std::net::SocketAddr) -> Upstream {
-    Upstream::start(move |asked: &Asked| {
-        let packet = asked.packet.clone();
-        std::thread::spawn(move || {
-            let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-            let _ = socket.send_to(&packet, server);
-        });
-        Reaction::silence()
-    })
-    .await
 }
 
 #[tokio::test]
 async fn a_server_that_leads_back_to_dnsmasq_is_found_and_left_out() {
     let outside = Upstream::answering("192.0.2.1").await;
     let plan = Plan::new();
-    let round = back_to((std::net::Ipv4Addr::LOCALHOST, plan.port()).into()).await;
+    let port = plan.port();
+    let round = Upstream::start(move |asked: &Asked| ask_back(asked, port)).await;
     let both = json!([at(&round), at(&outside)]).to_string();
     let mut rig: Rig = plan.config(&[("upstreamNameservers", &both)]).start().await;
     rig.nanny.line_with("query loop detected", PATIENCE).await;
     rig.status_with("loop", |status| status["routes"]["loops"] == json!([at(&round)])).await;
     round.forget();
-    for number in 0..20 {
-        rig.until(&format!("w{number}.outside.test."), "192.0.2.1").await;
-    }
+    rig.until_all("192.0.2.1").await;
     assert_eq!(round.count(), 0, "not asked any more");
 
     rig.forward_to(&outside);

@@ -1,13 +1,11 @@
 //! The state directory: full, removed, or with something in its way.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use testkit::http;
-use testkit::ports::free_port;
 use testkit::upstream::Upstream;
 
 use super::rig::{Plan, at};
@@ -29,8 +27,7 @@ async fn a_full_place_is_passed_over() {
     for is_given in [false, true] {
         let (first, second) =
             (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
-        let port = free_port();
-        let plan = Plan::new().flag(format!("-statusAddr=127.0.0.1:{port}"));
+        let (plan, page) = Plan::new().with_status_page();
         let state = plan.path("state");
         fs::create_dir(&state).unwrap();
         let (plan, full) = if is_given {
@@ -46,8 +43,7 @@ async fn a_full_place_is_passed_over() {
         rig.until("before.outside.test.", "192.0.2.1").await;
         rig.forward_to(&second);
         rig.until("after.outside.test.", "192.0.2.2").await;
-        let page = http::get((Ipv4Addr::LOCALHOST, port).into(), "/status").await.unwrap().body;
-        let status: Value = serde_json::from_str(&page).unwrap();
+        let status: Value = serde_json::from_str(&http::get(page, "/status").await.unwrap().body).unwrap();
         assert_eq!(status["configuration"]["editsBy"], "reload", "{full}");
         assert_eq!(status["dnsmasq"]["restarts"], json!({}), "{full}");
         rig.end().await;

@@ -1,7 +1,7 @@
 //! A nanny with its dnsmasq on loopback, a `ConfigMap` directory, a resolv.conf and scripted upstream servers.
 
 use std::fs::{self, Permissions};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,8 +14,9 @@ use testkit::client::{self, AskError};
 use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
+use testkit::processes::is_running;
 use testkit::query::Query;
-use testkit::upstream::Upstream;
+use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{config_map, eventually};
 
 /// How long anything may take on a busy machine.
@@ -35,6 +36,16 @@ pub(crate) fn only(server: &Upstream) -> String {
 pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
     let domains = entries.iter().map(|(domain, server)| ((*domain).to_owned(), json!([at(server)])));
     Value::Object(domains.collect()).to_string()
+}
+
+/// Asks dnsmasq at this port what it was asked, and answers nothing.
+pub(crate) fn ask_back(asked: &Asked, port: u16) -> Reaction {
+    let packet = asked.packet.clone();
+    std::thread::spawn(move || {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let _ = socket.send_to(&packet, (Ipv4Addr::LOCALHOST, port));
+    });
+    Reaction::silence()
 }
 
 /// How a rig is to be made.
@@ -112,6 +123,19 @@ impl Plan {
     pub(crate) fn without(mut self, beginning: &str) -> Self {
         self.dnsmasq.retain(|argument| !argument.starts_with(beginning));
         self
+    }
+
+    /// A configuration file of dnsmasq that names a servers file, so that the nanny makes the servers arguments.
+    pub(crate) fn with_own_servers_file(self) -> Self {
+        let file = self.path("dnsmasq.conf");
+        fs::write(&file, "servers-file=/dev/null\n").unwrap();
+        self.without("--conf-file").dnsmasq(format!("--conf-file={}", file.display()))
+    }
+
+    /// Serves its status, too: where.
+    pub(crate) fn with_status_page(self) -> (Self, SocketAddr) {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        (self.flag(format!("-statusAddr={address}")), address)
     }
 
     /// A program that runs the nanny, with its arguments.
@@ -219,6 +243,13 @@ impl Rig {
         .await;
     }
 
+    /// Waits until each of twenty names resolves so.
+    pub(crate) async fn until_all(&self, expected: &str) {
+        for number in 0..20 {
+            self.until(&format!("w{number}.outside.test."), expected).await;
+        }
+    }
+
     /// The status file.
     pub(crate) fn status(&self) -> Value {
         let text = fs::read_to_string(self.path("state/status.json")).unwrap_or_default();
@@ -257,14 +288,13 @@ impl Rig {
         let status = self.nanny.terminate(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{}", self.nanny.stderr().join("\n"));
         if let Some(pid) = pid {
-            assert!(!is_alive(pid), "dnsmasq is left behind");
+            assert!(!is_running(pid.try_into().unwrap()), "dnsmasq is left behind");
         }
     }
-}
 
-/// Whether a process runs (a zombie does not).
-pub(crate) fn is_alive(pid: i64) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| state != 'Z')
+    /// The exit status of a nanny that ends by itself, and what it logged.
+    pub(crate) async fn ended(mut self) -> (Option<i32>, String) {
+        let status = self.nanny.wait(PATIENCE).await;
+        (status.code(), self.nanny.stderr().join("\n"))
+    }
 }

@@ -59,10 +59,8 @@ async fn an_unusable_state_directory_is_named() {
 async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
     let plan = Plan::new();
     let _taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, plan.port())).unwrap();
-    let mut rig = plan.spawn();
-    let status = rig.nanny.wait(PATIENCE).await;
-    assert_eq!(status.code(), Some(255));
-    let log = rig.nanny.stderr().join("\n");
+    let (code, log) = plan.spawn().ended().await;
+    assert_eq!(code, Some(255));
     let last = log.lines().last().unwrap_or_default();
     assert!(
         last.contains("dnsmasq did not start: exit status 2 (it cannot use the network")
@@ -73,10 +71,8 @@ async fn a_port_in_use_is_told_with_dnsmasqs_reason() {
 
 #[tokio::test]
 async fn wrong_arguments_of_dnsmasq_are_told_with_its_reason() {
-    let mut rig = Plan::new().dnsmasq("--no-such-option").spawn();
-    let status = rig.nanny.wait(PATIENCE).await;
-    assert_eq!(status.code(), Some(255));
-    let log = rig.nanny.stderr().join("\n");
+    let (code, log) = Plan::new().dnsmasq("--no-such-option").spawn().ended().await;
+    assert_eq!(code, Some(255));
     let text =
         "exit status 1 (its arguments or configuration are wrong): bad command line options: try --help";
     assert!(log.lines().last().unwrap_or_default().ends_with(text), "{log}");
@@ -107,11 +103,9 @@ async fn a_status_address_without_a_host_is_one_of_either_family() {
 
 #[tokio::test]
 async fn status_health_and_metrics_are_served() {
-    let port = free_port();
-    let plan = Plan::new().flag(format!("-statusAddr=127.0.0.1:{port}"));
-    let plan = plan.config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)]);
-    let mut rig = plan.start().await;
-    let get = |path| async move { http::get((Ipv4Addr::LOCALHOST, port).into(), path).await.unwrap() };
+    let (plan, page) = Plan::new().with_status_page();
+    let mut rig = plan.config(&[("stubDomains", r#"{"acme.test": ["192.0.2.1"]}"#)]).start().await;
+    let get = |path| async move { http::get(page, path).await.unwrap() };
     assert_eq!(get("/healthz").await.status, 200);
     let status = get("/status").await.body;
     assert!(status.contains("\"acme.test\": [\n        \"192.0.2.1:53\"\n"), "{status}");

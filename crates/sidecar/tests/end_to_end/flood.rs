@@ -1,6 +1,7 @@
 //! Clients of the status port that mean no good.
 
 use testkit::eventually;
+use testkit::processes::Usage;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -9,10 +10,10 @@ use crate::running::{PATIENCE, Sidecar};
 /// More than the sidecar holds at a time.
 const CLIENTS: usize = 1000;
 /// What it holds, and a margin for its own files and for connections that are just ending.
-const DESCRIPTORS: usize = 256 + 64;
+const DESCRIPTORS: u32 = 256 + 64;
 
-fn descriptors(sidecar: &Sidecar) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", sidecar.process.id())).unwrap().count()
+fn descriptors(sidecar: &Sidecar) -> u32 {
+    Usage::of(sidecar.process.id()).unwrap().descriptors
 }
 
 #[tokio::test]
