@@ -26,7 +26,7 @@ pub(crate) fn raise() -> usize {
             }
             None => soft,
         };
-    tracing::info!(limit, "open files and sockets");
+    tracing::debug!(limit, "open files and sockets");
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 

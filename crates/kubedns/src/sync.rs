@@ -270,7 +270,7 @@ impl Sync {
         let zone = self.zone.with(&settings, &loops);
         if zone.upstreams.is_empty() {
             tracing::warn!("no upstream servers: names outside the cluster cannot be looked up");
-        } else {
+        } else if zone.upstreams != self.status.published().get().zone.upstreams {
             let upstreams: Vec<String> = zone.upstreams.iter().map(ToString::to_string).collect();
             let upstreams = format!("[{}]", upstreams.join(", "));
             let stub_domains = zone.stub_domains().len();

@@ -15,7 +15,7 @@ use dnsconfig::{Nameserver, Source};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::config::arguments::Arguments;
 use crate::config::routes::{Forward, Routes};
@@ -128,7 +128,7 @@ fn name_sources(flags: &Flags, arguments: &Arguments) -> anyhow::Result<Sources>
     let given = Some(given).filter(|domain| !domain.is_empty());
     let routed = || arguments.domain_routed_to(kubedns);
     let cluster_domain = given.or_else(routed).unwrap_or_else(|| CLUSTER_DOMAIN.to_owned());
-    info!(%kubedns, cluster_domain, "stub servers given by names under this domain are resolved through kubedns");
+    debug!(%kubedns, cluster_domain, "stub servers given by names under this domain are resolved through kubedns");
     Ok(Sources { kubedns, cluster_domain, hosts: PathBuf::from("/etc/hosts") })
 }
 

@@ -13,6 +13,8 @@ const REMINDER: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub(super) struct Complaints {
     kind: Kind,
+    /// The API server.
+    url: String,
     ongoing: Option<Ongoing>,
 }
 
@@ -33,8 +35,8 @@ impl Ongoing {
 }
 
 impl Complaints {
-    pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, ongoing: None }
+    pub(super) fn new(kind: Kind, url: &str) -> Self {
+        Self { kind, url: url.to_owned(), ongoing: None }
     }
 
     /// An attempt failed; the next one follows after `pause`.
@@ -65,7 +67,8 @@ impl Complaints {
         } else if matches!(failure, Failure::Expired(_)) {
             tracing::info!(%kind, %failure, "too much has happened to resume; listing again");
         } else {
-            tracing::warn!(%kind, %failure, failures, "cannot follow the API server; what is known stays, trying again");
+            let url = &self.url;
+            tracing::warn!(%kind, url, %failure, failures, "cannot follow the API server; what is known stays, trying again");
         }
     }
 

@@ -75,6 +75,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         let kind = collection.kind();
         let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
         Self {
+            complaints: Complaints::new(kind, connection.url()),
             exchange: Exchange { connection, collection, patience: pace.response },
             optional: false,
             spare: watch::channel(false).1,
@@ -82,7 +83,6 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
             sink,
             wrap,
             state: watch::Sender::new(state),
-            complaints: Complaints::new(kind),
             malformed: Malformed::new(kind, metrics.malformed.clone()),
             pauses: Pauses::new(pace.clone()),
             pace,

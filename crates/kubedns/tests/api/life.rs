@@ -290,7 +290,7 @@ async fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
     let mut process = Program::at(Path::new("/bin/sh"))
         .args(["-c", script, binary.to_str().expect("a path in UTF-8")])
         .args(["--kube-master-url=http://127.0.0.1:1", "--dns-bind-address=127.0.0.1"])
-        .args(["--dns-port=0", "--healthz-port=0"])
+        .args(["--dns-port=0", "--healthz-port=0", "--v=4"])
         .start();
     let line = process.line_with("open files and sockets", PATIENCE).await;
     assert!(line.contains("limit=1000"), "{line}");

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use dnsconfig::Nameserver;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -25,8 +25,8 @@ pub(crate) enum Weight {
     Warning,
     /// Start, stop, statistics.
     Information,
-    /// What each reload says again.
-    Reload,
+    /// Its servers, files and options, which our own lines tell of.
+    Detail,
     /// A line of `--log-queries`.
     Query,
 }
@@ -69,7 +69,7 @@ impl<'a> LogLine<'a> {
             Weight::Error => error!("dnsmasq: {}", self.text),
             Weight::Warning => warn!("dnsmasq: {}", self.text),
             Weight::Information => info!("dnsmasq: {}", self.text),
-            Weight::Reload => info!("dnsmasq: {}", self.text),
+            Weight::Detail => debug!("dnsmasq: {}", self.text),
             Weight::Query => self.write_raw(json),
         }
     }
@@ -107,10 +107,17 @@ fn weight(text: &str) -> Weight {
         "nameserver ",
         "Insecure ",
     ];
-    const RELOAD: [&str; 4] = ["using nameserver ", "using standard nameservers ", "cleared cache", "read "];
+    const DETAILS: [&str; 6] = [
+        "using nameserver ",
+        "using standard nameservers ",
+        "using only locally-known",
+        "compile time options",
+        "cleared cache",
+        "read ",
+    ];
     let begins = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
-    if begins(&RELOAD) || text.starts_with("using only locally-known") {
-        Weight::Reload
+    if begins(&DETAILS) {
+        Weight::Detail
     } else if is_query(text) {
         Weight::Query
     } else if begins(&ERRORS) || text.contains(" at line ") {
@@ -164,7 +171,9 @@ mod tests {
             ("Name or service not known at line 1 of /x", Weight::Error),
             ("Maximum number of concurrent DNS queries reached (max: 150)", Weight::Warning),
             ("nameserver 192.0.2.1 refused to do a recursive query", Weight::Warning),
-            ("using nameserver 192.0.2.1#53 for domain a.example", Weight::Reload),
+            ("using nameserver 192.0.2.1#53 for domain a.example", Weight::Detail),
+            ("compile time options: IPv6 GNU-getopt", Weight::Detail),
+            ("read /etc/hosts - 3 names", Weight::Detail),
             ("query[A] a.example from 127.0.0.1", Weight::Query),
             ("12 127.0.0.1/4711 reply a.example is 192.0.2.1", Weight::Query),
             ("/etc/hosts localhost is 127.0.0.1", Weight::Query),

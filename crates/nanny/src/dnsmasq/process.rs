@@ -154,7 +154,7 @@ struct Echo {
 impl Echo {
     /// Has it just said so?
     fn is_one(&mut self, line: &LogLine<'_>, now: Instant) -> bool {
-        if line.weight != Weight::Reload {
+        if line.weight != Weight::Detail {
             return false;
         }
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= ECHO) {

@@ -94,7 +94,8 @@ impl Supervisor {
 
     fn start(&mut self, again: Option<Restart>) -> anyhow::Result<Instance> {
         let (argv, reads_file) = self.arguments(again.is_none());
-        info!(program = %self.program.display(), arguments = shown(&argv), "starting dnsmasq");
+        info!(program = %self.program.display(), "starting dnsmasq");
+        debug!(arguments = shown(&argv), "arguments of dnsmasq");
         let (process, events) =
             Process::start(&self.program, &argv, self.json).context("cannot start a process for dnsmasq")?;
         self.report.started(process.pid().as_raw(), again);
@@ -219,7 +220,7 @@ impl Supervisor {
                 self.report.hasty_reload();
             }
         }
-        info!(
+        debug!(
             stub_domains = routes.stub_domains.len(),
             upstreams = servers(&routes.upstreams),
             "dnsmasq reads its servers again"
