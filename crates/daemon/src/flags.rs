@@ -55,15 +55,6 @@ impl Exit {
     }
 }
 
-/// A command line that could be read.
-#[derive(Debug)]
-pub struct Parsed<P> {
-    /// The options.
-    pub options: P,
-    /// Words that are neither flags nor values, when the program takes none. Go programs overlook them.
-    pub ignored: Vec<String>,
-}
-
 /// Reads a command line; `argv` does not hold the program's name.
 ///
 /// An [`Exit`] when the process is to end at once: status 0 for `--help` (on standard error, as Go prints it) and
@@ -73,15 +64,6 @@ pub fn parse<P: Parser>(
     style: Style,
     argv: impl IntoIterator<Item = OsString>,
 ) -> Result<P, Exit> {
-    parse_all(program, style, argv).map(|parsed| parsed.options)
-}
-
-/// [`parse`], and the words it overlooked.
-pub fn parse_all<P: Parser>(
-    program: &str,
-    style: Style,
-    argv: impl IntoIterator<Item = OsString>,
-) -> Result<Parsed<P>, Exit> {
     let command = go_command(P::command());
     let fail = |text: &str| error::exit(program, style, text);
     let words = match words::read(&command, style, argv) {
@@ -98,12 +80,14 @@ pub fn parse_all<P: Parser>(
     let takes_words = command.get_positionals().next().is_some();
     let mut line = vec![OsString::from(program)];
     line.extend(words.flags);
-    let mut ignored = Vec::new();
+    // Differs from kube-dns: it overlooks such words, and so the flag that was meant.
+    if let (false, Some(word)) = (takes_words, words.rest.first()) {
+        let word = quote(&word.to_string_lossy());
+        return Err(fail(&format!("unexpected word {word}: {program} takes flags alone")));
+    }
     if takes_words {
         line.push("--".into());
         line.extend(words.rest);
-    } else {
-        ignored.extend(words.rest.iter().map(|word| word.to_string_lossy().into_owned()));
     }
     let mut matches = command
         .clone()
@@ -112,8 +96,8 @@ pub fn parse_all<P: Parser>(
     let options =
         P::from_arg_matches_mut(&mut matches).map_err(|wrong| fail(&error::text(&command, style, &wrong)))?;
     match words.version {
-        Some(version) => Err(Exit { status: 0, stdout: version.text(), stderr: String::new() }),
-        None => Ok(Parsed { options, ignored }),
+        Some(version) => Err(Exit { status: 0, stdout: version.text(program), stderr: String::new() }),
+        None => Ok(options),
     }
 }
 

@@ -48,15 +48,12 @@ where
     F: FnOnce(O, Shutdown) -> Fut,
     Fut: Future<Output = anyhow::Result<()>>,
 {
-    let parsed = match flags::parse_all::<O>(program.name, program.style, std::env::args_os().skip(1)) {
-        Ok(parsed) => parsed,
+    let options = match flags::parse::<O>(program.name, program.style, std::env::args_os().skip(1)) {
+        Ok(options) => options,
         Err(exit) => return exit.print(),
     };
-    klog::init(parsed.options.log());
-    if !parsed.ignored.is_empty() {
-        tracing::warn!(words = ?parsed.ignored, "these words of the command line are not flags and have no effect");
-    }
-    let code = match drive(program, parsed.options, run) {
+    klog::init(options.log());
+    let code = match drive(program, options, run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The alternate form is the chain of causes, without a back-trace.

@@ -11,3 +11,9 @@ pub const VERSION: &str = match option_env!("KUBE_DNS_RS_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
 };
+
+/// The commit stamped in at build time through `KUBE_DNS_RS_COMMIT`, as the images are built; else `unknown`.
+pub const COMMIT: &str = match option_env!("KUBE_DNS_RS_COMMIT") {
+    Some(commit) if !commit.is_empty() => commit,
+    _ => "unknown",
+};

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use clap::Parser;
-use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse_all, quote};
+use daemon::flags::{GoDuration, Style, atoi, boolean, int, parse, quote};
 use nanny::config::arguments::Arguments;
 
 /// Whatever stands on a command line: it is read or refused, `_` means the same as `-` in the name of a flag, and
@@ -30,16 +30,15 @@ pub fn flags(input: &[u8]) {
 
 fn read<P: Parser + Debug>(program: &str, style: Style, argv: &[OsString]) -> Option<P> {
     let renamed: Vec<OsString> = argv.iter().map(renamed).collect();
-    match parse_all::<P>(program, style, argv.to_vec()) {
-        Ok(parsed) => {
+    match parse::<P>(program, style, argv.to_vec()) {
+        Ok(options) => {
             // A word without `=` may be followed by its value, and what is no flag stays as it is.
             let flag = |word: &OsString| word.as_bytes().starts_with(b"-") && word.as_bytes().contains(&b'=');
             if argv.iter().all(flag) {
-                let again =
-                    parse_all::<P>(program, style, renamed.clone()).map(|parsed| format!("{parsed:?}"));
-                assert_eq!(again, Ok(format!("{parsed:?}")), "{argv:?} and {renamed:?}");
+                let again = parse::<P>(program, style, renamed.clone()).map(|options| format!("{options:?}"));
+                assert_eq!(again, Ok(format!("{options:?}")), "{argv:?} and {renamed:?}");
             }
-            Some(parsed.options)
+            Some(options)
         }
         Err(exit) => {
             assert!(matches!(exit.status, 0 | 2), "status {}", exit.status);

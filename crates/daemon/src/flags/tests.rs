@@ -60,15 +60,7 @@ fn dialects_of_one_command_line() {
         &["--dns_port", "5353", "--profiling=1", "--config_period", "1m30s"],
         &["-dns_port", "0x14e9", "-profiling=T", "--config-period", "90s"],
         &["--dns-port=1", "--profiling=false", "--dns-port=5353", "--profiling=TRUE", "--config-period=1.5m"],
-        &[
-            "stray",
-            "--dns-port=5_353",
-            "word",
-            "--profiling",
-            "--config-period=90000ms",
-            "--",
-            "--no-such-flag",
-        ],
+        &["--dns-port=5_353", "--profiling", "--config-period=90000ms", "--"],
     ];
     for words in same {
         let options = small(words).unwrap_or_else(|exit| panic!("{words:?}: {exit:?}"));
@@ -211,7 +203,8 @@ struct Both {
 
 #[test]
 fn version_is_printed_when_everything_else_is_right() {
-    let plain = format!("Kube-DNS {}\n", crate::version::VERSION);
+    let (version, commit) = (crate::version::VERSION, crate::version::COMMIT);
+    let plain = format!("Kube-DNS {version}, kube-dns, commit {commit}\n");
     let raw = format!("\"{}\"\n", crate::version::VERSION);
     for (words, stdout) in [
         (&["--version"][..], &plain),
@@ -264,9 +257,9 @@ fn help_is_laid_out_as_go_lays_it_out() {
     let captured = include_str!("../../tests/data/dnsmasq-nanny-help.txt");
     let captured = captured.strip_prefix("$ dnsmasq-nanny --help\n--- stderr\n").unwrap();
     let captured = captured.strip_suffix("--- exit status 0\n").unwrap();
-    // These two are not in the reference; each takes two lines.
+    // These are not in the reference; each takes two lines.
     let mut lines: Vec<&str> = exit.stderr.lines().collect();
-    for new in ["  -log-flush-frequency duration", "  -log-format string"] {
+    for new in ["  -log-flush-frequency duration", "  -log-format string", "  -version"] {
         let at = lines.iter().position(|line| *line == new).unwrap();
         lines.drain(at..at + 2);
     }
@@ -274,6 +267,14 @@ fn help_is_laid_out_as_go_lays_it_out() {
     let newer = " (only works for the default text log format)";
     let lines: Vec<&str> = lines.iter().map(|line| line.strip_suffix(newer).unwrap_or(line)).collect();
     assert_eq!(lines, captured.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_word_that_is_no_flag_is_a_mistake() {
+    let exit = small(&["--dns-port=1", "stray", "words"]).unwrap_err();
+    let stderr =
+        "Usage of kube-dns: see kube-dns --help\nunexpected word \"stray\": kube-dns takes flags alone\n";
+    assert_eq!((exit.status, exit.stderr.as_str()), (2, stderr));
 }
 
 #[test]

@@ -24,13 +24,16 @@ pub(super) fn render(command: &Command, program: &str, style: Style) -> String {
         .collect();
     args.sort_by_key(|arg| arg.get_long());
     let mut rows: Vec<Row> = args.into_iter().map(Row::new).collect();
-    if style == Style::Pflag && !rows.iter().any(|row| row.name == "version") {
+    if !rows.iter().any(|row| row.name == "version") {
         let at = rows.partition_point(|row| row.name.as_str() < "version");
-        rows.insert(at, Row::version());
+        rows.insert(at, Row::version(style));
     }
     match style {
         Style::Pflag => pflag(&mut text, &rows),
         Style::Go => go(&mut text, &rows),
+    }
+    if let Some(more) = command.get_after_help() {
+        let _ = write!(text, "\n{more}\n");
     }
     text
 }
@@ -63,11 +66,15 @@ impl Row {
         }
     }
 
-    fn version() -> Self {
+    fn version(style: Style) -> Self {
+        let kind = match style {
+            Style::Pflag => "version[=true]",
+            Style::Go => "",
+        };
         Self {
             name: "version".to_owned(),
             short: None,
-            kind: "version[=true]".to_owned(),
+            kind: kind.to_owned(),
             help: "Print version information and quit".to_owned(),
             default: String::new(),
         }

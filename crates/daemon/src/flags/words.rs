@@ -22,16 +22,17 @@ pub(super) struct Words {
 /// How the version is to be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// `Kube-DNS 1.2.3`.
+    /// `Kube-DNS 1.2.3, sidecar, commit 8e6b128`.
     Plain,
     /// `"1.2.3"`.
     Raw,
 }
 
 impl Version {
-    pub(super) fn text(self) -> String {
+    pub(super) fn text(self, program: &str) -> String {
+        let (name, version, commit) = (version::NAME, version::VERSION, version::COMMIT);
         match self {
-            Self::Plain => format!("{} {}\n", version::NAME, version::VERSION),
+            Self::Plain => format!("{name} {version}, {program}, commit {commit}\n"),
             Self::Raw => format!("{}\n", quote(version::VERSION)),
         }
     }

@@ -61,10 +61,13 @@ async fn signals_end_it_at_once_and_well() {
 }
 
 #[tokio::test]
-async fn words_without_meaning_are_told() {
-    let mut sidecar = Sidecar::start(&["stray", "--v=2", "words"]).await;
-    let line = sidecar.process.line_with("have no effect", PATIENCE).await;
-    assert!(line.starts_with('W') && line.contains("stray") && line.contains("words"), "{line}");
+async fn words_without_meaning_are_refused() {
+    for words in [&["stray", "--v=2"][..], &["--v=2", "explain", "web"]] {
+        let word = words.iter().find(|word| !word.starts_with('-')).expect("a word");
+        let line = format!("unexpected word {word:?}: sidecar takes flags alone");
+        let lines = vec!["Usage of sidecar: see sidecar --help".to_owned(), line];
+        assert_eq!(fails(words).await, (2, lines), "{words:?}");
+    }
 }
 
 #[tokio::test]
