@@ -57,7 +57,7 @@ pub(crate) enum Reason {
     StubServer(String),
     #[error(transparent)]
     Address(#[from] AddressError),
-    #[error("upstreamNameserver cannot have more than {0} entries")]
+    #[error("upstreamNameservers cannot have more than {0} entries")]
     TooManyUpstreams(usize),
     #[error(transparent)]
     Federation(#[from] FederationError),
@@ -68,7 +68,7 @@ pub(crate) enum Reason {
     TooMany { what: &'static str, count: usize, limit: usize },
 }
 
-fn shorten(value: &str) -> String {
+pub(crate) fn shorten(value: &str) -> String {
     match value.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", value.get(..end).unwrap_or_default()),
         None => value.to_owned(),

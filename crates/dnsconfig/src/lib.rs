@@ -21,9 +21,9 @@ mod transport;
 
 pub use config::{Config, Version};
 pub use error::ConfigError;
-pub use parse::{Key, RawData, parse};
+pub use parse::{Key, RawData, UnknownKey, parse, unknown_keys};
 pub use server::{
     AddressError, DNS_PORT, FlagAddrError, Nameserver, Protocol, ServerAddr, TLS_PORT, Upstream,
 };
-pub use source::{ApiFeed, Follower, Rejection, Source, State};
+pub use source::{ApiFeed, Follower, Rejection, Source, State, read_directory};
 pub use transport::Transport;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 
 use crate::config::Config;
-use crate::error::{ConfigError, Reason};
+use crate::distance::distance;
+use crate::error::{ConfigError, Reason, shorten};
 use crate::federation;
 use crate::name;
 use crate::server::{ServerAddr, Upstream};
@@ -23,7 +26,10 @@ const MAX_STUB_SERVERS: usize = 64;
 // Differs from kube-dns: it takes three.
 const MAX_UPSTREAMS: usize = 15;
 
-/// The keys that mean something. All others are ignored.
+/// The most unknown keys that are told of.
+const MAX_UNKNOWN: usize = 16;
+
+/// The keys that mean something. All others are ignored, with a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// `federations`
@@ -35,6 +41,8 @@ pub enum Key {
 }
 
 impl Key {
+    const ALL: [Self; 3] = [Self::Federations, Self::StubDomains, Self::UpstreamNameservers];
+
     /// As it is written in the `ConfigMap`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,9 +53,14 @@ impl Key {
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        [Self::Federations, Self::StubDomains, Self::UpstreamNameservers]
-            .into_iter()
-            .find(|key| key.as_str() == name)
+        Self::ALL.into_iter().find(|key| key.as_str() == name)
+    }
+
+    /// The key that a misspelt name is most like; case, `-` and `_` do not count.
+    fn like(name: &str) -> Option<Self> {
+        let letters = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
+        let far = |key: &Self| distance(&letters(name), &letters(key.as_str()));
+        Self::ALL.into_iter().filter(|key| far(key).is_some()).min_by_key(far)
     }
 
     fn accepted(self) -> &'static str {
@@ -66,6 +79,32 @@ impl Key {
     fn error(self, value: &str, reason: Reason) -> ConfigError {
         ConfigError::new(self.as_str(), value, reason, self.accepted())
     }
+}
+
+/// A key that means nothing here, and the one that is meant if it looks like one. Shown as one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKey {
+    /// As it is written, cut to 200 characters.
+    pub name: String,
+    /// The key that it is like.
+    pub meant: Option<Key>,
+}
+
+impl fmt::Display for UnknownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown key {:?} is ignored: ", self.name)?;
+        match self.meant {
+            Some(key) => write!(f, "did you mean {}?", key.as_str()),
+            None => write!(f, "the keys are {}", Key::ALL.map(Key::as_str).join(", ")),
+        }
+    }
+}
+
+/// The first sixteen keys of a `ConfigMap` that mean nothing here.
+pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
+    let names = data.keys().filter(|name| Key::from_name(name).is_none());
+    let unknown = |name: &String| UnknownKey { name: shorten(name), meant: Key::like(name) };
+    names.take(MAX_UNKNOWN).map(unknown).collect()
 }
 
 /// Parses and validates the data of a `ConfigMap`.

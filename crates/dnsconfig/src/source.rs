@@ -3,7 +3,7 @@
 mod directory;
 mod state;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,6 +14,11 @@ use crate::parse::RawData;
 use crate::path_watch::PathWatch;
 
 pub use state::{Rejection, State};
+
+/// The data of a directory as a [`Source::Directory`] reads them, or in a line why they cannot be read.
+pub fn read_directory(path: &Path) -> Result<RawData, String> {
+    directory::read(path).map_err(|error| error.to_string())
+}
 
 /// Where configuration comes from.
 #[derive(Debug)]

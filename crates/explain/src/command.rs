@@ -1,4 +1,4 @@
-//! `kubedns explain`: asks a running kubedns and prints what it says.
+//! `kube-dns explain`: asks a running kubedns and prints what it says.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -29,7 +29,7 @@ const SIZE: usize = 4 << 20;
 /// There is no explanation.
 const FAILED: u8 = 1;
 
-/// The command line of `kubedns explain`.
+/// The command line of `kube-dns explain`.
 #[derive(Debug, Clone, clap::Parser)]
 pub(crate) struct Options {
     /// the status port of the kubedns that is asked

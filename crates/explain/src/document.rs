@@ -1,4 +1,4 @@
-//! The JSON of `GET /explain`, which `kubedns explain` reads back and prints as text.
+//! The JSON of `GET /explain`, which `kube-dns explain` reads back and prints as text.
 //!
 //! Names are absolute, with a dot at the end; times are RFC 3339 in UTC. `code` fields are for programs and stay what
 //! they are; `text` fields are for people and may be reworded. docs/explain.md lists both.

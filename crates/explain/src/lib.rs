@@ -1,4 +1,4 @@
-//! `kubedns explain NAME [TYPE]`: how a name resolves and why, or why it does not and what was meant.
+//! `kube-dns explain NAME [TYPE]`: how a name resolves and why, or why it does not and what was meant.
 //!
 //! The first minute of an incident asks for one name. [`Explainer`] tells everything that this process knows of it:
 //! the names that a pod's search list makes of it, who is responsible, the records, the Services and endpoints they come

@@ -59,6 +59,13 @@ pub(crate) fn warnings(
     now: Moment,
 ) -> Vec<Note> {
     let mut warnings = vec![progress(state, reply), rejected(&state.config, now)];
+    warnings.extend(
+        state
+            .config
+            .unknown_keys
+            .iter()
+            .map(|key| Some(Note::new("config_unknown_key", format!("ConfigMap: {key}")))),
+    );
     if state.draining {
         warnings.push(Some(Note::new("draining", "this kubedns was told to stop")));
     }
@@ -109,11 +116,12 @@ fn progress(state: &ServerState, reply: Option<&IndexReply>) -> Option<Note> {
 }
 
 fn rejected(config: &State, now: Moment) -> Option<Note> {
-    let text = format!(
-        "the newest configuration is rejected: {}; version {} stays in force, loaded {}",
-        config.error.as_ref()?.text,
-        config.version,
-        Moment::from(config.loaded_at).before(now)
-    );
+    let in_force = if config.is_default() {
+        "the defaults are in force".to_owned()
+    } else {
+        let loaded = Moment::from(config.loaded_at).before(now);
+        format!("version {} stays in force, loaded {loaded}", config.version)
+    };
+    let text = format!("the newest configuration is rejected: {}; {in_force}", config.error.as_ref()?.text);
     Some(Note::new("config_rejected", text))
 }

@@ -341,6 +341,7 @@ fn unresolved(wanted: &BTreeSet<String>, names: &Resolutions) -> i64 {
 
 fn note(metrics: &ConfigMetrics, state: &State) {
     metrics.current.set(state.error.is_none().into());
+    metrics.unknown_keys.set(i64::try_from(state.unknown_keys.len()).unwrap_or(i64::MAX));
     metrics.loaded.set(daemon::metrics::unix_seconds(state.loaded_at));
     metrics.rejected.inc_by(state.rejected.saturating_sub(metrics.rejected.get()));
     metrics.info.reset();

@@ -1,5 +1,6 @@
 //! Kubernetes to records to snapshot to DNS: the kubedns binary.
 
+pub mod check;
 pub mod config;
 mod descriptors;
 pub mod drops;

@@ -6,8 +6,10 @@ use daemon::flags::Style;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == "explain") {
-        return explain::command(words);
+    match words.next() {
+        Some(word) if word == "explain" => return explain::command(words),
+        Some(word) if word == "check" => return kubedns::check::command(words).print(),
+        _ => {}
     }
     let program = daemon::Program { name: "kube-dns", style: Style::Pflag, worker_threads: 2 };
     daemon::main(program, kubedns::run)

@@ -141,6 +141,8 @@ pub struct ConfigMetrics {
     pub rejected: IntCounter,
     /// 1 if the newest configuration is in force, 0 if it was refused.
     pub current: IntGauge,
+    /// Keys of the newest configuration that are ignored.
+    pub unknown_keys: IntGauge,
     /// When the configuration in force was loaded.
     pub loaded: Gauge,
     /// Which configuration is in force: its version as a label.
@@ -154,6 +156,8 @@ impl ConfigMetrics {
         Ok(Self {
             rejected: registry
                 .int_counter("kubedns_config_rejected_total", "Configurations that were rejected.")?,
+            unknown_keys: registry
+                .int_gauge("kubedns_config_unknown_keys", "Keys of the ConfigMap that are ignored.")?,
             current: registry.int_gauge(
                 "kubedns_config_current",
                 "1 while the newest configuration is in force, 0 while it is rejected.",

@@ -28,8 +28,15 @@ pub use explain::Topology;
 pub use pins::{PinError, Pins};
 pub use search::{Domains, SearchError, SearchFlags};
 
+/// What `--help` ends with.
+const COMMANDS: &str = "\
+Commands:
+  kube-dns explain NAME [TYPE]          how a name resolves and why, or why it does not
+  kube-dns check config FILE|DIR|-      whether a ConfigMap is good, before it is applied";
+
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
+#[command(after_help = COMMANDS)]
 pub struct Options {
     /// domain under which to create names
     #[arg(long, value_name = "string", default_value = "cluster.local.")]
@@ -67,6 +74,9 @@ pub struct Options {
     /// period at which to check for updates in config-dir.
     #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "10s")]
     pub config_period: GoDuration,
+    /// address on which to serve the status and the metrics over HTTP
+    #[arg(long, value_name = "string", default_value = "0.0.0.0")]
+    pub http_bind_address: String,
     /// Timeout for initial resource sync.
     #[arg(long, verbatim_doc_comment, value_name = "duration", default_value = "1m0s")]
     pub initial_sync_timeout: GoDuration,

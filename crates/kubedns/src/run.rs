@@ -272,14 +272,16 @@ fn udp_threads() -> NonZeroUsize {
 type HttpServers = (daemon::http::Server, Option<daemon::http::Server>);
 
 async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result<HttpServers> {
-    let status =
-        daemon::http::Server::bind("", options.healthz_port).await.context("cannot serve the status")?;
+    let status = daemon::http::Server::bind(&options.http_bind_address, options.healthz_port)
+        .await
+        .context("cannot serve the status")?;
     tracing::info!(address = %status.local_addr(), "serving /readiness, /cache and /explain");
     let Some(port) = exposition.port else {
         tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
         return Ok((status, None));
     };
-    let metrics = daemon::http::Server::bind("", port).await.context("cannot serve metrics")?;
+    let metrics = daemon::http::Server::bind(&options.http_bind_address, port);
+    let metrics = metrics.await.context("cannot serve metrics")?;
     tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
     Ok((status, Some(metrics)))
 }

@@ -76,6 +76,7 @@ struct Counters {
     config_loaded: IntGauge,
     config_edits: IntCounter,
     config_rejected: IntCounter,
+    config_unknown_keys: IntGauge,
     reloads: IntCounter,
     hasty_reloads: IntCounter,
     last_reload: IntGauge,
@@ -130,6 +131,10 @@ impl Counters {
                 "Edits of the configuration that were rejected.",
             )?,
             reloads: counter("nanny_reloads_total", "Reloads of the servers by dnsmasq (SIGHUP).")?,
+            config_unknown_keys: gauge(
+                "nanny_config_unknown_keys",
+                "Keys of the ConfigMap that are ignored.",
+            )?,
             hasty_reloads: counter(
                 "nanny_hasty_reloads_total",
                 "Reloads that removed servers while queries may have been waiting for them.",
@@ -254,6 +259,7 @@ impl Report {
         let (edits, rejected) = (&self.counters.config_edits, &self.counters.config_rejected);
         edits.inc_by(state.edits.saturating_sub(edits.get()));
         rejected.inc_by(state.rejected.saturating_sub(rejected.get()));
+        self.counters.config_unknown_keys.set(count(state.unknown_keys.len()));
         self.edit().configuration.set(state);
     }
 

@@ -64,13 +64,34 @@ fn good_values() {
 }
 
 #[test]
+fn unknown_keys_name_the_one_that_is_meant() {
+    for (key, expected) in [
+        ("upstreamNameserver", "did you mean upstreamNameservers?"),
+        ("upstreamnameservers", "did you mean upstreamNameservers?"),
+        ("stub_domains", "did you mean stubDomains?"),
+        ("stubDomian", "did you mean stubDomains?"),
+        ("Federation", "did you mean federations?"),
+        ("Corefile", "the keys are federations, stubDomains, upstreamNameservers"),
+    ] {
+        let unknown: Vec<String> = unknown_keys(&data(&[(key, ""), ("stubDomains", "{}")]))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(unknown, [format!("unknown key {key:?} is ignored: {expected}")]);
+    }
+    let many: Vec<String> = (0..99).map(|number| format!("key-{number}")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "")).collect();
+    assert_eq!(unknown_keys(&data(&many)).len(), 16);
+}
+
+#[test]
 fn refused_values_begin_with_the_reason() {
     for (key, value, reason) in [
         ("upstreamNameservers", r#"["[2001:db8::1]"]"#, "address [2001:db8::1]: missing port in address"),
         (
             "upstreamNameservers",
             &format!("[{}]", vec![r#""192.0.2.1""#; 16].join(",")),
-            "upstreamNameserver cannot have more than 15 entries",
+            "upstreamNameservers cannot have more than 15 entries",
         ),
         ("upstreamNameservers", "[", "unexpected end of JSON input"),
         ("upstreamNameservers", "", "unexpected end of JSON input"),

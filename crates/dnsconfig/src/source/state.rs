@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::directory::ReadError;
 use crate::config::{Config, Version};
 use crate::error::ConfigError;
-use crate::parse::{RawData, parse};
+use crate::parse::{RawData, UnknownKey, parse, unknown_keys};
 
 /// What holds now. The last good configuration stays in force when an edit is refused.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct State {
     pub loaded_at: SystemTime,
     /// Why the newest data are not in force; none when they are.
     pub error: Option<Rejection>,
+    /// Keys of the newest data that mean nothing here, and are misspelt perhaps.
+    pub unknown_keys: Vec<UnknownKey>,
     /// How many edits came into force since the start.
     pub edits: u64,
     /// How many times data were refused since the start.
@@ -51,11 +53,17 @@ impl State {
             config: Arc::new(config),
             loaded_at: SystemTime::now(),
             error: None,
+            unknown_keys: Vec::new(),
             edits: 0,
             rejected: 0,
             heard: true,
             fresh: true,
         }
+    }
+
+    /// Whether the defaults are in force, because no data are or because they say so.
+    pub fn is_default(&self) -> bool {
+        *self.config == Config::default()
     }
 
     /// Whether no data were judged yet.
@@ -66,6 +74,10 @@ impl State {
     /// Puts data in force, or notes why not.
     pub(super) fn judge(&mut self, data: Result<RawData, ReadError>, first: bool) {
         self.fresh = false;
+        self.unknown_keys = data.as_ref().map(unknown_keys).unwrap_or_default();
+        for key in &self.unknown_keys {
+            warn!("{key}");
+        }
         match data.map_err(Rejection::from).and_then(|data| parse(&data).map_err(Rejection::from)) {
             Ok(config) => self.accept(config, first),
             Err(rejection) => self.reject(rejection),
@@ -93,7 +105,12 @@ impl State {
     }
 
     fn reject(&mut self, rejection: Rejection) {
-        error!(error = %rejection.text, in_force = %self.version, "configuration refused, the last good one stays in force");
+        let in_force = &self.version;
+        if self.is_default() {
+            error!(error = %rejection.text, %in_force, "configuration refused, the defaults are in force");
+        } else {
+            error!(error = %rejection.text, %in_force, "configuration refused, the last good one stays in force");
+        }
         self.rejected += 1;
         self.error = Some(rejection);
     }

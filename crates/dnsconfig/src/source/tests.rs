@@ -85,6 +85,21 @@ async fn a_swap_is_seen_by_notification_and_a_bad_one_changes_nothing() {
 }
 
 #[tokio::test]
+async fn unknown_keys_are_told_as_long_as_they_are_there() {
+    let dir = TempDir::new().unwrap();
+    swap(dir.path(), 1, &[("upstreamNameserver", r#"["192.0.2.1"]"#), ("stubDomains", "[")]);
+    let mut running = follow(directory(dir.path(), NEVER));
+    let state = running.state.borrow().clone();
+    assert_eq!(state.unknown_keys[0].meant, Some(crate::Key::UpstreamNameservers));
+    assert!(state.error.is_some() && state.is_default(), "one mistake does not hide the other: {state:?}");
+    swap(dir.path(), 2, &[("upstreamNameservers", r#"["192.0.2.1"]"#)]);
+    let state = running.until("the mended edit", |state| state.error.is_none()).await;
+    assert_eq!(state.unknown_keys, []);
+    assert!(!state.is_default());
+    running.end().await;
+}
+
+#[tokio::test]
 async fn a_directory_may_be_missing_appear_vanish_and_appear_again() {
     let parent = TempDir::new().unwrap();
     let dir = parent.path().join("config");

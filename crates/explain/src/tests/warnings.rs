@@ -59,6 +59,20 @@ fn a_rejected_configuration_is_told_with_the_one_in_force() {
 }
 
 #[test]
+fn misspelt_keys_and_a_first_configuration_that_is_rejected_are_told() {
+    let mut cluster = Cluster::with_everything();
+    let data = [("stubDomain".to_owned(), Vec::new())].into();
+    cluster.server.config.unknown_keys = dnsconfig::unknown_keys(&data);
+    cluster.server.config.config = dnsconfig::Config::default().into();
+    let text = "stubDomains: not JSON".to_owned();
+    cluster.server.config.error = Some(Rejection { text, key: None, value: None, at: std::time::UNIX_EPOCH });
+    let expected = "the newest configuration is rejected: stubDomains: not JSON; the defaults are in force";
+    let unknown = "ConfigMap: unknown key \"stubDomain\" is ignored: did you mean stubDomains?";
+    assert_eq!(warnings(&cluster), ["config_rejected", "config_unknown_key"]);
+    cluster.expect(["/warnings/0/text", "/warnings/1/text"], &[(WEB, [expected, unknown])]);
+}
+
+#[test]
 fn stub_domains_that_dnsmasq_sees_otherwise_are_told() {
     let mut cluster = Cluster::with_everything();
     cluster.stub_domains(&[("apps.svc.cluster.local", "192.0.2.9")]);

@@ -50,7 +50,9 @@ fn help_is_that_of_kube_dns_with_the_new_flags_between() {
     let ours = options(&["--help"]).unwrap_err();
     assert_eq!(ours.status, 0);
     let squeeze = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    let ours: Vec<String> = ours.stderr.lines().map(squeeze).collect();
+    let (ours, commands) = ours.stderr.split_once("\n\nCommands:\n").unwrap();
+    assert!(commands.contains("  kube-dns explain NAME") && commands.contains("  kube-dns check config "));
+    let ours: Vec<String> = ours.lines().map(squeeze).collect();
     // Differs from kube-dns: there is none.
     let captured = include_str!("../../testdata/kube-dns-help.txt").replace(
         "specifies whether to enable profiling",

@@ -1,4 +1,4 @@
-//! `kubedns explain` and `GET /explain` on the real binary.
+//! `kube-dns explain` and `GET /explain` on the real binary.
 
 mod command;
 mod dnsmasq;
@@ -69,7 +69,7 @@ impl Kubedns {
     }
 }
 
-/// Runs `kubedns explain`.
+/// Runs `kube-dns explain`.
 async fn run(words: &[&str]) -> (i32, String, String) {
     let mut process = Program::named("kubedns").args(["explain"]).args(words).start();
     let status = process.wait(PATIENCE).await;

@@ -47,6 +47,8 @@ pub(crate) struct ConfigurationStatus {
     pub(crate) rejected: u64,
     /// Why the newest data are not in force; null when they are.
     pub(crate) error: Option<ErrorStatus>,
+    /// Keys that are ignored, a line each.
+    pub(crate) warnings: Vec<String>,
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstream_nameservers: Vec<String>,
     /// Times dnsmasq was told to read its servers again.
@@ -108,6 +110,7 @@ impl ConfigurationStatus {
             value: error.value.clone(),
             at: time(error.at),
         });
+        self.warnings = strings(&state.unknown_keys);
         let domains = state.config.stub_domains.iter();
         self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
         self.upstream_nameservers = strings(&state.config.upstream_nameservers);

@@ -1,4 +1,4 @@
-//! `kubedns explain` against a running kubedns.
+//! `kube-dns explain` against a running kubedns.
 
 use testkit::ports::free_port;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
