@@ -3,12 +3,12 @@
 BIN := $(or $(CARGO_TARGET_DIR),target)/debug
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench soak images release fuzz fmt lint deny locked supply dnsmasq tools
+.PHONY: help run build test bench soak images release fuzz fmt lint deny locked supply rust dnsmasq tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: dnsmasq build ## Run the whole pod on loopback, on examples/cluster (ARGS="--help" shows the options)
+run: rust dnsmasq build ## Run the whole pod on loopback, on examples/cluster (ARGS="--help" shows the options)
 	@exec $(BIN)/localpod $(ARGS)
 
 build: ## Build all binaries
@@ -66,6 +66,9 @@ supply:
 
 locked: # Before cargo brings Cargo.lock up to date by itself.
 	@cargo fetch --locked --target x86_64-unknown-linux-gnu
+
+rust: # Before anything is installed, so that its absence shows in a line of its own.
+	@.ci/rust
 
 dnsmasq: # Before the build, so that its absence shows at once.
 	@.ci/need dnsmasq dnsmasq-base "the cache in front of kubedns"

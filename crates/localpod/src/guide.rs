@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -25,6 +26,8 @@ pub struct Guide<'a> {
     pub domain: &'a str,
     /// The ports.
     pub ports: Ports,
+    /// The kubedns program.
+    pub kubedns: &'a Path,
     /// The way to the API server.
     pub access: &'a Access,
     /// Whether the example's stub domain is answered here.
@@ -41,6 +44,9 @@ impl Guide<'_> {
             let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # {about}");
         }
         text.push('\n');
+        if let Some(command) = self.explain_line() {
+            let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # why a name resolves, or not\n");
+        }
         for command in self.http_lines() {
             let _ = writeln!(text, "  {command}");
         }
@@ -95,6 +101,14 @@ impl Guide<'_> {
             add(format!("www.{}", upstream::APEX), "through the stub domain in the ConfigMap");
         }
         lines
+    }
+
+    /// A name that does not resolve: that tells more.
+    fn explain_line(&self) -> Option<String> {
+        let services = self.services_people_first();
+        let (name, namespace) = named(&services.first()?.metadata);
+        let server = format!("http://127.0.0.1:{}", self.ports.readiness);
+        Some(format!("{} explain {name}s.{namespace} --server {server}", self.kubedns.display()))
     }
 
     fn http_lines(&self) -> Vec<String> {

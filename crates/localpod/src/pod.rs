@@ -108,6 +108,7 @@ impl Wiring<'_> {
             format!("--v={}", self.verbosity),
             // Not in the manifest: a pod has its addresses and ports to itself, a laptop has not.
             "--dns-bind-address=127.0.0.1".to_owned(),
+            "--http-bind-address=127.0.0.1".to_owned(),
             format!("--healthz-port={}", self.ports.readiness),
             NO_LAMEDUCK.to_owned(),
             // Not in the manifest: a pod finds the API server through its service account.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use nix::unistd::{AccessFlags, access};
@@ -37,6 +38,20 @@ impl Programs {
             sidecar: ours("sidecar")?,
             dnsmasq: find_dnsmasq(dnsmasq, search)?,
         })
+    }
+
+    /// Whether dnsmasq takes these arguments. Where it does not, the nanny would start it again and again.
+    pub fn check_dnsmasq(&self, arguments: &[String]) -> Result<()> {
+        if arguments.is_empty() {
+            return Ok(());
+        }
+        let mut dnsmasq = Command::new(&self.dnsmasq);
+        let output = dnsmasq.args(["--test", "--conf-file=/dev/null"]).args(arguments).output();
+        let output = output.with_context(|| format!("cannot run {}", self.dnsmasq.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let reason = said.lines().find(|line| !line.is_empty()).unwrap_or_default();
+        ensure!(output.status.success(), "--dnsmasq-arg {}: {reason}", arguments.join(" "));
+        Ok(())
     }
 }
 
@@ -76,6 +91,23 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
         directory
+    }
+
+    #[test]
+    fn arguments_that_dnsmasq_does_not_take_are_told() {
+        let directory = directory_with(&["kubedns", "nanny", "sidecar", "dnsmasq"]);
+        let script =
+            "#!/bin/sh\n[ $3 = --good ] || { echo 'dnsmasq: bad command line options' >&2; exit 1; }\n";
+        fs::write(directory.path().join("dnsmasq"), script).unwrap();
+        let programs = Programs::find(directory.path(), None, directory.path().as_os_str()).unwrap();
+        let check = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+            programs.check_dnsmasq(&arguments).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&["--good"]), Ok(()));
+        let refused = "--dnsmasq-arg --x --y: dnsmasq: bad command line options";
+        assert_eq!(check(&["--x", "--y"]), Err(refused.to_owned()));
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub fn run(options: &Options, console: &Console) -> Result<()> {
 async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let search = search_path(&std::env::var_os("PATH").unwrap_or_default());
     let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
+    programs.check_dnsmasq(&options.extra.dnsmasq)?;
     let chosen = Ports::choose(options.port_base)?;
     let ports = if options.direct || options.alone { chosen.direct() } else { chosen };
     let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
@@ -79,7 +80,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         extra: &options.extra,
     };
     let keeper = Keeper { console, status: &status, stop, grace: Duration::from_secs(options.grace_period) };
-    let announce = announce(options, ports, &cluster, stub_domain, console, &status);
+    let announce = announce(options, ports, &programs, &cluster, stub_domain, console, &status);
     let ended = until_stopped(&keeper, &wiring.containers(), announce, &mut setup.servers).await;
 
     setup.take_down().await;
@@ -151,6 +152,7 @@ fn upstreams(options: &Options, ports: Ports) -> Vec<SocketAddr> {
 async fn announce(
     options: &Options,
     ports: Ports,
+    programs: &Programs,
     cluster: &Cluster,
     stub_domain: bool,
     console: &Console,
@@ -163,6 +165,7 @@ async fn announce(
         endpoints: &samples.endpoints,
         domain: options.domain(),
         ports,
+        kubedns: &programs.kubedns,
         access: &cluster.access,
         stub_domain,
         is_alone: options.alone,

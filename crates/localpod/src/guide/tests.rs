@@ -21,7 +21,8 @@ fn endpoints() -> Vec<Endpoints> {
 
 fn text(services: &[Service], endpoints: &[Endpoints], access: &Access, stub_domain: bool) -> String {
     let ports = Ports::block(5300).unwrap();
-    Guide { services, endpoints, domain: "cluster.local", ports, access, stub_domain, is_alone: false }.text()
+    let (domain, kubedns) = ("cluster.local", Path::new("target/debug/kubedns"));
+    Guide { services, endpoints, domain, ports, kubedns, access, stub_domain, is_alone: false }.text()
 }
 
 /// Commands alone, without comments.
@@ -51,6 +52,7 @@ fn every_kind_of_record_has_its_line() {
             "dig @127.0.0.1 -p 5300 pay.shop.svc.cluster.local",
             "dig @127.0.0.1 -p 5300 10-244-1-7.shop.pod.cluster.local",
             "dig @127.0.0.1 -p 5300 www.acme.example",
+            "target/debug/kubedns explain webs.default --server http://127.0.0.1:5302",
             "curl http://127.0.0.1:5304/healthcheck/kubedns",
             "curl http://127.0.0.1:5304/healthcheck/dnsmasq",
             "curl http://127.0.0.1:5302/readiness",
