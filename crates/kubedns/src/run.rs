@@ -157,7 +157,7 @@ fn explainer(
     let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
     let server = move || {
         let progress = status.progress();
-        let is_lost = |kind: &Kind| progress == Progress::Synced && watch.connected(*kind) == 0;
+        let is_lost = |kind: &Kind| progress == Progress::Synced && !watch.is_connected(*kind);
         ServerState {
             progress,
             draining: status.is_draining(),

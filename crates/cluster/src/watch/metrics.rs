@@ -3,6 +3,8 @@
 use std::time::SystemTime;
 
 use daemon::metrics::{MetricError, unix_seconds};
+use prometheus::core::Collector as _;
+use prometheus::proto::{Metric, MetricFamily};
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
 use super::failure::Failure;
@@ -89,9 +91,13 @@ impl WatchMetrics {
         self.restarts.with_label_values(&[kind.plural(), reason]).get()
     }
 
-    /// 1 while a watch of `kind` is open.
-    pub fn connected(&self, kind: Kind) -> i64 {
-        self.connected.with_label_values(&[kind.plural()]).get()
+    /// Whether a watch of `kind` is open. Asking makes no series of a kind that nobody follows.
+    pub fn is_connected(&self, kind: Kind) -> bool {
+        let families = self.connected.collect();
+        let mut series = families.iter().flat_map(MetricFamily::get_metric);
+        let is_of_kind =
+            |metric: &&Metric| metric.get_label().iter().any(|label| label.value() == kind.plural());
+        series.find(is_of_kind).is_some_and(|metric| metric.get_gauge().get_value() > 0.0)
     }
 }
 
@@ -128,5 +134,25 @@ impl FeedMetrics {
     pub(super) fn event(&self) {
         self.events.inc();
         self.last_event.set(unix_seconds(SystemTime::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asking_for_a_watch_that_nobody_opened_shows_none() {
+        let registry = daemon::metrics::Metrics::new("x").unwrap();
+        let metrics = WatchMetrics::new(&registry).unwrap();
+        let services = metrics.feed(Kind::Service);
+        for (open, value) in [(true, 1), (false, 0)] {
+            services.connected.set(value);
+            assert_eq!(
+                (metrics.is_connected(Kind::Service), metrics.is_connected(Kind::Node)),
+                (open, false)
+            );
+        }
+        assert!(!registry.render().unwrap().contains("nodes"));
     }
 }
