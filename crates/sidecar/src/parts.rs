@@ -62,7 +62,7 @@ impl Parts {
         }
         let peers = Arc::new(Peers::new(&options));
         let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, &peers, &metrics)).transpose()?;
-        let verdicts = Verdicts::new(namespace, &metrics)?;
+        let verdicts = Verdicts::new(namespace, dnsmasq.is_some(), &metrics)?;
         let started = std::time::Instant::now();
         // Without a host name, or on another system, the page is silent about it.
         let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();

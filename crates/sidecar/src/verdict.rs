@@ -40,6 +40,8 @@ pub(crate) struct Finding {
     pub(crate) subject: String,
     /// The sentence for people.
     pub(crate) text: String,
+    /// The error, as the part says it; may be empty.
+    pub(crate) detail: String,
 }
 
 /// The verdict as `/status` has it.
@@ -58,6 +60,7 @@ pub(crate) struct Lasting {
     pub(crate) kind: Kind,
     pub(crate) level: Level,
     pub(crate) text: String,
+    pub(crate) detail: String,
     /// Since when, in milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) action: &'static str,
@@ -78,7 +81,12 @@ pub(crate) fn findings(status: &Status) -> Vec<Finding> {
 
 impl Finding {
     fn new(kind: Kind, subject: &str, text: impl Into<String>) -> Self {
-        Self { kind, subject: subject.to_owned(), text: text.into() }
+        Self { kind, subject: subject.to_owned(), text: text.into(), detail: String::new() }
+    }
+
+    /// The same with what is said about it.
+    fn because(self, detail: &str) -> Self {
+        Self { detail: detail.to_owned(), ..self }
     }
 }
 
@@ -88,17 +96,20 @@ fn probes(probes: &[ProbeStatus], kubedns: Option<&Kubedns>, findings: &mut Vec<
     if !probes.is_empty() && probes.iter().all(|probe| probe.state == State::Waiting) {
         findings.push(Finding::new(Kind::Starting, "probes", "no probe has ended yet"));
     }
-    for probe in probes.iter().filter(|probe| probe.failures >= IN_A_ROW) {
-        let ProbeStatus { label, error, .. } = probe;
-        let (kind, what) = match (probe.part, probe.state) {
-            ("kubedns", State::Failed) => (Kind::KubednsSilent, "kubedns does not answer"),
-            ("dnsmasq", State::Failed) => (Kind::DnsmasqSilent, "dnsmasq does not answer"),
-            ("kubedns" | "dnsmasq", _) if unsynced => continue,
-            ("kubedns", _) => (Kind::NamesUnanswered, "kubedns does not answer the probed name"),
-            ("dnsmasq", _) => (Kind::NamesUnanswered, "dnsmasq does not get the probed name answered"),
-            _ => (Kind::ProbeFails, "a probe fails"),
+    let failing = || probes.iter().filter(|probe| probe.failures >= IN_A_ROW);
+    // dnsmasq in front of it gets no answer either.
+    let silent = failing().any(|probe| probe.part == "kubedns" && probe.state == State::Failed);
+    for probe in failing() {
+        let (kind, text) = match (probe.part, probe.state) {
+            ("kubedns", State::Failed) => (Kind::KubednsSilent, "kubedns does not answer".to_owned()),
+            ("dnsmasq", State::Failed) => (Kind::DnsmasqSilent, "dnsmasq does not answer".to_owned()),
+            ("kubedns" | "dnsmasq", _) if unsynced || silent => continue,
+            (part @ ("kubedns" | "dnsmasq"), _) => {
+                (Kind::NamesUnanswered, format!("{part} does not answer {}", probe.name))
+            }
+            _ => (Kind::ProbeFails, format!("the probe {} fails", probe.label)),
         };
-        findings.push(Finding::new(kind, label, format!("{what}: {label}: {error}")));
+        findings.push(Finding::new(kind, &probe.label, text).because(&probe.error));
     }
 }
 
@@ -129,11 +140,12 @@ fn of_kubedns(kubedns: &Kubedns, findings: &mut Vec<Finding>) {
 
 fn of_nanny(nanny: &Nanny, findings: &mut Vec<Finding>) {
     let Nanny { routes, configuration, .. } = nanny;
-    let mut find = |kind, text: String| findings.push(Finding::new(kind, "dnsmasq", text));
     if let Some(pending) = &routes.pending {
         let reason = pending.reason.as_deref().unwrap_or("unknown why");
-        find(Kind::RoutesPending, format!("dnsmasq does not have the newest servers: {reason}"));
+        let finding = Finding::new(Kind::RoutesPending, "", "dnsmasq does not have the newest servers");
+        findings.push(finding.because(reason));
     }
+    let mut find = |kind, text: String| findings.push(Finding::new(kind, "dnsmasq", text));
     if !routes.loops.is_empty() {
         let loops = list(&routes.loops);
         find(Kind::ForwardingLoop, format!("upstreams forward to dnsmasq and are left out: {loops}"));
@@ -150,17 +162,11 @@ fn of_nanny(nanny: &Nanny, findings: &mut Vec<Finding>) {
 
 /// One finding, whoever of the two rejected the ConfigMap.
 fn configuration(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
-    let by_nanny = nanny.and_then(|nanny| nanny.configuration.error.as_ref());
-    if let Some(refusal) = by_nanny {
-        let why = refusal.text.as_deref().unwrap_or("unknown why");
-        findings.push(Finding::new(
-            Kind::ConfigRejected,
-            "",
-            format!("the newest ConfigMap is rejected: {why}"),
-        ));
+    let found = || Finding::new(Kind::ConfigRejected, "", "the newest ConfigMap is rejected");
+    if let Some(rejection) = nanny.and_then(|nanny| nanny.configuration.error.as_ref()) {
+        findings.push(found().because(rejection.text.as_deref().unwrap_or("unknown why")));
     } else if kubedns.is_some_and(|kubedns| kubedns.config_current == Some(false)) {
-        let text = "kubedns rejects the newest ConfigMap; its log says why";
-        findings.push(Finding::new(Kind::ConfigRejected, "", text));
+        findings.push(found().because("by kubedns, whose log says why"));
     }
 }
 
@@ -174,17 +180,23 @@ pub(crate) struct Verdicts {
     since: Mutex<BTreeMap<(Kind, String), SystemTime>>,
     level: IntGauge,
     found: IntGaugeVec,
+    /// Those that are exported.
+    kinds: Vec<Kind>,
 }
 
 impl Verdicts {
-    pub(crate) fn new(namespace: &str, metrics: &Metrics) -> Result<Self, MetricError> {
+    /// Nothing is wrong yet. In a pod without dnsmasq nothing is exported about it.
+    pub(crate) fn new(namespace: &str, has_dnsmasq: bool, metrics: &Metrics) -> Result<Self, MetricError> {
         let level = metrics.int_gauge(
             &metric_name(namespace, "verdict"),
             "Verdict on the pod: 0 for well, 1 for degraded, 2 for down.",
         )?;
         let name = metric_name(namespace, "verdict_findings");
         let found = metrics.int_gauge_vec(&name, "Findings that make up the verdict, by kind.", &["kind"])?;
-        Ok(Self { since: Mutex::default(), level, found })
+        let kinds = Kind::all().filter(|kind| has_dnsmasq || *kind != Kind::DnsmasqSilent).collect();
+        let verdicts = Self { since: Mutex::default(), level, found, kinds };
+        verdicts.export(Level::Well, &[]);
+        Ok(verdicts)
     }
 
     /// Computes the verdict every few seconds, so that the metrics are as new.
@@ -212,16 +224,18 @@ impl Verdicts {
 
     fn export(&self, level: Level, findings: &[Lasting]) {
         self.level.set(level as i64);
-        self.found.reset();
-        findings.iter().for_each(|finding| self.found.with_label_values(&[finding.kind.label()]).inc());
+        for kind in &self.kinds {
+            let count = findings.iter().filter(|finding| finding.kind == *kind).count();
+            self.found.with_label_values(&[kind.label()]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 }
 
 impl Lasting {
     fn new(finding: Finding, since: SystemTime) -> Self {
-        let Finding { kind, text, .. } = finding;
+        let Finding { kind, text, detail, .. } = finding;
         let (level, since) = (kind.level(), millis(since));
-        Self { kind, level, text, since, action: kind.action(), runbook: kind.runbook() }
+        Self { kind, level, text, detail, since, action: kind.action(), runbook: kind.runbook() }
     }
 }
 

@@ -30,7 +30,7 @@ fn page(status: &Status) -> String {
 
 /// The status with its verdict: what is found has lasted for 55 seconds.
 fn judged(status: &Status) -> Status {
-    let verdicts = Verdicts::new("kubedns", &Metrics::new("x").unwrap()).unwrap();
+    let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let since = SystemTime::UNIX_EPOCH + Duration::from_millis(status.time - 55_000);
     Status { verdict: verdicts.judge(findings(status), since), ..status.clone() }
 }
@@ -118,8 +118,8 @@ fn a_bad_day() {
             "dnsmasq \u{25d0} answers for itself only hit ratio unknown",
             "\u{26a0} counters: hits.bind.: i/o timeout",
             "no RRs for domain &quot;x.&quot; (REFUSED)",
-            "\u{2717} down \u{2717} kubedns does not answer: kubedns: read udp A-&gt;B: i/o timeout for 55 s, since 20:53:20 UTC. \
-             Read the log of kubedns and its CPU limit; the kubelet restarts it. runbook",
+            "\u{2717} down \u{2717} kubedns does not answer for 55 s, since 20:53:20 UTC. \
+             Read the log of kubedns and its CPU limit; the kubelet restarts it. runbook read udp A-&gt;B: i/o timeout",
             "other \u{2026} not probed yet",
             "configuration unknown: no source given",
             "none asked, or unknown",

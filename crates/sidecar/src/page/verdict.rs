@@ -54,6 +54,7 @@ fn item(finding: &Lasting, now: u64) -> Markup {
             @if let Some(since) = since { ", since " (since.format("%H:%M:%S UTC")) }
             ". " (finding.action) " "
             a href=(finding.runbook) rel="noreferrer" target="_blank" { "runbook" }
+            @if !finding.detail.is_empty() { code { (finding.detail) } }
         }
     }
 }

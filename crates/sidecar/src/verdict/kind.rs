@@ -154,6 +154,10 @@ pub(super) const ROWS: [Row; 17] = [
 ];
 
 impl Kind {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        ROWS.into_iter().map(|(kind, ..)| kind)
+    }
+
     /// The row of this kind: they are in the order of the enum.
     fn row(self) -> &'static Row {
         &ROWS[self as usize]

@@ -7,7 +7,11 @@ use crate::upstreams::{Condition, UpstreamStatus};
 
 /// The kinds and texts of what is found.
 fn found(status: &Status) -> Vec<String> {
-    findings(status).iter().map(|found| format!("{}: {}", found.kind.label(), found.text)).collect()
+    let show = |found: &Finding| {
+        let detail = if found.detail.is_empty() { String::new() } else { format!(" ({})", found.detail) };
+        format!("{}: {}{detail}", found.kind.label(), found.text)
+    };
+    findings(status).iter().map(show).collect()
 }
 
 fn kubedns(text: &str) -> Status {
@@ -67,20 +71,24 @@ fn probes_tell_who_does_not_answer() {
                 probe("kubedns", State::Failed, "i/o timeout"),
                 probe("dnsmasq", State::Itself, "i/o timeout"),
             ]),
+            vec!["kubedns_silent: kubedns does not answer (i/o timeout)"],
+        ),
+        (
+            "dnsmasq is cut off from kubedns",
+            probed(vec![probe("kubedns", State::Ok, ""), probe("dnsmasq", State::Itself, "i/o timeout")]),
             vec![
-                "kubedns_silent: kubedns does not answer: kubedns: i/o timeout",
-                "names_unanswered: dnsmasq does not get the probed name answered: dnsmasq: i/o timeout",
+                "names_unanswered: dnsmasq does not answer kubernetes.default.svc.cluster.local. (i/o timeout)",
             ],
         ),
         (
             "dnsmasq hangs",
             probed(vec![probe("dnsmasq", State::Failed, "i/o timeout")]),
-            vec!["dnsmasq_silent: dnsmasq does not answer: dnsmasq: i/o timeout"],
+            vec!["dnsmasq_silent: dnsmasq does not answer (i/o timeout)"],
         ),
         (
             "an own probe",
             probed(vec![probe("other", State::Failed, "no RRs")]),
-            vec!["probe_fails: a probe fails: other: no RRs"],
+            vec!["probe_fails: the probe other fails (no RRs)"],
         ),
         (
             "the first seconds",
@@ -139,14 +147,14 @@ fn upstreams_are_judged_by_the_names_they_are_there_for() {
 fn what_kubedns_and_the_nanny_say_is_found() {
     let rejected = r#"{"configuration":{"version":"00ff","error":{"text":"bad IP"}}}"#;
     let cases = [
-        (nanny(rejected), "config_rejected: the newest ConfigMap is rejected: bad IP"),
+        (nanny(rejected), "config_rejected: the newest ConfigMap is rejected (bad IP)"),
         (
             kubedns("kubedns_config_current 0\n"),
-            "config_rejected: kubedns rejects the newest ConfigMap; its log says why",
+            "config_rejected: the newest ConfigMap is rejected (by kubedns, whose log says why)",
         ),
         (
             nanny(r#"{"routes":{"pending":{"reason":"no space"}}}"#),
-            "routes_pending: dnsmasq does not have the newest servers: no space",
+            "routes_pending: dnsmasq does not have the newest servers (no space)",
         ),
         (
             nanny(r#"{"configuration":{"version":"1"},"routes":{"kubednsConfiguration":"2"}}"#),
@@ -188,11 +196,12 @@ fn what_kubedns_and_the_nanny_say_is_found() {
 #[test]
 fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
     let metrics = Metrics::new("x").unwrap();
-    let verdicts = Verdicts::new("kubedns", &metrics).unwrap();
+    let verdicts = Verdicts::new("kubedns", true, &metrics).unwrap();
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let exported = || {
         let text = metrics.render().unwrap();
-        let lines = text.lines().filter_map(|line| line.strip_prefix("kubedns_verdict"));
+        let lines = text.lines().filter(|line| !line.ends_with("} 0"));
+        let lines = lines.filter_map(|line| line.strip_prefix("kubedns_verdict"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(verdicts.judge(Vec::new(), at(0)).level, Level::Well);
@@ -220,7 +229,7 @@ fn the_worst_finding_is_the_verdict_and_its_time_is_kept() {
 
 #[test]
 fn what_passes_by_itself_is_no_finding_at_once() {
-    let verdicts = Verdicts::new("kubedns", &Metrics::new("x").unwrap()).unwrap();
+    let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let lost = || vec![Finding::new(Kind::ApiServerLost, "", "lost")];
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     assert_eq!(verdicts.judge(lost(), at(0)).level, Level::Well);
