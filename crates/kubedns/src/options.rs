@@ -2,6 +2,7 @@
 
 mod pins;
 mod search;
+mod ttl;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +28,7 @@ use skydns::forward::TlsTrust;
 pub use explain::Topology;
 pub use pins::{PinError, Pins};
 pub use search::{Domains, SearchError, SearchFlags};
+pub use ttl::{ZoneTtl, ZoneTtlError};
 
 /// What `--help` ends with.
 const COMMANDS: &str = "\
@@ -98,6 +100,12 @@ pub struct Options {
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
+    /// TTL of the answers of the cluster zone, from 0s to 1h; 30s unless given
+    #[arg(long, value_name = "duration", default_value = "")]
+    pub ttl: ZoneTtl,
+    /// TTL of the negative answers of the cluster zone, from 0s to 1h; unless given, that of ttl, or 1m
+    #[arg(long, value_name = "duration", default_value = "")]
+    pub negative_ttl: ZoneTtl,
     /// domain below which names are completed with a search list: a pod in namespace NS whose only search domain is NS.SUFFIX asks one question for a name; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,

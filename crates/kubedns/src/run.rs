@@ -14,9 +14,9 @@ use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use skydns::Name;
 use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
+use skydns::{Name, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
@@ -218,7 +218,15 @@ impl ApiServer {
 
 fn zone_frame(options: &Options, domain: Name, listening: SocketAddr) -> ZoneFrame {
     let &Options { strict_dns: strict, topology, .. } = options;
-    ZoneFrame { domain, strict, topology, listening: vec![listening] }
+    let usual = Zone::new(&domain);
+    let zone = Zone {
+        strict,
+        forwards_all: topology.forwards_all(),
+        ttl: options.ttl.0,
+        negative_ttl: options.negative_ttl.0.or(options.ttl.0).unwrap_or(usual.negative_ttl),
+        ..usual
+    };
+    ZoneFrame { zone, topology, listening: vec![listening] }
 }
 
 fn forwarder(options: &Options, registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {

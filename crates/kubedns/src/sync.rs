@@ -45,10 +45,8 @@ const REMINDER: Duration = Duration::from_mins(1);
 /// What is fixed about the zone, and what its upstreams must not be.
 #[derive(Debug, Clone)]
 pub struct ZoneFrame {
-    /// The cluster domain.
-    pub domain: Name,
-    /// `--strict-dns`.
-    pub strict: bool,
+    /// The zone as the flags have it.
+    pub zone: Zone,
     /// `--topology`.
     pub topology: Topology,
     /// Where we listen: an upstream there would be ourselves.
@@ -69,12 +67,10 @@ impl ZoneFrame {
             Some((Name::parse(domain).ok()?, without(usable(servers), Some(domain))))
         });
         Zone {
-            strict: self.strict,
-            forwards_all: self.topology.forwards_all(),
             routes: settings.routes(self.topology),
             upstreams: without(usable(&settings.upstreams), None),
             search: settings.search.clone().map(Arc::new),
-            ..Zone::new(&self.domain).with_stub_domains(stub_domains)
+            ..self.zone.clone().with_stub_domains(stub_domains)
         }
     }
 }

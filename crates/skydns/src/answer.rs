@@ -16,14 +16,13 @@ use smallvec::SmallVec;
 
 use crate::backend::{Entry, Lookup, View};
 use crate::outside::{Outside, OutsideQuestion};
-use crate::record::TTL;
 use crate::wire::name::labels;
 use crate::wire::{Full, Owner, Query, Section, Writer, class, rtype};
 use lookup::{Families, Found};
 
-/// TTL of SOA records that accompany a negative answer, and of what came from outside, in seconds.
-pub(crate) const MIN_TTL: u32 = 60;
-/// TTL of the SOA record when it is asked for, in seconds.
+/// TTL of what came from outside, in seconds.
+const OUTSIDE_TTL: u32 = 60;
+/// TTL of the SOA record when it is asked for, in seconds, unless the zone has one for all records.
 const SOA_TTL: u32 = 3600;
 /// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
 const MAX_DEPTH: usize = 16;
@@ -128,8 +127,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     fn well_known(&mut self, path: &[&str]) -> Option<Records> {
         match (path, self.query.qtype) {
             (["dns-version"], rtype::TXT) => {
-                let text = SPECIFICATION;
-                Some(self.wrote(|m| m.text(Owner::Question, class::IN, TTL, text)))
+                let (text, ttl) = (SPECIFICATION, self.view.zone().ttl());
+                Some(self.wrote(|m| m.text(Owner::Question, class::IN, ttl, text)))
             }
             (["dns-version"], _) => Some(Records::Empty),
             (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
@@ -149,8 +148,9 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let strict = self.view.zone().strict;
         match self.query.qtype {
             rtype::SOA => {
-                let domain = self.view.zone().domain.clone();
-                self.wrote(|m| m.soa(Section::Answer, domain.wire(), SOA_TTL))
+                let zone = self.view.zone();
+                let soa = (zone.ttl.unwrap_or(SOA_TTL), zone.negative_ttl);
+                self.wrote(|m| m.soa(Section::Answer, zone.domain.wire(), soa))
             }
             rtype::NS if strict => self.name_server(),
             _ if strict => Records::Empty,
@@ -160,17 +160,17 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the zone's NS record, and the addresses of the DNS Service as glue.
     fn name_server(&mut self) -> Records {
-        let domain = self.view.zone().domain.clone();
+        let (domain, ttl) = (self.view.zone().domain.clone(), self.view.zone().ttl());
         let mut target = 0;
         let written = self.wrote(|m| {
-            m.record(Section::Answer, Owner::Question, rtype::NS, TTL, |m| {
+            m.record(Section::Answer, Owner::Question, rtype::NS, ttl, |m| {
                 target = u16::try_from(m.position()).unwrap_or_default();
                 m.name(Owner::Parts(&[b"\x02ns\x03dns", domain.wire()]));
             })
         });
         let mark = self.message.mark();
         for address in self.look_up(&DNS_SERVICE, Families::BOTH).addresses.into_shuffled().0 {
-            if self.message.address(Section::Additional, Owner::At(target), address, TTL).is_err() {
+            if self.message.address(Section::Additional, Owner::At(target), address, ttl).is_err() {
                 self.message.rewind(mark);
                 break;
             }
@@ -211,9 +211,9 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// An answer of several records carries the lowest TTL of them in all, as SkyDNS does.
     fn settle_ttls(&mut self) {
-        let (lowest, highest) = self.message.answer_ttls();
-        if self.message.count(Section::Answer) > 1 && (lowest != highest || lowest > TTL) {
-            self.message.set_answer_ttls(lowest.min(TTL));
+        let ((lowest, highest), ttl) = (self.message.answer_ttls(), self.view.zone().ttl());
+        if self.message.count(Section::Answer) > 1 && (lowest != highest || lowest > ttl) {
+            self.message.set_answer_ttls(lowest.min(ttl));
         }
     }
 
@@ -226,10 +226,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             _ if self.view.zone().strict => {}
             _ => return None,
         }
-        let mut target = None;
+        let (mut target, zone) = (None, self.view.zone());
         self.records(path, true, &mut |entry| {
             if let crate::Host::Name(name) = &entry.record.host {
-                target = Some((crate::Name::clone(name), entry.record.ttl));
+                target = Some((crate::Name::clone(name), zone.ttl_of(entry.record.ttl)));
             }
         });
         let (name, ttl) = target?;
@@ -246,9 +246,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the SOA of a negative answer (RFC 2308, section 3).
     pub(crate) fn negative(&mut self) {
-        let domain = self.view.zone().domain.clone();
+        let zone = self.view.zone();
         // A SOA that does not fit is left out: the answer is complete without it.
-        let _ = self.message.soa(Section::Authority, domain.wire(), MIN_TTL);
+        let _ =
+            self.message.soa(Section::Authority, zone.domain.wire(), (zone.negative_ttl, zone.negative_ttl));
     }
 
     /// Writes the names that an address belongs to.
@@ -259,7 +260,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         view.reverse_record(address, &mut |pointer| {
             if zone.has_room_for(pointer.name.len()) && (pointer.named || zone.strict) {
                 records = Records::Written;
-                *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()]).is_err();
+                *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()], zone.ttl()).is_err();
             }
         });
         records
@@ -308,8 +309,8 @@ impl Writer<'_, '_> {
         self.record(Section::Answer, owner, rtype::CNAME, ttl, |m| m.name(Owner::Parts(&[target])))
     }
 
-    fn ptr(&mut self, target: &[&[u8]]) -> Result<(), Full> {
-        self.record(Section::Answer, Owner::Question, rtype::PTR, TTL, |m| m.name(Owner::Parts(target)))
+    fn ptr(&mut self, target: &[&[u8]], ttl: u32) -> Result<(), Full> {
+        self.record(Section::Answer, Owner::Question, rtype::PTR, ttl, |m| m.name(Owner::Parts(target)))
     }
 
     fn text(&mut self, owner: Owner<'_>, class: u16, ttl: u32, text: &str) -> Result<(), Full> {
@@ -322,14 +323,19 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The SOA of the zone. Its serial is the current hour: it never runs backwards, and secondaries do not exist.
-    pub(crate) fn soa(&mut self, section: Section, domain: &[u8], ttl: u32) -> Result<(), Full> {
+    /// The SOA of the zone with its own TTL and that of negative answers. Its serial is the current hour: it never runs backwards, and secondaries do not exist.
+    pub(crate) fn soa(
+        &mut self,
+        section: Section,
+        domain: &[u8],
+        (ttl, minimum): (u32, u32),
+    ) -> Result<(), Full> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let serial = u32::try_from(now - now % 3600).unwrap_or(u32::MAX);
         self.record(section, Owner::Parts(&[domain]), rtype::SOA, ttl, |m| {
             m.name(Owner::Parts(&[b"\x02ns\x03dns", domain]));
             m.name(Owner::Parts(&[b"\x0ahostmaster", domain]));
-            for value in [serial, 28_800, 7_200, 604_800, MIN_TTL] {
+            for value in [serial, 28_800, 7_200, 604_800, minimum] {
                 m.bytes(&value.to_be_bytes());
             }
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dnsconfig::Upstream;
 
-use crate::record::ServiceRecord;
+use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
@@ -93,6 +93,10 @@ pub struct Zone {
     pub strict: bool,
     /// Forward what kube-dns keeps back, too: outside names of one label, and questions for all types (ANY).
     pub forwards_all: bool,
+    /// TTL of what the zone answers, in seconds; `None` for the usual ones.
+    pub ttl: Option<u32>,
+    /// TTL of negative answers of the zone, in seconds (RFC 2308).
+    pub negative_ttl: u32,
     /// Texts under CHAOS `routes.kubedns.`: what `upstreams` and `stub_domains` were made of. None: it is refused.
     pub routes: Arc<[String]>,
     /// Upstream servers for all other names, in order of preference.
@@ -122,6 +126,8 @@ impl Zone {
             domain: domain.to_lowercase(),
             strict: false,
             forwards_all: false,
+            ttl: None,
+            negative_ttl: NEGATIVE_TTL,
             routes: Arc::new([]),
             upstreams: Arc::new([]),
             stub_domains: StubDomains::default(),
@@ -168,6 +174,16 @@ impl Zone {
     /// out itself.
     pub(crate) fn keeps_back(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2 && !self.forwards_all && self.servers_for(name).1.is_none()
+    }
+
+    /// TTL of the records that the zone answers, in seconds.
+    pub(crate) fn ttl(&self) -> u32 {
+        self.ttl.unwrap_or(TTL)
+    }
+
+    /// TTL of a record that is stored with the TTL `stored`: one that must not be kept stays so.
+    pub fn ttl_of(&self, stored: u32) -> u32 {
+        if stored == 0 { 0 } else { self.ttl.unwrap_or(stored) }
     }
 
     /// The largest answer over UDP, in octets. Strictly, no answer is larger than what we offer ourselves.

@@ -7,6 +7,8 @@ use crate::wire::Name;
 
 /// TTL of answers, in seconds.
 pub const TTL: u32 = 30;
+/// TTL of negative answers, in seconds.
+pub const NEGATIVE_TTL: u32 = 60;
 /// Priority of SRV records.
 pub const PRIORITY: u16 = 10;
 /// Weight of a record before the weights of one answer are made to share 100.

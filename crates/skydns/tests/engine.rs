@@ -91,6 +91,61 @@ fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
     }
 }
 
+/// The TTLs of an answer's records, section by section, and the MINIMUM of its SOA record.
+fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &Outside) -> Vec<String> {
+    let answer = testkit::dig::show(&reply(view, &Query::new(name, rtype).wire(), Transport::Udp, outside));
+    let records = answer.lines().filter(|line| !line.starts_with(';'));
+    let ttl = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let minimum = (words[3] == "SOA").then(|| format!("/{}", words[10])).unwrap_or_default();
+        format!("{} {}{minimum}", words[3], words[1])
+    };
+    records.map(ttl).collect()
+}
+
+#[test]
+fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
+    let known = outside(OutsideAnswer::Records(vec![OutsideRecord {
+        owner: name("www.outside.test"),
+        rtype: 1,
+        rdata: [198, 51, 100, 1].as_slice().into(),
+    }]));
+    let views = [
+        Fixed::new(&[]),
+        Fixed::new(&[]).ttls(5, 3),
+        Fixed::new(&[]).ttls(3600, 0),
+        Fixed::new(&[]).ttls(0, 5),
+    ];
+    for (name, rtype, expected) in [
+        ("web.apps.svc", "A", [&["A 30"][..], &["A 5"], &["A 3600"], &["A 0"]]),
+        (
+            "web.apps.svc",
+            "SRV",
+            [&["SRV 30", "A 30"], &["SRV 5", "A 5"], &["SRV 3600", "A 3600"], &["SRV 0", "A 0"]],
+        ),
+        ("web.apps.svc", "AAAA", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
+        ("no.apps.svc", "A", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
+        ("out.apps.svc", "CNAME", [&["CNAME 30"], &["CNAME 5"], &["CNAME 3600"], &["CNAME 0"]]),
+        // What an upstream said holds for a minute at most.
+        (
+            "out.apps.svc",
+            "A",
+            [&["CNAME 30", "A 30"], &["CNAME 5", "A 5"], &["CNAME 60", "A 60"], &["CNAME 0", "A 0"]],
+        ),
+        ("dns-version", "TXT", [&["TXT 30"], &["TXT 5"], &["TXT 3600"], &["TXT 0"]]),
+    ] {
+        for (view, expected) in views.iter().zip(expected) {
+            assert_eq!(
+                ttls(view, &format!("{name}.cluster.local."), rtype, &known),
+                expected,
+                "{name} {rtype}"
+            );
+        }
+    }
+    let apex = |view| ttls(view, "cluster.local.", "SOA", &Outside::none());
+    assert_eq!(views.each_ref().map(apex), [["SOA 3600/60"], ["SOA 5/3"], ["SOA 3600/0"], ["SOA 0/5"]]);
+}
+
 #[test]
 fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     let alias = |view: Fixed, path: &[&'static str], to: &str| {

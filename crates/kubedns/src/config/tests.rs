@@ -3,7 +3,7 @@ use std::path::Path;
 
 use daemon::flags::Style;
 
-use skydns::Name;
+use skydns::{Name, Zone};
 use testkit::upstream::Upstream;
 
 use super::*;
@@ -138,7 +138,7 @@ async fn in_the_direct_topology_dnsmasq_stands_for_all_servers() {
 
         let domain = Name::parse("cluster.local").unwrap();
         let listening = vec!["192.0.2.99:53".parse().unwrap()];
-        let zone = ZoneFrame { domain, strict: false, topology: Topology::DropIn, listening }
+        let zone = ZoneFrame { zone: Zone::new(&domain), topology: Topology::DropIn, listening }
             .with(&settings, &Loops::default());
         let below = Name::parse("www.corp.cluster.local").unwrap();
         let (servers, stub) = zone.servers_for(below.wire());

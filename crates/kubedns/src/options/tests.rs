@@ -138,6 +138,21 @@ fn replies_are_kept_only_where_a_flag_says_so() {
 }
 
 #[test]
+fn ttls_are_whole_seconds_up_to_an_hour() {
+    for (text, expected) in
+        [("", None), ("0", Some(0)), ("5s", Some(5)), ("1h", Some(3600)), ("1m30s", Some(90))]
+    {
+        assert_eq!(text.parse(), Ok(ZoneTtl(expected)), "{text}");
+    }
+    for text in ["5", "500ms", "1h1s", "-5s", "1.5s", "long"] {
+        let exit = options(&[&format!("--ttl={text}")]).unwrap_err();
+        let reason = "must be whole seconds from 0s to 1h0m0s";
+        let line = format!("invalid argument {text:?} for \"--ttl\" flag: {reason}");
+        assert_eq!(exit.stderr.lines().last(), Some(&*line));
+    }
+}
+
+#[test]
 fn names_are_completed_below_a_suffix_of_their_own() {
     let name = |text: &str| Name::parse(text).unwrap();
     let flags = |suffix: &str, domains: Option<&[&str]>| {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use skydns::{Entry, Host, name, record};
+use skydns::{Entry, Host, Zone, name, record};
 use smol_str::SmolStr;
 use treecache::Node;
 
@@ -86,15 +86,15 @@ struct Namespace<'a> {
 
 impl Serialize for Namespace<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let domain = self.snapshot.zone.domain.wire();
+        let zone = &self.snapshot.zone;
         let services = self.snapshot.services.node(&[self.name]).into_iter().flat_map(Node::entries);
         let mut services: Vec<_> =
-            services.map(|(label, service)| (label, Service { node: service, domain })).collect();
+            services.map(|(label, service)| (label, Service { node: service, zone })).collect();
         services.sort_unstable_by_key(|(label, _)| *label);
         let aliases = self.snapshot.aliases.node(&[self.name]).into_iter().flat_map(Node::entries);
         let mut entries = Entries::default();
         for (label, alias) in aliases {
-            entries.add(&Entry { label, record: alias.record(), made_up: false }, domain);
+            entries.add(&Entry { label, record: alias.record(), made_up: false }, zone);
         }
         node(serializer, &Children(services), &entries)
     }
@@ -103,8 +103,7 @@ impl Serialize for Namespace<'_> {
 /// The node of a Service: its ports below it, and its addresses.
 struct Service<'a> {
     node: &'a ServiceNode,
-    /// In wire format.
-    domain: &'a [u8],
+    zone: &'a Zone,
 }
 
 impl Serialize for Service<'_> {
@@ -112,10 +111,10 @@ impl Serialize for Service<'_> {
         let mut addresses = Entries::default();
         let mut protocols: BTreeMap<&SmolStr, Branch<BTreeMap<&SmolStr, Leaf<'_>>>> = BTreeMap::new();
         self.node.visit_all(&mut |port, entry| match port {
-            None => addresses.add(&entry, self.domain),
+            None => addresses.add(&entry, self.zone),
             Some([protocol, name]) => {
                 let ports = &mut protocols.entry(protocol).or_insert_with(|| Branch(BTreeMap::new())).0;
-                ports.entry(name).or_default().0.add(&entry, self.domain);
+                ports.entry(name).or_default().0.add(&entry, self.zone);
             }
         });
         node(serializer, &protocols, &addresses)
@@ -137,9 +136,13 @@ impl Serialize for Leaf<'_> {
 struct Entries<'a>(BTreeMap<&'a str, Vec<Shown>>);
 
 impl<'a> Entries<'a> {
-    fn add(&mut self, entry: &Entry<'a>, domain: &[u8]) {
-        let shown = |host| Shown { port: entry.record.port, host };
-        self.0.entry(entry.label).or_default().extend(hosts(entry, domain).into_iter().map(shown));
+    fn add(&mut self, entry: &Entry<'a>, zone: &Zone) {
+        let (port, ttl) = (entry.record.port, zone.ttl_of(entry.record.ttl));
+        let shown = |host| Shown { port, ttl, host };
+        self.0
+            .entry(entry.label)
+            .or_default()
+            .extend(hosts(entry, zone.domain.wire()).into_iter().map(shown));
     }
 }
 
@@ -159,9 +162,10 @@ impl Serialize for Entries<'_> {
     }
 }
 
-/// A record with one of its hosts. All have the usual priority, weight and TTL.
+/// A record with one of its hosts. All have the usual priority and weight.
 struct Shown {
     port: u16,
+    ttl: u32,
     host: String,
 }
 
@@ -174,7 +178,7 @@ impl Serialize for Shown {
         }
         fields.serialize_entry("priority", &record::PRIORITY)?;
         fields.serialize_entry("weight", &record::WEIGHT)?;
-        fields.serialize_entry("ttl", &record::TTL)?;
+        fields.serialize_entry("ttl", &self.ttl)?;
         fields.end()
     }
 }

@@ -40,8 +40,7 @@ impl Running {
             settled: settled.subscribe(),
             loops: watch::Sender::default().subscribe(),
             zone: ZoneFrame {
-                domain,
-                strict: false,
+                zone: Zone::new(&domain),
                 topology: Topology::DropIn,
                 listening: vec!["127.0.0.1:10053".parse().unwrap()],
             },

@@ -270,7 +270,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             }
             let mut place = 0;
             self.record_at(walk, Some(&record.owner), |m, section, owner| {
-                m.record(section, owner, record.rtype, super::MIN_TTL, |m| {
+                m.record(section, owner, record.rtype, super::OUTSIDE_TTL, |m| {
                     place = m.position();
                     match &target {
                         Some(name) => m.name(Owner::Parts(&[name.wire()])),

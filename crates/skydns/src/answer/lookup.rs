@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::sample::Sample;
 use super::{Answer, path};
-use crate::backend::{Entry, Lookup, View};
-use crate::record::{Host, TTL};
+use crate::backend::{Entry, Lookup, View, Zone};
+use crate::record::Host;
 use crate::wire::{Name, Transport};
 
 /// The address families that are asked for.
@@ -47,9 +47,9 @@ pub(super) struct Found {
 }
 
 impl Found {
-    fn add_addresses(&mut self, entry: &Entry<'_>, families: Families) {
+    fn add_addresses(&mut self, entry: &Entry<'_>, families: Families, zone: &Zone) {
         for address in entry.record.addresses().filter(|address| families.include(*address)) {
-            self.ttl = self.ttl.min(entry.record.ttl);
+            self.ttl = self.ttl.min(zone.ttl_of(entry.record.ttl));
             self.addresses.add(address);
         }
     }
@@ -64,15 +64,16 @@ impl<'q, V: View> Answer<'q, '_, V> {
 
     /// Looks up what a name leads to.
     pub(super) fn look_up(&self, path: &[&str], families: Families) -> Found {
+        let zone = self.view.zone();
         let (addresses, aliases) = (Sample::new(self.room()), Sample::new(self.room()));
-        let mut found = Found { lookup: Lookup::Missing, ttl: TTL, addresses, aliases };
+        let mut found = Found { lookup: Lookup::Missing, ttl: zone.ttl(), addresses, aliases };
         found.lookup = self.records(path, false, &mut |entry| match &entry.record.host {
             Host::Name(target) => {
                 let (target, external) = (Name::clone(target), !entry.made_up);
-                found.aliases.add(Alias { target, ttl: entry.record.ttl, external });
+                found.aliases.add(Alias { target, ttl: zone.ttl_of(entry.record.ttl), external });
             }
             Host::Base | Host::Member => self.add_addresses_of_target(&mut found, &entry, families),
-            Host::Address(_) | Host::Several(_) => found.add_addresses(&entry, families),
+            Host::Address(_) | Host::Several(_) => found.add_addresses(&entry, families, zone),
         });
         found
     }
@@ -86,8 +87,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         if enough || self.view.zone().strict || self.exhausted() {
             return;
         }
-        let Some(mut path) = path(entry.record.base) else { return };
+        let (Some(mut path), zone) = (path(entry.record.base), self.view.zone()) else { return };
         path.extend((entry.record.host == Host::Member).then_some(entry.label));
-        self.records(&path, false, &mut |target| found.add_addresses(&target, families));
+        self.records(&path, false, &mut |target| found.add_addresses(&target, families, zone));
     }
 }

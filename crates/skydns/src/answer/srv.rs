@@ -107,9 +107,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
     fn service(&mut self, Service(entry): &Service<'q>, weight: u16) -> Result<u16, Full> {
         let view = self.view;
         let record = &entry.record;
-        let domain = view.zone().domain.wire();
+        let (domain, ttl) = (view.zone().domain.wire(), view.zone().ttl_of(record.ttl));
         let mut at = 0;
-        self.message.record(Section::Answer, Owner::Question, rtype::SRV, record.ttl, |m| {
+        self.message.record(Section::Answer, Owner::Question, rtype::SRV, ttl, |m| {
             m.u16(record.priority);
             m.u16(weight);
             m.u16(record.port);
@@ -179,7 +179,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         base: &[u8],
         address: std::net::IpAddr,
     ) -> Result<(), Full> {
-        let ttl = crate::record::TTL;
+        let ttl = self.view.zone().ttl();
         if offset != 0 {
             return self.message.address(Section::Additional, Owner::At(offset), address, ttl);
         }

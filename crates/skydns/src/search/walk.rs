@@ -7,11 +7,9 @@
 use smallvec::SmallVec;
 
 use super::Search;
-use crate::answer::MIN_TTL;
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
-use crate::record::TTL;
 use crate::wire::{Full, Header, Message, Name, Owner, Query, Record, Section, Writer, flag, rcode, rtype};
 
 /// A walk under way.
@@ -25,9 +23,11 @@ pub(crate) struct Walk {
     /// The candidate is asked for that one.
     other_type: bool,
     /// The owner of the SOA record of an answer that is not another zone's.
-    zone: Name,
+    owner: Name,
     /// The least TTL of what says that earlier names do not exist, in seconds.
     ttl: u32,
+    /// TTL of records of the zone, in seconds.
+    alias_ttl: u32,
     end: End,
     steps: u64,
 }
@@ -56,15 +56,15 @@ impl Walk {
     /// The walk for `query`; `None` where nothing is completed.
     pub(crate) fn new(query: &Query<'_>, search: &Search, zone: &Zone) -> Option<Self> {
         let candidates = search.candidates(query.name, zone)?;
-        let below = search.suffix().is_within(&zone.domain);
-        let zone = if below { zone.domain.clone() } else { search.suffix().clone() };
         let pair = match query.qtype {
             rtype::A => Some(rtype::AAAA),
             rtype::AAAA => Some(rtype::A),
             _ => None,
         };
-        let (end, ttl) = (End::Missing, MIN_TTL);
-        Some(Self { candidates, at: 0, pair, other_type: false, zone, ttl, end, steps: 0 })
+        let (end, ttl, alias_ttl) = (End::Missing, zone.negative_ttl, zone.ttl());
+        let below = search.suffix().is_within(&zone.domain);
+        let owner = if below { zone.domain.clone() } else { search.suffix().clone() };
+        Some(Self { candidates, at: 0, pair, other_type: false, owner, ttl, alias_ttl, end, steps: 0 })
     }
 
     /// The message of the next question; `None` at the end of the walk.
@@ -147,10 +147,10 @@ impl Walk {
         let (mut system, mut truncated) = (System::Auth, false);
         if let Some((Some(name), response)) = ended_at {
             system = response.system;
-            truncated = response.copy(query, name, self.ttl.min(TTL), &mut writer);
+            truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
         } else if matches!(self.end, End::Missing) {
             // A SOA that does not fit is left out: the answer is complete without it.
-            let _ = writer.soa(Section::Authority, self.zone.wire(), self.ttl);
+            let _ = writer.soa(Section::Authority, self.owner.wire(), (self.ttl, self.ttl));
         }
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),

@@ -125,6 +125,12 @@ impl Fixed {
         self
     }
 
+    /// The same with these TTLs of the zone.
+    pub(crate) fn ttls(mut self, ttl: u32, negative_ttl: u32) -> Self {
+        (self.zone.ttl, self.zone.negative_ttl) = (Some(ttl), negative_ttl);
+        self
+    }
+
     /// The same with these texts about its routes.
     pub(crate) fn routes(mut self, texts: &[String]) -> Self {
         self.zone.routes = texts.into();
