@@ -31,18 +31,22 @@ pub(crate) struct Front {
 }
 
 impl Front {
+    /// Whether clients ask dnsmasq, and not kubedns itself.
+    fn is_asked_first(&self) -> bool {
+        matches!(self.topology, Topology::DropIn | Topology::Cache)
+    }
+
     /// The records that dnsmasq has from the hosts file for `name` (in lower case), before it asks anybody.
     pub(crate) fn answers(&self, name: &Name, qtype: u16) -> Option<Answer> {
-        if self.topology == Topology::Direct {
+        if !self.is_asked_first() {
             return None;
         }
         let text = name.to_string();
         let data: Vec<String> = match (qtype, reverse::address(name.wire())) {
-            (rtype::PTR, Some(address)) => hosts::names(&self.hosts, address)
-                .first()
-                .map(|name| format!("{name}."))
-                .into_iter()
-                .collect(),
+            (rtype::PTR, Some(address)) => {
+                let names = hosts::names(&self.hosts, address).into_iter();
+                names.take(1).map(|name| name + ".").collect()
+            }
             (rtype::A | rtype::AAAA, _) => {
                 let of_family = hosts::addresses(&self.hosts, text.trim_end_matches('.')).into_iter();
                 of_family.filter(|ip| ip.is_ipv4() == (qtype == rtype::A)).map(|ip| ip.to_string()).collect()
@@ -57,7 +61,7 @@ impl Front {
     /// The way of a query for `name` (in lower case) in a cluster of this domain. How long the answer is kept depends on
     /// the answer.
     pub(crate) fn way(&self, name: &Name, domain: &Name, route: &Route) -> Dnsmasq {
-        if matches!(self.topology, Topology::Direct | Topology::Alone) {
+        if !self.is_asked_first() {
             return behind(route);
         }
         let reverse = REVERSE.iter().filter_map(|tree| Name::parse(tree).ok());

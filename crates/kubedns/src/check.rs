@@ -117,7 +117,8 @@ fn report(maps: &[ConfigMap]) -> Exit {
     if !lines.is_empty() {
         return Exit { status: 1, stdout: lines.concat(), stderr: String::new() };
     }
-    let good = maps.iter().map(|map| format!("{}: good, {} keys\n", map.name, map.data.len()));
+    let keys = |map: &ConfigMap| map.data.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let good = maps.iter().map(|map| format!("{}: good ({})\n", map.name, keys(map)));
     Exit { status: 0, stdout: good.collect(), stderr: String::new() }
 }
 
@@ -151,8 +152,8 @@ mod tests {
         let good = of("  stubDomains: |\n    {\"acme.example\": [\"192.0.2.1\"]}\n");
         let service = "kind: Service\nmetadata: {name: kube-dns}\n---\n";
         for (text, status, lines) in [
-            (good.clone(), 0, &["kube-dns: good, 1 keys"][..]),
-            (format!("{service}{good}"), 0, &["kube-dns: good, 1 keys"]),
+            (good.clone(), 0, &["kube-dns: good (stubDomains)"][..]),
+            (format!("{service}{good}"), 0, &["kube-dns: good (stubDomains)"]),
             (
                 of("  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n"),
                 1,
@@ -184,7 +185,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_str().unwrap();
         std::fs::write(directory.path().join("stubDomains"), "{}").unwrap();
-        assert_eq!(check(&["config", path]), (0, format!("{path}: good, 1 keys\n")));
+        assert_eq!(check(&["config", path]), (0, format!("{path}: good (stubDomains)\n")));
         std::fs::write(directory.path().join("upstreamNameserver"), "[]").unwrap();
         assert_eq!(check(&["config", path]).0, 1);
     }

@@ -69,8 +69,10 @@ fn the_hosts_file_of_the_pod_comes_first() {
     cluster.hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/hosts");
     transcript::compare(&cluster, include_str!("hosts.txt"), 6);
     // dnsmasq is not asked for it where kubedns is in front.
-    cluster.topology = Topology::Direct;
-    assert_eq!(cluster.reasons("localhost. A"), ["single_label"]);
+    for topology in [Topology::Direct, Topology::Alone] {
+        cluster.topology = topology;
+        assert_eq!(cluster.reasons("localhost. A"), ["single_label"], "{topology:?}");
+    }
 }
 
 #[test]
