@@ -142,8 +142,11 @@ async fn a_stub_domain_follows_kubectl_edit_and_delete() {
 
     let stub_domains = format!(r#"{{"corp.test": ["{}"]}}"#, corporate.addr());
     let script = format!("s#{{.*}}#{stub_domains}#");
+    let before = pod.process.stderr().len();
     kubectl.edit("configmap -n kube-system kube-dns", &script).await;
     eventually(PATIENCE, || async { dig.short("host.corp.test").await == ["198.51.100.7"] }).await;
+    let told = told_by(&["kubedns ", "dnsmasq "], &pod.process.stderr()[before..]);
+    assert!(told.len() == 2 && told.iter().all(|line| line.contains("configuration loaded")), "{told:#?}");
     assert_eq!(dig.short("+tcp host.corp.test").await, ["198.51.100.7"]);
     assert!(corporate.count() > 0);
 
@@ -251,18 +254,43 @@ async fn a_frozen_container_is_killed_after_the_grace_period() {
 
 #[tokio::test]
 async fn arguments_that_a_container_does_not_understand_end_the_pod() {
-    let mut localpod = Program::named("localpod")
-        .args(["--port-base=0", "--offline", "--kubedns-arg=--no-such-flag", "--manifests"])
-        .args([example_cluster()])
-        .start();
-    let status = localpod.wait(PATIENCE).await;
-    assert!(!status.success());
-    let log = localpod.stderr();
-    assert!(
-        log.iter().any(|line| line.starts_with("kubedns ") && line.contains("--no-such-flag")),
-        "{log:?}"
-    );
-    assert_eq!(log.last().unwrap(), "localpod: kubedns cannot be run like this: its last line says why");
+    for (argument, says, last) in [
+        (
+            "--kubedns-arg=--no-such-flag",
+            "--no-such-flag",
+            "localpod: kubedns cannot be run like this: its last line says why",
+        ),
+        (
+            "--dnsmasq-arg=--no-such-flag",
+            "",
+            "localpod: --dnsmasq-arg --no-such-flag: dnsmasq: bad command line options: try --help",
+        ),
+    ] {
+        let mut localpod = Program::named("localpod")
+            .args(["--port-base=0", "--offline", argument, "--manifests"])
+            .args([example_cluster()])
+            .start();
+        let status = localpod.wait(PATIENCE).await;
+        assert!(!status.success());
+        let log = localpod.stderr();
+        let told = log.iter().any(|line| line.starts_with("kubedns ") && line.contains(says));
+        assert!(told || says.is_empty(), "{log:?}");
+        assert_eq!(log.last().unwrap(), last);
+    }
+}
+
+#[tokio::test]
+async fn a_start_is_told_in_twenty_lines() {
+    let mut pod = Pod::start().await;
+    pod.process.line_with("reading dnsmasq's counters", PATIENCE).await;
+    let told = told_by(&["kubedns ", "dnsmasq ", "sidecar "], &pod.process.stderr());
+    assert!((15..=22).contains(&told.len()), "{told:#?}");
+}
+
+/// The lines of some containers.
+fn told_by(containers: &[&str], log: &[String]) -> Vec<String> {
+    let is_theirs = |line: &&String| containers.iter().any(|name| line.starts_with(name));
+    log.iter().filter(is_theirs).cloned().collect()
 }
 
 #[tokio::test]
