@@ -67,16 +67,11 @@ pub(crate) struct Report {
 
 #[derive(Debug)]
 struct Counters {
+    config: ConfigCounters,
     up: IntGauge,
     restarts: IntCounterVec,
     probe_failures: IntCounter,
     too_many_queries: IntCounter,
-    config_info: IntGaugeVec,
-    config_error: IntGauge,
-    config_loaded: IntGauge,
-    config_edits: IntCounter,
-    config_rejected: IntCounter,
-    config_unknown_keys: IntGauge,
     reloads: IntCounter,
     hasty_reloads: IntCounter,
     last_reload: IntGauge,
@@ -95,6 +90,7 @@ impl Counters {
         let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
         let counter = |name: &str, help: &str| metrics.int_counter(name, help);
         let counters = Self {
+            config: ConfigCounters::new(metrics)?,
             up: gauge("nanny_dnsmasq_up", "1 while dnsmasq runs and answers the probes.")?,
             restarts: metrics.int_counter_vec(
                 "nanny_dnsmasq_restarts_total",
@@ -109,32 +105,7 @@ impl Counters {
                 "nanny_dnsmasq_too_many_queries_total",
                 "Times dnsmasq logged that it had no room for another forwarded query.",
             )?,
-            config_info: metrics.int_gauge_vec(
-                "nanny_config_info",
-                "Version of the configuration in force; always 1.",
-                &["version"],
-            )?,
-            config_error: gauge(
-                "nanny_config_error",
-                "1 while the newest configuration is rejected and the previous one stays in force.",
-            )?,
-            config_loaded: gauge(
-                "nanny_config_loaded_timestamp_seconds",
-                "Time when the configuration in force was loaded, in seconds since 1970.",
-            )?,
-            config_edits: counter(
-                "nanny_config_edits_total",
-                "Edits of the configuration that came into force.",
-            )?,
-            config_rejected: counter(
-                "nanny_config_rejected_total",
-                "Edits of the configuration that were rejected.",
-            )?,
             reloads: counter("nanny_reloads_total", "Reloads of the servers by dnsmasq (SIGHUP).")?,
-            config_unknown_keys: gauge(
-                "nanny_config_unknown_keys",
-                "Keys of the ConfigMap that are ignored.",
-            )?,
             hasty_reloads: counter(
                 "nanny_hasty_reloads_total",
                 "Reloads that removed servers while queries may have been waiting for them.",
@@ -168,6 +139,45 @@ impl Counters {
             counters.restarts.with_label_values(&[reason.label()]);
         }
         Ok(counters)
+    }
+}
+
+/// What is counted of the configuration.
+#[derive(Debug)]
+struct ConfigCounters {
+    info: IntGaugeVec,
+    error: IntGauge,
+    loaded: IntGauge,
+    edits: IntCounter,
+    rejected: IntCounter,
+    unknown_keys: IntGauge,
+}
+
+impl ConfigCounters {
+    fn new(metrics: &Metrics) -> Result<Self, MetricError> {
+        let gauge = |name: &str, help: &str| metrics.int_gauge(name, help);
+        let counter = |name: &str, help: &str| metrics.int_counter(name, help);
+        Ok(Self {
+            info: metrics.int_gauge_vec(
+                "nanny_config_info",
+                "Version of the configuration in force; always 1.",
+                &["version"],
+            )?,
+            error: gauge(
+                "nanny_config_error",
+                "1 while the newest configuration is rejected and the previous one stays in force.",
+            )?,
+            loaded: gauge(
+                "nanny_config_loaded_timestamp_seconds",
+                "Time when the configuration in force was loaded, in seconds since 1970.",
+            )?,
+            edits: counter("nanny_config_edits_total", "Edits of the configuration that came into force.")?,
+            rejected: counter(
+                "nanny_config_rejected_total",
+                "Edits of the configuration that were rejected.",
+            )?,
+            unknown_keys: gauge("nanny_config_unknown_keys", "Keys of the ConfigMap that are ignored.")?,
+        })
     }
 }
 
@@ -252,14 +262,14 @@ impl Report {
 
     /// The configuration, or what became of an edit.
     pub(crate) fn configuration(&self, state: &State) {
-        self.counters.config_info.reset();
-        self.counters.config_info.with_label_values(&[&state.version.to_string()]).set(1);
-        self.counters.config_error.set(i64::from(state.error.is_some()));
-        self.counters.config_loaded.set(seconds(state.loaded_at));
-        let (edits, rejected) = (&self.counters.config_edits, &self.counters.config_rejected);
+        self.counters.config.info.reset();
+        self.counters.config.info.with_label_values(&[&state.version.to_string()]).set(1);
+        self.counters.config.error.set(i64::from(state.error.is_some()));
+        self.counters.config.loaded.set(seconds(state.loaded_at));
+        let (edits, rejected) = (&self.counters.config.edits, &self.counters.config.rejected);
         edits.inc_by(state.edits.saturating_sub(edits.get()));
         rejected.inc_by(state.rejected.saturating_sub(rejected.get()));
-        self.counters.config_unknown_keys.set(count(state.unknown_keys.len()));
+        self.counters.config.unknown_keys.set(count(state.unknown_keys.len()));
         self.edit().configuration.set(state);
     }
 

@@ -67,7 +67,7 @@ impl Parts {
         // Without a host name, or on another system, the page is silent about it.
         let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let node = std::env::var("NODE_NAME").ok().filter(|node| !node.is_empty());
-        Ok(Self { pod, node, started, probes, dnsmasq, verdicts, metrics, peers, options })
+        Ok(Self { options, started, pod, node, probes, dnsmasq, metrics, peers, verdicts })
     }
 }
 

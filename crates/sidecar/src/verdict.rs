@@ -73,9 +73,14 @@ pub(crate) fn findings(status: &Status) -> Vec<Finding> {
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
     probes(&status.probes, kubedns, &mut findings);
     findings.extend(routes::findings(status));
-    kubedns.into_iter().for_each(|kubedns| of_kubedns(kubedns, &mut findings));
-    nanny.into_iter().for_each(|nanny| of_nanny(nanny, &mut findings));
+    if let Some(kubedns) = kubedns {
+        of_kubedns(kubedns, &mut findings);
+    }
+    if let Some(nanny) = nanny {
+        of_nanny(nanny, &mut findings);
+    }
     configuration(kubedns, nanny, &mut findings);
+    unknown_keys(kubedns, nanny, &mut findings);
     findings
 }
 
@@ -118,11 +123,11 @@ fn of_kubedns(kubedns: &Kubedns, findings: &mut Vec<Finding>) {
     match (kubedns.synced, kubedns.stale, kubedns.overdue) {
         (_, Some(true), _) => find(Kind::ServingStale, "kubedns serves the records of its snapshot file"),
         (Some(false), _, Some(true)) => {
-            find(Kind::NotSynced, "kubedns refuses cluster names: its first lists are incomplete")
+            find(Kind::NotSynced, "kubedns refuses cluster names: its first lists are incomplete");
         }
         (Some(false), ..) => find(Kind::Starting, "kubedns waits for its first lists"),
         _ if !kubedns.is_watching() => {
-            find(Kind::ApiServerLost, "kubedns does not see changes of the cluster: no watch is open")
+            find(Kind::ApiServerLost, "kubedns does not see changes of the cluster: no watch is open");
         }
         _ => {}
     }
@@ -167,6 +172,17 @@ fn configuration(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mu
         findings.push(found().because(rejection.text.as_deref().unwrap_or("unknown why")));
     } else if kubedns.is_some_and(|kubedns| kubedns.config_current == Some(false)) {
         findings.push(found().because("by kubedns, whose log says why"));
+    }
+}
+
+/// Keys that are misspelt as a rule.
+fn unknown_keys(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
+    let found = || Finding::new(Kind::ConfigUnknownKeys, "", "keys of the ConfigMap are unknown and ignored");
+    let warnings = nanny.map(|nanny| nanny.configuration.warnings.as_slice()).unwrap_or_default();
+    if !warnings.is_empty() {
+        findings.push(found().because(&list(warnings)));
+    } else if kubedns.is_some_and(|kubedns| kubedns.unknown_keys > 0.0) {
+        findings.push(found().because("the log of kubedns names them"));
     }
 }
 

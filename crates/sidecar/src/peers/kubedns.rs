@@ -34,6 +34,8 @@ pub(crate) struct Kubedns {
     pub(crate) upstreams: Vec<Upstream>,
     /// Stub domains (`.` for all other names), their servers, and whether each answers.
     pub(crate) routes: Vec<(String, String, bool)>,
+    /// Keys of the ConfigMap that are ignored.
+    pub(crate) unknown_keys: f64,
     /// Upstreams that are left out because they forward to kubedns.
     pub(crate) forward_loops: f64,
     /// Names of stub servers without an address.
@@ -93,6 +95,7 @@ impl Kubedns {
             "kube_dns_build_info" => self.version = line.label("version"),
             "kubedns_info" => self.domain = line.label("domain"),
             "kubedns_initial_sync_overdue" => self.overdue = Some(line.value > 0.0),
+            "kubedns_config_unknown_keys" => self.unknown_keys = line.value,
             "kubedns_forward_loops" => self.forward_loops = line.value,
             "kubedns_stub_servers_unresolved" => self.unresolved = line.value,
             "kubedns_forward_upstream_up" => {

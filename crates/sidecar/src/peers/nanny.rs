@@ -39,6 +39,8 @@ pub(crate) struct Configuration {
     pub(crate) rejected: u64,
     /// Why the newest one is not in force; none when it is.
     pub(crate) error: Option<Refusal>,
+    /// Keys that are ignored, each with what was probably meant.
+    pub(crate) warnings: Vec<String>,
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstream_nameservers: Vec<String>,
 }

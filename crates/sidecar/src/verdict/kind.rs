@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     UpstreamNotTrusted,
     ForwardingLoop,
     ConfigRejected,
+    ConfigUnknownKeys,
     RoutesPending,
     ConfigDiffers,
     StubServerUnresolved,
@@ -43,7 +44,7 @@ pub(crate) enum Kind {
 /// A kind in words: its label, its level, the section of the runbook, and what to do.
 pub(super) type Row = (Kind, &'static str, Level, &'static str, &'static str);
 
-pub(super) const ROWS: [Row; 17] = [
+pub(super) const ROWS: [Row; 18] = [
     (
         Kind::KubednsSilent,
         "kubedns_silent",
@@ -113,6 +114,13 @@ pub(super) const ROWS: [Row; 17] = [
         Level::Degraded,
         "configuration-rejected",
         "Fix the ConfigMap soon: a restarted container starts without it.",
+    ),
+    (
+        Kind::ConfigUnknownKeys,
+        "config_unknown_keys",
+        Level::Degraded,
+        "configuration-rejected",
+        "Correct the keys of the ConfigMap, or remove them.",
     ),
     (
         Kind::RoutesPending,

@@ -153,6 +153,17 @@ fn what_kubedns_and_the_nanny_say_is_found() {
             "config_rejected: the newest ConfigMap is rejected (by kubedns, whose log says why)",
         ),
         (
+            nanny(
+                r#"{"configuration":{"warnings":["upstreamNameserver: did you mean upstreamNameservers?"]}}"#,
+            ),
+            "config_unknown_keys: keys of the ConfigMap are unknown and ignored \
+             (upstreamNameserver: did you mean upstreamNameservers?)",
+        ),
+        (
+            kubedns("kubedns_config_unknown_keys 1\n"),
+            "config_unknown_keys: keys of the ConfigMap are unknown and ignored (the log of kubedns names them)",
+        ),
+        (
             nanny(r#"{"routes":{"pending":{"reason":"no space"}}}"#),
             "routes_pending: dnsmasq does not have the newest servers (no space)",
         ),

@@ -25,7 +25,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
 /// A failure says nothing about an upstream any more after this: nobody may have asked it since.
-const FAILURE_COUNTS: Duration = Duration::from_secs(60);
+const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 
 /// So many failures in a row take an upstream down.
 const IN_A_ROW: u32 = 3;

@@ -149,58 +149,39 @@ fn forgets_whom_nobody_asked_for_longest() {
     assert!(!health.was_silent_over_tcp(&numbered(1), start), "forgotten");
 }
 
+/// What became of a question, or that the upstream was found dead.
+#[derive(Clone, Copy)]
+enum Past {
+    Silent,
+    Refused,
+    Answered,
+    Died,
+}
+
 #[test]
 fn an_upstream_is_down_while_its_last_questions_failed() {
+    use Past::{Answered, Died, Refused, Silent};
     let (first, now) = (upstream(1), Instant::now());
-    let fails = |health: &Health, silent: &[bool]| {
-        silent.iter().for_each(|silent| health.failed(&first, *silent, now));
-    };
-    let answers = |health: &Health| health.answered(&first, &question(b"\x01a\0"), NOERROR, now);
-    type Past<'a> = &'a dyn Fn(&Health);
-    let cases: [(&str, Past<'_>, bool); 8] = [
-        ("never asked", &|_| {}, false),
-        ("lost packets", &|health| fails(health, &[true, true]), false),
-        ("silent from the start", &|health| fails(health, &[true, true, true]), true),
-        ("nobody listens", &|health| fails(health, &[false, false, false]), true),
-        (
-            "answers in between",
-            &|health| {
-                fails(health, &[false, false]);
-                answers(health);
-                fails(health, &[false])
-            },
-            false,
-        ),
-        (
-            "slow names beside others",
-            &|health| {
-                answers(health);
-                fails(health, &[true, true, true, true])
-            },
-            false,
-        ),
-        (
-            "died",
-            &|health| {
-                answers(health);
-                kill(health, 1, now);
-                fails(health, &[true])
-            },
-            true,
-        ),
-        (
-            "died, and is back",
-            &|health| {
-                kill(health, 1, now);
-                fails(health, &[true]);
-                answers(health)
-            },
-            false,
-        ),
+    let cases: [(&str, &[Past], bool); 8] = [
+        ("never asked", &[], false),
+        ("lost packets", &[Silent, Silent], false),
+        ("silent from the start", &[Silent, Silent, Silent], true),
+        ("nobody listens", &[Refused, Refused, Refused], true),
+        ("answers in between", &[Refused, Refused, Answered, Refused], false),
+        ("slow names beside others", &[Answered, Silent, Silent, Silent, Silent], false),
+        ("died", &[Answered, Died, Silent], true),
+        ("died, and is back", &[Died, Silent, Answered], false),
     ];
     for (case, past, down) in cases {
         let health = Health::default();
-        past(&health);
+        for event in past {
+            match event {
+                Silent => health.failed(&first, true, now),
+                Refused => health.failed(&first, false, now),
+                Answered => health.answered(&first, &question(b"\x01a\0"), NOERROR, now),
+                Died => kill(&health, 1, now),
+            }
+        }
         assert_eq!(health.is_down(&first, now), down, "{case}");
         assert!(!health.is_down(&first, now + 60 * SECOND), "{case}: nobody has asked it since");
     }
