@@ -119,7 +119,8 @@ impl Router {
     fn take_kubedns(&mut self) {
         let Some(said) = self.inputs.kubedns.borrow_and_update().clone() else { return };
         let expected = self.fixed.forward == Forward::Kubedns;
-        if expected && said.topology != "cache" && self.behind.routes.is_none() {
+        let forwards_all = ["cache", "alone"].contains(&said.topology.as_str());
+        if expected && !forwards_all && self.behind.routes.is_none() {
             let topology = &said.topology;
             warn!(
                 topology,
