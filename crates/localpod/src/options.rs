@@ -27,17 +27,9 @@ pub struct Options {
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_BASE)]
     pub port_base: u16,
 
-    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards names outside
-    #[arg(long)]
-    pub direct: bool,
-
-    /// Let dnsmasq in front be a cache alone: it asks kubedns for all names, and kubedns asks the upstreams
-    #[arg(long, conflicts_with = "direct")]
-    pub cache: bool,
-
-    /// Leave dnsmasq out: kubedns answers the clients, asks the upstreams and caches their replies
-    #[arg(long, conflicts_with_all = ["direct", "cache"])]
-    pub alone: bool,
+    /// Where dnsmasq stands.
+    #[command(flatten)]
+    pub shape: Shape,
 
     /// Cluster domain
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
@@ -74,6 +66,22 @@ pub struct Options {
     /// What else the containers are told.
     #[command(flatten)]
     pub extra: ExtraArgs,
+}
+
+/// The place of dnsmasq, in front of kubedns unless told otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
+pub struct Shape {
+    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards names outside
+    #[arg(long)]
+    pub direct: bool,
+
+    /// Let dnsmasq in front be a cache alone: it asks kubedns for all names, and kubedns asks the upstreams
+    #[arg(long, conflicts_with = "direct")]
+    pub cache: bool,
+
+    /// Leave dnsmasq out: kubedns answers the clients, asks the upstreams and caches their replies
+    #[arg(long, conflicts_with_all = ["direct", "cache"])]
+    pub alone: bool,
 }
 
 /// Arguments for the containers on top of the manifest's.

@@ -47,7 +47,7 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     let programs = Programs::find(&options.bin_dir()?, options.dnsmasq.as_deref(), &search)?;
     programs.check_dnsmasq(&options.extra.dnsmasq)?;
     let chosen = Ports::choose(options.port_base)?;
-    let ports = if options.direct || options.alone { chosen.direct() } else { chosen };
+    let ports = if options.shape.direct || options.shape.alone { chosen.direct() } else { chosen };
     let work = tempfile::Builder::new().prefix("localpod.").tempdir().context("cannot make a directory")?;
 
     let volume = ConfigVolume::create(work.path().join("kube-dns-config"))?;
@@ -74,8 +74,8 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
         state_dir: &work.path().join("nanny"),
         access: cluster.access.clone(),
         nameservers: &nameservers,
-        is_cache: options.cache,
-        is_alone: options.alone,
+        is_cache: options.shape.cache,
+        is_alone: options.shape.alone,
         verbosity: options.v,
         extra: &options.extra,
     };
@@ -158,7 +158,7 @@ async fn announce(
     console: &Console,
     status: &Status,
 ) {
-    readiness::wait(ports, options.alone, options.domain(), console).await;
+    readiness::wait(ports, options.shape.alone, options.domain(), console).await;
     let samples = cluster.samples().await;
     let guide = Guide {
         services: &samples.services,
@@ -168,7 +168,7 @@ async fn announce(
         kubedns: &programs.kubedns,
         access: &cluster.access,
         stub_domain,
-        is_alone: options.alone,
+        is_alone: options.shape.alone,
     };
     console.guide(&guide.text());
     status.ready();
