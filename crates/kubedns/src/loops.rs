@@ -29,13 +29,15 @@ const ANYWHERE: &str = "test";
 /// An upstream and what it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Way {
-    /// The stub domain; none for all names that are in no stub domain, which come first.
+    /// The stub domain, or the zone of the cluster whose missing names are forwarded; none for all other names, which come
+    /// first.
     domain: Option<String>,
     upstream: Upstream,
 }
 
 impl Way {
-    /// The way to `upstream` for the names of a stub domain, as it is written in the settings, or for all others.
+    /// The way to `upstream` for the names of a stub domain, as it is written in the settings, or of a zone of the cluster, or
+    /// for all others.
     pub fn new(domain: Option<&str>, upstream: Upstream) -> Self {
         Self { domain: domain.map(ToOwned::to_owned), upstream }
     }
@@ -54,13 +56,19 @@ pub type Loops = BTreeSet<Way>;
 pub struct LoopFinder {
     forwarder: Arc<Forwarder>,
     settings: watch::Receiver<Arc<Settings>>,
+    /// Zones of the cluster whose missing names are forwarded.
+    fallthrough: Arc<[Name]>,
     found: watch::Sender<Arc<Loops>>,
 }
 
 impl LoopFinder {
     /// A finder that has asked nobody yet.
-    pub fn new(forwarder: Arc<Forwarder>, settings: watch::Receiver<Arc<Settings>>) -> Self {
-        Self { forwarder, settings, found: watch::Sender::default() }
+    pub fn new(
+        forwarder: Arc<Forwarder>,
+        settings: watch::Receiver<Arc<Settings>>,
+        fallthrough: Arc<[Name]>,
+    ) -> Self {
+        Self { forwarder, settings, fallthrough, found: watch::Sender::default() }
     }
 
     /// What is found, now and whenever it changes.
@@ -79,7 +87,7 @@ impl LoopFinder {
         loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
             self.forwarder.keep_only(&in_use(&settings));
-            self.look(&ways(&settings)).await;
+            self.look(&ways(&settings, &self.fallthrough)).await;
             if !self.found.borrow().is_empty() {
                 pause = SHORTEST;
             }
@@ -117,11 +125,20 @@ fn in_use(settings: &Settings) -> BTreeSet<&Upstream> {
 }
 
 /// All ways there are.
-fn ways(settings: &Settings) -> BTreeSet<Way> {
-    let stub = settings.stub_domains.iter().map(|(domain, servers)| (Some(domain.as_str()), servers));
-    let all = std::iter::once((None, &settings.upstreams)).chain(stub);
-    all.flat_map(|(domain, servers)| servers.iter().map(move |server| Way::new(domain, server.clone())))
-        .collect()
+fn ways(settings: &Settings, fallthrough: &[Name]) -> BTreeSet<Way> {
+    let stub = settings.stub_domains.iter().map(|(domain, servers)| (Some(domain.clone()), servers));
+    let fallthrough = fallthrough.iter().map(|zone| (Some(zone.to_string()), &settings.upstreams));
+    let all = std::iter::once((None, &settings.upstreams)).chain(stub).chain(fallthrough);
+    all.flat_map(|(domain, servers)| {
+        servers.iter().map(move |server| Way::new(domain.as_deref(), server.clone()))
+    })
+    .collect()
+}
+
+/// Whether an upstream has the names of `zone` from us: then those that are missing must not be forwarded.
+pub fn comes_back(zone: &Name, settings: &Settings, loops: &Loops) -> bool {
+    let zone = zone.to_string();
+    settings.upstreams.iter().any(|upstream| loops.contains(&Way::new(Some(&zone), upstream.clone())))
 }
 
 /// Logs what is new.

@@ -27,7 +27,7 @@ use skydns::forward::TlsTrust;
 
 pub use explain::Topology;
 pub use pins::{PinError, Pins};
-pub use search::{Domains, SearchError, SearchFlags};
+pub use search::{Domains, FallthroughError, SearchError, SearchFlags, Zones};
 pub use ttl::{ZoneTtl, ZoneTtlError};
 
 /// What `--help` ends with.
@@ -100,6 +100,9 @@ pub struct Options {
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
+    /// zones whose names are forwarded when they are missing in the cluster, separated by commas; . for all names
+    #[arg(long, value_name = "string", default_value = "")]
+    pub fallthrough: Zones,
     /// TTL of the answers of the cluster zone, from 0s to 1h; 30s unless given
     #[arg(long, value_name = "duration", default_value = "")]
     pub ttl: ZoneTtl,

@@ -59,6 +59,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
     let config_from = options.config_from()?;
     options.search()?;
+    options.fallthrough()?;
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
@@ -76,7 +77,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     crate::metrics::info(&registry, &options)?;
     let upstream_state = UpstreamState::new(Arc::clone(&forwarder), Arc::clone(&published));
     registry.register("kubedns_forward_upstream_up", upstream_state.context("cannot set up metrics")?)?;
-    let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe());
+    let loops =
+        LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), options.fallthrough()?.into());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
@@ -223,6 +225,7 @@ fn zone_frame(options: &Options, domain: Name, listening: SocketAddr) -> ZoneFra
         strict,
         forwards_all: topology.forwards_all(),
         ttl: options.ttl.0,
+        fallthrough: options.fallthrough().unwrap_or_default().into(),
         negative_ttl: options.negative_ttl.0.or(options.ttl.0).unwrap_or(usual.negative_ttl),
         ..usual
     };

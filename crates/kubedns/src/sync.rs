@@ -54,7 +54,8 @@ pub struct ZoneFrame {
 }
 
 impl ZoneFrame {
-    /// The zone with `settings`, without the upstreams that `loops` says lead back to us.
+    /// The zone with `settings`, without the upstreams that `loops` says lead back to us. Missing names are not forwarded while
+    /// an upstream has such names from us.
     pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
         let usable = |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
         let without = |servers: Vec<Upstream>, domain: Option<&str>| -> Arc<[Upstream]> {
@@ -66,9 +67,11 @@ impl ZoneFrame {
             // other upstreams to see.
             Some((Name::parse(domain).ok()?, without(usable(servers), Some(domain))))
         });
+        let comes_back = self.zone.fallthrough.iter().any(|zone| loops::comes_back(zone, settings, loops));
         Zone {
             routes: settings.routes(self.topology),
             upstreams: without(usable(&settings.upstreams), None),
+            fallthrough: if comes_back { Arc::new([]) } else { Arc::clone(&self.zone.fallthrough) },
             search: settings.search.clone().map(Arc::new),
             ..self.zone.clone().with_stub_domains(stub_domains)
         }

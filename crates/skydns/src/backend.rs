@@ -97,6 +97,8 @@ pub struct Zone {
     pub ttl: Option<u32>,
     /// TTL of negative answers of the zone, in seconds (RFC 2308).
     pub negative_ttl: u32,
+    /// Zones whose missing names are forwarded, in lower case.
+    pub fallthrough: Arc<[Name]>,
     /// Texts under CHAOS `routes.kubedns.`: what `upstreams` and `stub_domains` were made of. None: it is refused.
     pub routes: Arc<[String]>,
     /// Upstream servers for all other names, in order of preference.
@@ -127,6 +129,7 @@ impl Zone {
             strict: false,
             forwards_all: false,
             ttl: None,
+            fallthrough: Arc::new([]),
             negative_ttl: NEGATIVE_TTL,
             routes: Arc::new([]),
             upstreams: Arc::new([]),
@@ -158,6 +161,11 @@ impl Zone {
     pub fn owns(&self, name: &[u8]) -> bool {
         is_within(name, self.domain.wire())
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
+    }
+
+    /// Whether a name of ours (wire format, lower case) that does not exist is forwarded.
+    pub(crate) fn falls_through(&self, name: &[u8]) -> bool {
+        self.fallthrough.iter().any(|zone| is_within(name, zone.wire()))
     }
 
     /// The servers for a name (wire format, lower case), and the stub domain that they are those of, if any. The longest

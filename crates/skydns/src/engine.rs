@@ -224,6 +224,10 @@ impl<V: View> Engine<'_, V> {
         if !needs.is_empty() {
             return Outcome::Ask(needs);
         }
+        if found == Records::Missing && self.view.zone().falls_through(self.query.lower()) {
+            let (_, stub) = self.view.zone().servers_for(self.query.lower());
+            return Outcome::Forward(if stub.is_some() { System::Stub } else { System::Recursive });
+        }
         let strict = self.view.zone().strict;
         let (rcode, own) = match found {
             Records::Written | Records::Empty => (rcode::NOERROR, AUTHORITATIVE),

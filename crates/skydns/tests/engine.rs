@@ -147,6 +147,33 @@ fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
 }
 
 #[test]
+fn missing_names_of_some_zones_are_forwarded() {
+    let said = |view: &Fixed, name: &str| {
+        let (query, mut out) = (Query::new(name, "A").wire(), Vec::new());
+        match answer(view, &identity(), &query, Transport::Udp, &outside(OutsideAnswer::Failed), &mut out) {
+            Outcome::Reply(_) => {
+                testkit::dig::show(&out)[3..].split(',').next().unwrap_or_default().to_owned()
+            }
+            other => format!("{other:?}"),
+        }
+    };
+    let all = Fixed::new(&[]).fallthrough(&["cluster.local"]);
+    let some = Fixed::new(&[]).fallthrough(&["other.svc.cluster.local", "vm.cluster.local"]);
+    let unsynced = Fixed::new(&[]).fallthrough(&["."]).unsynced();
+    for (name, expected) in [
+        ("no.apps.svc.cluster.local.", ["Forward(Recursive)", "NXDOMAIN", "REFUSED"]),
+        ("no.OTHER.svc.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
+        ("vm.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
+        ("xvm.cluster.local.", ["Forward(Recursive)", "NXDOMAIN", "REFUSED"]),
+        // What exists is answered, and so is what cannot be looked up.
+        ("web.apps.svc.cluster.local.", ["NOERROR", "NOERROR", "REFUSED"]),
+        ("out.apps.svc.cluster.local.", ["SERVFAIL", "SERVFAIL", "REFUSED"]),
+    ] {
+        assert_eq!([&all, &some, &unsynced].map(|view| said(view, name)), expected, "{name}");
+    }
+}
+
+#[test]
 fn the_longest_domain_that_holds_a_name_decides_who_answers() {
     let alias = |view: Fixed, path: &[&'static str], to: &str| {
         view.with_aliases(path, std::iter::once(to.to_owned()))

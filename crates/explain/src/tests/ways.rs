@@ -145,6 +145,18 @@ fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
 }
 
 #[test]
+fn missing_names_of_the_cluster_may_be_asked_of_the_upstreams() {
+    let svc = Name::parse("svc.cluster.local").unwrap();
+    let cluster = with_zone(|zone| Zone { fallthrough: [svc].into(), ..zone }, true);
+    let text = "is no name of this cluster: the upstream servers are asked for vm.prod.svc.cluster.local.";
+    cluster.expect(
+        ["/verdict/outcome", "/verdict/text"],
+        &[("vm.prod.svc.cluster.local. A", ["forwarded", text])],
+    );
+    cluster.expect(["/verdict/outcome"], &[("vm.cluster.local. A", ["nx_domain"])]);
+}
+
+#[test]
 fn upstreams_that_lead_back_are_not_called_missing() {
     let none = |zone| Zone { upstreams: [].into(), ..zone };
     let cluster = with_zone(none, true);

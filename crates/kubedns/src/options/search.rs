@@ -22,6 +22,33 @@ impl FromStr for Domains {
     }
 }
 
+/// Zones separated by commas, of which `.` is all names; none for an empty text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Zones(pub Vec<Name>);
+
+impl FromStr for Zones {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<Self, DomainError> {
+        let zones = text.split(',').map(str::trim).filter(|zone| !zone.is_empty());
+        let name = |zone: &str| match zone {
+            "." => Ok(Name::default()),
+            zone => zone.parse().map(|domain: Domain| domain.name()),
+        };
+        zones.map(name).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A zone that holds no name of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "--fallthrough: no name of {domain} is in {zone}; {domain}, zones below it and . for all names are accepted"
+)]
+pub struct FallthroughError {
+    zone: Name,
+    domain: Domain,
+}
+
 /// What is completed, and with what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchFlags {
@@ -62,6 +89,23 @@ pub enum SearchError {
 const TAKEN: [&str; 4] = ["svc", "pod", "dns", "dns-version"];
 
 impl Options {
+    /// The zones of the cluster whose missing names are forwarded.
+    ///
+    /// # Errors
+    ///
+    /// For a zone without names of the cluster. Missing reverse names are always forwarded, so their zones may be named.
+    pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
+        let domain = self.domain.name();
+        let reverse = ["in-addr.arpa", "ip6.arpa"].map(|zone| Name::parse(zone).unwrap_or_default());
+        let of_cluster = |zone: &Name| zone.is_within(&domain) || domain.is_within(zone);
+        let known = |zone: &Name| of_cluster(zone) || reverse.iter().any(|reverse| zone.is_within(reverse));
+        match self.fallthrough.0.iter().find(|zone| !known(zone)) {
+            Some(zone) => Err(FallthroughError { zone: zone.clone(), domain: self.domain.clone() }),
+            None if self.fallthrough.0.iter().any(|zone| domain.is_within(zone)) => Ok(vec![domain]),
+            None => Ok(self.fallthrough.0.iter().filter(|zone| of_cluster(zone)).cloned().collect()),
+        }
+    }
+
     /// What is completed with a search list, if anything.
     ///
     /// # Errors

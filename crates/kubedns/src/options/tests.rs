@@ -138,6 +138,29 @@ fn replies_are_kept_only_where_a_flag_says_so() {
 }
 
 #[test]
+fn missing_names_of_the_cluster_may_be_forwarded() {
+    let said = |flag: &str| {
+        let zones = options(&[&format!("--fallthrough={flag}")]).unwrap().fallthrough();
+        let text = |zones: Vec<Name>| zones.iter().map(Name::to_string).collect::<Vec<_>>().join(" ");
+        zones.map(text).map_err(|error| error.to_string())
+    };
+    for (flag, expected) in [
+        ("", ""),
+        (".", "cluster.local."),
+        ("local", "cluster.local."),
+        ("cluster.local", "cluster.local."),
+        ("vm.cluster.local., a.svc.cluster.local", "vm.cluster.local. a.svc.cluster.local."),
+        // As CoreDNS is told; here these are always forwarded.
+        ("in-addr.arpa,ip6.arpa,10.in-addr.arpa", ""),
+    ] {
+        assert_eq!(said(flag).as_deref(), Ok(expected), "{flag}");
+    }
+    let reason = "--fallthrough: no name of cluster.local. is in example.com.; cluster.local., zones below it and . for \
+                  all names are accepted";
+    assert_eq!(said("cluster.local,example.com"), Err(reason.to_owned()));
+}
+
+#[test]
 fn ttls_are_whole_seconds_up_to_an_hour() {
     for (text, expected) in
         [("", None), ("0", Some(0)), ("5s", Some(5)), ("1h", Some(3600)), ("1m30s", Some(90))]

@@ -156,6 +156,27 @@ async fn where_all_upstreams_lead_back_nobody_is_asked() {
     kubedns.stop().await;
 }
 
+/// A resolver of the node may send the names of the cluster to us, and look up all others itself.
+#[tokio::test]
+async fn missing_names_are_not_forwarded_to_who_has_them_from_us() {
+    let (cluster, config) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let resolver = Resolver::start("test.").await;
+    let directory = format!("--config-dir={}", config.path().display());
+    let flags = [&*directory, "--config-period=100ms", "--fallthrough=svc.cluster.local"];
+    let kubedns = Kubedns::start(&cluster, &flags).await;
+    write(config.path(), "upstreamNameservers", &format!(r#"["{}"]"#, resolver.address));
+    kubedns.until_answered("vm.svc.cluster.local.", "A", "198.51.100.9").await;
+    assert_eq!(kubedns.answers("vm.cluster.local.", "A").await, "NXDOMAIN");
+    assert_eq!(resolver.count_of("vm.cluster.local."), 0);
+
+    resolver.forward_to(Some(kubedns.dns));
+    until_loops(&kubedns, 1.0).await;
+    eventually(PATIENCE, || async { kubedns.answers("missing.svc.cluster.local.", "A").await == "NXDOMAIN" })
+        .await;
+    assert_eq!(kubedns.answers("www.outside.test.", "A").await, "198.51.100.9");
+    kubedns.stop().await;
+}
+
 /// A name server in the cluster knows its own domain and hands all else to the cluster's DNS: to us.
 #[tokio::test]
 async fn a_stub_domain_s_server_may_forward_other_names_to_us() {

@@ -125,6 +125,13 @@ impl Fixed {
         self
     }
 
+    /// The same with the missing names of these zones forwarded.
+    pub(crate) fn fallthrough(mut self, zones: &[&str]) -> Self {
+        let name = |zone: &&str| Name::parse(zone).unwrap_or_else(|e| unreachable!("{e}"));
+        self.zone.fallthrough = zones.iter().map(name).collect();
+        self
+    }
+
     /// The same with these TTLs of the zone.
     pub(crate) fn ttls(mut self, ttl: u32, negative_ttl: u32) -> Self {
         (self.zone.ttl, self.zone.negative_ttl) = (Some(ttl), negative_ttl);
