@@ -6,6 +6,7 @@ use skydns::forward::{Limits, Pin, Query, TlsTrust};
 use skydns::wire::Edns;
 use testkit::eventually;
 use testkit::message::{Edns as Opt, Message};
+use testkit::reply::Reply;
 use testkit::tls::{Gate, TLS12, TLS13, file};
 use testkit::upstream::{Act, Asked, Reaction, Upstream};
 use tokio::net::TcpListener;
@@ -199,4 +200,21 @@ async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
             assert!(replied.is_none_or(|opt| !is_padding(&opt)));
         }
     }
+}
+
+/// RFC 6891, section 7.
+#[tokio::test]
+async fn a_server_older_than_padding_is_asked_without() {
+    let old = |asked: &Asked| match Message::parse(&asked.packet).unwrap().edns {
+        Some(_) => Reaction::from(Reply::to(&asked.packet).rcode("FORMERR")),
+        None => crate::support::address(asked, 1).into(),
+    };
+    let upstream = Upstream::start(old).await;
+    let gate = Gate::open("server", upstream.addr()).await;
+    let subject = Subject::trusting(short(), trust(&[]));
+    assert_eq!(told(&subject.ask_by(a("x.test."), &[gate.upstream(None)]).await), "NOERROR 192.0.2.1");
+    let edns = Edns { udp_size: 1232, version: 0, dnssec_ok: true, options: [].into() };
+    let query = Query { edns: Some(edns), ..a("x.test.") };
+    assert_eq!(told(&subject.ask_by(query, &[gate.upstream(None)]).await), "FORMERR", "the client's own OPT");
+    assert_eq!(upstream.count(), 3);
 }
