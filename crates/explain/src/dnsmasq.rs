@@ -17,8 +17,10 @@ use skydns::wire::{reverse, rtype};
 use crate::Topology;
 use crate::document::{Answer, Dnsmasq, DnsmasqAsks, Record, Route};
 
-/// The reverse trees.
-const REVERSE: [&str; 2] = ["in-addr.arpa.", "ip6.arpa."];
+/// The domains of the names of addresses.
+pub(crate) fn reverse_trees() -> impl Iterator<Item = Name> {
+    ["in-addr.arpa.", "ip6.arpa."].into_iter().filter_map(|tree| Name::parse(tree).ok())
+}
 
 /// The server that pods ask.
 #[derive(Debug, Clone)]
@@ -64,8 +66,7 @@ impl Front {
         if !self.is_asked_first() {
             return behind(route);
         }
-        let reverse = REVERSE.iter().filter_map(|tree| Name::parse(tree).ok());
-        let ours = reverse.chain([domain.clone()]).filter(|ours| name.is_within(ours));
+        let ours = reverse_trees().chain([domain.clone()]).filter(|ours| name.is_within(ours));
         let ours = ours.max_by_key(Name::label_count);
         if self.topology == Topology::Cache {
             return way(DnsmasqAsks::Kubedns, ours.as_ref(), &[""; 0]);

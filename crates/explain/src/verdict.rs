@@ -63,10 +63,10 @@ pub(crate) fn of(candidates: &[Candidate], at: usize) -> Verdict {
     let text = match (outcome, forwarded(candidates.len()).as_slice()) {
         (Outcome::Answered, _) => unless(in_words(candidate).0, &forwarded(at)),
         (Outcome::Forwarded, all) => format!("{}: {}", not_ours(candidate), in_turn(all)),
-        (_, []) => nothing(candidate),
+        (_, []) => nothing(candidate, false),
         (_, all) => {
             let last = if all.len() == 1 { "last, " } else { "" };
-            let text = format!("{}; {last}{}", nothing_here(candidate), in_turn(all));
+            let text = format!("{}; {last}{}", nothing(candidate, true), in_turn(all));
             return Verdict { outcome: Outcome::Forwarded, text };
         }
     };
@@ -82,28 +82,22 @@ fn unless(answer: String, before: &[&Candidate]) -> String {
     }
 }
 
-/// A name without an answer, where nobody else is asked.
-fn nothing(candidate: &Candidate) -> String {
-    match candidate.outcome() {
-        Outcome::NoData => leads_nowhere(candidate)
-            .unwrap_or_else(|| format!("exists, and has no {} records", type_list(candidate))),
-        Outcome::NxDomain => "does not exist (NXDOMAIN)".to_owned(),
-        Outcome::Refused => "is refused (REFUSED)".to_owned(),
-        _ if candidate.route == Route::SingleLabel => {
-            "is no name of this cluster and has only one label".to_owned()
-        }
-        _ => "cannot be told (SERVFAIL)".to_owned(),
-    }
-}
-
-/// The same where others are asked for other names.
-fn nothing_here(candidate: &Candidate) -> String {
-    match candidate.outcome() {
-        Outcome::NoData => leads_nowhere(candidate)
-            .unwrap_or_else(|| format!("has no {} records in this cluster", type_list(candidate))),
-        Outcome::Refused => "is refused in this cluster".to_owned(),
-        _ => "does not resolve in this cluster".to_owned(),
-    }
+/// A name without an answer; `here` where others are asked for other names.
+fn nothing(candidate: &Candidate, here: bool) -> String {
+    let text = match candidate.outcome() {
+        Outcome::NoData => match leads_nowhere(candidate) {
+            Some(text) => return text,
+            None if here => return format!("has no {} records in this cluster", type_list(candidate)),
+            None => return format!("exists, and has no {} records", type_list(candidate)),
+        },
+        Outcome::Refused if here => "is refused in this cluster",
+        _ if here => "does not resolve in this cluster",
+        Outcome::NxDomain => "does not exist (NXDOMAIN)",
+        Outcome::Refused => "is refused (REFUSED)",
+        _ if candidate.route == Route::SingleLabel => "is no name of this cluster and has only one label",
+        _ => "cannot be told (SERVFAIL)",
+    };
+    text.to_owned()
 }
 
 /// An alias without addresses, and what its target lacks.

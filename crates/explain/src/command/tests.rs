@@ -18,23 +18,6 @@ fn command_lines() {
 }
 
 #[test]
-fn mistakes_have_a_line_each() {
-    let usage = "\nUsage of kube-dns explain: see kube-dns explain --help\n";
-    for (words, line) in [
-        ("", "no name was given"),
-        ("web A AAAA", "one name and one type are accepted, and \"AAAA\" is neither"),
-        ("a..b", "not a domain name: empty label in \"a..b\""),
-        ("web --ndots=99", "ndots \"99\": a number from 0 to 15 is accepted"),
-    ] {
-        let exit = options(words).unwrap_err();
-        assert_eq!((exit.status, exit.stdout.as_str()), (2, ""));
-        assert_eq!(exit.stderr, format!("kube-dns explain: {line}{usage}"), "{words}");
-    }
-    let exit = options("web --namespace=apps").unwrap_err();
-    assert!(exit.status == 2 && exit.stderr.contains("unknown flag: --namespace"), "{}", exit.stderr);
-}
-
-#[test]
 fn help_says_what_it_is_for() {
     let exit = options("--help").unwrap_err();
     assert_eq!(exit.status, 0);

@@ -61,8 +61,23 @@ async fn mistakes_have_a_line_and_an_exit_code_each() {
     let kubedns = ready(&cluster, &[]).await;
     let nobody = format!("http://127.0.0.1:{}", free_port());
     for (words, code, line) in [
-        (&[][..], 2, "kube-dns explain: no name was given\n"),
+        (
+            &[][..],
+            2,
+            "kube-dns explain: no name was given\nUsage of kube-dns explain: see kube-dns explain --help\n",
+        ),
         (&["a..b"], 2, "kube-dns explain: not a domain name: empty label in \"a..b\"\n"),
+        (
+            &["web", "A", "AAAA"],
+            2,
+            "kube-dns explain: one name and one type are accepted, and \"AAAA\" is neither\n",
+        ),
+        (&["web", "--ndots=99"], 2, "kube-dns explain: ndots \"99\": a number from 0 to 15 is accepted\n"),
+        (
+            &["web", "--namespace=apps"],
+            2,
+            "Usage of kube-dns explain: see kube-dns explain --help\nunknown flag: --namespace\n",
+        ),
         (&["web", "B"], 2, "kube-dns explain: unknown type \"B\": A, AAAA, SRV,"),
         (
             &["web", "--server=ftp://x"],
