@@ -11,7 +11,7 @@ help: ## Show this list
 run: rust dnsmasq build ## Run the whole pod on loopback, on examples/cluster (ARGS="--help" shows the options)
 	@exec $(BIN)/localpod $(ARGS)
 
-build: ## Build all binaries
+build: rust ## Build all binaries
 	cargo build --workspace --bins
 
 test: tools locked lint build supply ## Check everything: formatting, lints, all tests

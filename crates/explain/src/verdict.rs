@@ -144,14 +144,20 @@ fn in_words(candidate: &Candidate) -> (String, String) {
         of_type.map(|record| record.data.as_str()).collect()
     };
     let addresses = [data("A"), data("AAAA")].concat();
+    let outside = outside(candidate);
     if !addresses.is_empty() {
         let addresses = join_first(&addresses, MAX_SHOWN);
-        return (format!("resolves to {addresses}"), addresses);
+        let more = match outside.as_slice() {
+            [] => String::new(),
+            names => {
+                format!(", and to what the upstream servers answer for {}", join_first(names, MAX_SHOWN))
+            }
+        };
+        return (format!("resolves to {addresses}{more}"), format!("{addresses}{more}"));
     }
     if let [target, ..] = data("CNAME").as_slice() {
-        let mut asks = candidate.answers.iter().flat_map(|answer| &answer.asks);
         let alias = format!("alias of {target}");
-        if asks.any(|ask| ask.split(' ').next() == Some(target)) {
+        if outside.contains(target) {
             let long = format!("is an {alias}, whose addresses kubedns asks the upstream servers for");
             return (long, format!("{alias}, asked upstream"));
         }
@@ -170,6 +176,16 @@ fn in_words(candidate: &Candidate) -> (String, String) {
             (format!("belongs to {names}"), names)
         }
     }
+}
+
+/// The external names whose addresses are a part of the answer.
+fn outside(candidate: &Candidate) -> Vec<&str> {
+    let answers = candidate.answers.iter().filter(|answer| answer.is_of_addresses());
+    let mut names: Vec<&str> =
+        answers.flat_map(|answer| &answer.asks).filter_map(|ask| ask.split(' ').next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 fn type_list(candidate: &Candidate) -> String {

@@ -16,6 +16,8 @@ fn cluster() -> Cluster {
         cluster.service(&mk_external_name("apps", name, &inside(target)));
     }
     cluster.service(&mk_external_name("apps", "intranett", "intranet"));
+    cluster.service(&mk_external_name("pair", "inside", &inside("web")));
+    cluster.service(&mk_external_name("pair", "outside", "www.example.com"));
     cluster.service(&mk_headless("apps", "queue", &["amqp:5672"]));
     for at in 0..12 {
         let name = format!("long-{at}");
@@ -40,6 +42,8 @@ fn a_wildcard_of_aliases_is_one_of_them() {
     let cluster = cluster();
     assert_eq!(cluster.reasons("*.apps.svc.cluster.local. A"), ["one_of_aliases"]);
     assert_eq!(cluster.reasons("shop.apps.svc.cluster.local. A"), [""; 0]);
+    let both = "resolves to 10.96.0.10, and to what the upstream servers answer for www.example.com.";
+    cluster.expect(["/verdict/text"], &[("*.pair.svc.cluster.local. A", [both])]);
     // Two Services with the same pods.
     let answers = cluster.explain("*.*.pair.svc.cluster.local. A").detail.answers;
     let rows = [("*.*.pair.svc.cluster.local. A", ["resolves to 10.244.1.9"])];
