@@ -49,7 +49,8 @@ impl Candidate {
         sources.extend(kind.service().filter(|key| !sources.contains(key)).cloned());
         let more_sources = sources.len().saturating_sub(MAX_OBJECTS);
         sources.truncate(MAX_OBJECTS);
-        let dnsmasq = front.way(&lower, &snapshot.zone.domain, &route);
+        let domain = snapshot.zone.domain_of(lower.wire()).unwrap_or(&snapshot.zone.domain);
+        let dnsmasq = front.way(&lower, domain, &route);
         let answer = |qtype: &u16| {
             front.answers(&lower, *qtype).unwrap_or_else(|| Answer::new(snapshot, &name, *qtype))
         };

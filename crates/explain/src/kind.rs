@@ -13,12 +13,11 @@ use crate::document::{NameKind, Route};
 /// The labels of a name (in lower case) below the cluster domain, from there downwards; `None` for names that are not
 /// ours.
 pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
-    zone.owns(name.wire()).then(|| {
-        let mut labels = name.labels();
-        labels.truncate(labels.len() - zone.domain.label_count());
-        labels.reverse();
-        labels
-    })
+    let domain = zone.domain_of(name.wire()).filter(|_| zone.owns(name.wire()))?;
+    let mut labels = name.labels();
+    labels.truncate(labels.len() - domain.label_count());
+    labels.reverse();
+    Some(labels)
 }
 
 /// The meaning of a name (in lower case) with this path.
@@ -85,7 +84,10 @@ pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
         (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },
         (NameKind::External, None) if name.label_count() < 2 && !zone.forwards_all => Route::SingleLabel,
         (NameKind::External, None) => Route::Upstreams { servers },
-        _ => Route::ClusterDomain { domain: zone.domain.to_string() },
+        _ => {
+            let domain = zone.domain_of(name.wire()).unwrap_or(&zone.domain);
+            Route::ClusterDomain { domain: domain.to_string() }
+        }
     }
 }
 

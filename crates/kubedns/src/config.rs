@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{ConfigMetrics, Metrics};
-use crate::options::{ConfigFrom, Domain, Options, SearchFlags, Topology};
+use crate::options::{ClusterDomains, ConfigFrom, Domain, Options, SearchFlags, Topology};
 use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 
@@ -82,7 +82,7 @@ pub struct Configuration {
     wanted: watch::Sender<BTreeSet<String>>,
     resolver: Resolver,
     topology: Topology,
-    domain: Domain,
+    domain: ClusterDomains,
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
     /// No upstreams are in force until the `ConfigMap` was read.
@@ -267,7 +267,7 @@ fn sources(options: &Options) -> Sources {
     let ip = options.dns_bind_address.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
     Sources {
         kubedns: Nameserver::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), options.dns_port),
-        cluster_domain: options.domain.as_str().trim_end_matches('.').to_owned(),
+        cluster_domain: options.domain.first.as_str().trim_end_matches('.').to_owned(),
         hosts: PathBuf::from("/etc/hosts"),
     }
 }
@@ -322,15 +322,24 @@ fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<Upstream> {
 }
 
 /// Warns of stub domains that do less than they say.
-fn tell_of_ineffective(config: &Config, topology: Topology, domain: &Domain) {
-    let cluster_domain = domain.as_str().trim_end_matches('.');
-    let is_ours = |stub: &str| stub.trim_end_matches('.').eq_ignore_ascii_case(cluster_domain);
-    if config.stub_domains.iter().any(|(stub, servers)| is_ours(stub) && !servers.is_empty()) {
+fn tell_of_ineffective(config: &Config, topology: Topology, domains: &ClusterDomains) {
+    let is_ours = |stub: &str| {
+        let is = |domain: &Domain| {
+            domain.as_str().trim_end_matches('.').eq_ignore_ascii_case(stub.trim_end_matches('.'))
+        };
+        domains.all().any(is)
+    };
+    let with_servers = |(stub, servers): &(&String, &Vec<ServerAddr>)| is_ours(stub) && !servers.is_empty();
+    if let Some((stub, _)) = config.stub_domains.iter().find(with_servers) {
         let effect = match topology {
             Topology::DropIn => "dnsmasq asks kubedns or its servers, and takes the answer of either",
             Topology::Cache | Topology::Direct | Topology::Alone => "its servers are not asked",
         };
-        tracing::warn!(stub_domain = cluster_domain, effect, "a stub domain is the cluster domain itself");
+        tracing::warn!(
+            stub_domain = stub.trim_end_matches('.'),
+            effect,
+            "a stub domain is the cluster domain itself"
+        );
     }
 }
 
@@ -353,7 +362,7 @@ fn note(metrics: &ConfigMetrics, state: &State) {
 struct Upstreams {
     from_flag: Vec<Upstream>,
     search: Option<SearchFlags>,
-    cluster_domain: Name,
+    domains: ClusterDomains,
     resolv_conf: watch::Receiver<ResolvConf>,
 }
 
@@ -364,7 +373,7 @@ impl Upstreams {
             tracing::error!(%error, "this server of --nameservers is not used");
         }
         let search = options.search().ok().flatten();
-        Self { from_flag: flag.good, search, cluster_domain: options.domain.name(), resolv_conf }
+        Self { from_flag: flag.good, search, domains: options.domain.clone(), resolv_conf }
     }
 
     /// The search list that names are completed with. Of resolv.conf, the domains outside the cluster count: those of the
@@ -374,7 +383,7 @@ impl Upstreams {
         let file = self.resolv_conf.borrow();
         let from_file = || {
             let domains = file.search.iter().filter_map(|domain| Name::parse(domain).ok());
-            let ours = |name: &Name| name.is_within(&self.cluster_domain) || name.is_within(&flags.suffix);
+            let ours = |name: &Name| self.domains.hold(name) || name.is_within(&flags.suffix);
             domains.map(|name| name.to_lowercase()).filter(|name| !ours(name)).collect()
         };
         Some(Search::new(&flags.suffix, flags.domains.clone().unwrap_or_else(from_file)))

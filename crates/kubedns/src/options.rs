@@ -1,5 +1,6 @@
 //! The command line and the environment: those of kube-dns, and what is new.
 
+mod domains;
 mod pins;
 mod search;
 mod ttl;
@@ -25,6 +26,7 @@ use cluster::watch::endpoints::Choice;
 
 use skydns::forward::TlsTrust;
 
+pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use explain::Topology;
 pub use pins::{PinError, Pins};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, Zones};
@@ -42,7 +44,7 @@ Commands:
 pub struct Options {
     /// domain under which to create names
     #[arg(long, value_name = "string", default_value = "cluster.local.")]
-    pub domain: Domain,
+    pub domain: ClusterDomains,
     /// List of ip:port, separated by commas of nameservers to forward queries to. If set, overrides upstream servers taken from the nameserver option in /etc/resolv.conf. Example: 8.8.8.8:53,8.8.4.4 (default port is 53)
     #[arg(long, value_name = "string", default_value = "")]
     pub nameservers: String,

@@ -70,7 +70,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let metrics = Metrics::new(&registry)?;
     let configuration = Configuration::open(&options, config_from, &connection, &metrics);
 
-    let domain = Name::parse(options.domain.as_str()).context("--domain")?;
+    let domain = Name::parse(options.domain.first.as_str()).context("--domain")?;
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
@@ -223,6 +223,7 @@ fn zone_frame(options: &Options, domain: Name, listening: SocketAddr) -> ZoneFra
     let usual = Zone::new(&domain);
     let zone = Zone {
         strict,
+        other_domains: options.domain.other_names().into(),
         forwards_all: topology.forwards_all(),
         ttl: options.ttl.0,
         fallthrough: options.fallthrough().unwrap_or_default().into(),
@@ -300,13 +301,13 @@ async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result
 /// Keeps what is known for the next run.
 fn save_snapshots(options: &Options, metrics: &Arc<Metrics>) -> Option<Saving> {
     let directory = options.snapshot_dir()?;
-    Some(Saving::new(directory, options.domain.as_str(), Arc::clone(metrics)))
+    Some(Saving::new(directory, options.domain.first.as_str(), Arc::clone(metrics)))
 }
 
 /// Begins to read what an earlier run left.
 fn load_snapshot(options: &Options) -> Option<Loading> {
     let directory = options.snapshot_dir()?;
-    let begun = Loading::begin(directory.clone(), options.domain.as_str());
+    let begun = Loading::begin(directory.clone(), options.domain.first.as_str());
     let failed =
         |error| tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
     begun.map_err(failed).ok()

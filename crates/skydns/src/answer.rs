@@ -14,10 +14,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use crate::backend::{Entry, Lookup, View};
+use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::outside::{Outside, OutsideQuestion};
 use crate::wire::name::labels;
-use crate::wire::{Full, Owner, Query, Section, Writer, class, rtype};
+use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
 use lookup::{Families, Found};
 
 /// TTL of what came from outside, in seconds.
@@ -53,6 +53,8 @@ pub(crate) struct Answer<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     outside: &'q Outside,
+    /// The domain of the cluster that the question is about; the first one for names in none.
+    domain: &'q Name,
     pub(crate) message: Writer<'q, 'b>,
     /// Questions that have to be answered from outside first.
     pub(crate) needs: Vec<OutsideQuestion>,
@@ -70,7 +72,9 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         out: &'b mut Vec<u8>,
     ) -> Self {
         let (message, steps) = (Writer::new(query, out), Cell::new(steps));
-        Self { view, query, outside, message, needs: Vec::new(), truncated: false, steps }
+        let zone = view.zone();
+        let domain = zone.domain_of(query.lower()).unwrap_or(&zone.domain);
+        Self { view, query, outside, domain, message, needs: Vec::new(), truncated: false, steps }
     }
 
     /// Whether the work was ended by its bound. Then what was written is not the answer.
@@ -95,7 +99,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the answer to a question about a name of the zone.
     pub(crate) fn authoritative(&mut self) -> Records {
-        let below = self.query.lower().len() - self.view.zone().domain.wire().len();
+        let below = self.query.lower().len() - self.domain.wire().len();
         let relative = self.query.lower().get(..below).unwrap_or_default();
         let path = path(relative);
         match &path {
@@ -150,7 +154,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             rtype::SOA => {
                 let zone = self.view.zone();
                 let soa = (zone.ttl.unwrap_or(SOA_TTL), zone.negative_ttl);
-                self.wrote(|m| m.soa(Section::Answer, zone.domain.wire(), soa))
+                let domain = self.domain;
+                self.wrote(|m| m.soa(Section::Answer, domain.wire(), soa))
             }
             rtype::NS if strict => self.name_server(),
             _ if strict => Records::Empty,
@@ -160,7 +165,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the zone's NS record, and the addresses of the DNS Service as glue.
     fn name_server(&mut self) -> Records {
-        let (domain, ttl) = (self.view.zone().domain.clone(), self.view.zone().ttl());
+        let (domain, ttl) = (self.domain, self.view.zone().ttl());
         let mut target = 0;
         let written = self.wrote(|m| {
             m.record(Section::Answer, Owner::Question, rtype::NS, ttl, |m| {
@@ -249,7 +254,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let zone = self.view.zone();
         // A SOA that does not fit is left out: the answer is complete without it.
         let _ =
-            self.message.soa(Section::Authority, zone.domain.wire(), (zone.negative_ttl, zone.negative_ttl));
+            self.message.soa(Section::Authority, self.domain.wire(), (zone.negative_ttl, zone.negative_ttl));
     }
 
     /// Writes the names that an address belongs to.
@@ -258,7 +263,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let mut records = Records::Missing;
         let (view, message, truncated) = (self.view, &mut self.message, &mut self.truncated);
         view.reverse_record(address, &mut |pointer| {
-            if zone.has_room_for(pointer.name.len()) && (pointer.named || zone.strict) {
+            if has_room_for(pointer.name.len(), &zone.domain) && (pointer.named || zone.strict) {
                 records = Records::Written;
                 *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()], zone.ttl()).is_err();
             }
@@ -276,7 +281,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     /// The part of a name (wire format, lower case) below the zone; `None` for names that are not ours.
     fn relative<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
         let zone = self.view.zone();
-        zone.owns(name).then(|| name.get(..name.len() - zone.domain.wire().len())).flatten()
+        let domain = zone.domain_of(name).filter(|_| zone.owns(name))?;
+        name.get(..name.len() - domain.wire().len())
     }
 }
 

@@ -89,6 +89,8 @@ pub struct Pointer {
 pub struct Zone {
     /// The cluster domain, in lower case.
     pub domain: Name,
+    /// Further domains of the same cluster, in lower case. Addresses have their names in the first one.
+    pub other_domains: Arc<[Name]>,
     /// Answer to the letter of the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,
     /// Forward what kube-dns keeps back, too: outside names of one label, and questions for all types (ANY).
@@ -126,6 +128,7 @@ impl Zone {
     pub fn new(domain: &Name) -> Self {
         Self {
             domain: domain.to_lowercase(),
+            other_domains: Arc::new([]),
             strict: false,
             forwards_all: false,
             ttl: None,
@@ -145,8 +148,9 @@ impl Zone {
         let lower = |(name, servers): StubDomain| (name.to_lowercase(), servers);
         let mut domains: Vec<StubDomain> = domains.into_iter().map(lower).collect();
         domains.sort_by_key(|(name, _)| std::cmp::Reverse(name.wire().len()));
-        let ours = &self.domain;
-        let below = |name: &&Name| *name != ours && is_within(name.wire(), ours.wire());
+        let below = |name: &&Name| {
+            self.domain_of(name.wire()).is_some_and(|ours| ours.wire().len() < name.wire().len())
+        };
         let delegated = domains.iter().map(|(name, _)| name).filter(below).cloned().collect();
         Self { stub_domains: StubDomains { all: domains.into(), delegated }, ..self }
     }
@@ -156,10 +160,18 @@ impl Zone {
         &self.stub_domains.all
     }
 
-    /// Whether a name (wire format, lower case) is ours to answer: it is in the cluster domain and in no stub domain
+    /// The domain of the cluster that holds a name (wire format, lower case).
+    pub fn domain_of(&self, name: &[u8]) -> Option<&Name> {
+        if is_within(name, self.domain.wire()) {
+            return Some(&self.domain);
+        }
+        self.other_domains.iter().find(|domain| is_within(name, domain.wire()))
+    }
+
+    /// Whether a name (wire format, lower case) is ours to answer: it is in a domain of the cluster and in no stub domain
     /// below it. dnsmasq chooses the longest domain, too.
     pub fn owns(&self, name: &[u8]) -> bool {
-        is_within(name, self.domain.wire())
+        self.domain_of(name).is_some()
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
     }
 
@@ -198,10 +210,10 @@ impl Zone {
     pub(crate) fn max_udp(&self) -> usize {
         if self.strict { OUR_UDP_SIZE.into() } else { MAX_UDP }
     }
+}
 
-    /// Whether labels of so many octets below the zone make a name (RFC 1035, section 3.1). Below a long domain there is
-    /// too little room for the longest labels, and then there is no such name to be asked for either.
-    pub(crate) fn has_room_for(&self, octets: usize) -> bool {
-        octets + self.domain.wire().len() <= MAX_NAME
-    }
+/// Whether labels of so many octets below `domain` make a name (RFC 1035, section 3.1). Below a long domain there is too
+/// little room for the longest labels, and then there is no such name to be asked for either.
+pub(crate) fn has_room_for(octets: usize, domain: &Name) -> bool {
+    octets + domain.wire().len() <= MAX_NAME
 }

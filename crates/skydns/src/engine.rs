@@ -189,7 +189,9 @@ impl<V: View> Engine<'_, V> {
             b"\x07version\x04bind\x00" | b"\x07version\x06server\x00" => vec![&self.identity.version],
             ROUTES => self.view.zone().routes.iter().map(String::as_str).collect(),
             b"\x08hostname\x04bind\x00" | b"\x02id\x06server\x00" => vec!["localhost"],
-            _ if name == b"\x07authors\x04bind\x00" || name == self.view.zone().domain.wire() => {
+            _ if name == b"\x07authors\x04bind\x00"
+                || self.view.zone().domain_of(name).is_some_and(|domain| domain.wire() == name) =>
+            {
                 vec!["Erik St. Martin", "Brian Ketelsen", "Miek Gieben", "Michael Crosby"]
             }
             _ => Vec::new(),

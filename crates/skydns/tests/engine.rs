@@ -97,7 +97,7 @@ fn ttls(view: &Fixed, name: &str, rtype: &str, outside: &Outside) -> Vec<String>
     let records = answer.lines().filter(|line| !line.starts_with(';'));
     let ttl = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        let minimum = (words[3] == "SOA").then(|| format!("/{}", words[10])).unwrap_or_default();
+        let minimum = if words[3] == "SOA" { format!("/{}", words[10]) } else { String::new() };
         format!("{} {}{minimum}", words[3], words[1])
     };
     records.map(ttl).collect()
@@ -144,6 +144,46 @@ fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
     }
     let apex = |view| ttls(view, "cluster.local.", "SOA", &Outside::none());
     assert_eq!(views.each_ref().map(apex), [["SOA 3600/60"], ["SOA 5/3"], ["SOA 3600/0"], ["SOA 0/5"]]);
+}
+
+#[test]
+fn several_domains_hold_the_same_names() {
+    let view = Fixed::new(&[])
+        .other_domains(&["new.example"])
+        .with_aliases(&["svc", "apps", "there"], std::iter::once("web.apps.svc.new.example".to_owned()));
+    let known = outside(OutsideAnswer::Failed);
+    let soa = "SOA ns.dns.new.example. hostmaster.new.example. <serial> 28800 7200 604800 60";
+    for (name, rtype, expected) in [
+        ("web.apps.svc.new.example.", "A", vec!["web.apps.svc.new.example. A 10.96.0.9".to_owned()]),
+        ("WEB.apps.svc.NEW.example.", "A", vec!["WEB.apps.svc.NEW.example. A 10.96.0.9".to_owned()]),
+        (
+            "web.apps.svc.new.example.",
+            "SRV",
+            vec![
+                "web.apps.svc.new.example. SRV 10 100 0 w.web.apps.svc.new.example.".to_owned(),
+                "w.web.apps.svc.new.example. A 10.96.0.9".to_owned(),
+            ],
+        ),
+        ("no.apps.svc.new.example.", "A", vec![format!("new.example. {soa}")]),
+        ("new.example.", "SOA", vec![format!("new.example. {soa}")]),
+        (
+            "there.apps.svc.cluster.local.",
+            "A",
+            vec![
+                "there.apps.svc.cluster.local. CNAME web.apps.svc.new.example.".to_owned(),
+                "web.apps.svc.new.example. A 10.96.0.9".to_owned(),
+            ],
+        ),
+    ] {
+        let answer = reply(&view, &Query::new(name, rtype).wire(), Transport::Udp, &known);
+        let short = |line: &str| {
+            let (owner, rest) = line.split_once(' ').unwrap();
+            format!("{owner} {}", rest.split_once(" IN ").unwrap().1)
+        };
+        let text = testkit::dig::show_sorted(&answer);
+        let records: Vec<String> = text.lines().filter(|line| !line.starts_with(';')).map(short).collect();
+        assert_eq!(records, expected, "{name} {rtype}");
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Cluster {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
         let options: Options = parse("kube-dns", Style::Pflag, flags).expect("flags");
-        let domain = Name::parse(options.domain.as_str()).expect("a domain");
+        let domain = Name::parse(options.domain.first.as_str()).expect("a domain");
         let zone = Zone { strict: options.strict_dns, ..Zone::new(&domain) };
         let published = Arc::new(Published::new(Snapshot::new(zone)));
         let mut index = Index::with(options.index(), Arc::clone(&published));

@@ -145,6 +145,20 @@ fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
 }
 
 #[test]
+fn names_in_a_further_domain_are_those_of_the_cluster() {
+    let new = Name::parse("new.example").unwrap();
+    let mut cluster = with_zone(|zone| Zone { other_domains: [new].into(), ..zone }, true);
+    cluster.topology = Topology::Direct;
+    cluster.expect(
+        ["/verdict/outcome", "/detail/route/domain", "/detail/place/kind"],
+        &[
+            ("web.prod.svc.new.example. A", ["answered", "new.example.", "service"]),
+            ("gone.prod.svc.new.example. A", ["nx_domain", "new.example.", "service"]),
+        ],
+    );
+}
+
+#[test]
 fn missing_names_of_the_cluster_may_be_asked_of_the_upstreams() {
     let svc = Name::parse("svc.cluster.local").unwrap();
     let cluster = with_zone(|zone| Zone { fallthrough: [svc].into(), ..zone }, true);

@@ -95,15 +95,16 @@ impl Options {
     ///
     /// For a zone without names of the cluster. Missing reverse names are always forwarded, so their zones may be named.
     pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
-        let domain = self.domain.name();
+        let domains = || self.domain.all().map(Domain::name);
         let reverse = ["in-addr.arpa", "ip6.arpa"].map(|zone| Name::parse(zone).unwrap_or_default());
-        let of_cluster = |zone: &Name| zone.is_within(&domain) || domain.is_within(zone);
+        let above = |zone: &Name| domains().filter(|domain| domain.is_within(zone)).collect::<Vec<_>>();
+        let of_cluster = |zone: &Name| self.domain.hold(zone) || !above(zone).is_empty();
         let known = |zone: &Name| of_cluster(zone) || reverse.iter().any(|reverse| zone.is_within(reverse));
-        match self.fallthrough.0.iter().find(|zone| !known(zone)) {
-            Some(zone) => Err(FallthroughError { zone: zone.clone(), domain: self.domain.clone() }),
-            None if self.fallthrough.0.iter().any(|zone| domain.is_within(zone)) => Ok(vec![domain]),
-            None => Ok(self.fallthrough.0.iter().filter(|zone| of_cluster(zone)).cloned().collect()),
+        if let Some(zone) = self.fallthrough.0.iter().find(|zone| !known(zone)) {
+            return Err(FallthroughError { zone: zone.clone(), domain: self.domain.first.clone() });
         }
+        let below = |zone: &Name| if self.domain.hold(zone) { vec![zone.clone()] } else { above(zone) };
+        Ok(self.fallthrough.0.iter().flat_map(below).collect())
     }
 
     /// What is completed with a search list, if anything.
@@ -134,12 +135,14 @@ impl Options {
         let taken = |taken: &dyn fmt::Display| {
             Err(SearchError::Taken { suffix: suffix.clone(), taken: taken.to_string() })
         };
-        let (name, domain) = (suffix.name(), self.domain.name());
-        if domain.is_within(&name) {
-            return taken(&domain);
+        let name = suffix.name();
+        if let Some(domain) = self.domain.all().find(|domain| domain.name().is_within(&name)) {
+            return taken(domain);
         }
-        let below = |label: &str| Name::parse(&format!("{label}.{}", self.domain)).ok();
-        match TAKEN.into_iter().filter_map(below).find(|taken| name.is_within(taken)) {
+        let below = |domain| {
+            TAKEN.into_iter().filter_map(move |label| Name::parse(&format!("{label}.{domain}")).ok())
+        };
+        match self.domain.all().flat_map(below).find(|taken| name.is_within(taken)) {
             Some(reserved) => taken(&reserved),
             None => Ok(()),
         }

@@ -9,7 +9,7 @@ fn options(words: &[&str]) -> Result<Options, Exit> {
 #[test]
 fn without_flags_the_defaults_of_kube_dns_hold() {
     let options = options(&[]).unwrap();
-    assert_eq!(options.domain.as_str(), "cluster.local.");
+    assert_eq!(options.domain.first.as_str(), "cluster.local.");
     assert_eq!((options.dns_port, options.healthz_port), (53, 8081));
     assert_eq!(options.dns_bind_address, "0.0.0.0");
     assert_eq!(options.initial_sync_timeout, GoDuration::from_secs(60));
@@ -41,7 +41,7 @@ fn the_command_lines_of_known_manifests_are_understood() {
     ];
     for line in lines {
         let options = options(line).unwrap_or_else(|exit| panic!("{line:?}: {}", exit.stderr));
-        assert_eq!(options.domain.as_str(), "cluster.local.", "{line:?}");
+        assert_eq!(options.domain.first.as_str(), "cluster.local.", "{line:?}");
     }
 }
 
@@ -135,6 +135,34 @@ fn replies_are_kept_only_where_a_flag_says_so() {
         let reason = "must be a number of entries from 0 to 1000000";
         assert_eq!(line, format!("invalid argument {bad:?} for \"--cache-size\" flag: {reason}"));
     }
+}
+
+#[test]
+fn a_cluster_may_have_several_domains() {
+    let all = |text: &str| {
+        let domains: Result<ClusterDomains, _> = text.parse();
+        domains.map(|domains| domains.to_string()).map_err(|error| error.to_string())
+    };
+    for (text, expected) in [
+        ("cluster.local", Ok("cluster.local.")),
+        ("new.example,cluster.local.", Ok("new.example.,cluster.local.")),
+        ("a, b", Ok("a.,b.")),
+        (
+            "cluster.local,b.cluster.local",
+            Err("b.cluster.local. is in cluster.local.: the domains of a cluster must not hold each other"),
+        ),
+        ("a,a.", Err("a. is in a.: the domains of a cluster must not hold each other")),
+        ("a,b,c,d,e,f,g,h,i", Err("9 domains; at most 8 are accepted")),
+    ] {
+        let expected = expected.map(str::to_owned).map_err(str::to_owned);
+        assert_eq!(all(text), expected, "{text}");
+    }
+    for bad in ["", ",", "a,", "a,B"] {
+        assert_eq!(bad.parse::<ClusterDomains>(), Err(DomainError::Label.into()), "{bad}");
+    }
+    let options = options(&["--domain=new.example,cluster.local", "--fallthrough=."]).unwrap();
+    let zones = options.fallthrough().unwrap();
+    assert_eq!(zones.iter().map(Name::to_string).collect::<Vec<_>>(), ["new.example.", "cluster.local."]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::lookup::Families;
 use super::sample::Sample;
 use super::{Answer, Path, Records, path};
-use crate::backend::{Entry, Lookup, View, Zone};
+use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
 
@@ -56,11 +56,11 @@ impl<'e> Target<'e> {
     }
 
     /// Whether it is short enough for a name.
-    fn is_possible(self, zone: &Zone) -> bool {
+    fn is_possible(self, domain: &Name) -> bool {
         match self {
             Self::Name(_) => true,
-            Self::Base(base) => zone.has_room_for(base.len()),
-            Self::Member(label, base) => zone.has_room_for(1 + label.len() + base.len()),
+            Self::Base(base) => has_room_for(base.len(), domain),
+            Self::Member(label, base) => has_room_for(1 + label.len() + base.len(), domain),
         }
     }
 }
@@ -68,11 +68,11 @@ impl<'e> Target<'e> {
 impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes the SRV records of a name.
     pub(super) fn services(&mut self, path: &[&str]) -> Records {
-        let zone = self.view.zone();
+        let domain = self.domain;
         let mut services = Sample::<_, 4>::new(self.room());
         let mut shares = Shares::default();
         let lookup = self.records(path, false, &mut |entry| {
-            if stands_in_tree(&entry) && Target::of(&entry).is_possible(zone) {
+            if stands_in_tree(&entry) && Target::of(&entry).is_possible(domain) {
                 shares.add(&entry);
                 services.add(Service(entry));
             }
@@ -107,7 +107,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     fn service(&mut self, Service(entry): &Service<'q>, weight: u16) -> Result<u16, Full> {
         let view = self.view;
         let record = &entry.record;
-        let (domain, ttl) = (view.zone().domain.wire(), view.zone().ttl_of(record.ttl));
+        let (domain, ttl) = (self.domain.wire(), view.zone().ttl_of(record.ttl));
         let mut at = 0;
         self.message.record(Section::Answer, Owner::Question, rtype::SRV, ttl, |m| {
             m.u16(record.priority);
@@ -184,7 +184,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             return self.message.address(Section::Additional, Owner::At(offset), address, ttl);
         }
         let len = [label.and_then(|label| u8::try_from(label.len()).ok()).unwrap_or_default()];
-        let domain = self.view.zone().domain.wire();
+        let domain = self.domain.wire();
         let owner: &[&[u8]] = match label {
             Some(label) => &[&len, label.as_bytes(), base, domain],
             None => &[base, domain],

@@ -132,6 +132,13 @@ impl Fixed {
         self
     }
 
+    /// The same with further domains of the cluster.
+    pub(crate) fn other_domains(mut self, domains: &[&str]) -> Self {
+        let name = |domain: &&str| Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
+        self.zone.other_domains = domains.iter().map(name).collect();
+        self
+    }
+
     /// The same with these TTLs of the zone.
     pub(crate) fn ttls(mut self, ttl: u32, negative_ttl: u32) -> Self {
         (self.zone.ttl, self.zone.negative_ttl) = (Some(ttl), negative_ttl);

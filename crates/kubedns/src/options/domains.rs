@@ -1,0 +1,81 @@
+//! `--domain`: the domains of the cluster.
+
+use std::fmt;
+use std::str::FromStr;
+
+use skydns::Name;
+use thiserror::Error;
+
+use super::{Domain, DomainError};
+
+/// The most domains of one cluster: two during a rename, or a few that were merged.
+const MAX: usize = 8;
+
+/// The domains of the cluster. Addresses have their names in the first one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterDomains {
+    /// The domain that all else is configured for.
+    pub first: Domain,
+    /// Domains that hold the same names.
+    pub others: Vec<Domain>,
+}
+
+/// Domains that a cluster cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ClusterDomainsError {
+    /// One of them is no domain.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+    /// Two of them hold the same names.
+    #[error("{0} is in {1}: the domains of a cluster must not hold each other")]
+    Nested(Domain, Domain),
+    /// Too many.
+    #[error("{0} domains; at most {MAX} are accepted")]
+    Many(usize),
+}
+
+impl ClusterDomains {
+    /// The domains, the first one first.
+    pub fn all(&self) -> impl Iterator<Item = &Domain> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// The further domains as names.
+    pub fn other_names(&self) -> Vec<Name> {
+        self.others.iter().map(Domain::name).collect()
+    }
+
+    /// Whether a domain of the cluster holds `name`.
+    pub fn hold(&self, name: &Name) -> bool {
+        self.all().any(|domain| name.is_within(&domain.name()))
+    }
+}
+
+impl FromStr for ClusterDomains {
+    type Err = ClusterDomainsError;
+
+    fn from_str(text: &str) -> Result<Self, ClusterDomainsError> {
+        let mut domains = text.split(',').map(|domain| domain.trim().parse::<Domain>());
+        let first = domains.next().unwrap_or(Err(DomainError::Label))?;
+        let others = domains.collect::<Result<Vec<_>, _>>()?;
+        let domains = Self { first, others };
+        if domains.others.len() >= MAX {
+            return Err(ClusterDomainsError::Many(domains.others.len() + 1));
+        }
+        for (at, domain) in domains.all().enumerate() {
+            let nested =
+                |(other, outer): &(usize, &Domain)| *other != at && domain.name().is_within(&outer.name());
+            if let Some((_, outer)) = domains.all().enumerate().find(nested) {
+                return Err(ClusterDomainsError::Nested(domain.clone(), outer.clone()));
+            }
+        }
+        Ok(domains)
+    }
+}
+
+impl fmt::Display for ClusterDomains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.fmt(f)?;
+        self.others.iter().try_for_each(|domain| write!(f, ",{domain}"))
+    }
+}
