@@ -65,10 +65,10 @@ impl Metrics {
         metrics.register("process_*", checked("process_*", process::Process::new())?)?;
         let info = metrics.int_gauge_vec(
             "kube_dns_build_info",
-            "Program and version of this binary; always 1.",
-            &["program", "version"],
+            "Program, version and commit of this binary; always 1.",
+            &["program", "version", "commit"],
         )?;
-        info.with_label_values(&[program, version::VERSION]).set(1);
+        info.with_label_values(&[program, version::VERSION, version::COMMIT]).set(1);
         Ok(metrics)
     }
 

@@ -68,15 +68,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(url = connection.url(), "using the API server");
     let registry = daemon::metrics::Metrics::new("kubedns")?;
     let metrics = Metrics::new(&registry)?;
+    crate::metrics::info(&registry, &options)?;
     let configuration = Configuration::open(&options, config_from, &connection, &metrics);
 
     let domain = Name::parse(options.domain.first.as_str()).context("--domain")?;
     let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
-    crate::metrics::info(&registry, &options)?;
-    let upstream_state = UpstreamState::new(Arc::clone(&forwarder), Arc::clone(&published));
-    registry.register("kubedns_forward_upstream_up", upstream_state.context("cannot set up metrics")?)?;
     let loops =
         LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), options.fallthrough()?.into());
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
@@ -261,6 +259,8 @@ fn bind_dns(
     let address = SocketAddr::new(ip, options.dns_port);
     let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
     registry.register("the metrics of the DNS server", metrics.clone())?;
+    let upstream_state = UpstreamState::new(Arc::clone(forwarder), Arc::clone(published));
+    registry.register("kubedns_forward_upstream_up", upstream_state.context("cannot set up metrics")?)?;
     let config = skydns::server::Config {
         address,
         udp_sockets: udp_threads(),

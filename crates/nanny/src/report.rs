@@ -185,7 +185,11 @@ impl Report {
     pub(crate) fn new() -> Result<Self, MetricError> {
         let metrics = Metrics::new("nanny")?;
         let counters = Arc::new(Counters::new(&metrics)?);
-        let status = Status { version: daemon::version::VERSION, ..Status::default() };
+        let status = Status {
+            version: daemon::version::VERSION,
+            commit: daemon::version::COMMIT,
+            ..Status::default()
+        };
         Ok(Self { status: Arc::new(Mutex::new(status)), changed: Arc::default(), counters, metrics })
     }
 

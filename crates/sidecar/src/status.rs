@@ -26,6 +26,8 @@ pub(crate) struct Status {
     /// The node it runs on, if the manifest says so (`NODE_NAME`).
     pub(crate) node: Option<String>,
     pub(crate) version: &'static str,
+    /// The commit that the sidecar was built from, or `unknown`.
+    pub(crate) commit: &'static str,
     /// When this was put together, in milliseconds since 1970.
     pub(crate) time: u64,
     /// For how long the sidecar has been running, in seconds.
@@ -86,6 +88,7 @@ pub(crate) async fn status(parts: &Parts) -> Status {
         pod: parts.pod.clone(),
         node: parts.node.clone(),
         version: daemon::version::VERSION,
+        commit: daemon::version::COMMIT,
         time: millis(SystemTime::now()),
         uptime_seconds: parts.started.elapsed().as_secs(),
         explains: !parts.options.kubedns_explain.is_empty(),

@@ -15,12 +15,11 @@ fn text_format() {
                     b_seconds_bucket{who=\"me\\\"\\n\",le=\"+Inf\"} 1\nb_seconds_sum{who=\"me\\\"\\n\"} 0.3\n\
                     b_seconds_count{who=\"me\\\"\\n\"} 1\n";
     assert!(text.starts_with(expected), "{text}");
-    assert!(
-        text.contains(&format!(
-            "kube_dns_build_info{{program=\"test\",version=\"{}\"}} 1\n",
-            version::VERSION
-        ))
-    );
+    assert!(text.contains(&format!(
+        "kube_dns_build_info{{commit=\"{}\",program=\"test\",version=\"{}\"}} 1\n",
+        version::COMMIT,
+        version::VERSION
+    )));
 }
 
 #[test]

@@ -15,6 +15,8 @@ use crate::config::routes::{Omission, Routes};
 pub(crate) struct Status {
     /// The version of the nanny.
     pub(crate) version: &'static str,
+    /// The commit that it was built from, or `unknown`.
+    pub(crate) commit: &'static str,
     pub(crate) dnsmasq: DnsmasqStatus,
     pub(crate) configuration: ConfigurationStatus,
     /// Which server answers which names.

@@ -106,12 +106,17 @@ pub(super) fn sidecar(status: &Status) -> String {
 /// Where the pod is, what it serves, and which versions it runs; what is not known is left out.
 pub(super) fn identity(status: &Status) -> Vec<String> {
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
+    let built = |version: &Option<String>, commit: &Option<String>| {
+        let commit = commit.as_ref().filter(|commit| *commit != "unknown");
+        Some(version.clone()? + &commit.map(|commit| format!(" ({commit})")).unwrap_or_default())
+    };
+    let (version, commit) = (Some(status.version.to_owned()), Some(status.commit.to_owned()));
     let facts = [
         ("node", status.node.clone()),
         ("domain", kubedns.and_then(|kubedns| kubedns.domain.clone())),
-        ("kubedns", kubedns.and_then(|kubedns| kubedns.version.clone())),
-        ("nanny", nanny.and_then(|nanny| nanny.version.clone())),
-        ("sidecar", Some(status.version.to_owned())),
+        ("kubedns", kubedns.and_then(|kubedns| built(&kubedns.version, &kubedns.commit))),
+        ("nanny", nanny.and_then(|nanny| built(&nanny.version, &nanny.commit))),
+        ("sidecar", built(&version, &commit)),
         ("dnsmasq", nanny.and_then(|nanny| nanny.dnsmasq.version.clone())),
     ];
     facts.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect()

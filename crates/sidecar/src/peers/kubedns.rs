@@ -14,6 +14,7 @@ const SHOWN: usize = 10;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kubedns {
     pub(crate) version: Option<String>,
+    pub(crate) commit: Option<String>,
     /// The cluster domain.
     pub(crate) domain: Option<String>,
     /// Have the first lists of the API server arrived?
@@ -92,7 +93,9 @@ impl Kubedns {
 
     fn take(&mut self, line: &Series<'_>) {
         match line.name {
-            "kube_dns_build_info" => self.version = line.label("version"),
+            "kube_dns_build_info" => {
+                (self.version, self.commit) = (line.label("version"), line.label("commit"));
+            }
             "kubedns_info" => self.domain = line.label("domain"),
             "kubedns_initial_sync_overdue" => self.overdue = Some(line.value > 0.0),
             "kubedns_config_unknown_keys" => self.unknown_keys = line.value,

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Nanny {
-    /// Its own version.
+    /// Its own version and commit.
     pub(crate) version: Option<String>,
+    pub(crate) commit: Option<String>,
     /// The dnsmasq it supervises.
     pub(crate) dnsmasq: Process,
     pub(crate) configuration: Configuration,

@@ -54,6 +54,7 @@ pub(crate) fn good() -> Status {
         node: Some("node-1".to_owned()),
         explains: true,
         version: "1.2.3",
+        commit: "abc1234",
         time: 1_795_208_055_000,
         uptime_seconds: 3725,
         health: "self",
