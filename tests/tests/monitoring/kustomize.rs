@@ -52,6 +52,13 @@ fn ports(of: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 #[test]
+fn the_pod_monitor_finds_the_ports_of_a_pod_without_dnsmasq() {
+    let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
+    let alone = &by_label(render(&root().join("alone")).unwrap())[DEPLOYMENT];
+    assert_eq!(scraped(alone, monitor), ports(&[("kubedns", 10055), ("sidecar", 10054)]));
+}
+
+#[test]
 fn the_pod_monitor_finds_the_ports_and_the_component_adds_the_nannys_in_every_topology() {
     let monitor = &by_label(render(&root().join("monitoring")).unwrap())[MONITOR];
     for topology in ["base", "stock-1.36", "hardened", "direct", "ha", "nodelocal"] {
