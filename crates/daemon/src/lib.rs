@@ -4,6 +4,7 @@
 //! here knows DNS or Kubernetes.
 
 pub mod error_chain;
+pub mod exec;
 pub mod flags;
 pub mod http;
 pub mod klog;

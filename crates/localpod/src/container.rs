@@ -17,7 +17,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::console::Console;
-use crate::launcher;
 use crate::pod::Container;
 use crate::status::Status;
 use crate::stop::Stop;
@@ -91,8 +90,7 @@ impl Keeper<'_> {
     }
 
     fn spawn(&self, container: &Container) -> io::Result<Running> {
-        let launcher = std::env::current_exe()?;
-        let command = launcher::command(&launcher, container.on_death, &container.program, &container.args);
+        let command = daemon::exec::command(container.on_death, &container.program, &container.args);
         let mut command = Command::from(command);
         command.envs(container.env.iter().map(|(name, value)| (name, value)));
         // A process group of its own: Ctrl-C in the terminal reaches localpod alone, and whatever the container

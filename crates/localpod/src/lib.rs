@@ -7,7 +7,6 @@ pub mod config_map;
 pub mod config_volume;
 pub mod console;
 pub mod guide;
-pub mod launcher;
 pub mod options;
 pub mod pod;
 pub mod ports;

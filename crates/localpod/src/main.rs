@@ -5,15 +5,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use localpod::console::Console;
-use localpod::launcher::Launch;
 use localpod::options::{Instead, Options};
 use localpod::{run, trace};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    if let Some(launch) = Launch::requested(&args) {
-        let program = launch.program().to_owned();
-        return fail(&format!("cannot run {}: {}", program.display(), launch.run()));
+    if let Some(failed) = daemon::exec::requested(&args) {
+        return failed;
     }
     let options = match Options::read(args) {
         Ok(options) => options,

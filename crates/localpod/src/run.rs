@@ -31,7 +31,7 @@ type Servers = JoinSet<Result<()>>;
 /// Runs the pod until a signal asks it to stop.
 pub fn run(options: &Options, console: &Console) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-    // Containers are spawned by this future, so on the main thread: see `launcher`.
+    // Containers are spawned by this future, so on the main thread: see `daemon::exec`.
     runtime.block_on(async {
         let stop = Stop::default();
         let signals = stop::on_signals(stop.clone()).context("cannot catch signals")?;

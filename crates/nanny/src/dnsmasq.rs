@@ -2,7 +2,6 @@
 
 pub(crate) mod deaths;
 pub(crate) mod delivery;
-pub mod exec;
 pub(crate) mod exit_status;
 pub(crate) mod health;
 mod instance;

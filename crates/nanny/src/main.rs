@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use daemon::Program;
 use daemon::flags::Style;
+use nanny::dnsmasq::keeper;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    match arguments.next() {
-        Some(word) if word == nanny::dnsmasq::exec::WORD => {
-            return nanny::dnsmasq::exec::become_program(arguments);
-        }
-        Some(word) if word == nanny::dnsmasq::keeper::WORD => return nanny::dnsmasq::keeper::keep(arguments),
-        _ => {}
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == keeper::WORD) {
+        return keeper::keep(words);
+    }
+    if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
+        return failed;
     }
     let program = Program { name: "dnsmasq-nanny", style: Style::Go, worker_threads: 1 };
     daemon::main(program, nanny::run)

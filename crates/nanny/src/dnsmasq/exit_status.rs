@@ -3,9 +3,8 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
+use daemon::exec::CANNOT_EXECUTE;
 use nix::sys::signal::Signal;
-
-use crate::dnsmasq::exec::CANNOT_EXECUTE;
 
 /// One phrase: the status and its meaning as dnsmasq(8) gives it.
 pub(crate) fn describe(status: ExitStatus) -> String {

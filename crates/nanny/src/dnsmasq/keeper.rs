@@ -3,7 +3,7 @@
 //! * It signals a dnsmasq that runs as another user. For that it becomes this user, which takes what dnsmasq needed for it
 //!   too (the capability SETUID), while the nanny stays who it is and does without the capability KILL.
 //! * When the nanny is gone, whichever way it went, it kills dnsmasq with its children that answer over TCP. The kernel
-//!   kills dnsmasq alone (see [`crate::dnsmasq::exec`]), and only one that has not changed its user or group.
+//!   kills dnsmasq alone (see [`daemon::exec`]), and only one that has not changed its user or group.
 //!
 //! Requests come on its standard input, one octet each: the number of a signal, [`GROUP`] or [`GONE`]. The answer is one
 //! octet: the number of the error, or zero. The end of the requests is the end of the nanny.

@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use daemon::exec;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -19,7 +20,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::dnsmasq::exec;
 use crate::dnsmasq::keeper::Keeper;
 use crate::dnsmasq::log_lines::{Event, LogLine, Weight};
 
@@ -49,9 +49,8 @@ impl Process {
         argv: &[OsString],
         json: bool,
     ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::from(exec::command(Signal::SIGKILL, program, argv));
         command
-            .args(exec::arguments(program, argv))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
