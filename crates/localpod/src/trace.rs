@@ -12,8 +12,7 @@ use crate::console::Console;
 
 /// The filter unless `RUST_LOG` sets one. The Kubernetes client also returns its errors to us, who report them with
 /// their meaning.
-const DEFAULT_FILTER: &str =
-    "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off,hickory_server=error";
+const DEFAULT_FILTER: &str = "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off";
 
 /// Sends all log events of this process to `console`.
 pub fn to_console(console: Console) {
