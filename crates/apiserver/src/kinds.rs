@@ -10,6 +10,7 @@ pub enum Resource {
     Endpoints,
     Namespaces,
     Nodes,
+    Pods,
     ServiceAccounts,
     Services,
     EndpointSlices,
@@ -47,11 +48,12 @@ const EMPTY_SERVICE: &str = r#","spec":{},"status":{"loadBalancer":{}}"#;
 const EMPTY_SLICE: &str = r#","addressType":"","endpoints":null,"ports":null"#;
 
 /// All kinds, indexed by `Resource as usize`.
-static KINDS: [Kind; 7] = [
+static KINDS: [Kind; 8] = [
     kind(Resource::ConfigMaps, "ConfigMap", "configmaps", "cm", ""),
     kind(Resource::Endpoints, "Endpoints", "endpoints", "ep", ""),
     Kind { namespaced: false, ..kind(Resource::Namespaces, "Namespace", "namespaces", "ns", EMPTY) },
     Kind { namespaced: false, ..kind(Resource::Nodes, "Node", "nodes", "no", EMPTY) },
+    kind(Resource::Pods, "Pod", "pods", "po", r#","spec":{"containers":null},"status":{}"#),
     // docs/migrating.md keeps the one of kube-dns and puts it back.
     kind(Resource::ServiceAccounts, "ServiceAccount", "serviceaccounts", "sa", ""),
     kind(Resource::Services, "Service", "services", "svc", EMPTY_SERVICE),

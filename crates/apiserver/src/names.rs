@@ -14,6 +14,7 @@ pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> 
         Resource::ConfigMaps
         | Resource::Endpoints
         | Resource::Nodes
+        | Resource::Pods
         | Resource::ServiceAccounts
         | Resource::EndpointSlices => subdomain(name),
     }

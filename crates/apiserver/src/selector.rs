@@ -1,7 +1,12 @@
 //! Label and field selectors of lists and watches: equality alone, as `kubectl -l` and the watch of one object use it.
 
+use serde_json::Value;
+
 use crate::object::Object;
 use crate::status::Status;
+
+/// The fields that selectors may name; only pods have a phase.
+const FIELDS: [&str; 2] = ["metadata.name", "status.phase"];
 
 /// The objects a list or a watch is about.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -24,7 +29,7 @@ impl Selection {
     /// Reads `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
         let (labels, fields) = (parse_terms(labels)?, parse_terms(fields)?);
-        if let Some(term) = fields.iter().find(|term| term.key != "metadata.name") {
+        if let Some(term) = fields.iter().find(|term| !FIELDS.contains(&term.key.as_str())) {
             return Err(Status::bad_request(format!("field label not supported: {}", term.key)));
         }
         Ok(Self { namespace: namespace.to_owned(), labels, fields })
@@ -44,11 +49,19 @@ impl Selection {
     pub(crate) fn matches(&self, object: &Object) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
             && self.labels.iter().all(|term| term.matches(object.label(&term.key)))
-            && self.fields.iter().all(|term| term.matches(Some(object.name())))
+            && self.fields.iter().all(|term| term.matches_field(object))
     }
 }
 
 impl Term {
+    fn matches_field(&self, object: &Object) -> bool {
+        if self.key == "metadata.name" {
+            return self.matches(Some(object.name()));
+        }
+        let value = object.value();
+        self.matches(value.pointer("/status/phase").and_then(Value::as_str))
+    }
+
     fn matches(&self, value: Option<&str>) -> bool {
         (value == Some(self.value.as_str())) == self.equal
     }
@@ -100,6 +113,8 @@ mod tests {
             ("", "metadata.name=web", true),
             ("", "metadata.name!=web", false),
             ("app=web", "metadata.name=web", true),
+            ("", "status.phase!=Failed,status.phase!=Succeeded", true),
+            ("", "status.phase=Failed", false),
         ];
         for (labels, fields, expected) in cases {
             assert_eq!(selects(labels, fields), expected, "{labels} {fields}");

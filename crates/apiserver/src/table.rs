@@ -29,7 +29,11 @@ pub(crate) fn columns(resource: Resource) -> Option<Columns> {
         Resource::Services => (&["Type", "Cluster-IP", "External-IP", "Port(s)"], service),
         Resource::Endpoints => (&["Endpoints"], endpoints),
         Resource::EndpointSlices => (&["AddressType", "Ports", "Endpoints"], slice),
-        Resource::ConfigMaps | Resource::Namespaces | Resource::Nodes | Resource::ServiceAccounts => {
+        Resource::ConfigMaps
+        | Resource::Namespaces
+        | Resource::Nodes
+        | Resource::Pods
+        | Resource::ServiceAccounts => {
             return None;
         }
     };

@@ -1,7 +1,7 @@
 //! How the API server is reached: from a kubeconfig file, by a bare URL, or as the pod's service account.
 //!
 //! The precedence is that of kube-dns. A URL alone is used without credentials; a kubeconfig file is used with its
-//! current context, the URL in its place if one is given as well; with neither, the pod's service account is used.
+//! current context or the one that is named, the URL in its place if one is given as well; with neither, the pod's service account is used.
 //! Tokens in files (a service account's, a kubeconfig's `tokenFile`) and client certificates in files are read again as
 //! they rotate, and an exec plugin is run again before what it gave expires. What is read only once (the kubeconfig
 //! itself, with certificates in it) is read again by [`Connection::renew`].
@@ -67,6 +67,8 @@ pub enum ConnectError {
 pub struct Access {
     /// `--kubecfg-file`.
     pub kubeconfig: Option<PathBuf>,
+    /// `--kubecfg-context`; the current context of the file without it.
+    pub context: Option<String>,
     /// `--kube-master-url`, environment variables expanded.
     pub master_url: Option<String>,
 }
@@ -74,7 +76,7 @@ pub struct Access {
 impl Access {
     async fn config(&self) -> Result<Config, ConnectError> {
         match (&self.kubeconfig, &self.master_url) {
-            (Some(path), url) => from_kubeconfig(path, url.as_deref()).await,
+            (Some(path), url) => from_kubeconfig(path, self.context.as_deref(), url.as_deref()).await,
             (None, Some(url)) => Ok(Config::new(parse_url(url)?)),
             (None, None) => from_service_account(Path::new(SERVICE_ACCOUNT), |name| std::env::var(name).ok()),
         }
@@ -197,7 +199,11 @@ async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
     Ok((url, client))
 }
 
-async fn from_kubeconfig(path: &Path, url: Option<&str>) -> Result<Config, ConnectError> {
+async fn from_kubeconfig(
+    path: &Path,
+    context: Option<&str>,
+    url: Option<&str>,
+) -> Result<Config, ConnectError> {
     let unusable = |error: &KubeconfigError| ConnectError::Kubeconfig {
         path: path.to_owned(),
         reason: match error {
@@ -206,6 +212,10 @@ async fn from_kubeconfig(path: &Path, url: Option<&str>) -> Result<Config, Conne
         },
     };
     let mut file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
+    if let Some(context) = context {
+        check_context(&file, context)
+            .map_err(|reason| ConnectError::Kubeconfig { path: path.to_owned(), reason })?;
+    }
     if let Some(url) = url {
         parse_url(url)?;
         for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
@@ -213,14 +223,24 @@ async fn from_kubeconfig(path: &Path, url: Option<&str>) -> Result<Config, Conne
         }
     }
     let names_proxy = names_proxy(&file);
-    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| unusable(&error))?;
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let mut config =
+        Config::from_custom_kubeconfig(file, &options).await.map_err(|error| unusable(&error))?;
     if !names_proxy {
         // Otherwise it would come from the environment, whatever NO_PROXY says about the API server.
         config.proxy_url = None;
     }
     Ok(config)
+}
+
+/// Says which contexts the file has, if it does not have this one.
+fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
+    let names: Vec<&str> = file.contexts.iter().map(|named| named.name.as_str()).collect();
+    match names.as_slice() {
+        names if names.contains(&context) => Ok(()),
+        [] => Err(format!("there is no context {context:?}, nor any other")),
+        names => Err(format!("there is no context {context:?}; there is {}", names.join(", "))),
+    }
 }
 
 /// Does the file itself ask for a proxy?

@@ -55,6 +55,15 @@ pub struct Index {
     published: Arc<Published>,
 }
 
+/// What a snapshot file keeps of an index. It is a copy of one moment that costs a handful of reference counts.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    pub(crate) objects: Objects,
+    /// Those that a selector matches.
+    pub(crate) namespaces: treecache::Map<SmolStr, ()>,
+    pub(crate) pods: PodNames,
+}
+
 /// Options of the index. The default is kube-dns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
@@ -111,8 +120,8 @@ pub struct Counts {
     pub slices_addresses: usize,
     /// Endpoints objects that the control plane has cut at 1000 addresses.
     pub over_capacity: usize,
-    /// Pods with an address.
-    pub pods: usize,
+    /// Pods with an address, if pod names are verified.
+    pub pods: Option<usize>,
 }
 
 impl Index {
@@ -180,8 +189,9 @@ impl Index {
             Event::Endpoints(change) => self.apply_endpoints(change),
             Event::EndpointSlice(change) => self.apply_slice(change),
             Event::Node(change) => self.apply_node(change),
-            Event::Namespace(change) => self.apply_namespace(change),
-            Event::Pod(change) => self.apply_pod(change),
+            Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
+            Event::Pod(change) if self.options.pods == PodMode::Verified => self.apply_pod(change),
+            Event::Namespace(_) | Event::Pod(_) => {}
             Event::EndpointsFrom(source) => self.use_source(source),
             Event::EndpointsInsteadOfSlices => self.fall_back(),
         }
@@ -471,8 +481,12 @@ impl Index {
 
     /// True once the lists are in that only some options need.
     fn has_options_listed(&self) -> bool {
-        let selected = matches!(self.options.namespaces, Namespaces::Selected(_));
-        (!selected || self.namespaces_listed) && (self.options.pods != PodMode::Verified || self.pods.listed)
+        (!self.selects_namespaces() || self.namespaces_listed)
+            && (self.options.pods != PodMode::Verified || self.pods.listed)
+    }
+
+    fn selects_namespaces(&self) -> bool {
+        matches!(self.options.namespaces, Namespaces::Selected(_))
     }
 
     /// Replaces the zone's upstreams and stub domains.
@@ -510,10 +524,12 @@ impl Index {
         self.changed = true;
     }
 
-    /// Serves a pod's address as an earlier run knew it, until the first list of pods replaces all of them.
-    pub fn show_pod(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
-        self.pods.show(address, namespaces);
-        self.pods_changed = true;
+    /// Serves an address of pods as an earlier run knew it, until the first list of pods is complete.
+    pub fn show_pods(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
+        if self.options.pods == PodMode::Verified {
+            self.pods.show(address, namespaces);
+            self.pods_changed = true;
+        }
     }
 
     /// Makes all changes visible to queries. False when there were none.
@@ -552,10 +568,21 @@ impl Index {
 
     /// How much there is, by walking all objects.
     pub fn counts(&self) -> Counts {
-        Counts { pods: self.pods.count(), ..self.store.objects().counts() }
+        let pods = (self.options.pods == PodMode::Verified).then(|| self.pods.count());
+        Counts { pods, ..self.store.objects().counts() }
     }
 
-    /// The objects, for a snapshot file.
+    /// What a snapshot file keeps.
+    pub fn kept(&self) -> Kept {
+        let selected = self.selects_namespaces();
+        Kept {
+            objects: self.store.objects().clone(),
+            namespaces: self.snapshot.served.clone().filter(|_| selected).unwrap_or_default(),
+            pods: self.snapshot.pods.clone(),
+        }
+    }
+
+    /// The objects.
     pub fn store(&self) -> &Store {
         &self.store
     }

@@ -67,17 +67,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 7] = [
-        Self::Service,
-        Self::Endpoints,
-        Self::EndpointSlice,
-        Self::Node,
-        Self::ConfigMap,
-        Self::Namespace,
-        Self::Pod,
-    ];
-
     /// The plural of the kind in lower case, as in URLs, RBAC rules and metric labels.
     pub fn plural(self) -> &'static str {
         match self {

@@ -7,14 +7,19 @@
 
 mod file;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use thiserror::Error;
 
-use crate::index::{Index, Objects};
-use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, Service};
+use crate::index::{Index, Kept};
+use crate::objects::{
+    Change, EndpointSlice, Endpoints, EndpointsSource, Event, Namespace, ObjectKey, Service,
+};
+use crate::snapshot::PodNames;
 
 pub use file::{load, store};
 
@@ -47,7 +52,7 @@ pub enum SnapshotError {
     /// Another version of the format.
     #[error("it has version {0} of the format, and we know version {VERSION}")]
     Version(u32),
-    /// It was written for another cluster domain.
+    /// It was written for another cluster domain, or for another part of the cluster.
     #[error("it is for the domain {0}")]
     Domain(String),
     /// It ends before its trailer.
@@ -78,6 +83,7 @@ struct Header {
     version: u32,
     /// Seconds since 1970.
     written: u64,
+    /// The cluster domain, and the options that choose what is kept, if there are any.
     domain: String,
     source: EndpointsSource,
 }
@@ -95,15 +101,23 @@ enum Object {
     Service(Service),
     Endpoints(Endpoints),
     EndpointSlice(EndpointSlice),
+    /// A namespace that a selector matches.
+    Namespace(SmolStr),
+    /// An address and the namespaces of its pods.
+    Pods(IpAddr, Vec<SmolStr>),
 }
 
-impl From<Object> for Event {
-    fn from(object: Object) -> Self {
-        match object {
-            Object::Service(service) => Self::Service(Change::Apply(service)),
-            Object::Endpoints(endpoints) => Self::Endpoints(Change::Apply(endpoints)),
-            Object::EndpointSlice(slice) => Self::EndpointSlice(Change::Apply(slice)),
-        }
+impl Object {
+    fn replay(self, index: &mut Index) {
+        index.apply(match self {
+            Self::Service(service) => Event::Service(Change::Apply(service)),
+            Self::Endpoints(endpoints) => Event::Endpoints(Change::Apply(endpoints)),
+            Self::EndpointSlice(slice) => Event::EndpointSlice(Change::Apply(slice)),
+            Self::Namespace(name) => {
+                Event::Namespace(Change::Apply(Namespace { key: ObjectKey::new("", name) }))
+            }
+            Self::Pods(address, namespaces) => return index.show_pods(address, namespaces),
+        });
     }
 }
 
@@ -134,7 +148,7 @@ impl Saved {
     /// Makes `index` serve it until the first lists are in.
     pub fn replay(self, index: &mut Index) {
         for object in self.objects {
-            index.apply(object.into());
+            object.replay(index);
         }
         index.serve_stale(self.source);
     }
@@ -193,8 +207,8 @@ impl Header {
     }
 }
 
-/// Objects whose endpoints come from `source`, as the content of a file.
-pub fn encode(objects: &Objects, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
+/// What is kept, with endpoints that come from `source`, as the content of a file.
+pub fn encode(kept: &Kept, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
     let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let header =
         Header { format: FORMAT.to_owned(), version: VERSION, written, domain: domain.to_owned(), source };
@@ -203,13 +217,16 @@ pub fn encode(objects: &Objects, source: EndpointsSource, domain: &str) -> Optio
     let mut count = 0;
     // Those of the other source would not be used.
     let from = |other| source == other;
+    let Kept { objects, namespaces, pods } = kept;
     let endpoints = objects.endpoints().filter(|_| from(EndpointsSource::Endpoints));
     let slices = objects.slices().filter(|_| from(EndpointsSource::EndpointSlices));
     let all = objects
         .services()
         .map(Object::Service)
         .chain(endpoints.map(Object::Endpoints))
-        .chain(slices.map(Object::EndpointSlice));
+        .chain(slices.map(Object::EndpointSlice))
+        .chain(namespaces.iter().map(|(name, ())| Object::Namespace(name.clone())))
+        .chain(addresses_of_pods(pods));
     for object in all {
         append(&mut content, &object)?;
         count += 1;
@@ -217,6 +234,15 @@ pub fn encode(objects: &Objects, source: EndpointsSource, domain: &str) -> Optio
     let trailer = Trailer { objects: count, checksum: checksum(&content) };
     append(&mut content, &trailer)?;
     Some(content)
+}
+
+fn addresses_of_pods(pods: &PodNames) -> impl Iterator<Item = Object> {
+    let verified = match pods {
+        PodNames::Verified(pods) => Some(pods),
+        PodNames::Insecure | PodNames::Disabled => None,
+    };
+    let pods = verified.into_iter().flat_map(treecache::Map::iter);
+    pods.map(|(address, namespaces)| Object::Pods(*address, namespaces.to_vec()))
 }
 
 /// Appends a line. Our types always have a JSON form.

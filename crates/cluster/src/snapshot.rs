@@ -128,6 +128,11 @@ impl Snapshot {
         self.served.as_ref().is_none_or(|served| served.get(namespace).is_some())
     }
 
+    /// The namespaces that were chosen to be served, where not all of them are. They exist without a Service.
+    fn chosen(&self) -> impl Iterator<Item = &SmolStr> {
+        self.served.iter().flat_map(Map::iter).map(|(name, ())| name)
+    }
+
     /// The namespace of the pod with this address: known with `PodNames::Verified`, if the address is that of one
     /// namespace alone. Pods in the network of their node share its address, so it is nobody's if they are of several.
     pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
@@ -295,8 +300,10 @@ impl View for Snapshot {
             [] | ["pod" | "dns"] => true,
             // There is nothing below what is the namespace of no pod (RFC 8020).
             ["pod", namespace] => self.has_pod_names(namespace),
-            ["svc"] => self.namespaces().next().is_some(),
-            ["svc", namespace] => self.has_namespace(namespace),
+            ["svc"] => self.namespaces().next().is_some() || self.chosen().next().is_some(),
+            ["svc", namespace] => {
+                self.has_namespace(namespace) || self.served.is_some() && self.serves(namespace)
+            }
             ["svc", namespace, name, below @ ..] => {
                 self.services.entry(&[namespace], name).is_some_and(|service| service.has_descendants(below))
             }

@@ -6,7 +6,7 @@
 //! connection is silent too. One malformed object is left out and never stops the others. Failures are retried for
 //! ever, with growing pauses.
 //!
-//! [`Feed`] follows one collection; [`endpoints`] chooses between Endpoints and `EndpointSlice`s. What the objects mean
+//! [`Feed`] follows one collection, [`ScopedFeed`] a kind in some namespaces; [`endpoints`] chooses between Endpoints and `EndpointSlice`s. What the objects mean
 //! is not known here.
 
 mod collection;
@@ -27,6 +27,7 @@ mod pace;
 mod pauses;
 mod pieces;
 mod position;
+mod scoped;
 mod state;
 mod status;
 
@@ -37,6 +38,7 @@ pub use failure::Failure;
 pub use feed::{Closed, Feed};
 pub use metrics::{FeedMetrics, WatchMetrics};
 pub use pace::Pace;
+pub use scoped::ScopedFeed;
 pub use state::{FeedState, Phase};
 
 /// An event and when it reached this process.

@@ -2,6 +2,7 @@
 
 mod domains;
 mod pins;
+mod scope;
 mod search;
 mod ttl;
 
@@ -20,8 +21,9 @@ use skydns::forward::CacheLimits;
 use thiserror::Error;
 
 use cluster::connect::{Access, expand};
-use cluster::index;
+use cluster::index::{self, PodMode};
 use cluster::records::{EndpointNames, RecordOptions};
+use cluster::scope::{Namespaces, Scope};
 use cluster::watch::endpoints::Choice;
 
 use skydns::forward::TlsTrust;
@@ -29,6 +31,7 @@ use skydns::forward::TlsTrust;
 pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use explain::Topology;
 pub use pins::{PinError, Pins};
+pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, Zones};
 pub use ttl::{ZoneTtl, ZoneTtlError};
 
@@ -51,6 +54,9 @@ pub struct Options {
     /// Location of kubecfg file for access to kubernetes master service; --kube-master-url overrides the URL part of this; if this is not provided, defaults to service account tokens
     #[arg(long, value_name = "string", default_value = "")]
     pub kubecfg_file: String,
+    /// context of the kubecfg file to use in place of its current one
+    #[arg(long, value_name = "string", default_value = "")]
+    pub kubecfg_context: String,
     /// URL to reach kubernetes master. Env variables in this flag will be expanded.
     #[arg(long, verbatim_doc_comment, value_name = "string")]
     pub kube_master_url: Option<MasterUrl>,
@@ -99,6 +105,18 @@ pub struct Options {
     /// services with a cluster IP do not exist while none of their endpoints is ready
     #[arg(long)]
     pub ignore_empty_services: bool,
+    /// namespaces to serve, separated by commas; only these are watched, each by itself, so that a Role in each will do
+    #[arg(long, value_name = "string", default_value = "")]
+    pub namespaces: NamespaceList,
+    /// label selector of the namespaces to serve; cannot be used in conjunction with namespaces
+    #[arg(long, value_name = "string", default_value = "")]
+    pub namespace_selector: Selector,
+    /// label selector of the services to serve
+    #[arg(long, value_name = "string", default_value = "")]
+    pub selector: Selector,
+    /// the names of pods: insecure (the address in the name, as kube-dns), disabled (there are none) or verified (only where a pod of the namespace has the address; watches pods)
+    #[arg(long, value_name = "string", value_enum, default_value_t)]
+    pub pods: PodMode,
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
@@ -158,6 +176,18 @@ impl daemon::Options for Options {
 #[error("cannot use both --config-map and --config-dir: the configuration comes from one place")]
 pub struct BothConfigs;
 
+/// A context of no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("--kubecfg-context is the name of a context in a file: --kubecfg-file is not given")]
+pub struct ContextWithoutFile;
+
+/// Namespaces that are chosen in two ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "cannot use both --namespaces and --namespace-selector: name the namespaces, or select them by their labels"
+)]
+pub struct BothNamespaces;
+
 /// Where the configuration comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigFrom {
@@ -171,11 +201,17 @@ pub enum ConfigFrom {
 
 impl Options {
     /// Where the API server is.
-    pub fn access(&self) -> Access {
-        Access {
-            kubeconfig: given(&self.kubecfg_file).map(PathBuf::from),
-            master_url: self.kube_master_url.as_ref().map(|url| url.0.clone()),
+    ///
+    /// # Errors
+    ///
+    /// When a context is given without the file that has it.
+    pub fn access(&self) -> Result<Access, ContextWithoutFile> {
+        let kubeconfig = given(&self.kubecfg_file).map(PathBuf::from);
+        let context = given(&self.kubecfg_context).map(str::to_owned);
+        if context.is_some() && kubeconfig.is_none() {
+            return Err(ContextWithoutFile);
         }
+        Ok(Access { kubeconfig, context, master_url: self.kube_master_url.as_ref().map(|url| url.0.clone()) })
     }
 
     /// Where the configuration comes from.
@@ -194,13 +230,44 @@ impl Options {
         }
     }
 
-    /// Options of the records.
-    pub fn index(&self) -> index::Options {
+    /// The part of the cluster that is served.
+    ///
+    /// # Errors
+    ///
+    /// When namespaces are chosen in two ways.
+    pub fn scope(&self) -> Result<Scope, BothNamespaces> {
+        let (names, selector) = (&self.namespaces.0, &self.namespace_selector.0);
+        let namespaces = match (names.is_empty(), given(selector)) {
+            (false, Some(_)) => return Err(BothNamespaces),
+            (false, None) => Namespaces::Only(names.clone()),
+            (true, Some(selector)) => Namespaces::Selected(selector.to_owned()),
+            (true, None) => Namespaces::All,
+        };
+        Ok(Scope { namespaces, services: given(&self.selector.0).map(str::to_owned) })
+    }
+
+    /// What a snapshot file is for: the domain, and the options that choose what is kept, if any is set.
+    pub fn kept_for(&self) -> String {
+        let pod_names = if self.endpoint_names == EndpointNames::Pod { "pod" } else { "" };
+        let pods = if self.pods == PodMode::Verified { "verified" } else { "" };
+        let choices = [
+            ("namespaces", self.namespaces.0.join(",")),
+            ("namespace-selector", self.namespace_selector.0.clone()),
+            ("selector", self.selector.0.clone()),
+            ("endpoint-names", pod_names.to_owned()),
+            ("pods", pods.to_owned()),
+        ];
+        let given = choices.iter().filter(|(_, choice)| !choice.is_empty());
+        given.fold(self.domain.first.to_string(), |kept, (flag, choice)| format!("{kept} --{flag}={choice}"))
+    }
+
+    /// Options of the index.
+    pub fn index(&self, scope: &Scope) -> index::Options {
         let records = RecordOptions {
             endpoint_names: self.endpoint_names,
             ignore_empty_services: self.ignore_empty_services,
         };
-        index::Options { records, ..index::Options::default() }
+        index::Options { records, pods: self.pods, namespaces: scope.namespaces.clone() }
     }
 
     /// What may be kept of the replies of upstream servers, if anything.

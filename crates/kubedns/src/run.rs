@@ -30,13 +30,14 @@ use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
-use cluster::index::{Index, Progress, Question};
-use cluster::objects::{EndpointsSource, Event, Kind};
+use cluster::index::{Index, PodMode, Progress, Question};
+use cluster::objects::{Change, EndpointsSource, Event, FromApi, Kind};
 use cluster::records::EndpointNames;
+use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::EndpointsFeed;
 use cluster::watch::nodes::NodesFeed;
-use cluster::watch::{Collection, Feed, Pace, Received};
+use cluster::watch::{Collection, Pace, Received, ScopedFeed};
 use explain::{Explainer, ServerState};
 
 /// How many events may wait for the index.
@@ -58,12 +59,13 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
     let config_from = options.config_from()?;
+    let scope = options.scope()?;
     options.search()?;
     options.fallthrough()?;
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
-    let connection = Connection::new(options.access()).await.context("cannot create a kubernetes client")?;
+    let connection = Connection::new(options.access()?).await.context("cannot create a kubernetes client")?;
     let connection = Arc::new(connection);
     tracing::info!(url = connection.url(), "using the API server");
     let registry = daemon::metrics::Metrics::new("kubedns")?;
@@ -83,7 +85,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let zone = zone_frame(&options, domain, dns.local_addr());
     let (sink, events) = mpsc::channel(QUEUE);
     let mut sync = Sync {
-        index: Index::with(options.index(), published),
+        index: Index::with(options.index(&scope), published),
         events,
         questions,
         settings: configuration.subscribe(),
@@ -115,7 +117,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         tasks.lasting("serving metrics", server.run(route, stop()));
     }
     let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
-    api_server.watch(&mut tasks, &thread, &options, &shutdown);
+    api_server.watch(&mut tasks, &thread, &options, &scope, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
@@ -162,7 +164,7 @@ fn explainer(
             progress,
             draining: status.is_draining(),
             config: config.borrow().clone(),
-            lost: Kind::ALL.into_iter().filter(is_lost).collect(),
+            lost: [Kind::Service, Kind::Endpoints, Kind::EndpointSlice].into_iter().filter(is_lost).collect(),
             has_upstreams: !settings.borrow().upstreams.is_empty(),
         }
     };
@@ -180,21 +182,30 @@ struct ApiServer {
 
 impl ApiServer {
     /// Starts the watchers on `thread`. Each follows one collection and sends what happens to `sink`.
-    fn watch(self, tasks: &mut Tasks, thread: &OneThread, options: &Options, shutdown: &Shutdown) {
+    fn watch(
+        self,
+        tasks: &mut Tasks,
+        thread: &OneThread,
+        options: &Options,
+        scope: &Scope,
+        shutdown: &Shutdown,
+    ) {
+        let stop = || shutdown.stop.clone();
+        if let Namespaces::Selected(_) = scope.namespaces {
+            let namespaces = self.feed(scope, Event::Namespace).needed_for("--namespace-selector");
+            tasks.lasting("watching namespaces", thread.run(namespaces.run(stop())));
+        }
+        if options.pods == PodMode::Verified {
+            let pods = self.feed(scope, Event::Pod).needed_for("--pods=verified");
+            tasks.lasting("watching pods", thread.run(pods.run(stop())));
+        }
+        let services = self.feed(scope, Event::Service);
         let Self { connection, metrics, sink, settings, in_force } = self;
-        let metrics = metrics.watch.clone();
-        let pace = Pace::default();
-        let services = Feed::new(
-            Arc::clone(&connection),
-            Collection::all(Kind::Service),
-            pace.clone(),
-            metrics.feed(Kind::Service),
-            sink.clone(),
-            Event::Service,
-        );
+        let (metrics, pace) = (metrics.watch.clone(), Pace::default());
         let endpoints = EndpointsFeed {
             choice: options.endpoints_source,
             pod_names: options.endpoint_names == EndpointNames::Pod,
+            scope: scope.clone(),
             connection: Arc::clone(&connection),
             pace: pace.clone(),
             metrics: metrics.clone(),
@@ -209,10 +220,16 @@ impl ApiServer {
             settings,
             wanted: |settings: &Arc<Settings>| !settings.federations.is_empty(),
         };
-        let stop = || shutdown.stop.clone();
         tasks.lasting("watching services", thread.run(services.run(stop())));
         tasks.lasting("watching endpoints", thread.run(endpoints.run(stop())));
         tasks.lasting("watching nodes", thread.run(nodes.run(stop())));
+    }
+
+    /// A feed of the objects of a kind that are in the scope.
+    fn feed<T: FromApi>(&self, scope: &Scope, wrap: fn(Change<T>) -> Event) -> ScopedFeed<T, Event> {
+        let collections = Collection::in_scope(T::KIND, scope);
+        let (metrics, sink) = (self.metrics.watch.feed(T::KIND), self.sink.clone());
+        ScopedFeed::new(&self.connection, collections, &Pace::default(), metrics, sink, wrap)
     }
 }
 
@@ -301,13 +318,13 @@ async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result
 /// Keeps what is known for the next run.
 fn save_snapshots(options: &Options, metrics: &Arc<Metrics>) -> Option<Saving> {
     let directory = options.snapshot_dir()?;
-    Some(Saving::new(directory, options.domain.first.as_str(), Arc::clone(metrics)))
+    Some(Saving::new(directory, &options.kept_for(), Arc::clone(metrics)))
 }
 
 /// Begins to read what an earlier run left.
 fn load_snapshot(options: &Options) -> Option<Loading> {
     let directory = options.snapshot_dir()?;
-    let begun = Loading::begin(directory.clone(), options.domain.first.as_str());
+    let begun = Loading::begin(directory.clone(), &options.kept_for());
     let failed =
         |error| tracing::error!(directory = %directory.display(), %error, "cannot read the snapshot file");
     begun.map_err(failed).ok()

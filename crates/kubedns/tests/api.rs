@@ -12,6 +12,7 @@ mod api {
     mod patience;
     mod process;
     mod real;
+    mod scoped;
     mod stub;
     mod stub_domains;
     mod tls;

@@ -9,10 +9,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use allocation_counter::{AllocationInfo, measure};
-use cluster::index::Index;
+use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
-    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, ObjectKey, Protocol, Service,
-    ServiceKind, ServicePort, SliceEndpoint,
+    AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, ObjectKey, Pod, Protocol,
+    Service, ServiceKind, ServicePort, SliceEndpoint,
 };
 use cluster::snapshot::{Published, Snapshot};
 use skydns::{Name, Zone};
@@ -93,6 +93,42 @@ fn each(freed: AllocationInfo) -> (f64, f64) {
     #[allow(clippy::cast_precision_loss, reason = "far below the precision")]
     let of = |sum: i64| (sum.abs() as f64) / f64::from(SERVICES);
     (of(freed.bytes_current), of(freed.count_current))
+}
+
+const PODS: u32 = 100_000;
+
+/// The pods of a cluster of 100 namespaces, listed.
+fn pods() -> (Index, Arc<Published>) {
+    let domain = Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}"));
+    let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
+    let options = Options { pods: PodMode::Verified, ..Options::default() };
+    let mut index = Index::with(options, Arc::clone(&published));
+    index.apply(Event::Pod(Change::RelistStarted));
+    for number in 0..PODS {
+        let key =
+            ObjectKey::new(format!("team-{}", number % NAMESPACES), format!("{}-{number}", word(number)));
+        let addresses = [Ipv4Addr::from(0x0a80_0000 + number).into()].into();
+        index.apply(Event::Pod(Change::Apply(Pod { key, addresses })));
+        if number % 1024 == 0 {
+            index.publish();
+        }
+    }
+    index.apply(Event::Pod(Change::RelistDone));
+    index.publish();
+    (index, published)
+}
+
+#[test]
+fn a_verified_pod_takes_few_bytes() {
+    let mut made = None;
+    let all = measure(|| made = Some(pods()));
+    let each = |bytes: i64| f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / f64::from(PODS);
+    let peak = f64::from(u32::try_from(all.bytes_max).unwrap_or(u32::MAX)) / f64::from(PODS);
+    let kept = each(all.bytes_current);
+    eprintln!("a pod {kept:17.0} bytes, {peak:.0} at the peak");
+    let known = made.map(|(_, published)| published.get().namespace_of_pod([10, 128, 0, 7].into()).cloned());
+    assert_eq!(known.flatten().as_deref(), Some("team-7"));
+    assert!(kept < 140.0 && peak < 210.0, "{kept} {peak}");
 }
 
 #[test]

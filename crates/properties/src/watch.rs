@@ -124,7 +124,7 @@ impl Objects {
 
 /// The records after a restart with a snapshot file of `index`, and the nodes, which are not in it.
 fn restored(index: &Index, objects: &Objects, source: EndpointsSource) -> String {
-    let written = encode(index.store().objects(), source, "cluster.local.").unwrap_or_default();
+    let written = encode(&index.kept(), source, "cluster.local.").unwrap_or_default();
     let saved = Saved::decode(&written, "cluster.local.");
     let saved =
         saved.unwrap_or_else(|error| unreachable!("{error} in {}", String::from_utf8_lossy(&written)));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cluster::index::Index;
 use cluster::objects::{Change, EndpointsSource, Event, FromApi, PodNamed};
 use cluster::records::EndpointNames;
+use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
 use daemon::flags::{Style, parse};
 use kubedns::options::Options;
@@ -33,10 +34,15 @@ impl Cluster {
         let domain = Name::parse(options.domain.first.as_str()).expect("a domain");
         let zone = Zone { strict: options.strict_dns, ..Zone::new(&domain) };
         let published = Arc::new(Published::new(Snapshot::new(zone)));
-        let mut index = Index::with(options.index(), Arc::clone(&published));
-        for event in scenario.objects().iter().filter_map(|object| event(object, &options)) {
+        let scope = options.scope().expect("a scope");
+        let mut index = Index::with(options.index(&scope), Arc::clone(&published));
+        let objects = scenario.objects();
+        let in_scope = objects.iter().filter(|object| is_in(&scope, object));
+        for event in in_scope.filter_map(|object| event(object, &options)) {
             index.apply(event);
         }
+        index.apply(Event::Namespace(Change::RelistDone));
+        index.apply(Event::Pod(Change::RelistDone));
         index.apply(Event::Service(Change::RelistDone));
         index.apply(Event::EndpointSlice(Change::RelistDone));
         index.apply(Event::EndpointsFrom(EndpointsSource::EndpointSlices));
@@ -84,8 +90,29 @@ fn event(object: &Value, options: &Options) -> Option<Event> {
             Event::EndpointSlice(Change::Apply(slice))
         }
         "EndpointSlice" => Event::EndpointSlice(Change::Apply(slim(object))),
+        "Namespace" => Event::Namespace(Change::Apply(slim(object))),
+        "Pod" => Event::Pod(Change::Apply(slim(object))),
         _ => return None,
     })
+}
+
+/// Whether an API server would list the object.
+fn is_in(scope: &Scope, object: &Value) -> bool {
+    let matches = |selector: &str| {
+        let (key, value) = selector.split_once('=').expect("KEY=VALUE");
+        object["metadata"]["labels"][key] == value
+    };
+    match (object["kind"].as_str().unwrap_or_default(), &scope.namespaces) {
+        ("Namespace", Namespaces::Selected(selector)) => matches(selector),
+        ("Namespace", _) => false,
+        (_, Namespaces::Only(names))
+            if names.iter().all(|name| object["metadata"]["namespace"] != **name) =>
+        {
+            false
+        }
+        ("Service", _) => scope.services.as_deref().is_none_or(matches),
+        _ => true,
+    }
 }
 
 fn slim<T: FromApi>(object: &Value) -> T {

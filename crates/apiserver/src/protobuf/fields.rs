@@ -61,6 +61,11 @@ static CONFIG_MAP: [Field; 4] = [
 ];
 static NAMESPACE: [Field; 1] = [METADATA];
 
+static POD: [Field; 2] = [METADATA, field(3, "status", Type::Message(&POD_STATUS))];
+static POD_STATUS: [Field; 3] =
+    [field(1, "phase", Text), field(6, "podIP", Text), field(12, "podIPs", List(&Type::Message(&POD_IP)))];
+static POD_IP: [Field; 1] = [field(1, "ip", Text)];
+
 static SERVICE: [Field; 2] = [METADATA, field(2, "spec", Type::Message(&SERVICE_SPEC))];
 static SERVICE_SPEC: [Field; 10] = [
     field(1, "ports", List(&Type::Message(&SERVICE_PORT))),
@@ -135,6 +140,7 @@ pub(super) fn of(kind: &str) -> Option<&'static Message> {
     match kind {
         "ConfigMap" => Some(&CONFIG_MAP),
         "Namespace" | "Node" => Some(&NAMESPACE),
+        "Pod" => Some(&POD),
         "Service" => Some(&SERVICE),
         "Endpoints" => Some(&ENDPOINTS),
         "EndpointSlice" => Some(&ENDPOINT_SLICE),

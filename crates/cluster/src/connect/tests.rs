@@ -51,10 +51,28 @@ users:
 #[tokio::test]
 async fn a_kubeconfig_is_used_with_its_current_context() {
     let file = kubeconfig(TWO_CONTEXTS);
-    let access = Access { kubeconfig: Some(file.path().to_owned()), master_url: None };
+    let access = Access { kubeconfig: Some(file.path().to_owned()), ..Access::default() };
     let connection = Connection::new(access).await.unwrap();
     assert_eq!(connection.url(), "http://127.0.0.1:2/");
     assert!(!format!("{connection:?}").contains("secret-token"));
+}
+
+#[tokio::test]
+async fn another_context_is_used_where_it_is_named() {
+    let (file, empty) = (kubeconfig(TWO_CONTEXTS), kubeconfig(""));
+    let url = async |file: &Path, context: &str| {
+        let (kubeconfig, context) = (Some(file.to_owned()), Some(context.to_owned()));
+        let connection = Connection::new(Access { kubeconfig, context, master_url: None }).await;
+        connection.map(|connection| connection.url().to_owned()).map_err(|error| error.to_string())
+    };
+    assert_eq!(url(file.path(), "first").await.as_deref(), Ok("http://127.0.0.1:1/"));
+    assert_eq!(url(file.path(), "second").await.as_deref(), Ok("http://127.0.0.1:2/"));
+    let wrong = |file: &tempfile::NamedTempFile, reason: &str| {
+        Err(format!("cannot use the kubeconfig {}: {reason}", file.path().display()))
+    };
+    let found = url(file.path(), "third").await;
+    assert_eq!(found, wrong(&file, "there is no context \"third\"; there is first, second"));
+    assert_eq!(url(empty.path(), "x").await, wrong(&empty, "there is no context \"x\", nor any other"));
 }
 
 #[tokio::test]
@@ -63,6 +81,7 @@ async fn the_url_replaces_that_of_the_kubeconfig_and_keeps_its_user() {
     let access = Access {
         kubeconfig: Some(file.path().to_owned()),
         master_url: Some("http://127.0.0.1:3".to_owned()),
+        ..Access::default()
     };
     let config = access.config().await.unwrap();
     assert_eq!(config.cluster_url.to_string(), "http://127.0.0.1:3/");
@@ -71,7 +90,7 @@ async fn the_url_replaces_that_of_the_kubeconfig_and_keeps_its_user() {
 
 #[tokio::test]
 async fn the_url_alone_is_used_without_credentials() {
-    let access = Access { kubeconfig: None, master_url: Some("http://127.0.0.1:3".to_owned()) };
+    let access = Access { master_url: Some("http://127.0.0.1:3".to_owned()), ..Access::default() };
     let config = access.config().await.unwrap();
     assert!(config.auth_info.token.is_none() && config.auth_info.token_file.is_none());
 }
@@ -86,13 +105,13 @@ async fn what_cannot_be_used_is_named_in_one_line() {
         (empty.path(), "context"),
     ];
     for (path, reason) in cases {
-        let access = Access { kubeconfig: Some(path.to_owned()), master_url: None };
+        let access = Access { kubeconfig: Some(path.to_owned()), ..Access::default() };
         let error = Connection::new(access).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot use the kubeconfig {}: ", path.display())), "{error}");
         assert!(error.contains(reason), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
-    let access = Access { kubeconfig: None, master_url: Some("http://a b/".to_owned()) };
+    let access = Access { master_url: Some("http://a b/".to_owned()), ..Access::default() };
     let error = Connection::new(access).await.unwrap_err().to_string();
     assert_eq!(error, "\"http://a b/\" is not the URL of an API server");
 }
@@ -144,7 +163,7 @@ async fn a_client_certificate_of_version_1_is_presented() {
             certificate_file.display(),
             key_file.display()
         ));
-        let access = Access { kubeconfig: Some(file.path().to_owned()), master_url: None };
+        let access = Access { kubeconfig: Some(file.path().to_owned()), ..Access::default() };
         let failed = Connection::new(access).await.map(drop).map_err(|error| error.to_string()).err();
         match (failed, expected) {
             (None, None) => {}

@@ -4,6 +4,7 @@ use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 
 use crate::objects::Kind;
+use crate::scope::{Namespaces, Scope};
 
 /// The part of a collection that is listed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,27 +15,49 @@ pub(super) enum Extent {
     Page { limit: u32, token: Option<String> },
 }
 
-/// All objects of a kind, or one of them by name.
+/// Pods that have ended have no address of their own any more.
+const RUNNING: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// Objects of a kind: all, those of a namespace, those that selectors match, or one of them by name.
 #[derive(Debug, Clone)]
 pub struct Collection {
     kind: Kind,
-    path: String,
+    namespace: String,
     fields: Option<String>,
+    labels: Option<String>,
 }
 
 impl Collection {
     /// All objects of `kind` in all namespaces.
     pub fn all(kind: Kind) -> Self {
-        Self { kind, path: format!("{}/{}", kind.api(), kind.plural()), fields: None }
+        Self::in_namespace(kind, "")
+    }
+
+    /// All objects of `kind` in one namespace.
+    fn in_namespace(kind: Kind, namespace: &str) -> Self {
+        Self { kind, namespace: namespace.to_owned(), fields: None, labels: None }
+    }
+
+    /// The objects of `kind` that are in the scope.
+    pub fn in_scope(kind: Kind, scope: &Scope) -> Vec<Self> {
+        let all = match &scope.namespaces {
+            Namespaces::Only(names) => names.iter().map(|name| Self::in_namespace(kind, name)).collect(),
+            Namespaces::All | Namespaces::Selected(_) => vec![Self::all(kind)],
+        };
+        let labels = match (kind, &scope.namespaces) {
+            (Kind::Service, _) => scope.services.clone(),
+            (Kind::Namespace, Namespaces::Selected(selector)) => Some(selector.clone()),
+            _ => None,
+        };
+        let fields = (kind == Kind::Pod).then(|| RUNNING.to_owned());
+        all.into_iter()
+            .map(|collection| Self { labels: labels.clone(), fields: fields.clone(), ..collection })
+            .collect()
     }
 
     /// The object `name` of `kind` in `namespace`, and no other.
     pub fn one(kind: Kind, namespace: &str, name: &str) -> Self {
-        Self {
-            kind,
-            path: format!("{}/namespaces/{namespace}/{}", kind.api(), kind.plural()),
-            fields: Some(format!("metadata.name={name}")),
-        }
+        Self { fields: Some(format!("metadata.name={name}")), ..Self::in_namespace(kind, namespace) }
     }
 
     /// The kind of the objects.
@@ -42,12 +65,22 @@ impl Collection {
         self.kind
     }
 
+    /// The namespace, empty for all.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     pub(super) fn request(&self) -> Request {
-        Request::new(self.path.clone())
+        let (api, plural) = (self.kind.api(), self.kind.plural());
+        Request::new(match self.namespace.as_str() {
+            "" => format!("{api}/{plural}"),
+            namespace => format!("{api}/namespaces/{namespace}/{plural}"),
+        })
     }
 
     pub(super) fn list(&self, extent: &Extent) -> ListParams {
-        let parameters = ListParams { field_selector: self.fields.clone(), ..ListParams::default() };
+        let (field_selector, label_selector) = (self.fields.clone(), self.labels.clone());
+        let parameters = ListParams { field_selector, label_selector, ..ListParams::default() };
         match extent {
             Extent::Cached(version) => parameters.at(version),
             Extent::Page { limit, token } => {
@@ -59,9 +92,69 @@ impl Collection {
     pub(super) fn watch(&self, seconds: u32) -> WatchParams {
         WatchParams {
             field_selector: self.fields.clone(),
+            label_selector: self.labels.clone(),
             timeout: Some(seconds),
             bookmarks: true,
             ..WatchParams::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_decides_what_is_asked_for() {
+        let only = |names: &[&str]| Namespaces::Only(names.iter().map(|name| (*name).into()).collect());
+        let scope =
+            |namespaces, services: Option<&str>| Scope { namespaces, services: services.map(str::to_owned) };
+        let selected = || Namespaces::Selected("team=a".to_owned());
+        let cases: [(&str, Scope, Kind, &[&str]); 7] = [
+            ("all", Scope::default(), Kind::Service, &["/api/v1/services?"]),
+            (
+                "one of several",
+                scope(only(&["a", "b"]), None),
+                Kind::EndpointSlice,
+                &[
+                    "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices?",
+                    "/apis/discovery.k8s.io/v1/namespaces/b/endpointslices?",
+                ],
+            ),
+            (
+                "labels in a namespace",
+                scope(only(&["a"]), Some("tier=x")),
+                Kind::Service,
+                &["/api/v1/namespaces/a/services?&labelSelector=tier%3Dx"],
+            ),
+            (
+                "labels of Services alone",
+                scope(Namespaces::All, Some("tier=x")),
+                Kind::Endpoints,
+                &["/api/v1/endpoints?"],
+            ),
+            ("everything is read", scope(selected(), None), Kind::Service, &["/api/v1/services?"]),
+            (
+                "to know which",
+                scope(selected(), None),
+                Kind::Namespace,
+                &["/api/v1/namespaces?&labelSelector=team%3Da"],
+            ),
+            (
+                "pods that run",
+                Scope::default(),
+                Kind::Pod,
+                &["/api/v1/pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"],
+            ),
+        ];
+        for (name, scope, kind, expected) in cases {
+            let collections = Collection::in_scope(kind, &scope);
+            let path = |collection: &Collection| {
+                let list = collection.list(&Extent::Page { limit: 1, token: None });
+                let request = collection.request().list(&ListParams { limit: None, ..list }).unwrap();
+                request.uri().to_string()
+            };
+            assert_eq!(collections.iter().map(path).collect::<Vec<_>>(), expected, "{name}");
         }
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Complaints {
     kind: Kind,
     /// The API server.
     url: String,
+    /// What is not to be had without it.
+    pub(super) needed_for: Option<&'static str>,
     ongoing: Option<Ongoing>,
 }
 
@@ -36,7 +38,7 @@ impl Ongoing {
 
 impl Complaints {
     pub(super) fn new(kind: Kind, url: &str) -> Self {
-        Self { kind, url: url.to_owned(), ongoing: None }
+        Self { kind, url: url.to_owned(), needed_for: None, ongoing: None }
     }
 
     /// An attempt failed; the next one follows after `pause`.
@@ -62,6 +64,9 @@ impl Complaints {
             tracing::debug!(%kind, %failure, failures, ?pause, "still cannot follow the API server");
         } else if remark {
             tracing::info!(%kind, %failure, "not permitted to read this; going on without it, trying again now and then");
+        } else if error && let Some(needed_for) = self.needed_for {
+            let verbs = "list and watch";
+            tracing::error!(%kind, verbs, needed_for, %failure, failures, "a permission is missing; trying again");
         } else if error {
             tracing::error!(%kind, %failure, failures, "not permitted to read this; trying again");
         } else if matches!(failure, Failure::Expired(_)) {

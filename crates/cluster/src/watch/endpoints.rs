@@ -18,13 +18,14 @@ use tokio_util::sync::CancellationToken;
 use choosing::Choosing;
 
 use super::collection::Collection;
-use super::feed::Feed;
 use super::metrics::WatchMetrics;
 use super::pace::Pace;
+use super::scoped::ScopedFeed;
 use super::state::{FeedState, Phase};
 use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed};
+use crate::scope::Scope;
 
 /// `--endpoints-source`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -45,6 +46,8 @@ pub struct EndpointsFeed {
     pub choice: Choice,
     /// Endpoints without a hostname take the name of their pod for one.
     pub pod_names: bool,
+    /// The namespaces to follow.
+    pub scope: Scope,
     /// The API server.
     pub connection: Arc<Connection>,
     /// The timing.
@@ -220,24 +223,19 @@ impl EndpointsFeed {
         &self,
         wrap: fn(Change<T>) -> Event,
         spare: &watch::Sender<bool>,
-    ) -> Feed<T, Event> {
-        let feed = self.feed(wrap).forgetting(spare.subscribe());
+    ) -> ScopedFeed<T, Event> {
+        let feed = self.feed(wrap).forgetting(&spare.subscribe());
         if self.choice == Choice::Auto { feed.optional() } else { feed }
     }
 
-    fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> Feed<T, Event> {
-        Feed::new(
-            Arc::clone(&self.connection),
-            Collection::all(T::KIND),
-            self.pace.clone(),
-            self.metrics.feed(T::KIND),
-            self.sink.clone(),
-            wrap,
-        )
+    fn feed<T: FromApi>(&self, wrap: fn(Change<T>) -> Event) -> ScopedFeed<T, Event> {
+        let collections = Collection::in_scope(T::KIND, &self.scope);
+        let (metrics, sink) = (self.metrics.feed(T::KIND), self.sink.clone());
+        ScopedFeed::new(&self.connection, collections, &self.pace, metrics, sink, wrap)
     }
 }
 
-fn spawn<T: FromApi>(feed: Feed<T, Event>, stop: &CancellationToken) -> Running {
+fn spawn<T: FromApi>(feed: ScopedFeed<T, Event>, stop: &CancellationToken) -> Running {
     let (state, stop) = (feed.state(), stop.child_token());
     let mut task = JoinSet::new();
     task.spawn(feed.run(stop.clone()));

@@ -98,6 +98,13 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         self
     }
 
+    /// Names what is not to be had without this collection, for the log when it is refused.
+    #[must_use]
+    pub fn needed_for(mut self, what: &'static str) -> Self {
+        self.complaints.needed_for = Some(what);
+        self
+    }
+
     /// While `spare` and refused, an empty list takes the place of what was sent.
     #[must_use]
     pub fn forgetting(mut self, spare: watch::Receiver<bool>) -> Self {
@@ -113,7 +120,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     /// Follows the collection until `stop`, or until nobody takes the events any more.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow()).await;
-        self.metrics.connected.set(0);
+        self.metrics.connected(false);
     }
 
     async fn follow(&mut self) -> Closed {
@@ -320,7 +327,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     /// A watch is open.
     fn follows(&mut self) {
         self.enter(Phase::Following);
-        self.metrics.connected.set(1);
+        self.metrics.connected(true);
         self.pauses.opened();
         self.complaints.ended();
     }
@@ -328,7 +335,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
     /// Counts and logs a failure and waits before the next attempt.
     async fn recover(&mut self, failure: &Failure, position: &mut Position) -> Result<(), Stop> {
         self.metrics.restarted(failure.reason());
-        self.metrics.connected.set(0);
+        self.metrics.connected(false);
         let refused = matches!(failure, Failure::Refused(_));
         self.enter(if refused { Phase::Refused } else { Phase::Away });
         let refusal = self.refusal();

@@ -77,7 +77,7 @@ impl WatchMetrics {
         FeedMetrics {
             kind,
             malformed: self.malformed.with_label_values(&label),
-            connected: self.connected.with_label_values(&label),
+            connected: Some(self.connected.with_label_values(&label)),
             lists: self.lists.with_label_values(&label),
             bookmarks: self.bookmarks.with_label_values(&label),
             events: self.events.with_label_values(&label),
@@ -106,7 +106,7 @@ impl WatchMetrics {
 pub struct FeedMetrics {
     kind: Kind,
     pub(super) malformed: IntCounter,
-    pub(super) connected: IntGauge,
+    connected: Option<IntGauge>,
     pub(super) lists: IntCounter,
     pub(super) bookmarks: IntCounter,
     events: IntCounter,
@@ -123,6 +123,18 @@ impl FeedMetrics {
     /// Bookmarks so far.
     pub fn bookmarks(&self) -> u64 {
         self.bookmarks.get()
+    }
+
+    /// The metrics of a feed that is one of several of its kind, which are connected together or not at all.
+    pub(super) fn of_part(&self) -> Self {
+        Self { connected: None, ..self.clone() }
+    }
+
+    /// A watch is open, or none is any more.
+    pub(super) fn connected(&self, connected: bool) {
+        if let Some(gauge) = &self.connected {
+            gauge.set(connected.into());
+        }
     }
 
     /// A list or watch ended.
@@ -146,8 +158,8 @@ mod tests {
         let registry = daemon::metrics::Metrics::new("x").unwrap();
         let metrics = WatchMetrics::new(&registry).unwrap();
         let services = metrics.feed(Kind::Service);
-        for (open, value) in [(true, 1), (false, 0)] {
-            services.connected.set(value);
+        for open in [true, false] {
+            services.connected(open);
             assert_eq!(
                 (metrics.is_connected(Kind::Service), metrics.is_connected(Kind::Node)),
                 (open, false)

@@ -14,7 +14,7 @@ use cluster::connect::{Access, Connection};
 async fn open(flags: &[&str], from: fn(&Options) -> ConfigFrom) -> Configuration {
     let options: Options =
         daemon::flags::parse("kube-dns", Style::Pflag, flags.iter().map(OsString::from)).unwrap();
-    let access = Access { kubeconfig: None, master_url: Some("http://127.0.0.1:1".to_owned()) };
+    let access = Access { master_url: Some("http://127.0.0.1:1".to_owned()), ..Access::default() };
     let connection = Arc::new(Connection::new(access).await.unwrap());
     let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
     let from = from(&options);

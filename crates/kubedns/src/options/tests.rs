@@ -17,7 +17,8 @@ fn without_flags_the_defaults_of_kube_dns_hold() {
     assert_eq!(options.config_from(), Ok(ConfigFrom::Flags));
     assert_eq!(options.snapshot_dir(), None);
     assert_eq!(options.endpoints_source, Choice::Auto);
-    assert!(options.access().kubeconfig.is_none() && options.access().master_url.is_none());
+    let access = options.access().unwrap();
+    assert!(access.kubeconfig.is_none() && access.master_url.is_none() && access.context.is_none());
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn a_domain_is_labels_with_a_dot_at_the_end() {
 
 #[test]
 fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
-    let records = |words: &[&str]| options(words).unwrap().index().records;
+    let records = |words: &[&str]| options(words).unwrap().index(&Scope::default()).records;
     assert_eq!(records(&[]), RecordOptions::default());
     let endpoint_names = |flag| records(&[flag]).endpoint_names;
     assert_eq!(endpoint_names("--endpoint-names=hash"), EndpointNames::Hash);
@@ -104,6 +105,50 @@ fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
     let exit = options(&["--endpoint-names=ip"]).unwrap_err();
     let line = exit.stderr.lines().last().unwrap_or_default().to_owned();
     assert!(line.starts_with("invalid argument \"ip\" for \"--endpoint-names\" flag"), "{line}");
+}
+
+#[test]
+fn the_scope_is_the_whole_cluster_unless_a_flag_says_otherwise() {
+    let scope = |words: &[&str]| options(words).unwrap().scope();
+    assert_eq!(scope(&[]), Ok(Scope::default()));
+    let only = Namespaces::Only(vec!["b".into(), "a".into()]);
+    let selected = Namespaces::Selected("team=a".to_owned());
+    let of = |namespaces: &Namespaces, services: Option<&str>| {
+        Ok(Scope { namespaces: namespaces.clone(), services: services.map(str::to_owned) })
+    };
+    assert_eq!(scope(&["--namespaces=b,a"]), of(&only, None));
+    assert_eq!(scope(&["--namespace-selector=team=a", "--selector=x"]), of(&selected, Some("x")));
+    let both = scope(&["--namespaces=a", "--namespace-selector=team=a"]).unwrap_err();
+    assert_eq!(
+        both.to_string(),
+        "cannot use both --namespaces and --namespace-selector: name the namespaces, or select them by their labels"
+    );
+    for (flag, reason) in [
+        (
+            "--namespaces=A",
+            "invalid argument \"A\" for \"--namespaces\" flag: \"A\" is not the name of a namespace: expected lower case \
+             letters, digits and '-'",
+        ),
+        (
+            "--selector=a b",
+            "invalid argument \"a b\" for \"--selector\" flag: \"a b\" is not a label selector: expected KEY=VALUE, \
+             KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY",
+        ),
+    ] {
+        let exit = options(&[flag]).unwrap_err();
+        assert_eq!(exit.stderr.lines().last(), Some(reason), "{flag}");
+    }
+}
+
+#[test]
+fn a_snapshot_file_is_for_those_who_keep_the_same() {
+    let kept_for = |words: &[&str]| options(words).unwrap().kept_for();
+    assert_eq!(kept_for(&["--endpoint-names=address", "--pods=disabled"]), "cluster.local.");
+    assert_eq!(
+        kept_for(&["--namespaces=a,b", "--selector=x", "--endpoint-names=pod", "--pods=verified"]),
+        "cluster.local. --namespaces=a,b --selector=x --endpoint-names=pod --pods=verified"
+    );
+    assert_eq!(kept_for(&["--namespace-selector=x"]), "cluster.local. --namespace-selector=x");
 }
 
 #[test]
@@ -256,6 +301,14 @@ fn names_are_completed_below_a_suffix_of_their_own() {
         "{}",
         exit.stderr
     );
+}
+
+#[test]
+fn a_context_is_one_of_a_file() {
+    let context = |words: &[&str]| options(words).unwrap().access().map(|access| access.context);
+    assert_eq!(context(&["--kubecfg-file=/k", "--kubecfg-context=c"]), Ok(Some("c".to_owned())));
+    assert_eq!(context(&["--kubecfg-file=/k", "--kubecfg-context="]), Ok(None));
+    assert_eq!(context(&["--kubecfg-context=c"]), Err(ContextWithoutFile));
 }
 
 #[test]

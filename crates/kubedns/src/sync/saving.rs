@@ -76,12 +76,11 @@ impl Saving {
     pub(super) fn begin(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
         // Encoding takes a while, too: the objects are a copy of this moment, which costs one reference count.
-        let objects = index.store().objects().clone();
+        let kept = index.kept();
         let (directory, domain) = (Arc::clone(&self.directory), self.domain.clone());
         let task = tokio::task::spawn_blocking(move || {
-            let content =
-                persist::encode(&objects, source, &domain).ok_or(std::io::ErrorKind::InvalidData)?;
-            drop(objects);
+            let content = persist::encode(&kept, source, &domain).ok_or(std::io::ErrorKind::InvalidData)?;
+            drop(kept);
             persist::store(&directory, &content)
         });
         self.writing = Some(Writing { task, begun: Instant::now(), hangs: false });

@@ -34,7 +34,7 @@ impl Cluster {
     }
 
     pub(crate) async fn connection(&self) -> Arc<Connection> {
-        let access = Access { kubeconfig: None, master_url: Some(self.url()) };
+        let access = Access { master_url: Some(self.url()), ..Access::default() };
         Arc::new(Connection::new(access).await.unwrap())
     }
 

@@ -8,6 +8,7 @@ use apiserver::{Action, Resource, Rule, Verb};
 use cluster::connect::Connection;
 use cluster::index::Index;
 use cluster::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi as _, Service};
+use cluster::scope::Scope;
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::{Choice, EndpointsFeed};
 use cluster::watch::{Pace, Received};
@@ -41,9 +42,17 @@ impl Running {
         let (sink, events) = mpsc::channel(64);
         let zone = Zone::new(&Name::parse("cluster.local").unwrap());
         let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
-        let in_force = index.source();
-        let feed =
-            EndpointsFeed { choice, pod_names: false, connection, pace, metrics: metrics(), sink, in_force };
+        let (in_force, scope) = (index.source(), Scope::default());
+        let feed = EndpointsFeed {
+            choice,
+            pod_names: false,
+            scope,
+            connection,
+            pace,
+            metrics: metrics(),
+            sink,
+            in_force,
+        };
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.run(CancellationToken::new()));
         let (endpoints, slices) = (Mirror::new(), Mirror::new());

@@ -311,7 +311,7 @@ async fn a_token_that_was_exchanged_is_read_again() {
     std::fs::write(&token, "first").unwrap();
     let text = mk_kubeconfig(&json!({"server": cluster.url()}), &json!({"tokenFile": token})).to_string();
     std::fs::write(&config, text).unwrap();
-    let access = Access { kubeconfig: Some(config), master_url: None };
+    let access = Access { kubeconfig: Some(config), ..Access::default() };
     let mut feed = Running::with(Arc::new(Connection::new(access).await.unwrap()), pace());
     feed.until_known(&["apps/a"]).await;
     cluster.faults.require_token(Some("second"));

@@ -65,7 +65,7 @@ fn kubeconfig(address: SocketAddr, [certificate, key]: [&Path; 2]) -> tempfile::
 }
 
 async fn connect(config: &Path) -> Arc<Connection> {
-    let access = Access { kubeconfig: Some(config.to_owned()), master_url: None };
+    let access = Access { kubeconfig: Some(config.to_owned()), ..Access::default() };
     Arc::new(Connection::new(access).await.unwrap())
 }
 

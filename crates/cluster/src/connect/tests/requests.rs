@@ -32,7 +32,7 @@ fn config(server: &str, cluster: &str, user: &str) -> tempfile::NamedTempFile {
 }
 
 async fn connection(config: &Path) -> Connection {
-    let access = Access { kubeconfig: Some(config.to_owned()), master_url: None };
+    let access = Access { kubeconfig: Some(config.to_owned()), ..Access::default() };
     Connection::new(access).await.unwrap()
 }
 
@@ -205,7 +205,7 @@ async fn what_is_not_supported_is_named_with_what_is() {
         ("", "client-certificate: /nonexistent/tls.crt", "a client certificate without its key"),
     ] {
         let config = config("https://192.0.2.1:6443", cluster, user);
-        let access = Access { kubeconfig: Some(config.path().to_owned()), master_url: None };
+        let access = Access { kubeconfig: Some(config.path().to_owned()), ..Access::default() };
         let error = Connection::new(access).await.unwrap_err().to_string();
         assert!(error.starts_with("cannot set up the connection to https://192.0.2.1:6443/: "), "{error}");
         assert!(error.contains(expected), "{error}");

@@ -1,0 +1,281 @@
+//! The objects of a kind in the whole cluster, or in some namespaces with a feed each, which together look like one feed.
+//!
+//! A list of one namespace says nothing about the others. So each namespace has its own account of what it has told, and
+//! deletes what a later list does not name; `RelistStarted` and `RelistDone` come once, around the first lists of all.
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::quality::RandomState;
+use smol_str::SmolStr;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Received;
+use super::collection::Collection;
+use super::feed::{Closed, Feed};
+use super::metrics::FeedMetrics;
+use super::pace::Pace;
+use super::state::{FeedState, Phase};
+use crate::connect::Connection;
+use crate::objects::{Change, FromApi, ObjectKey};
+
+/// How many changes of a namespace may wait.
+const QUEUE: usize = 64;
+
+/// Follows some collections of a kind and sends what happens to `sink`, as `E`s.
+pub enum ScopedFeed<T, E> {
+    /// One collection.
+    One(Feed<T, E>),
+    /// One for each namespace.
+    Several(Several<T, E>),
+}
+
+/// Feeds of single namespaces.
+pub struct Several<T, E> {
+    feeds: Vec<(SmolStr, Feed<T, Change<T>>, mpsc::Receiver<Received<Change<T>>>)>,
+    sink: mpsc::Sender<Received<E>>,
+    wrap: fn(Change<T>) -> E,
+    joint: Arc<Joint>,
+}
+
+impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
+    /// A feed of `collections` into `sink`; `wrap` makes the events of changes.
+    pub fn new(
+        connection: &Arc<Connection>,
+        mut collections: Vec<Collection>,
+        pace: &Pace,
+        metrics: FeedMetrics,
+        sink: mpsc::Sender<Received<E>>,
+        wrap: fn(Change<T>) -> E,
+    ) -> Self {
+        if collections.len() == 1
+            && let Some(collection) = collections.pop()
+        {
+            let connection = Arc::clone(connection);
+            return Self::One(Feed::new(connection, collection, pace.clone(), metrics, sink, wrap));
+        }
+        let feed = |collection: Collection| {
+            let (sender, changes) = mpsc::channel(QUEUE);
+            let namespace = collection.namespace().into();
+            let (connection, metrics) = (Arc::clone(connection), metrics.of_part());
+            let feed =
+                Feed::new(connection, collection, pace.clone(), metrics, sender, std::convert::identity);
+            (namespace, feed, changes)
+        };
+        let feeds: Vec<_> = collections.into_iter().map(feed).collect();
+        let joint = Arc::new(Joint::new(feeds.len(), metrics));
+        Self::Several(Several { feeds, sink, wrap, joint })
+    }
+
+    /// As [`Feed::optional`].
+    #[must_use]
+    pub fn optional(self) -> Self {
+        self.each(Feed::optional, Feed::optional)
+    }
+
+    /// As [`Feed::needed_for`].
+    #[must_use]
+    pub fn needed_for(self, what: &'static str) -> Self {
+        self.each(|feed| feed.needed_for(what), |feed| feed.needed_for(what))
+    }
+
+    /// As [`Feed::forgetting`].
+    #[must_use]
+    pub fn forgetting(self, spare: &watch::Receiver<bool>) -> Self {
+        self.each(|feed| feed.forgetting(spare.clone()), |feed| feed.forgetting(spare.clone()))
+    }
+
+    fn each(
+        self,
+        one: impl FnOnce(Feed<T, E>) -> Feed<T, E>,
+        part: impl Fn(Feed<T, Change<T>>) -> Feed<T, Change<T>>,
+    ) -> Self {
+        match self {
+            Self::One(feed) => Self::One(one(feed)),
+            Self::Several(mut several) => {
+                let feeds = several.feeds.into_iter();
+                several.feeds =
+                    feeds.map(|(namespace, feed, changes)| (namespace, part(feed), changes)).collect();
+                Self::Several(several)
+            }
+        }
+    }
+
+    /// The state of the feed, that of the worst of several.
+    pub fn state(&self) -> watch::Receiver<FeedState> {
+        match self {
+            Self::One(feed) => feed.state(),
+            Self::Several(several) => several.joint.state.subscribe(),
+        }
+    }
+
+    /// Follows until `stop`, or until nobody takes the events any more.
+    pub async fn run(self, stop: CancellationToken) {
+        match self {
+            Self::One(feed) => feed.run(stop).await,
+            Self::Several(several) => several.run(stop).await,
+        }
+    }
+}
+
+impl<T: FromApi, E: Send + 'static> Several<T, E> {
+    async fn run(self, stop: CancellationToken) {
+        let Self { feeds, sink, wrap, joint } = self;
+        let begun = Received { event: wrap(Change::RelistStarted), at: Instant::now().into_std() };
+        if sink.send(begun).await.is_err() {
+            return;
+        }
+        let mut tasks = JoinSet::new();
+        for (at, (namespace, feed, changes)) in feeds.into_iter().enumerate() {
+            let account = Account {
+                at,
+                namespace,
+                names: HashSet::default(),
+                unseen: None,
+                listed: false,
+                sink: sink.clone(),
+                wrap,
+                joint: Arc::clone(&joint),
+            };
+            tasks.spawn(account.run(feed, changes, stop.clone()));
+        }
+        while tasks.join_next().await.is_some() {}
+        joint.metrics.connected(false);
+    }
+}
+
+/// The feeds of all namespaces as one.
+struct Joint {
+    states: Mutex<Vec<FeedState>>,
+    state: watch::Sender<FeedState>,
+    /// Namespaces whose first list is not in yet.
+    unlisted: AtomicUsize,
+    metrics: FeedMetrics,
+}
+
+impl Joint {
+    fn new(feeds: usize, metrics: FeedMetrics) -> Self {
+        let state = FeedState { listed: false, phase: Phase::Away, since: Instant::now() };
+        Self {
+            states: Mutex::new(vec![state; feeds]),
+            state: watch::Sender::new(state),
+            unlisted: AtomicUsize::new(feeds),
+            metrics,
+        }
+    }
+
+    /// Takes note of the state of one feed.
+    fn note(&self, at: usize, state: FeedState) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = states.get_mut(at) {
+            *known = state;
+        }
+        let listed = states.iter().all(|state| state.listed);
+        let is_any = |phase| states.iter().any(|state| state.phase == phase);
+        let phases = [Phase::Refused, Phase::Away];
+        let phase = phases.into_iter().find(|phase| is_any(*phase)).unwrap_or(Phase::Following);
+        self.metrics.connected(phase == Phase::Following);
+        self.state.send_if_modified(|joint| {
+            let changed = (joint.listed, joint.phase) != (listed, phase);
+            if changed {
+                *joint = FeedState { listed, phase, since: Instant::now() };
+            }
+            changed
+        });
+    }
+
+    /// A first list is in. True if it was the last.
+    fn note_listed(&self) -> bool {
+        self.unlisted.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+/// What was told of a namespace.
+struct Account<T, E> {
+    /// Which of the feeds it is of.
+    at: usize,
+    namespace: SmolStr,
+    names: HashSet<SmolStr, RandomState>,
+    /// What a running list has not named yet.
+    unseen: Option<HashSet<SmolStr, RandomState>>,
+    /// The first list is in.
+    listed: bool,
+    sink: mpsc::Sender<Received<E>>,
+    wrap: fn(Change<T>) -> E,
+    joint: Arc<Joint>,
+}
+
+impl<T: FromApi, E: Send + 'static> Account<T, E> {
+    async fn run(
+        mut self,
+        feed: Feed<T, Change<T>>,
+        mut changes: mpsc::Receiver<Received<Change<T>>>,
+        stop: CancellationToken,
+    ) {
+        let mut state = feed.state();
+        let mut running = pin!(feed.run(stop));
+        loop {
+            // A list counts as complete when all that was sent before has been passed on.
+            tokio::select! {
+                biased;
+                Some(received) = changes.recv() => {
+                    if self.take(received).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(()) = state.changed() => {
+                    let now = *state.borrow_and_update();
+                    self.joint.note(self.at, now);
+                }
+                () = &mut running => return,
+            }
+        }
+    }
+
+    async fn take(&mut self, Received { event, at }: Received<Change<T>>) -> Result<(), Closed> {
+        match event {
+            Change::RelistStarted => self.unseen = Some(self.names.clone()),
+            Change::RelistDone => return self.finish(at).await,
+            Change::Apply(object) => {
+                let name = object.key().name.clone();
+                self.settle(&name);
+                self.names.insert(name);
+                return self.send(Change::Apply(object), at).await;
+            }
+            Change::Deleted(key) => {
+                self.settle(&key.name);
+                self.names.remove(&key.name);
+                return self.send(Change::Deleted(key), at).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, name: &SmolStr) {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(name);
+        }
+    }
+
+    /// Ends a list: what it has not named is gone.
+    async fn finish(&mut self, at: std::time::Instant) -> Result<(), Closed> {
+        for name in self.unseen.take().unwrap_or_default() {
+            self.names.remove(&name);
+            let key = ObjectKey { namespace: self.namespace.clone(), name };
+            self.send(Change::Deleted(key), at).await?;
+        }
+        if !std::mem::replace(&mut self.listed, true) && self.joint.note_listed() {
+            self.send(Change::RelistDone, at).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, change: Change<T>, at: std::time::Instant) -> Result<(), Closed> {
+        self.sink.send(Received { event: (self.wrap)(change), at }).await.map_err(|_| Closed)
+    }
+}

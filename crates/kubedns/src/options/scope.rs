@@ -1,0 +1,167 @@
+//! `--namespaces`, `--namespace-selector` and `--selector`: the part of the cluster that is served.
+
+use std::str::FromStr;
+
+use dnsconfig::name::is_label;
+use smol_str::SmolStr;
+use thiserror::Error;
+
+/// The most namespaces: each takes a watch of each kind.
+const MAX_NAMESPACES: usize = 100;
+
+/// `--namespaces`: names without repetitions, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamespaceList(pub Vec<SmolStr>);
+
+/// Not a list of namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NamespaceListError {
+    /// A name that no namespace has.
+    #[error("{0:?} is not the name of a namespace: expected lower case letters, digits and '-'")]
+    Name(String),
+    /// More than can be watched one by one.
+    #[error("must be at most {MAX_NAMESPACES} namespaces: each is watched by itself")]
+    Many,
+}
+
+impl FromStr for NamespaceList {
+    type Err = NamespaceListError;
+
+    fn from_str(text: &str) -> Result<Self, NamespaceListError> {
+        let mut names: Vec<SmolStr> = Vec::new();
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            if !is_label(name) {
+                return Err(NamespaceListError::Name(name.to_owned()));
+            }
+            if !names.iter().any(|known| known == name) {
+                names.push(name.into());
+            }
+        }
+        if names.len() > MAX_NAMESPACES { Err(NamespaceListError::Many) } else { Ok(Self(names)) }
+    }
+}
+
+/// A label selector as the API server takes it; empty for everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector(pub String);
+
+/// Not a label selector.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{0:?} is not a label selector: expected KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY"
+)]
+pub struct SelectorError(String);
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        let text = text.trim();
+        let wrong = |requirement: &str| SelectorError(requirement.trim().to_owned());
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        match requirements(text).find(|requirement| !is_requirement(requirement.trim())) {
+            Some(requirement) => Err(wrong(requirement)),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+/// The parts between commas that are not in parentheses.
+fn requirements(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    text.split(move |character| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        character == ',' && depth == 0
+    })
+}
+
+fn is_requirement(text: &str) -> bool {
+    if let Some(key) = text.strip_prefix('!') {
+        return is_key(key.trim());
+    }
+    if let Some((key, value)) = ["!=", "==", "="].iter().find_map(|operator| text.split_once(operator)) {
+        return is_key(key.trim()) && is_value(value.trim());
+    }
+    let Some((head, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
+        return is_key(text);
+    };
+    let mut words = head.split_whitespace();
+    let (key, operator) = (words.next().unwrap_or_default(), words.next());
+    is_key(key)
+        && matches!(operator, Some("in" | "notin"))
+        && words.next().is_none()
+        && values.split(',').all(|value| is_value(value.trim()))
+}
+
+/// `name` or `prefix/name`.
+fn is_key(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let is_prefix = |prefix: &str| !prefix.is_empty() && prefix.split('.').all(is_label);
+    prefix.is_none_or(is_prefix) && !name.is_empty() && is_value(name)
+}
+
+/// The value of a label: 63 characters, letters, digits, '-', '_' and '.', a letter or digit at both ends.
+fn is_value(value: &str) -> bool {
+    let is_inner = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
+    let is_end = |octet: Option<&u8>| octet.is_none_or(u8::is_ascii_alphanumeric);
+    let octets = value.as_bytes();
+    octets.len() <= 63
+        && octets.iter().copied().all(is_inner)
+        && is_end(octets.first())
+        && is_end(octets.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces() {
+        let read = |text: &str| text.parse::<NamespaceList>().map(|list| list.0.join(" "));
+        assert_eq!(read(""), Ok(String::new()));
+        assert_eq!(read("apps, shop,,apps"), Ok("apps shop".to_owned()));
+        for wrong in ["Apps", "a_b", "a.b", "*", &"a".repeat(64)] {
+            assert_eq!(read(wrong), Err(NamespaceListError::Name(wrong.to_owned())));
+        }
+        let names = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>().join(",");
+        assert!(read(&names(MAX_NAMESPACES)).is_ok());
+        assert_eq!(read(&names(MAX_NAMESPACES + 1)), Err(NamespaceListError::Many));
+    }
+
+    #[test]
+    fn selectors() {
+        for good in [
+            "",
+            "app=web",
+            "app==web,tier!=x",
+            "app in (a, b),!legacy",
+            "app notin (a)",
+            "team",
+            "app=",
+            "example.com/team=a.b_c-d",
+            " a = b ",
+        ] {
+            assert_eq!(good.parse(), Ok(Selector(good.trim().to_owned())), "{good}");
+        }
+        for (text, wrong) in [
+            ("a b", "a b"),
+            ("a=b,,c", ""),
+            ("=x", "=x"),
+            ("a=b c", "a=b c"),
+            ("a in b", "a in b"),
+            ("a in (b", "a in (b"),
+            ("a within (b)", "a within (b)"),
+            ("-a=b", "-a=b"),
+            ("A.b/c/d=e", "A.b/c/d=e"),
+            ("a=*", "a=*"),
+        ] {
+            assert_eq!(text.parse::<Selector>(), Err(SelectorError(wrong.to_owned())), "{text}");
+        }
+    }
+}

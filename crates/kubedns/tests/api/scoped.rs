@@ -1,0 +1,246 @@
+//! Watches of a part of the cluster: some namespaces, some labels, pods that run.
+
+use apiserver::{Action, Resource, Rule};
+use cluster::objects::{Change, FromApi, Kind, ObjectKey, Pod, Service};
+use cluster::scope::{Namespaces, Scope};
+use cluster::watch::{Collection, FeedState, Phase, Received, ScopedFeed, WatchMetrics};
+use serde_json::{Value, json};
+use testkit::eventually;
+use testkit::objects::{mk_cluster_ip, with_labels};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{Cluster, PATIENCE, metrics, pace};
+use super::mirror::Mirror;
+use super::process::Kubedns;
+
+/// A feed that runs, and what it has told so far.
+struct Running<T> {
+    mirror: Mirror<T>,
+    changes: mpsc::Receiver<Received<Change<T>>>,
+    state: watch::Receiver<FeedState>,
+    metrics: WatchMetrics,
+    _feed: JoinSet<()>,
+}
+
+impl<T: FromApi + Clone + PartialEq + std::fmt::Debug> Running<T> {
+    async fn start(cluster: &Cluster, scope: &Scope) -> Self {
+        let (sink, changes) = mpsc::channel(64);
+        let (connection, metrics) = (cluster.connection().await, metrics());
+        let collections = Collection::in_scope(T::KIND, scope);
+        let feed =
+            ScopedFeed::new(&connection, collections, &pace(), metrics.feed(T::KIND), sink, |change| change);
+        let state = feed.state();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(feed.run(CancellationToken::new()));
+        Self { mirror: Mirror::new(), changes, state, metrics, _feed: tasks }
+    }
+
+    /// Takes changes until these are the objects known, after so many lists.
+    #[track_caller]
+    fn until(&mut self, lists: usize, keys: &[&str]) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let taking = async {
+                while self.mirror.lists < lists || self.mirror.keys() != keys {
+                    let received = self.changes.recv().await.expect("the feed goes on");
+                    self.mirror.apply(received.event);
+                }
+            };
+            let taken = tokio::time::timeout(PATIENCE, taking).await;
+            assert!(taken.is_ok(), "{caller}: {:?} after {} lists", self.mirror.keys(), self.mirror.lists);
+        }
+    }
+
+    async fn until_state(&mut self, wanted: impl Fn(&FeedState) -> bool) {
+        let reached = tokio::time::timeout(PATIENCE, self.state.wait_for(wanted)).await;
+        reached.expect("in time").expect("it goes on");
+    }
+}
+
+fn service(namespace: &str, name: &str) -> Value {
+    mk_cluster_ip(namespace, name, &["10.96.0.1"], &["http:80"])
+}
+
+fn only(names: &[&str]) -> Scope {
+    let names = names.iter().map(|name| (*name).into()).collect();
+    Scope { namespaces: Namespaces::Only(names), ..Scope::default() }
+}
+
+#[tokio::test]
+async fn some_namespaces_look_like_one_collection() {
+    let cluster = Cluster::start();
+    for (namespace, name) in [("a", "one"), ("b", "two"), ("hidden", "three")] {
+        cluster.set(service(namespace, name));
+    }
+    let mut feed = Running::<Service>::start(&cluster, &only(&["a", "b", "empty"])).await;
+    feed.until(1, &["a/one", "b/two"]).await;
+    feed.until_state(|state| state.listed && state.phase == Phase::Following).await;
+    assert!(feed.metrics.is_connected(Kind::Service));
+    cluster.set(service("empty", "new"));
+    cluster.set(service("hidden", "new"));
+    cluster.delete(Resource::Services, "a", "one");
+    feed.until(1, &["b/two", "empty/new"]).await;
+}
+
+#[tokio::test]
+async fn a_later_list_of_one_namespace_takes_nothing_from_the_others() {
+    let cluster = Cluster::start();
+    for (namespace, name) in [("a", "one"), ("a", "two"), ("b", "three")] {
+        cluster.set(service(namespace, name));
+    }
+    let mut feed = Running::<Service>::start(&cluster, &only(&["a", "b"])).await;
+    feed.until(1, &["a/one", "a/two", "b/three"]).await;
+    feed.until_state(|state| state.phase == Phase::Following).await;
+    cluster.faults.gap(|store| store.delete(Resource::Services, "a", "one")).expect("it is there");
+    feed.until(1, &["a/two", "b/three"]).await;
+    cluster.set(service("b", "four"));
+    feed.until(1, &["a/two", "b/four", "b/three"]).await;
+    assert_eq!((feed.mirror.lists, &feed.mirror.deletions[..]), (1, &["a/one".to_owned()][..]));
+}
+
+#[tokio::test]
+async fn the_worst_state_of_a_namespace_is_that_of_all() {
+    let cluster = Cluster::start();
+    let all_but_one = Rule::new(Action::Refuse { code: 403 }).on([Resource::Services]).skip(1);
+    let rule = cluster.faults.add(all_but_one);
+    cluster.set(service("a", "one"));
+    cluster.set(service("b", "two"));
+    let mut feed = Running::<Service>::start(&cluster, &only(&["a", "b"])).await;
+    feed.until_state(|state| state.phase == Phase::Refused).await;
+    assert!(!feed.state.borrow().listed, "one of two");
+    assert!(!feed.metrics.is_connected(Kind::Service));
+    while let Ok(received) = feed.changes.try_recv() {
+        feed.mirror.apply(received.event);
+    }
+    assert_eq!(feed.mirror.lists, 0, "the list is that of both");
+    cluster.faults.remove(rule);
+    feed.until(1, &["a/one", "b/two"]).await;
+    feed.until_state(|state| state.listed && state.phase == Phase::Following).await;
+    eventually(PATIENCE, || async { feed.metrics.is_connected(Kind::Service) }).await;
+}
+
+#[tokio::test]
+async fn services_with_labels() {
+    let cluster = Cluster::start();
+    cluster.set(with_labels(service("a", "one"), &[("tier", "front")]));
+    cluster.set(service("a", "two"));
+    let scope = Scope { services: Some("tier=front".to_owned()), ..Scope::default() };
+    let mut feed = Running::<Service>::start(&cluster, &scope).await;
+    feed.until(1, &["a/one"]).await;
+    cluster.set(with_labels(service("b", "three"), &[("tier", "front")]));
+    feed.until(1, &["a/one", "b/three"]).await;
+    cluster.set(service("a", "one"));
+    feed.until(1, &["b/three"]).await;
+}
+
+fn pod(name: &str, phase: &str, addresses: &[&str]) -> Value {
+    let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "a", "name": name},
+        "status": {"phase": phase, "podIP": addresses.first(), "podIPs": ips},
+    })
+}
+
+#[tokio::test]
+async fn pods_that_run_in_either_encoding() {
+    for protobuf in [true, false] {
+        let cluster = Cluster::with(apiserver::Options { protobuf, ..apiserver::Options::default() });
+        cluster.set(pod("one", "Running", &["10.0.0.1", "fd00::1"]));
+        cluster.set(pod("ended", "Succeeded", &["10.0.0.2"]));
+        let mut feed = Running::<Pod>::start(&cluster, &Scope::default()).await;
+        feed.until(1, &["a/one"]).await;
+        let known = feed.mirror.get("a", "one").map(|pod| pod.addresses.to_vec()).unwrap_or_default();
+        let expected: Vec<std::net::IpAddr> = ["10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap()).into();
+        assert_eq!(known, expected, "protobuf: {protobuf}");
+        cluster.set(pod("two", "Pending", &[]));
+        feed.until(1, &["a/one", "a/two"]).await;
+        cluster.set(pod("one", "Failed", &["10.0.0.1"]));
+        feed.until(1, &["a/two"]).await;
+    }
+}
+
+#[test]
+fn a_pod_that_has_ended_has_no_address_even_where_the_selector_is_not_obeyed() {
+    for (phase, count) in [("Pending", 1), ("Running", 1), ("Unknown", 1), ("Succeeded", 0), ("Failed", 0)] {
+        let read = Pod::from_api(&pod("one", phase, &["10.0.0.1"]).to_string()).unwrap().object;
+        assert_eq!((read.key, read.addresses.len()), (ObjectKey::new("a", "one"), count), "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn verified_pod_names_come_with_the_permission_for_them() {
+    let cluster = Cluster::start();
+    cluster.set(service("a", "one"));
+    cluster.set(pod("one", "Running", &["10.0.0.1"]));
+    let refused = Rule::new(Action::Refuse { code: 403 }).on([Resource::Pods]);
+    let rule = cluster.faults.add(refused);
+    let mut kubedns = Kubedns::start(&cluster, &["--pods=verified", "--strict-dns"]).await;
+    let line = kubedns.process.line_with("a permission is missing", PATIENCE).await;
+    assert!(line.starts_with('E'), "{line}");
+    assert!(line.contains("kind=\"pods\" verbs=\"list and watch\" needed_for=\"--pods=verified\""), "{line}");
+    assert_eq!(kubedns.answers("one.a.svc.cluster.local.", "A").await, "REFUSED");
+    assert_eq!(kubedns.get("/readiness").await.0, 503);
+    cluster.faults.remove(rule);
+    kubedns.until_ready().await;
+    for (name, answer) in [
+        ("one.a.svc.cluster.local.", "10.96.0.1"),
+        ("10-0-0-1.a.pod.cluster.local.", "10.0.0.1"),
+        ("10-0-0-1.b.pod.cluster.local.", "NXDOMAIN"),
+        ("10-0-0-2.a.pod.cluster.local.", "NXDOMAIN"),
+    ] {
+        assert_eq!(kubedns.answers(name, "A").await, answer, "{name}");
+    }
+    cluster.set(pod("two", "Running", &["10.0.0.2"]));
+    kubedns.until_answered("10-0-0-2.a.pod.cluster.local.", "A", "10.0.0.2").await;
+    kubedns.until_metric("kubedns_objects{kind=\"pods\"}", 2.0).await;
+    cluster.delete(Resource::Pods, "a", "two");
+    kubedns.until_answered("10-0-0-2.a.pod.cluster.local.", "A", "NXDOMAIN").await;
+    kubedns.stop().await;
+}
+
+#[tokio::test]
+async fn a_namespace_comes_and_goes_with_its_labels() {
+    let cluster = Cluster::start();
+    let namespace = |labels: &[(&str, &str)]| {
+        with_labels(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}), labels)
+    };
+    cluster.set(namespace(&[]));
+    cluster.set(service("a", "one"));
+    let kubedns = Kubedns::start(&cluster, &["--namespace-selector=team=x"]).await;
+    kubedns.until_ready().await;
+    let (name, address) = ("one.a.svc.cluster.local.", "1.0.96.10.in-addr.arpa.");
+    assert_eq!(kubedns.answers(name, "A").await, "NXDOMAIN");
+    cluster.set(namespace(&[("team", "x")]));
+    kubedns.until_answered(name, "A", "10.96.0.1").await;
+    assert_eq!(kubedns.answers(address, "PTR").await, name);
+    cluster.set(namespace(&[("team", "y")]));
+    kubedns.until_answered(name, "A", "NXDOMAIN").await;
+    assert_ne!(kubedns.answers(address, "PTR").await, name);
+    kubedns.stop().await;
+}
+
+/// A run that keeps other objects does not serve those of this one.
+#[tokio::test]
+async fn a_snapshot_file_serves_what_was_chosen() {
+    let (cluster, directory) = (Cluster::start(), tempfile::tempdir().unwrap());
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+    cluster.set(with_labels(namespace, &[("team", "x")]));
+    cluster.set(service("a", "one"));
+    cluster.set(pod("one", "Running", &["10.0.0.1"]));
+    let snapshot = format!("--snapshot-dir={}", directory.path().display());
+    let flags = [snapshot.as_str(), "--namespace-selector=team=x", "--pods=verified"];
+    let kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns.until_ready().await;
+    kubedns.stop().await;
+    cluster.faults.down();
+    let kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns.until_answered("one.a.svc.cluster.local.", "A", "10.96.0.1").await;
+    kubedns.until_answered("10-0-0-1.a.pod.cluster.local.", "A", "10.0.0.1").await;
+    kubedns.stop().await;
+    let mut kubedns = Kubedns::start(&cluster, &[&snapshot, "--pods=verified"]).await;
+    kubedns.process.line_with("the snapshot file is not used", PATIENCE).await;
+    assert_eq!(kubedns.answers("one.a.svc.cluster.local.", "A").await, "REFUSED");
+    kubedns.stop().await;
+}
