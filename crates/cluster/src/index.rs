@@ -42,10 +42,7 @@ pub struct Index {
     services_listed: bool,
     port_lists: Shared<PortRecords>,
     pods: Pods,
-    pods_changed: bool,
-    /// Namespaces that a running list has not named yet.
-    unseen_namespaces: Option<BTreeSet<SmolStr>>,
-    namespaces_listed: bool,
+    namespaces: NamespaceListing,
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
@@ -85,6 +82,23 @@ pub enum PodMode {
     Disabled,
     /// The address in the name, if a pod of that namespace has it.
     Verified,
+}
+
+/// How far the list of the selected namespaces is.
+#[derive(Debug, Default)]
+struct NamespaceListing {
+    /// What a running list has not named yet.
+    unseen: Option<BTreeSet<SmolStr>>,
+    /// A list was complete.
+    listed: bool,
+}
+
+impl NamespaceListing {
+    fn settle(&mut self, name: &SmolStr) {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(name);
+        }
+    }
 }
 
 /// A question to the index, asked between two batches of events; it sends its answer itself.
@@ -154,9 +168,7 @@ impl Index {
             services_listed: false,
             port_lists: Shared::default(),
             pods: Pods::default(),
-            pods_changed: false,
-            unseen_namespaces: None,
-            namespaces_listed: false,
+            namespaces: NamespaceListing::default(),
             outdated: HashMap::default(),
             snapshot,
             changed: false,
@@ -278,21 +290,21 @@ impl Index {
         match change {
             Change::RelistStarted => {
                 let served = self.snapshot.served.iter().flat_map(treecache::Map::iter);
-                self.unseen_namespaces = Some(served.map(|(name, ())| name.clone()).collect());
+                self.namespaces.unseen = Some(served.map(|(name, ())| name.clone()).collect());
             }
             Change::RelistDone => {
-                for gone in self.unseen_namespaces.take().unwrap_or_default() {
+                for gone in self.namespaces.unseen.take().unwrap_or_default() {
                     self.serve(&gone, false);
                 }
-                self.namespaces_listed = true;
+                self.namespaces.listed = true;
                 self.check_sync();
             }
             Change::Apply(Namespace { key }) => {
-                self.unseen_namespaces.as_mut().map(|unseen| unseen.remove(&key.name));
+                self.namespaces.settle(&key.name);
                 self.serve(&key.name, true);
             }
             Change::Deleted(key) => {
-                self.unseen_namespaces.as_mut().map(|unseen| unseen.remove(&key.name));
+                self.namespaces.settle(&key.name);
                 self.serve(&key.name, false);
             }
         }
@@ -318,9 +330,7 @@ impl Index {
     }
 
     fn apply_pod(&mut self, change: Change<Pod>) {
-        let changed = self.pods.apply(change);
-        self.pods_changed |= changed;
-        self.objects_changed |= changed;
+        self.objects_changed |= self.pods.apply(change);
         self.check_sync();
     }
 
@@ -481,7 +491,7 @@ impl Index {
 
     /// True once the lists are in that only some options need.
     fn has_options_listed(&self) -> bool {
-        (!self.selects_namespaces() || self.namespaces_listed)
+        (!self.selects_namespaces() || self.namespaces.listed)
             && (self.options.pods != PodMode::Verified || self.pods.listed)
     }
 
@@ -528,14 +538,13 @@ impl Index {
     pub fn show_pods(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
         if self.options.pods == PodMode::Verified {
             self.pods.show(address, namespaces);
-            self.pods_changed = true;
         }
     }
 
     /// Makes all changes visible to queries. False when there were none.
     pub fn publish(&mut self) -> bool {
-        if std::mem::take(&mut self.pods_changed) {
-            self.snapshot.pods = PodNames::Verified(self.pods.namespaces().clone());
+        if let Some(namespaces) = self.pods.take_changed() {
+            self.snapshot.pods = PodNames::Verified(namespaces);
             self.changed = true;
         }
         let outdated = std::mem::take(&mut self.outdated);

@@ -273,11 +273,11 @@ impl EndpointNames {
 impl Member<'_> {
     /// Its label and its reverse record; `None` when the label cannot stand in a name. A hostname is one label: one with
     /// dots in it, which the API server refuses, would be none, or too long for one.
-    fn labelled(&self, service: &Service, base: &[u8], names: EndpointNames) -> Option<(SmolStr, Pointer)> {
-        let label = self.hostname.cloned().unwrap_or_else(|| names.of_address(self.ip));
+    fn labelled(&self, service: &Service, base: &[u8], mode: EndpointNames) -> Option<(SmolStr, Pointer)> {
+        let label = self.hostname.cloned().unwrap_or_else(|| mode.of_address(self.ip));
         let name = name::child(&label, base)?.into();
         // kube-dns has no reverse records for the names that it makes up.
-        let named = self.hostname.is_some() || names != EndpointNames::Hash;
+        let named = self.hostname.is_some() || mode != EndpointNames::Hash;
         Some((label, Pointer { created: service.created, name, named }))
     }
 }

@@ -65,9 +65,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
-    let connection = Connection::new(options.access()?).await.context("cannot create a kubernetes client")?;
-    let connection = Arc::new(connection);
-    tracing::info!(url = connection.url(), "using the API server");
+    let connection = connect(&options).await?;
     let registry = daemon::metrics::Metrics::new("kubedns")?;
     let metrics = Metrics::new(&registry)?;
     crate::metrics::info(&registry, &options)?;
@@ -82,7 +80,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
-    let zone = zone_frame(&options, domain, dns.local_addr());
+    let zone = zone_frame(&options, &domain, dns.local_addr());
     let (sink, events) = mpsc::channel(QUEUE);
     let mut sync = Sync {
         index: Index::with(options.index(&scope), published),
@@ -112,16 +110,32 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
     forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
     serve_status(&mut tasks, status_server, &status, &explainer, stop());
-    if let Some(server) = metrics_server {
-        let route = registry.route(&exposition.path);
-        tasks.lasting("serving metrics", server.run(route, stop()));
-    }
+    serve_metrics(&mut tasks, metrics_server, &registry, &exposition, stop());
     let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
     api_server.watch(&mut tasks, &thread, &options, &scope, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
+    let connection = Connection::new(options.access()?).await.context("cannot create a kubernetes client")?;
+    tracing::info!(url = connection.url(), "using the API server");
+    Ok(Arc::new(connection))
+}
+
+/// Serves metrics, if there is a port for them.
+fn serve_metrics(
+    tasks: &mut Tasks,
+    server: Option<daemon::http::Server>,
+    registry: &daemon::metrics::Metrics,
+    exposition: &Exposition,
+    stop: CancellationToken,
+) {
+    if let Some(server) = server {
+        tasks.lasting("serving metrics", server.run(registry.route(&exposition.path), stop));
+    }
 }
 
 fn serve_status(
@@ -233,9 +247,9 @@ impl ApiServer {
     }
 }
 
-fn zone_frame(options: &Options, domain: Name, listening: SocketAddr) -> ZoneFrame {
+fn zone_frame(options: &Options, domain: &Name, listening: SocketAddr) -> ZoneFrame {
     let &Options { strict_dns: strict, topology, .. } = options;
-    let usual = Zone::new(&domain);
+    let usual = Zone::new(domain);
     let zone = Zone {
         strict,
         other_domains: options.domain.other_names().into(),

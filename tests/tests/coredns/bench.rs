@@ -62,9 +62,9 @@ impl Cluster {
             match answer(&*view, &identity, &query, Transport::Tcp, &outside, &mut out) {
                 Outcome::Reply(_) => return Some(read(out)),
                 Outcome::Ask(names) => {
-                    names
-                        .into_iter()
-                        .for_each(|name| outside.insert(name, OutsideAnswer::Records(Vec::new())));
+                    for name in names {
+                        outside.insert(name, OutsideAnswer::Records(Vec::new()));
+                    }
                 }
                 Outcome::Forward(_) => return None,
                 other => panic!("{question}: {other:?}"),

@@ -28,6 +28,8 @@ pub(super) struct Pods {
     /// Pods that a running list has not named yet.
     unseen: Option<HashSet<PodId, RandomState>>,
     pub(super) listed: bool,
+    /// The namespaces of an address may have changed since they were last taken.
+    changed: bool,
     /// The namespaces of an address, as readers see them.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
     /// How many pods of the namespace have the address beside the first: those in the network of their node.
@@ -39,6 +41,12 @@ pub(super) struct Pods {
 impl Pods {
     /// Takes a change. Returns whether the namespaces of an address may have changed.
     pub(super) fn apply(&mut self, change: Change<Pod>) -> bool {
+        let changed = self.take(change);
+        self.changed |= changed;
+        changed
+    }
+
+    fn take(&mut self, change: Change<Pod>) -> bool {
         match change {
             Change::RelistStarted => {
                 let ids = |(namespace, pods): (&SmolStr, &HashMap<u64, _, _>)| {
@@ -54,8 +62,14 @@ impl Pods {
         }
     }
 
+    /// The namespaces of each address, if they may have changed since they were last taken.
+    pub(super) fn take_changed(&mut self) -> Option<Map<IpAddr, Arc<[SmolStr]>>> {
+        std::mem::take(&mut self.changed).then(|| self.namespaces.clone())
+    }
+
     /// The namespaces of each address.
-    pub(super) fn namespaces(&self) -> &Map<IpAddr, Arc<[SmolStr]>> {
+    #[cfg(test)]
+    fn namespaces(&self) -> &Map<IpAddr, Arc<[SmolStr]>> {
         &self.namespaces
     }
 
@@ -67,6 +81,7 @@ impl Pods {
     /// Shows what an earlier run knew, until the first list is complete.
     pub(super) fn show(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
         self.namespaces.insert(address, namespaces.into_iter().collect());
+        self.changed = true;
     }
 
     fn id(&self, key: &ObjectKey) -> PodId {

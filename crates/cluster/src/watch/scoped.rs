@@ -30,17 +30,24 @@ const QUEUE: usize = 64;
 /// Follows some collections of a kind and sends what happens to `sink`, as `E`s.
 pub enum ScopedFeed<T, E> {
     /// One collection.
-    One(Feed<T, E>),
+    One(Box<Feed<T, E>>),
     /// One for each namespace.
     Several(Several<T, E>),
 }
 
 /// Feeds of single namespaces.
 pub struct Several<T, E> {
-    feeds: Vec<(SmolStr, Feed<T, Change<T>>, mpsc::Receiver<Received<Change<T>>>)>,
+    parts: Vec<Part<T>>,
     sink: mpsc::Sender<Received<E>>,
     wrap: fn(Change<T>) -> E,
     joint: Arc<Joint>,
+}
+
+/// The feed of a namespace.
+struct Part<T> {
+    namespace: SmolStr,
+    feed: Feed<T, Change<T>>,
+    changes: mpsc::Receiver<Received<Change<T>>>,
 }
 
 impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
@@ -57,19 +64,20 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
             && let Some(collection) = collections.pop()
         {
             let connection = Arc::clone(connection);
-            return Self::One(Feed::new(connection, collection, pace.clone(), metrics, sink, wrap));
+            let feed = Feed::new(connection, collection, pace.clone(), metrics, sink, wrap);
+            return Self::One(Box::new(feed));
         }
-        let feed = |collection: Collection| {
+        let part = |collection: Collection| {
             let (sender, changes) = mpsc::channel(QUEUE);
             let namespace = collection.namespace().into();
             let (connection, metrics) = (Arc::clone(connection), metrics.of_part());
             let feed =
                 Feed::new(connection, collection, pace.clone(), metrics, sender, std::convert::identity);
-            (namespace, feed, changes)
+            Part { namespace, feed, changes }
         };
-        let feeds: Vec<_> = collections.into_iter().map(feed).collect();
-        let joint = Arc::new(Joint::new(feeds.len(), metrics));
-        Self::Several(Several { feeds, sink, wrap, joint })
+        let parts: Vec<_> = collections.into_iter().map(part).collect();
+        let joint = Arc::new(Joint::new(parts.len(), metrics));
+        Self::Several(Several { parts, sink, wrap, joint })
     }
 
     /// As [`Feed::optional`].
@@ -96,11 +104,10 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
         part: impl Fn(Feed<T, Change<T>>) -> Feed<T, Change<T>>,
     ) -> Self {
         match self {
-            Self::One(feed) => Self::One(one(feed)),
+            Self::One(feed) => Self::One(Box::new(one(*feed))),
             Self::Several(mut several) => {
-                let feeds = several.feeds.into_iter();
-                several.feeds =
-                    feeds.map(|(namespace, feed, changes)| (namespace, part(feed), changes)).collect();
+                let changed = |this: Part<T>| Part { feed: part(this.feed), ..this };
+                several.parts = several.parts.into_iter().map(changed).collect();
                 Self::Several(several)
             }
         }
@@ -125,13 +132,13 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
 
 impl<T: FromApi, E: Send + 'static> Several<T, E> {
     async fn run(self, stop: CancellationToken) {
-        let Self { feeds, sink, wrap, joint } = self;
+        let Self { parts, sink, wrap, joint } = self;
         let begun = Received { event: wrap(Change::RelistStarted), at: Instant::now().into_std() };
         if sink.send(begun).await.is_err() {
             return;
         }
         let mut tasks = JoinSet::new();
-        for (at, (namespace, feed, changes)) in feeds.into_iter().enumerate() {
+        for (at, Part { namespace, feed, changes }) in parts.into_iter().enumerate() {
             let account = Account {
                 at,
                 namespace,
