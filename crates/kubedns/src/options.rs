@@ -16,8 +16,8 @@ use daemon::flags::{GoDuration, int};
 use daemon::klog::LogFlags;
 use dnsconfig::federation::{self, FederationError};
 use dnsconfig::name::{LABEL_RULE, is_label};
-use skydns::Name;
 use skydns::forward::CacheLimits;
+use skydns::{Name, Zone};
 use thiserror::Error;
 
 use cluster::connect::{Access, expand};
@@ -280,6 +280,24 @@ impl Options {
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }
+    }
+
+    /// The zone as far as flags say: without upstreams.
+    ///
+    /// # Errors
+    ///
+    /// When `--fallthrough` names a zone without names of the cluster.
+    pub fn zone(&self) -> Result<Zone, FallthroughError> {
+        let usual = Zone::new(&self.domain.first.name());
+        Ok(Zone {
+            other_domains: self.domain.other_names().into(),
+            strict: self.strict_dns,
+            forwards_all: self.topology.forwards_all(),
+            ttl: self.ttl.0,
+            negative_ttl: self.negative_ttl.0.or(self.ttl.0).unwrap_or(usual.negative_ttl),
+            fallthrough: self.fallthrough()?.into(),
+            ..usual
+        })
     }
 
     /// Whom to trust among upstream servers over TLS.

@@ -16,7 +16,6 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
-use skydns::{Name, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
@@ -58,10 +57,8 @@ const ENDING: Duration = Duration::from_secs(5);
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
-    let config_from = options.config_from()?;
-    let scope = options.scope()?;
+    let (config_from, scope, zone) = (options.config_from()?, options.scope()?, options.zone()?);
     options.search()?;
-    options.fallthrough()?;
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
@@ -71,16 +68,15 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     crate::metrics::info(&registry, &options)?;
     let configuration = Configuration::open(&options, config_from, &connection, &metrics);
 
-    let domain = Name::parse(options.domain.first.as_str()).context("--domain")?;
-    let published = Arc::new(Published::new(Snapshot::new(skydns::Zone::new(&domain))));
+    let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
-    let loops =
-        LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), options.fallthrough()?.into());
+    let fallthrough = Arc::clone(&zone.fallthrough);
+    let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), fallthrough);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
-    let zone = zone_frame(&options, &domain, dns.local_addr());
+    let zone = ZoneFrame { zone, topology: options.topology, listening: vec![dns.local_addr()] };
     let (sink, events) = mpsc::channel(QUEUE);
     let mut sync = Sync {
         index: Index::with(options.index(&scope), published),
@@ -245,21 +241,6 @@ impl ApiServer {
         let (metrics, sink) = (self.metrics.watch.feed(T::KIND), self.sink.clone());
         ScopedFeed::new(&self.connection, collections, &Pace::default(), metrics, sink, wrap)
     }
-}
-
-fn zone_frame(options: &Options, domain: &Name, listening: SocketAddr) -> ZoneFrame {
-    let &Options { strict_dns: strict, topology, .. } = options;
-    let usual = Zone::new(domain);
-    let zone = Zone {
-        strict,
-        other_domains: options.domain.other_names().into(),
-        forwards_all: topology.forwards_all(),
-        ttl: options.ttl.0,
-        fallthrough: options.fallthrough().unwrap_or_default().into(),
-        negative_ttl: options.negative_ttl.0.or(options.ttl.0).unwrap_or(usual.negative_ttl),
-        ..usual
-    };
-    ZoneFrame { zone, topology, listening: vec![listening] }
 }
 
 fn forwarder(options: &Options, registry: &daemon::metrics::Metrics) -> anyhow::Result<Arc<Forwarder>> {

@@ -14,7 +14,6 @@ use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer};
 use skydns::wire::Transport;
-use skydns::{Name, Zone};
 use testkit::query::Query;
 use tests::conformance::answer::{Answer, Observed};
 use tests::conformance::vector::Response;
@@ -31,9 +30,7 @@ impl Cluster {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let flags = scenario.flags.iter().map(OsString::from);
         let options: Options = parse("kube-dns", Style::Pflag, flags).expect("flags");
-        let domain = Name::parse(options.domain.first.as_str()).expect("a domain");
-        let zone = Zone { strict: options.strict_dns, ..Zone::new(&domain) };
-        let published = Arc::new(Published::new(Snapshot::new(zone)));
+        let published = Arc::new(Published::new(Snapshot::new(options.zone().expect("a zone"))));
         let scope = options.scope().expect("a scope");
         let mut index = Index::with(options.index(&scope), Arc::clone(&published));
         let objects = scenario.objects();

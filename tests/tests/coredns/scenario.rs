@@ -137,8 +137,10 @@ fn in_our_terms(record: &str) -> String {
         [owner, ttl, "IN", "SRV", _, weight, port, target] => {
             format!("{owner} {ttl} IN SRV 10 {weight} {port} {target}")
         }
-        [owner, _, "IN", "SOA", server, mailbox, serial, ..] => {
-            format!("{owner} 60 IN SOA {server} {mailbox} {serial} 28800 7200 604800 60")
+        [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
+            // The TTL of a flag is one for negative answers, too.
+            let ttl = if ttl == "30" { "60" } else { ttl };
+            format!("{owner} {ttl} IN SOA {server} {mailbox} {serial} 28800 7200 604800 {ttl}")
         }
         _ => record.to_owned(),
     }
