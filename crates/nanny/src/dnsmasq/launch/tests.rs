@@ -147,9 +147,14 @@ fn without_a_file_the_servers_are_arguments() {
         ..Routes::default()
     };
     let arguments = Arguments::from_words(words("-k --servers-file=/own"));
-    let plain = Dnsmasq { loop_detection: false, ..dnsmasq("2.90") };
-    let plan =
-        Plan::new(&arguments, Err("no place for it".to_owned()), &Identity::Other, &plain, Forward::Dnsmasq);
+    let dnsmasq = Dnsmasq { loop_detection: false, ..dnsmasq("2.90") };
+    let plan = Plan::new(
+        &arguments,
+        Err("no place for it".to_owned()),
+        &Identity::Other,
+        &dnsmasq,
+        Forward::Dnsmasq,
+    );
     assert_eq!(plan.mode, Mode::Restart);
     assert_eq!(plan.obstacle.as_deref(), Some("no place for it"));
     assert_eq!(plan.resolv_files, Vec::<PathBuf>::new(), "dnsmasq reads resolv.conf itself");
