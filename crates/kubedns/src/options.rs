@@ -124,10 +124,10 @@ pub struct Options {
     #[arg(long, value_name = "string", default_value = "")]
     pub fallthrough: Zones,
     /// TTL of the answers of the cluster zone, from 0s to 1h; 30s unless given
-    #[arg(long, value_name = "duration", default_value = "")]
+    #[arg(long, value_name = "string", default_value = "")]
     pub ttl: ZoneTtl,
     /// TTL of the negative answers of the cluster zone, from 0s to 1h; unless given, that of ttl, or 1m
-    #[arg(long, value_name = "duration", default_value = "")]
+    #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
     /// domain below which names are completed with a search list: a pod in namespace NS whose only search domain is NS.SUFFIX asks one question for a name; empty for none
     #[arg(long, value_name = "string", default_value = "")]
