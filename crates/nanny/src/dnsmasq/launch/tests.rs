@@ -85,13 +85,13 @@ fn conflicts_are_resolved_and_told() {
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
     let ours = format!(
-        "--no-resolv --servers-file={FILE} --dns-forward-max=4096 --all-servers --fast-dns-retry=500,4000 --pid-file \
+        "--no-resolv --servers-file={FILE} --dns-forward-max=600 --all-servers --fast-dns-retry=500,4000 --pid-file \
          --user=root --group=root"
     );
     for (line, kept, ours, note) in [
         ("-k -8 -", "-k -8 -", ours.as_str(), ""),
         ("-k -8 - --dns-loop-detect", "-k -8 -", &ours, "--dns-loop-detect: left out"),
-        ("-k -8 - -0 7", "-k -8 - -0 7", &ours.replace("--dns-forward-max=4096 ", ""), ""),
+        ("-k -8 - -0 7", "-k -8 - -0 7", &ours.replace("--dns-forward-max=600 ", ""), ""),
         (
             "-k -8 - -S 192.0.2.1",
             "-k -8 - -S 192.0.2.1",
@@ -134,7 +134,7 @@ fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
         Forward::Kubedns,
     );
     let expected =
-        "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=4096 --all-servers --pid-file";
+        "-k -8 - --server 127.0.0.1#10053 --no-resolv --dns-forward-max=600 --all-servers --pid-file";
     assert_eq!(text(&plan.argv(&routes)), expected);
 }
 
