@@ -69,7 +69,7 @@ macro_rules! tests {
 
 tests! { query reply frames config_map probe flags snapshot_file watch feed }
 
-/// Each property has a fuzzer, inputs and a test above.
+/// Each property has a fuzzer with inputs and a dictionary, and a test above.
 #[test]
 fn nothing_is_left_out() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
@@ -85,6 +85,7 @@ fn nothing_is_left_out() {
     properties.sort();
     assert_eq!(names("fuzz_targets"), properties);
     assert_eq!(names("corpus"), properties);
+    assert_eq!(names("dictionaries"), properties);
     for name in &properties {
         assert!(TESTED.contains(&name.as_str()), "no test for {name}");
     }
