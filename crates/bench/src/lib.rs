@@ -12,6 +12,7 @@ pub mod api;
 pub mod cluster;
 pub mod distribution;
 pub mod echo;
+pub mod hickory;
 pub mod kubedns;
 pub mod load;
 pub mod options;

@@ -100,6 +100,18 @@ pub enum Command {
         #[arg(long)]
         batched: bool,
     },
+    /// Answers the address records of the cluster with hickory-server
+    Hickory {
+        /// Address to bind
+        #[arg(long, value_name = "ADDRESS")]
+        listen: SocketAddr,
+        /// Services of the cluster
+        #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
+        services: u32,
+        /// Seed of the cluster
+        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+        seed: u64,
+    },
     /// Serves the cluster's objects over the API, for other DNS servers to be measured
     Serve {
         /// Address to bind

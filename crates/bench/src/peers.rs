@@ -12,6 +12,7 @@ use testkit::processes::{Pid, cpu_time, descendants};
 use testkit::query::Query;
 
 use crate::cluster::Cluster;
+use crate::questions::Kind;
 use crate::setup::say;
 use crate::zone::Server;
 
@@ -32,6 +33,8 @@ pub struct Peer {
     pub pid: Pid,
     /// Whether its answers are answers; those of an echo are not.
     pub answers: bool,
+    /// What it can be asked.
+    pub kinds: Vec<Kind>,
     /// The process, if it is ours.
     _process: Option<Process>,
 }
@@ -39,7 +42,8 @@ pub struct Peer {
 impl Peer {
     /// A server that runs already.
     pub fn running(name: &str, address: SocketAddr, pid: Pid) -> Self {
-        Self { name: name.to_owned(), address, pid, answers: true, _process: None }
+        let kinds = Kind::ALL.to_vec();
+        Self { name: name.to_owned(), address, pid, answers: true, kinds, _process: None }
     }
 
     /// An echo with a thread for each of `sockets` sockets.
@@ -47,6 +51,13 @@ impl Peer {
         let mut args = vec!["echo".to_owned(), format!("--sockets={sockets}")];
         args.extend(batched.then(|| "--batched".to_owned()));
         Ok(Self { answers: false, ..Self::start(name, args).await? })
+    }
+
+    /// hickory-server with the addresses of the cluster that `services` and `seed` generate.
+    pub async fn hickory(services: u32, seed: u64) -> anyhow::Result<Self> {
+        let args = vec!["hickory".to_owned(), format!("--services={services}"), format!("--seed={seed}")];
+        let kinds = vec![Kind::A, Kind::HeadlessA, Kind::Nxdomain, Kind::Nodata];
+        Ok(Self { kinds, ..Self::start("hickory-server", args).await? })
     }
 
     /// A name server of zone files with `threads` to answer, if it is installed.

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::options::{Command, Measuring, Options};
 use crate::report::Report;
 use crate::setup::Bench;
-use crate::{echo, report, scenario};
+use crate::{echo, hickory, report, scenario};
 
 /// Does what the command line says.
 ///
@@ -22,7 +22,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         return echo::serve(listen, sockets, batched);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // Processes are started from here, so from the main thread: see `Program::tied`.
+    // Processes are started from here, so from the main thread: see `launch`.
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -38,6 +38,9 @@ async fn perform(options: Options) -> anyhow::Result<()> {
     match options.command {
         None => measure(options.measuring).await,
         Some(Command::Echo { .. }) => Ok(()),
+        Some(Command::Hickory { listen, services, seed }) => {
+            hickory::serve(listen, &Cluster::generate(services, seed)).await
+        }
         Some(Command::Serve { listen, services, seed }) => {
             let api = api::start(listen, &Cluster::generate(services, seed))?;
             writeln!(std::io::stdout(), "{}", api.url())?;

@@ -30,7 +30,8 @@ const MAX_LOST: f64 = 0.01;
 /// Microseconds of CPU time per query, by kind and server, one for each round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
-/// Measures kubedns, the echo, NSD and Knot DNS where they are installed, and whatever `BENCH_PEERS` names.
+/// Measures kubedns, the echo, hickory-server, NSD and Knot DNS where they are installed, and whatever `BENCH_PEERS`
+/// names.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
@@ -43,12 +44,15 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     for round in 1..=bench.options.rounds {
         say(&format!("cost: round {round} of {}", bench.options.rounds));
         for (kind, file) in &files {
-            let mut order: Vec<(usize, &Peer)> = servers.iter().enumerate().collect();
+            let mut order: Vec<usize> = (0..servers.len()).collect();
             // Whatever drifts on the machine favours none of them.
             if round % 2 == 0 {
                 order.reverse();
             }
-            for (at, server) in order {
+            for at in order {
+                let Some(server) = servers.get(at).filter(|server| server.kinds.contains(kind)) else {
+                    continue;
+                };
                 let cost = ask(bench, server, *kind, file).await?;
                 samples.entry((*kind, at)).or_default().push(cost);
             }
@@ -58,11 +62,13 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 }
 
 async fn servers(bench: &Bench, cluster: &Cluster, kubedns: &Kubedns) -> anyhow::Result<Vec<Peer>> {
+    let options = &bench.options;
     let sockets = std::thread::available_parallelism()?.get().min(MAX_SOCKETS);
     let mut servers = vec![
         Peer::running("kubedns", kubedns.address(), kubedns.pid()),
         Peer::echo(ECHO, sockets, false).await?,
         Peer::echo("echo in batches", sockets, true).await?,
+        Peer::hickory(options.services, options.seed).await?,
     ];
     for server in Server::ALL {
         servers.extend(Peer::of_zone(server, bench.directory(), cluster, sockets).await?);
