@@ -23,7 +23,7 @@ use crate::programs::{Programs, search_path};
 use crate::readiness;
 use crate::status::Status;
 use crate::stop::{self, Stop};
-use crate::upstream;
+use crate::upstream::Upstream;
 
 /// Tasks beside the containers, in this process. Each of them ends early only by failing.
 type Servers = JoinSet<Result<()>>;
@@ -101,14 +101,10 @@ impl Setup<'_> {
     /// Starts them and mounts the `ConfigMap`. Takes as long as an API server makes it wait. Returns also whether the
     /// example's stub domain is answered here.
     async fn run(&mut self, volume: ConfigVolume) -> Result<(Cluster, bool)> {
-        let upstream = upstream::start(self.ports.upstream_addr(), self.options.offline).await;
+        let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
         let upstream = upstream.context("cannot bind the example upstream")?;
-        let serving = self.serving.clone();
-        self.servers.spawn(async move {
-            serving.cancelled().await;
-            drop(upstream);
-            Ok(())
-        });
+        let token = self.serving.clone();
+        self.servers.spawn(async move { upstream.run(token).await.context("the example upstream failed") });
         let (cluster, stub_domain) = if let Some(file) = &self.options.kubecfg_file {
             let cluster = Cluster::real(file).await?;
             self.console.say(&format!("serving the cluster of {}", file.display()));

@@ -12,7 +12,8 @@ use crate::console::Console;
 
 /// The filter unless `RUST_LOG` sets one. The Kubernetes client also returns its errors to us, who report them with
 /// their meaning.
-const DEFAULT_FILTER: &str = "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off";
+const DEFAULT_FILTER: &str =
+    "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off,hickory_server=error";
 
 /// Sends all log events of this process to `console`.
 pub fn to_console(console: Console) {

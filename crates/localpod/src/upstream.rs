@@ -1,83 +1,140 @@
-//! The upstream of the example's stub domain: a DNS server on loopback that knows a few names of `acme.example`, so
-//! that stub domains and `ExternalName` targets work without a network.
+//! The upstream of the example's stub domain: a DNS server on loopback that knows a few names of `acme.example`,
+//! so that stub domains and `ExternalName` targets work without a network.
 //!
 //! Not a name server for anything else: names outside its zone are REFUSED, or, where it stands in for all external
 //! names (`--offline`), do not exist.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
-use testkit::reply::Reply;
-use testkit::upstream::{Asked, Upstream, Zone};
+use async_trait::async_trait;
+use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA, TXT};
+use hickory_proto::rr::{LowerName, Name, RData, Record};
+use hickory_server::Server;
+use hickory_server::net::NetError;
+use hickory_server::net::runtime::{Time, TokioRuntimeProvider};
+use hickory_server::server::{Request, RequestHandler, ResponseHandler, ResponseInfo};
+use hickory_server::store::in_memory::InMemoryZoneHandler;
+use hickory_server::zone_handler::{AxfrPolicy, Catalog, MessageResponse, ZoneType};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio_util::sync::CancellationToken;
 
 /// The zone's name, and the stub domain of the example cluster.
 pub const APEX: &str = "acme.example";
 
-/// The zone. Its TTL is short, so that an edit of the configuration is seen soon.
-const RECORDS: [&str; 5] = [
-    "acme.example. 10 IN TXT \"answered by localpod's example upstream\"",
-    "payments.acme.example. 10 IN A 192.0.2.80",
-    "payments.acme.example. 10 IN AAAA 2001:db8::80",
-    "git.acme.example. 10 IN A 192.0.2.22",
-    "www.acme.example. 10 IN CNAME payments.acme.example.",
-];
+/// Short, so that an edit is seen soon.
+const TTL: u32 = 10;
+/// Time that a TCP client may take for one query.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Responses of one TCP connection that may wait to be sent.
+const MAX_PENDING: usize = 16;
 
-/// Answers at `address` over UDP and TCP until it is dropped. With `offline` it stands in for all external names: one
-/// that it does not know does not exist.
-pub(crate) async fn start(address: SocketAddr, offline: bool) -> io::Result<Upstream> {
-    let zone = Zone::new(RECORDS);
-    let answers = move |asked: &Asked| {
-        let known = offline || is_ours(&asked.name());
-        let reply = if known { zone.answer(asked) } else { Reply::to(&asked.packet).rcode("REFUSED") };
-        reply.into()
-    };
-    Upstream::bind(address, answers).await
+/// A bound, not yet running upstream.
+pub struct Upstream {
+    zones: Catalog,
+    udp: UdpSocket,
+    tcp: TcpListener,
 }
 
-fn is_ours(name: &str) -> bool {
-    format!(".{name}").to_ascii_lowercase().ends_with(&format!(".{APEX}."))
+impl Upstream {
+    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free one. With `offline` it stands in for all external
+    /// names: one that it does not know does not exist.
+    pub async fn bind(port: u16, offline: bool) -> io::Result<Self> {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let udp = UdpSocket::bind(tcp.local_addr()?).await?;
+        Ok(Self { zones: zones(offline), udp, tcp })
+    }
+
+    /// Its address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Answers until cancelled.
+    pub async fn run(self, token: CancellationToken) -> Result<(), NetError> {
+        let mut server = Server::new(Resolver { zones: self.zones });
+        server.register_socket(self.udp);
+        server.register_listener(self.tcp, PATIENCE, MAX_PENDING);
+        token.run_until_cancelled(server.block_until_done()).await.unwrap_or(Ok(()))
+    }
+}
+
+fn zones(offline: bool) -> Catalog {
+    let v4 = |last| RData::A(A(Ipv4Addr::new(192, 0, 2, last)));
+    let v6 = |last| RData::AAAA(AAAA(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)));
+    let about = "answered by localpod's example upstream".to_owned();
+    let mut zones = Catalog::new();
+    let records = [
+        (under_apex(&[]), RData::TXT(TXT::new(vec![about]))),
+        (under_apex(&["payments"]), v4(80)),
+        (under_apex(&["payments"]), v6(0x80)),
+        (under_apex(&["git"]), v4(22)),
+        (under_apex(&["www"]), RData::CNAME(CNAME(under_apex(&["payments"])))),
+    ];
+    add_zone(&mut zones, &under_apex(&[]), records);
+    if offline {
+        add_zone(&mut zones, &Name::root(), []);
+    }
+    zones
+}
+
+fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = (Name, RData)>) {
+    let mut zone =
+        InMemoryZoneHandler::<TokioRuntimeProvider>::empty(apex.clone(), ZoneType::Primary, AxfrPolicy::Deny);
+    // Its last number is how long a missing name may be remembered as missing (RFC 2308).
+    let soa = SOA::new(under_apex(&["ns"]), under_apex(&["hostmaster"]), 1, 3600, 600, 86400, TTL);
+    zone.upsert_mut(Record::from_rdata(apex.clone(), TTL, RData::SOA(soa)), 1);
+    for (name, data) in records {
+        zone.upsert_mut(Record::from_rdata(name, TTL, data), 1);
+    }
+    zones.upsert(LowerName::new(apex), vec![Arc::new(zone)]);
+}
+
+/// A name of the zone. The labels are fixed and valid, so that there is no error to report.
+fn under_apex(labels: &[&str]) -> Name {
+    let labels = labels.iter().copied().chain(APEX.split('.'));
+    let mut name = Name::from_labels(labels.map(str::as_bytes)).unwrap_or_default();
+    name.set_fqdn(true);
+    name
+}
+
+/// Answers from the zones as a resolver does: dnsmasq warns of an upstream whose answers lack RA.
+struct Resolver {
+    zones: Catalog,
+}
+
+#[async_trait]
+impl RequestHandler for Resolver {
+    async fn handle_request<R: ResponseHandler, T: Time>(&self, request: &Request, reply: R) -> ResponseInfo {
+        self.zones.handle_request::<_, T>(request, WithRa { reply }).await
+    }
+}
+
+/// Sends responses with RA set.
+#[derive(Clone)]
+struct WithRa<R> {
+    reply: R,
+}
+
+#[async_trait]
+impl<R: ResponseHandler> ResponseHandler for WithRa<R> {
+    async fn send_response<'a>(
+        &mut self,
+        mut response: MessageResponse<
+            '_,
+            'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+            impl Iterator<Item = &'a Record> + Send + 'a,
+        >,
+    ) -> Result<ResponseInfo, NetError> {
+        response.metadata_mut().recursion_available = true;
+        self.reply.send_response(response).await
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use testkit::client;
-    use testkit::query::Query;
-
-    use super::*;
-
-    /// The response as "RCODE: data, data".
-    async fn ask(server: &Upstream, name: &str, rtype: &str) -> String {
-        let query = Query::new(name, rtype);
-        let response = client::ask(server.addr(), &query).await;
-        assert!(response.has("ra"), "{name}: dnsmasq warns of upstreams without RA");
-        assert_eq!(client::ask_tcp(server.addr(), &query).await.answer, response.answer, "{name} over TCP");
-        let data: Vec<&str> = response.answer.iter().map(|record| record.data.as_str()).collect();
-        format!("{}: {}", response.rcode_name(), data.join(", "))
-    }
-
-    #[tokio::test]
-    async fn questions_and_answers() {
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let (upstream, offline) = (start(any, false).await.unwrap(), start(any, true).await.unwrap());
-        for (name, rtype, expected) in [
-            ("payments.acme.example.", "A", "NOERROR: 192.0.2.80"),
-            ("Payments.ACME.example.", "AAAA", "NOERROR: 2001:db8::80"),
-            ("www.acme.example.", "A", "NOERROR: payments.acme.example., 192.0.2.80"),
-            ("www.acme.example.", "CNAME", "NOERROR: payments.acme.example."),
-            ("git.acme.example.", "AAAA", "NOERROR: "),
-            ("acme.example.", "A", "NOERROR: "),
-            ("acme.example.", "TXT", "NOERROR: \"answered by localpod's example upstream\""),
-            ("missing.acme.example.", "A", "NXDOMAIN: "),
-        ] {
-            assert_eq!(ask(&upstream, name, rtype).await, expected, "{name} {rtype}");
-            assert_eq!(ask(&offline, name, rtype).await, expected, "{name} {rtype}, offline");
-        }
-        for name in ["other.example.", "notacme.example."] {
-            assert_eq!(ask(&upstream, name, "A").await, "REFUSED: ", "{name}");
-            assert_eq!(ask(&offline, name, "A").await, "NXDOMAIN: ", "{name}, offline");
-        }
-        assert!(start(upstream.addr(), false).await.is_err(), "the port is taken");
-    }
-}
+mod tests;

@@ -24,7 +24,6 @@ mod replay;
 mod serve;
 mod zone;
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -148,19 +147,11 @@ impl Upstream {
     }
 
     /// Starts on an address of the caller's choice.
-    ///
-    /// # Errors
-    ///
-    /// When it is taken.
-    pub async fn bind(addr: SocketAddr, handler: impl Handler) -> io::Result<Self> {
-        let tcp = TcpListener::bind(addr).await?;
-        let udp = UdpSocket::bind(tcp.local_addr()?).await?;
-        Ok(Self::run(udp, Some(tcp), handler))
-    }
-
-    /// Starts on an address that is known to be free.
     pub async fn start_on(addr: SocketAddr, handler: impl Handler) -> Self {
-        Self::bind(addr, handler).await.unwrap_or_else(|error| panic!("{addr}: {error}"))
+        let udp = bind_udp(addr).await;
+        let addr = udp.local_addr().expect("a bound socket has an address");
+        let tcp = TcpListener::bind(addr).await.unwrap_or_else(|error| panic!("TCP {addr}: {error}"));
+        Self::run(udp, Some(tcp), handler)
     }
 
     /// Starts a server that refuses TCP connections.
