@@ -6,7 +6,7 @@ mod pods;
 mod shared;
 mod store;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use treecache::TreeCache;
 
 use crate::few::Few;
+use crate::listing::Listing;
 use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
 use crate::records::{Backing, PortRecords, RecordOptions, ServiceRecords};
 use crate::scope::Namespaces;
@@ -42,7 +43,7 @@ pub struct Index {
     services_listed: bool,
     port_lists: Shared<PortRecords>,
     pods: Pods,
-    namespaces: NamespaceListing,
+    namespaces: Listing<SmolStr>,
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
@@ -82,23 +83,6 @@ pub enum PodMode {
     Disabled,
     /// The address in the name, if a pod of that namespace has it.
     Verified,
-}
-
-/// How far the list of the selected namespaces is.
-#[derive(Debug, Default)]
-struct NamespaceListing {
-    /// What a running list has not named yet.
-    unseen: Option<BTreeSet<SmolStr>>,
-    /// A list was complete.
-    listed: bool,
-}
-
-impl NamespaceListing {
-    fn settle(&mut self, name: &SmolStr) {
-        if let Some(unseen) = &mut self.unseen {
-            unseen.remove(name);
-        }
-    }
 }
 
 /// A question to the index, asked between two batches of events; it sends its answer itself.
@@ -168,7 +152,7 @@ impl Index {
             services_listed: false,
             port_lists: Shared::default(),
             pods: Pods::default(),
-            namespaces: NamespaceListing::default(),
+            namespaces: Listing::default(),
             outdated: HashMap::default(),
             snapshot,
             changed: false,
@@ -290,13 +274,12 @@ impl Index {
         match change {
             Change::RelistStarted => {
                 let served = self.snapshot.served.iter().flat_map(treecache::Map::iter);
-                self.namespaces.unseen = Some(served.map(|(name, ())| name.clone()).collect());
+                self.namespaces.begin(served.map(|(name, ())| name.clone()));
             }
             Change::RelistDone => {
-                for gone in self.namespaces.unseen.take().unwrap_or_default() {
+                for gone in self.namespaces.finish() {
                     self.serve(&gone, false);
                 }
-                self.namespaces.listed = true;
                 self.check_sync();
             }
             Change::Apply(Namespace { key }) => {
@@ -491,8 +474,8 @@ impl Index {
 
     /// True once the lists are in that only some options need.
     fn has_options_listed(&self) -> bool {
-        (!self.selects_namespaces() || self.namespaces.listed)
-            && (self.options.pods != PodMode::Verified || self.pods.listed)
+        (!self.selects_namespaces() || self.namespaces.is_complete())
+            && (self.options.pods != PodMode::Verified || self.pods.is_listed())
     }
 
     fn selects_namespaces(&self) -> bool {

@@ -11,6 +11,7 @@
 pub mod connect;
 pub mod few;
 pub mod index;
+mod listing;
 pub mod objects;
 pub mod persist;
 pub mod records;

@@ -3,7 +3,7 @@
 //! Pods are many and their names are asked by nobody, so a name is kept as its hash: two of 100,000 names in a namespace
 //! share one with a probability of one in three thousand million.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use treecache::Map;
 
 use super::shared::Shared;
 use crate::few::Few;
+use crate::listing::Listing;
 use crate::objects::{Change, ObjectKey, Pod};
 
 /// A pod: its namespace, and the hash of its name.
@@ -25,9 +26,7 @@ pub(super) struct Pods {
     /// The addresses of each pod, by namespace and hash of the name.
     known: HashMap<SmolStr, HashMap<u64, Few<IpAddr>, RandomState>, RandomState>,
     hasher: RandomState,
-    /// Pods that a running list has not named yet.
-    unseen: Option<HashSet<PodId, RandomState>>,
-    pub(super) listed: bool,
+    listing: Listing<PodId>,
     /// The namespaces of an address may have changed since they were last taken.
     changed: bool,
     /// The namespaces of an address, as readers see them.
@@ -53,7 +52,7 @@ impl Pods {
                     let id = |name: &u64| (namespace.clone(), *name);
                     pods.keys().map(id).collect::<Vec<_>>()
                 };
-                self.unseen = Some(self.known.iter().flat_map(ids).collect());
+                self.listing.begin(self.known.iter().flat_map(ids));
                 false
             }
             Change::RelistDone => self.finish(),
@@ -73,6 +72,11 @@ impl Pods {
         &self.namespaces
     }
 
+    /// Whether a list was complete.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listing.is_complete()
+    }
+
     /// The number of pods with an address.
     pub(super) fn count(&self) -> usize {
         self.known.values().map(HashMap::len).sum()
@@ -90,12 +94,11 @@ impl Pods {
 
     /// Ends a list: what it has not named is gone.
     fn finish(&mut self) -> bool {
-        let gone = self.unseen.take().unwrap_or_default();
-        let mut changed = false;
-        for id in gone {
+        let (first, mut changed) = (!self.is_listed(), false);
+        for id in self.listing.finish() {
             changed |= self.set(id, Few::default());
         }
-        if !std::mem::replace(&mut self.listed, true) {
+        if first {
             self.show_known_alone();
             return true;
         }
@@ -116,10 +119,9 @@ impl Pods {
     }
 
     /// Replaces the addresses of a pod.
-    fn set(&mut self, (namespace, name): PodId, addresses: Few<IpAddr>) -> bool {
-        if let Some(unseen) = &mut self.unseen {
-            unseen.remove(&(namespace.clone(), name));
-        }
+    fn set(&mut self, id: PodId, addresses: Few<IpAddr>) -> bool {
+        self.listing.settle(&id);
+        let (namespace, name) = id;
         let before = self.known.get(&namespace).and_then(|pods| pods.get(&name)).cloned().unwrap_or_default();
         if before == addresses {
             return false;
@@ -240,12 +242,12 @@ mod tests {
             apply(&mut pods, change);
         }
         assert_eq!(shown(&pods), ["10.0.0.1 a", "10.9.9.9 old"], "until the list is complete");
-        assert!(!pods.listed);
+        assert!(!pods.is_listed());
         for change in ["a/y 10.0.0.1", "b/z 10.0.0.2", "]"] {
             apply(&mut pods, change);
         }
         assert_eq!(shown(&pods), ["10.0.0.1 a", "10.0.0.2 b"]);
-        assert!(pods.listed);
+        assert!(pods.is_listed());
         for change in ["[", "a/y 10.0.0.1", "- b/z", "]"] {
             apply(&mut pods, change);
         }

@@ -1,12 +1,13 @@
 //! The objects as they are now, grouped by the Service whose records they make.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 
 use super::objects::Objects;
+use crate::listing::Listing;
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::Backing;
 
@@ -21,9 +22,9 @@ pub struct Store {
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
     /// Services that are gone, the last one last, so that explanations can say since when.
     deleted: VecDeque<(ObjectKey, SystemTime)>,
-    pub(super) services: Listing,
-    pub(super) endpoints: Listing,
-    pub(super) slices: Listing,
+    pub(super) services: Listing<ObjectKey>,
+    pub(super) endpoints: Listing<ObjectKey>,
+    pub(super) slices: Listing<ObjectKey>,
 }
 
 /// The Service that a slice most likely belongs to: the control plane names slices after it, with a random suffix.
@@ -31,48 +32,20 @@ fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
     slice.name.rsplit_once('-').map(|(service, _)| service.into())
 }
 
-/// How far the lists of one kind are.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    /// What a running list has not named yet.
-    unseen: Option<HashSet<ObjectKey, RandomState>>,
-    /// A list was complete.
-    listed: bool,
-    /// A feed keeps these objects up to date. Those of a snapshot file are nobody's.
-    followed: bool,
-}
-
-impl Listing {
-    fn begin(&mut self, known: HashSet<ObjectKey, RandomState>) {
-        self.unseen = Some(known);
-        self.followed = true;
-    }
-
-    /// Ends a list and returns what it did not name.
-    pub(super) fn finish(&mut self) -> Vec<ObjectKey> {
-        self.listed = true;
-        self.unseen.take().unwrap_or_default().into_iter().collect()
-    }
-
-    /// The object was named, or is gone already.
-    pub(super) fn settle(&mut self, key: &ObjectKey) {
-        if let Some(unseen) = &mut self.unseen {
-            unseen.remove(key);
-        }
-    }
-}
-
 impl Store {
     pub(super) fn start_list_of_services(&mut self) {
-        self.services.begin(self.service_keys().collect());
+        let known: Vec<_> = self.service_keys().collect();
+        self.services.begin(known);
     }
 
     pub(super) fn start_list_of_endpoints(&mut self) {
-        self.endpoints.begin(self.endpoints().map(|endpoints| endpoints.key).collect());
+        let known: Vec<_> = self.endpoints().map(|endpoints| endpoints.key).collect();
+        self.endpoints.begin(known);
     }
 
     pub(super) fn start_list_of_slices(&mut self) {
-        self.slices.begin(self.slices().map(|slice| slice.key).collect());
+        let known: Vec<_> = self.slices().map(|slice| slice.key).collect();
+        self.slices.begin(known);
     }
 
     /// All objects as they are now.
@@ -145,10 +118,10 @@ impl Store {
     }
 
     pub(super) fn has_listed(&self, source: EndpointsSource) -> bool {
-        self.services.listed
+        self.services.is_complete()
             && match source {
-                EndpointsSource::Endpoints => self.endpoints.listed,
-                EndpointsSource::EndpointSlices => self.slices.listed,
+                EndpointsSource::Endpoints => self.endpoints.is_complete(),
+                EndpointsSource::EndpointSlices => self.slices.is_complete(),
             }
     }
 
@@ -197,7 +170,7 @@ impl Store {
     /// while Endpoints are in use, and takes back itself what it cannot keep up to date.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
-            EndpointsSource::Endpoints if self.slices.followed => {}
+            EndpointsSource::Endpoints if self.slices.is_followed() => {}
             EndpointsSource::Endpoints => {
                 self.strays = HashMap::default();
                 self.slices = Listing::default();

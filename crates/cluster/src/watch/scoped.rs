@@ -22,6 +22,7 @@ use super::metrics::FeedMetrics;
 use super::pace::Pace;
 use super::state::{FeedState, Phase};
 use crate::connect::Connection;
+use crate::listing::Listing;
 use crate::objects::{Change, FromApi, ObjectKey};
 
 /// How many changes of a namespace may wait.
@@ -143,8 +144,7 @@ impl<T: FromApi, E: Send + 'static> Several<T, E> {
                 at,
                 namespace,
                 names: HashSet::default(),
-                unseen: None,
-                listed: false,
+                listing: Listing::default(),
                 sink: sink.clone(),
                 wrap,
                 joint: Arc::clone(&joint),
@@ -208,10 +208,7 @@ struct Account<T, E> {
     at: usize,
     namespace: SmolStr,
     names: HashSet<SmolStr, RandomState>,
-    /// What a running list has not named yet.
-    unseen: Option<HashSet<SmolStr, RandomState>>,
-    /// The first list is in.
-    listed: bool,
+    listing: Listing<SmolStr>,
     sink: mpsc::Sender<Received<E>>,
     wrap: fn(Change<T>) -> E,
     joint: Arc<Joint>,
@@ -246,16 +243,16 @@ impl<T: FromApi, E: Send + 'static> Account<T, E> {
 
     async fn take(&mut self, Received { event, at }: Received<Change<T>>) -> Result<(), Closed> {
         match event {
-            Change::RelistStarted => self.unseen = Some(self.names.clone()),
+            Change::RelistStarted => self.listing.begin(self.names.iter().cloned()),
             Change::RelistDone => return self.finish(at).await,
             Change::Apply(object) => {
                 let name = object.key().name.clone();
-                self.settle(&name);
+                self.listing.settle(&name);
                 self.names.insert(name);
                 return self.send(Change::Apply(object), at).await;
             }
             Change::Deleted(key) => {
-                self.settle(&key.name);
+                self.listing.settle(&key.name);
                 self.names.remove(&key.name);
                 return self.send(Change::Deleted(key), at).await;
             }
@@ -263,20 +260,15 @@ impl<T: FromApi, E: Send + 'static> Account<T, E> {
         Ok(())
     }
 
-    fn settle(&mut self, name: &SmolStr) {
-        if let Some(unseen) = &mut self.unseen {
-            unseen.remove(name);
-        }
-    }
-
     /// Ends a list: what it has not named is gone.
     async fn finish(&mut self, at: std::time::Instant) -> Result<(), Closed> {
-        for name in self.unseen.take().unwrap_or_default() {
+        let first = !self.listing.is_complete();
+        for name in self.listing.finish() {
             self.names.remove(&name);
             let key = ObjectKey { namespace: self.namespace.clone(), name };
             self.send(Change::Deleted(key), at).await?;
         }
-        if !std::mem::replace(&mut self.listed, true) && self.joint.note_listed() {
+        if first && self.joint.note_listed() {
             self.send(Change::RelistDone, at).await?;
         }
         Ok(())
