@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::kubectl::is_missing;
 use testkit::process::binary;
 use tests::manifests::command_lines::{ACCEPTED_SILENTLY, listed, port_faults, service_faults, used};
@@ -212,6 +212,8 @@ const UNLIKE_STOCK: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].args[4]",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.cpu",
     "Deployment/kube-dns.spec.template.spec.containers[kubedns].resources.requests.memory",
+    "Deployment/kube-dns.spec.template.spec.containers[sidecar].env[NODE_NAME].name",
+    "Deployment/kube-dns.spec.template.spec.containers[sidecar].env[NODE_NAME].valueFrom.fieldRef.fieldPath",
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].resources.requests.memory",
 ];
 
@@ -358,6 +360,24 @@ fn alone_has_two_containers_and_leaves_nothing_to_a_dnsmasq() {
         !volumes.clone().any(|volume| volume.get("name").is_some_and(|name| name == "run")),
         "the nanny's"
     );
+}
+
+/// The status page names the node, but where the text is that of the addon as published.
+#[test]
+fn the_sidecar_knows_its_node() {
+    if skip() {
+        return;
+    }
+    for name in names() {
+        for pod in pods(&rendered(&name)) {
+            let sidecar = pod.container("sidecar");
+            let variable = sidecar.and_then(|sidecar| sidecar.spec.pointer("/env/0"));
+            let field =
+                json!({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+            let as_published = name == "stock-1.36" || name.starts_with("legacy-");
+            assert_eq!(variable, (!as_published).then_some(&field), "{name}");
+        }
+    }
 }
 
 /// A trial beside a running kube-dns touches nothing of it, and gets none of its clients.

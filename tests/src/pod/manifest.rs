@@ -15,6 +15,8 @@ use crate::manifests::render::{render, root};
 
 /// Where programs look for their service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The name of the node.
+const NODE: &str = "node-1";
 
 /// A manifest's pod.
 #[derive(Debug)]
@@ -127,11 +129,18 @@ fn fill(directory: &Path, volume: &Value) {
     }
 }
 
-/// What every container of a cluster finds in its environment.
+/// What every container of a cluster finds in its environment, and what a kubelet fills in.
 fn add_environment(container: &mut Value) {
     let service =
         [("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
-    list(container, "env").extend(service.map(|(name, value)| json!({"name": name, "value": value})));
+    let variables = list(container, "env");
+    for variable in variables.iter_mut().filter(|variable| variable.get("valueFrom").is_some()) {
+        let field = variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str);
+        // podman does not know it: a kubelet fills it in.
+        assert_eq!(field, Some("spec.nodeName"), "{variable}");
+        *variable = json!({"name": variable["name"], "value": NODE});
+    }
+    variables.extend(service.map(|(name, value)| json!({"name": name, "value": value})));
 }
 
 fn probe(container: &Value, kind: &str) -> Option<Probe> {
