@@ -71,9 +71,7 @@ impl<K, V> Map<K, V> {
 
     /// All entries, in an order that only depends on the keys and this process's seed.
     pub fn iter(&self) -> Iter<'_, K, V> {
-        let mut iter = Iter { inner: Vec::new(), bucket: [].iter() };
-        iter.enter(&self.root);
-        iter
+        self.root.iter()
     }
 }
 
@@ -151,6 +149,70 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
                 }
             }
         }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
+    /// True when both are copies of one map that nobody has changed since. False says nothing.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.root.is_same(&other.root)
+    }
+
+    /// Visits each key whose value here and in `other` is not the same, with both values. Parts that the two share are not
+    /// walked: the work is that of the difference.
+    pub fn differences<'a>(
+        &'a self,
+        other: &'a Self,
+        same: impl Fn(&V, &V) -> bool,
+        visit: &mut dyn FnMut(&'a K, Option<&'a V>, Option<&'a V>),
+    ) {
+        let mut differing = Vec::new();
+        self.root.differing(&other.root, &mut differing);
+        for (ours, theirs) in differing {
+            for (key, value) in ours {
+                let their = other.get(key);
+                if !their.is_some_and(|their| same(value, their)) {
+                    visit(key, Some(value), their);
+                }
+            }
+            for (key, value) in theirs {
+                if self.get(key).is_none() {
+                    visit(key, None, Some(value));
+                }
+            }
+        }
+    }
+}
+
+/// Parts of two maps at the same place that are not shared.
+type Differing<'a, K, V> = Vec<(Iter<'a, K, V>, Iter<'a, K, V>)>;
+
+impl<K, V> Trie<K, V> {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Empty, Self::Empty) => true,
+            (Self::Bucket(_, ours), Self::Bucket(_, theirs)) => Arc::ptr_eq(ours, theirs),
+            (Self::Inner(ours), Self::Inner(theirs)) => Arc::ptr_eq(ours, theirs),
+            _ => false,
+        }
+    }
+
+    fn differing<'a>(&'a self, other: &'a Self, parts: &mut Differing<'a, K, V>) {
+        match (self, other) {
+            (ours, theirs) if ours.is_same(theirs) => {}
+            (Self::Inner(ours), Self::Inner(theirs)) => {
+                for (ours, theirs) in ours.iter().zip(theirs.iter()) {
+                    ours.differing(theirs, parts);
+                }
+            }
+            (ours, theirs) => parts.push((ours.iter(), theirs.iter())),
+        }
+    }
+
+    fn iter(&self) -> Iter<'_, K, V> {
+        let mut iter = Iter { inner: Vec::new(), bucket: [].iter() };
+        iter.enter(self);
+        iter
     }
 }
 

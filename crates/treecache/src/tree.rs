@@ -170,6 +170,17 @@ impl<V: Clone> TreeCache<V> {
         self.node(path)?.entry(label)
     }
 
+    /// Visits every entry that is in one of the trees alone, or has another value in each, with the children on the way to
+    /// it and its label. Parts that the trees share are not walked.
+    pub fn differences<'a>(
+        &'a self,
+        other: &'a Self,
+        same: &dyn Fn(&V, &V) -> bool,
+        visit: &mut dyn FnMut(&[&'a str], &'a SmolStr),
+    ) {
+        differences(&self.root, &other.root, &mut Vec::new(), same, visit);
+    }
+
     /// Sets an entry; nodes on the way are made.
     pub fn set_entry(&mut self, path: &[&str], label: SmolStr, value: V) -> Option<V> {
         path.iter().fold(&mut self.root, |node, label| node.child_mut(label)).set_entry(label, value)
@@ -190,6 +201,45 @@ impl<V: Clone> TreeCache<V> {
         visit: &mut dyn FnMut(&'a SmolStr, &'a V),
     ) -> bool {
         self.root.visit(path, steps, visit)
+    }
+}
+
+fn differences<'a, V: Clone>(
+    ours: &'a Node<V>,
+    theirs: &'a Node<V>,
+    path: &mut Vec<&'a str>,
+    same: &dyn Fn(&V, &V) -> bool,
+    visit: &mut dyn FnMut(&[&'a str], &'a SmolStr),
+) {
+    ours.entries.differences(&theirs.entries, same, &mut |label, _, _| visit(path, label));
+    let same_child = |ours: &Node<V>, theirs: &Node<V>| {
+        ours.children.is_same(&theirs.children) && ours.entries.is_same(&theirs.entries)
+    };
+    let mut children = Vec::new();
+    ours.children.differences(&theirs.children, same_child, &mut |label, ours, theirs| {
+        children.push((label, ours, theirs));
+    });
+    for (label, child, their_child) in children {
+        path.push(label);
+        match (child, their_child) {
+            (Some(ours), Some(theirs)) => differences(ours, theirs, path, same, visit),
+            (Some(only), None) | (None, Some(only)) => every_entry(only, path, visit),
+            (None, None) => {}
+        }
+        path.pop();
+    }
+}
+
+fn every_entry<'a, V: Clone>(
+    node: &'a Node<V>,
+    path: &mut Vec<&'a str>,
+    visit: &mut dyn FnMut(&[&'a str], &'a SmolStr),
+) {
+    node.entries().for_each(|(label, _)| visit(path, label));
+    for (label, child) in node.children() {
+        path.push(label);
+        every_entry(child, path, visit);
+        path.pop();
     }
 }
 

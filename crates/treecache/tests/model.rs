@@ -1,6 +1,6 @@
 //! The tree against a flat map, and the promise that a published copy never changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use treecache::{ANY, Map, TreeCache};
@@ -45,6 +45,14 @@ fn apply(tree: &mut TreeCache<u32>, model: &mut Model, step: Step) {
     }
 }
 
+fn rebuilt(model: &Model) -> TreeCache<u32> {
+    let mut tree = TreeCache::default();
+    for ((path, label), value) in model {
+        tree.set_entry(&strs(path), label.as_str().into(), *value);
+    }
+    tree
+}
+
 /// What the model says a path with wildcards leads to.
 fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     let [above @ .., last] = pattern else { return Vec::new() };
@@ -68,7 +76,64 @@ fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     values
 }
 
+/// What two models do not have in common.
+fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)> {
+    let keys = first.keys().chain(second.keys());
+    keys.filter(|key| first.get(*key) != second.get(*key)).cloned().collect()
+}
+
 proptest! {
+    /// Enough keys for inner nodes that come and go.
+    #[test]
+    fn the_differences_of_two_maps_are_those_of_their_models(
+        before in proptest::collection::btree_map(0..300_u16, 0..3_u8, 0..120),
+        after in proptest::collection::vec((0..300_u16, proptest::option::of(0..3_u8)), 0..120),
+    ) {
+        let old: Map<u16, u8> = before.iter().map(|(key, value)| (*key, *value)).collect();
+        let (mut new, mut model) = (old.clone(), before.clone());
+        for (key, value) in after {
+            match value {
+                Some(value) => {
+                    new.insert(key, value);
+                    model.insert(key, value);
+                }
+                None => {
+                    new.remove(&key);
+                    model.remove(&key);
+                }
+            }
+        }
+        let mut found = BTreeMap::new();
+        new.differences(&old, |ours, theirs| ours == theirs, &mut |key, ours, theirs| {
+            assert_eq!(found.insert(*key, (ours.copied(), theirs.copied())), None, "each once");
+        });
+        let pair = |key: &u16| (model.get(key).copied(), before.get(key).copied());
+        let keys = model.keys().chain(before.keys());
+        let expected: BTreeMap<_, _> =
+            keys.map(|key| (*key, pair(key))).filter(|(_, (ours, theirs))| ours != theirs).collect();
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_differences_of_two_trees_are_those_of_their_models(
+        before in proptest::collection::vec(step(), 0..200),
+        after in proptest::collection::vec(step(), 0..40),
+    ) {
+        let (mut tree, mut model) = (TreeCache::default(), Model::new());
+        before.into_iter().for_each(|step| apply(&mut tree, &mut model, step));
+        let (old_tree, old_model) = (tree.clone(), model.clone());
+        after.into_iter().for_each(|step| apply(&mut tree, &mut model, step));
+        for (what, other) in [("a copy", old_tree), ("a tree of its own", rebuilt(&old_model))] {
+            let mut found = Vec::new();
+            tree.differences(&other, &|ours, theirs| ours == theirs, &mut |path, label| {
+                found.push((path.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>(), label.to_string()));
+            });
+            let distinct: BTreeSet<_> = found.iter().cloned().collect();
+            prop_assert_eq!(found.len(), distinct.len(), "each once, {}", what);
+            prop_assert_eq!(distinct, differences(&model, &old_model), "{}", what);
+        }
+    }
+
     #[test]
     fn the_tree_behaves_like_a_flat_map(steps in proptest::collection::vec(step(), 0..60)) {
         let (mut tree, mut model) = (TreeCache::default(), Model::new());
