@@ -48,8 +48,13 @@ soak: dnsmasq ## Run the release build for 30 minutes under load and change, wat
 fmt: ## Format the code
 	cargo fmt --all
 
-lint: ## Check formatting and lints
+lint: ## Check formatting, lints and spelling
 	cargo fmt --all --check
+	@if typos --version >/dev/null 2>&1; then \
+		typos; \
+	else \
+		echo "WARNING: typos is not installed. Spelling is NOT checked. (cargo install --locked typos-cli, or pip install typos)" >&2; \
+	fi
 	cargo clippy --workspace --all-targets -- -D warnings
 
 deny: ## Check the dependencies with cargo-deny: licences, duplicates, sources, known faults (fetches the advisories)

@@ -1,0 +1,44 @@
+{{- /* The objects of the shape, and of the roles that were asked for: a list under "items". */ -}}
+{{- define "objects" -}}
+{{- $parts := list (printf "shapes/%s.yaml" .Values.shape) -}}
+{{- if .Values.rbac.endpointSlices }}{{ $parts = append $parts "shapes/rbac-endpointslices.yaml" }}{{ end -}}
+{{- if .Values.rbac.pods }}{{ $parts = append $parts "shapes/rbac-pods.yaml" }}{{ end -}}
+items:
+{{- range $part := $parts }}
+{{- $text := $.Files.Get $part | replace "cluster.local" $.Values.clusterDomain | replace "10.96.0.10" $.Values.clusterIP }}
+{{- range splitList "\n---\n" $text }}
+- {{ . | indent 2 | trim }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Changes the template of a pod, .pod, as the values ask. */ -}}
+{{- define "edit.pod" -}}
+{{- $values := .root.Values -}}
+{{- with $values.image.pullSecrets }}
+{{- $secrets := list }}{{ range . }}{{ $secrets = append $secrets (dict "name" .) }}{{ end }}
+{{- $_ := set $.pod.spec "imagePullSecrets" $secrets }}
+{{- end }}
+{{- $_ := set .pod.metadata "annotations" (merge dict $values.podAnnotations (.pod.metadata.annotations | default dict)) }}
+{{- $_ := set .pod.spec "nodeSelector" (merge dict $values.nodeSelector .pod.spec.nodeSelector) }}
+{{- $_ := set .pod.spec "tolerations" (concat .pod.spec.tolerations $values.tolerations) }}
+{{- range .pod.spec.containers }}
+{{- include "edit.container" (dict "root" $.root "container" .) }}
+{{- end }}
+{{- end -}}
+
+{{- /* Changes one container of it, .container. */ -}}
+{{- define "edit.container" -}}
+{{- $values := get .root.Values .container.name -}}
+{{- $image := splitList ":" (base .container.image) | first -}}
+{{- $tag := .root.Values.image.tag | default .root.Chart.AppVersion -}}
+{{- $_ := set .container "image" (printf "%s/%s:%s" .root.Values.image.repository $image $tag) }}
+{{- with .root.Values.image.pullPolicy }}{{ $_ := set $.container "imagePullPolicy" . }}{{ end }}
+{{- with $values.resources }}{{ $_ := set $.container "resources" . }}{{ end }}
+{{- $args := list }}
+{{- range .container.args }}
+{{- if eq . "--" }}{{ $args = concat $args $values.nannyArgs }}{{ end }}
+{{- $args = append $args . }}
+{{- end }}
+{{- $_ := set .container "args" (concat $args $values.args) }}
+{{- end -}}
