@@ -72,6 +72,34 @@ fn from_1_5() {
     same(&run("From 1.5", &patched(&ours, "before-1.5.yaml")), &ours);
 }
 
+/// The sidecar in the place of exechealthz: another image, the same arguments and probes.
+#[test]
+fn from_1_5_with_the_probes_as_they_are() {
+    if skip() {
+        return;
+    }
+    let before = patched(&ours("legacy-1.5"), "before-1.5.yaml");
+    let script = commands("From 1.5", "dnsmasq-metrics");
+    let after = type_in(&script, &before, NO_SERVER).0;
+    let (before, after) = (containers(&before), containers(&after));
+    assert_eq!(after.iter().map(|one| &one["name"]).collect::<Vec<_>>(), ["kubedns", "dnsmasq", "healthz"]);
+    for mut one in after {
+        let old = before.iter().find(|old| old["name"] == one["name"]).unwrap();
+        let image = one["image"].take();
+        assert_eq!(image != old["image"], one["name"] != "dnsmasq", "{image}");
+        one["image"] = old["image"].clone();
+        assert_eq!(one, *old);
+    }
+    let arguments = before.iter().find(|one| one["name"] == "healthz").unwrap()["args"].as_array().unwrap();
+    let arguments = arguments.iter().map(|argument| argument.as_str().unwrap());
+    let output = Command::new(testkit::process::binary("sidecar")).args(arguments).arg("--version").output();
+    assert!(output.unwrap().status.success(), "the sidecar does not take the arguments of exechealthz");
+}
+
+fn containers(workload: &Value) -> Vec<Value> {
+    workload.pointer("/spec/template/spec/containers").unwrap().as_array().unwrap().clone()
+}
+
 #[test]
 fn from_1_6_and_1_9() {
     if skip() {

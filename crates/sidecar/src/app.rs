@@ -9,8 +9,8 @@ use daemon::tasks::Tasks;
 
 use crate::options::Options;
 use crate::parts::{Dnsmasq, Parts};
-use crate::routes;
 use crate::verdict::Verdicts;
+use crate::{exechealthz, routes};
 
 /// How long tasks may take to end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -19,6 +19,10 @@ const ENDING: Duration = Duration::from_secs(5);
 pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::Result<()> {
     let parts = Arc::new(Parts::new(options)?);
     let server = Server::bind(&parts.options.prometheus_addr, parts.options.prometheus_port).await?;
+    let healthz = match &parts.exechealthz {
+        Some(checks) => Some(Server::bind(&parts.options.prometheus_addr, checks.port).await?),
+        None => None,
+    };
     tracing::info!(version = daemon::version::VERSION, address = %server.local_addr(), "sidecar is ready");
     let mut tasks = Tasks::new(stop.clone());
     for (index, probe) in parts.probes.iter().enumerate() {
@@ -29,6 +33,10 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
         tasks.lasting("probing dnsmasq's upstreams", Arc::clone(upstreams).run(stop.clone()));
     }
     tasks.lasting("judging the pod", Verdicts::run(Arc::clone(&parts), stop.clone()));
+    if let Some(server) = healthz {
+        let routes = exechealthz::routes(Arc::clone(&parts));
+        tasks.lasting("the HTTP server of exechealthz", server.run(routes, stop.clone()));
+    }
     tasks.lasting("the HTTP server", server.run(routes::routes(parts), stop));
     Ok(tasks.join(ENDING).await?)
 }

@@ -28,6 +28,11 @@ impl State {
     pub(crate) fn is_healthy(self) -> bool {
         matches!(self, Self::Ok | Self::Itself)
     }
+
+    /// Did the last probe fail?
+    pub(crate) fn is_failed(self) -> bool {
+        self == Self::Failed
+    }
 }
 
 /// The result of one probe.
@@ -92,6 +97,12 @@ impl Health {
         self.history.push_back(Point { at: millis(now), state: verdict.state, latency_ms });
         self.last = verdict;
         changed
+    }
+
+    /// Time since the last result, or since waiting began; zero when the clock was set back.
+    pub(crate) fn age(&self, now: SystemTime) -> Duration {
+        let last = self.history.back().map_or_else(|| millis(self.since), |point| point.at);
+        Duration::from_millis(millis(now).saturating_sub(last))
     }
 
     /// The body of `/healthcheck/<label>`.

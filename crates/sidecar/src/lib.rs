@@ -4,6 +4,7 @@
 //! * [`probe`]: asks again and again, and judges what came back.
 //! * [`counters`]: dnsmasq's own counters, kept from falling when dnsmasq restarts.
 //! * [`upstreams`]: the servers dnsmasq forwards to, probed because dnsmasq does not tell how they do.
+//! * [`exechealthz`], [`nslookup`]: the health checks of the container `healthz` of old manifests, and its commands.
 //! * [`routes`]: `/healthcheck/<label>`, `/healthz`, `/metrics`, `/status`, and the page at `/`.
 //! * [`peers`]: what kubedns and the nanny tell about themselves.
 //! * [`verdict`]: whether the pod is well, and if not, what to do.
@@ -28,9 +29,11 @@
 
 mod app;
 mod counters;
+mod exechealthz;
 mod health;
 mod metric_name;
 mod monotonic;
+mod nslookup;
 mod options;
 mod page;
 mod parts;

@@ -4,6 +4,7 @@ use daemon::flags::int;
 use daemon::klog::LogFlags;
 use dnsconfig::ServerAddr;
 
+use crate::nslookup::Command;
 use crate::spec::Spec;
 
 /// The reference's text, and what is new.
@@ -65,6 +66,18 @@ pub struct Options {
     /// http port to use to export prometheus metrics
     #[arg(long, value_name = "int", default_value = "10054", value_parser = int::<u16>)]
     pub prometheus_port: u16,
+    /// http port on which /healthz and /healthz-<label> answer as exechealthz did; 0 for none
+    #[arg(long, alias = "port", value_name = "int", default_value = "0", value_parser = int::<u16>)]
+    pub exechealthz_port: u16,
+    /// Commands of exechealthz; repeatable.
+    #[arg(long, hide = true)]
+    pub cmd: Vec<Command>,
+    /// Paths of the commands, in their order; repeatable.
+    #[arg(long, hide = true)]
+    pub url: Vec<String>,
+    /// Without effect; of exechealthz.
+    #[arg(long, hide = true)]
+    pub quiet: bool,
     /// Logging.
     #[command(flatten)]
     pub log: LogFlags,

@@ -9,9 +9,11 @@ use daemon::metrics::{MetricError, Metrics};
 use dnsconfig::ServerAddr;
 
 use crate::counters::Counters;
+use crate::exechealthz::{Checks, Plan};
 use crate::options::Options;
 use crate::peers::Peers;
 use crate::probe::{Part, Probe};
+use crate::spec::Spec;
 use crate::upstreams::Upstreams;
 use crate::verdict::Verdicts;
 
@@ -25,8 +27,10 @@ pub(crate) struct Parts {
     pub(crate) pod: String,
     /// The node, if the manifest names it.
     pub(crate) node: Option<String>,
-    /// The probes, in the order of the flags.
+    /// The probes, in the order of the flags; those of commands of exechealthz last.
     pub(crate) probes: Vec<Arc<Probe>>,
+    /// The paths of exechealthz, if they are asked for.
+    pub(crate) exechealthz: Option<Checks>,
     /// None in a pod without dnsmasq.
     pub(crate) dnsmasq: Option<Dnsmasq>,
     /// Everything exported.
@@ -52,22 +56,25 @@ impl Parts {
         let namespace = options.prometheus_namespace.as_str();
         let dnsmasq = options.dnsmasq();
         let mut labels = BTreeSet::new();
-        let mut probes = Vec::with_capacity(options.probe.len());
-        for spec in &options.probe {
+        let plan = Plan::new(&options)?;
+        let mut probes = Vec::with_capacity(plan.specs.len());
+        for spec in &plan.specs {
             if !labels.insert(spec.label.as_str()) {
                 bail!("--probe: the label {} is used twice", spec.label);
             }
             let part = Part::of(spec, dnsmasq.as_ref(), &options.kubedns_addr);
             probes.push(Arc::new(Probe::new(spec.clone(), part, options.health, namespace, &metrics)?));
         }
+        let known = probed_already(&options, &plan.specs);
+        let exechealthz = plan.checks(&options, &probes);
         let peers = Arc::new(Peers::new(&options));
-        let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, &peers, &metrics)).transpose()?;
+        let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, known, &peers, &metrics)).transpose()?;
         let verdicts = Verdicts::new(namespace, dnsmasq.is_some(), &metrics)?;
         let started = std::time::Instant::now();
         // Without a host name, or on another system, the page is silent about it.
         let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let node = std::env::var("NODE_NAME").ok().filter(|node| !node.is_empty());
-        Ok(Self { options, started, pod, node, probes, dnsmasq, metrics, peers, verdicts })
+        Ok(Self { options, started, pod, node, probes, exechealthz, dnsmasq, metrics, peers, verdicts })
     }
 }
 
@@ -75,6 +82,7 @@ impl Dnsmasq {
     fn new(
         at: ServerAddr,
         options: &Options,
+        known: Vec<ServerAddr>,
         peers: &Arc<Peers>,
         metrics: &Metrics,
     ) -> Result<Self, MetricError> {
@@ -83,7 +91,7 @@ impl Dnsmasq {
         let counters = Counters::new(at.clone(), every, namespace, metrics)?;
         let upstreams = Upstreams::new(
             at,
-            probed_already(options),
+            known,
             Arc::clone(peers),
             Duration::from_millis(options.upstream_probe_interval_ms),
             namespace,
@@ -94,7 +102,7 @@ impl Dnsmasq {
 }
 
 /// The servers whose state is known without another probe.
-fn probed_already(options: &Options) -> Vec<ServerAddr> {
-    let probed = options.probe.iter().map(|spec| spec.server.clone());
+fn probed_already(options: &Options, specs: &[Spec]) -> Vec<ServerAddr> {
+    let probed = specs.iter().map(|spec| spec.server.clone());
     probed.chain([options.kubedns_addr.clone()]).chain(options.dnsmasq()).collect()
 }

@@ -14,7 +14,7 @@ use hickory_proto::rr::{Name, RecordType};
 use thiserror::Error;
 
 /// Seconds between probes when none are given.
-const SECONDS: Duration = Duration::from_secs(5);
+pub(crate) const SECONDS: Duration = Duration::from_secs(5);
 /// The longest label; it becomes part of metric names and paths.
 const LONGEST_LABEL: usize = 128;
 
@@ -120,7 +120,7 @@ fn kind(text: &str) -> Result<(RecordType, Transport), SpecError> {
     Ok((kind, transport))
 }
 
-fn fully_qualified(text: &str) -> Result<Name, SpecError> {
+pub(crate) fn fully_qualified(text: &str) -> Result<Name, SpecError> {
     let mut name = Name::from_ascii(text).map_err(|_| SpecError::Name(text.to_owned()))?;
     name.set_fqdn(true);
     Ok(name)

@@ -112,7 +112,8 @@ fn flags_without_effect_and_hidden_ones_are_accepted() {
         let hidden = hidden.map(|name| {
             let value = match *name {
                 "--federations" => "fed=fed.example",
-                "--log_file_max_size" | "--stderrthreshold" => "1",
+                "--log_file_max_size" | "--stderrthreshold" | "--port" => "1",
+                "--cmd" => "nslookup name.example 127.0.0.1",
                 "--log_dir" | "--log_file" | "--log_backtrace_at" => "x",
                 _ => "true",
             };

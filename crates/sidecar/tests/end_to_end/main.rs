@@ -9,6 +9,7 @@
 
 mod browser;
 mod dnsmasq;
+mod exechealthz;
 mod exposition;
 mod flood;
 mod healthcheck;

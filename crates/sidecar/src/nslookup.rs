@@ -1,0 +1,61 @@
+//! The value of `--cmd`: the lookups of a command of exechealthz. They become probes; no command is run.
+
+use std::str::FromStr;
+
+use dnsconfig::{FlagAddrError, ServerAddr};
+use hickory_proto::rr::Name;
+use thiserror::Error;
+
+use crate::spec::{SpecError, fully_qualified};
+
+/// A command of manifests up to Kubernetes 1.5: `nslookup NAME SERVER >/dev/null`, or several joined with `&&`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command(pub(crate) Vec<Lookup>);
+
+/// One `nslookup NAME SERVER`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lookup {
+    pub(crate) name: Name,
+    pub(crate) server: ServerAddr,
+}
+
+/// A `--cmd` that is something else.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum CommandError {
+    /// Another program or other arguments.
+    #[error("commands are not run; only \"nslookup NAME SERVER\" is known, several joined with \"&&\"")]
+    Form,
+    /// Not a domain name.
+    #[error(transparent)]
+    Name(#[from] SpecError),
+    /// Not a server.
+    #[error(transparent)]
+    Server(#[from] FlagAddrError),
+}
+
+impl FromStr for Command {
+    type Err = CommandError;
+
+    fn from_str(text: &str) -> Result<Self, CommandError> {
+        text.split("&&").map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl FromStr for Lookup {
+    type Err = CommandError;
+
+    fn from_str(text: &str) -> Result<Self, CommandError> {
+        let text = text.replace("> ", ">");
+        let words: Vec<&str> = text.split_whitespace().filter(|word| !is_redirection(word)).collect();
+        let ["nslookup", name, server] = words.as_slice() else { return Err(CommandError::Form) };
+        Ok(Self { name: fully_qualified(name)?, server: ServerAddr::from_flag(server)? })
+    }
+}
+
+/// Output that goes to `/dev/null` or where other output goes: `>/dev/null`, `2>&1`.
+fn is_redirection(word: &str) -> bool {
+    matches!(word.trim_start_matches(['1', '2', '&']), ">/dev/null" | ">&1" | ">&2")
+}
+
+#[cfg(test)]
+mod tests;

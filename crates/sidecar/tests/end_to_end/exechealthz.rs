@@ -1,0 +1,122 @@
+//! The container `healthz` of Kubernetes 1.4 and 1.5 with the sidecar in the place of exechealthz: its arguments and the
+//! liveness probes beside it as they were published, but for addresses and ports.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use testkit::eventually;
+use testkit::http;
+use testkit::reply::Reply;
+use testkit::upstream::{Asked, Upstream};
+
+use crate::running::{PATIENCE, Sidecar};
+
+const NAME: &str = "kubernetes.default.svc.cluster.local";
+/// The text of a failed lookup.
+const REFUSED: &str = "no RRs for domain \"kubernetes.default.svc.cluster.local.\"";
+
+/// A DNS server that can be told to refuse.
+struct Server {
+    upstream: Upstream,
+    well: Arc<AtomicBool>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let well = Arc::new(AtomicBool::new(true));
+        let answers = Arc::clone(&well);
+        let upstream = Upstream::start(move |asked: &Asked| {
+            let reply = Reply::to(&asked.packet);
+            if answers.load(Ordering::Relaxed) {
+                reply.answer(&format!("{NAME}. 30 IN A 10.96.0.1")).into()
+            } else {
+                reply.rcode("REFUSED").into()
+            }
+        })
+        .await;
+        Self { upstream, well }
+    }
+}
+
+/// The pod: both servers, and the sidecar with the arguments of the container.
+struct Pod {
+    dnsmasq: Server,
+    kubedns: Server,
+    address: SocketAddr,
+    _sidecar: Sidecar,
+}
+
+impl Pod {
+    async fn start(arguments: &[&str]) -> Self {
+        let (dnsmasq, kubedns) = (Server::start().await, Server::start().await);
+        let port = testkit::ports::free_port();
+        let place = |argument: &&str| {
+            argument
+                .replace("127.0.0.1:10053", &kubedns.upstream.addr().to_string())
+                .replace("127.0.0.1:53,", &format!("{},", dnsmasq.upstream.addr()))
+                .replace("127.0.0.1 ", &format!("{} ", dnsmasq.upstream.addr()))
+                .replace("8080", &port.to_string())
+        };
+        let mut flags: Vec<String> = arguments.iter().map(place).collect();
+        // Else a server that refuses would still be well by itself.
+        flags.push("--health=through".to_owned());
+        let sidecar = Sidecar::start(&flags).await;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        Self { dnsmasq, kubedns, address, _sidecar: sidecar }
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let response = http::get(self.address, path).await.unwrap();
+        (response.status, response.body)
+    }
+
+    /// Waits for this reply.
+    async fn replies(&self, path: &str, status: u16, body: &str) {
+        let expected = (status, body.to_owned());
+        eventually(PATIENCE, || async { (self.get(path).await == expected).then_some(()) }).await;
+    }
+}
+
+/// The one command of 1.4.0, whose kubedns has the liveness probe `/healthz` on 8080.
+#[tokio::test]
+async fn one_command_for_both_parts() {
+    let command =
+        format!("-cmd=nslookup {NAME} 127.0.0.1 >/dev/null && nslookup {NAME} 127.0.0.1:10053 >/dev/null");
+    let pod = Pod::start(&[&command, "-port=8080", "-quiet"]).await;
+    assert_eq!(pod.get("/healthz").await, (200, "ok".to_owned()), "before the first result, as ever");
+    pod.kubedns.well.store(false, Ordering::Relaxed);
+    pod.replies("/healthz", 503, &format!("Healthz probe on /healthz error: healthz_2: {REFUSED}\n")).await;
+    pod.kubedns.well.store(true, Ordering::Relaxed);
+    pod.replies("/healthz", 200, "ok").await;
+    assert_eq!(pod.get("/healthz-kubedns").await.0, 404);
+    assert_eq!(pod.get("/quit").await.0, 404);
+}
+
+/// The two commands of 1.4.7 and 1.5, whose kubedns has the liveness probe `/healthz-kubedns` on 8080, and whose dnsmasq
+/// `/healthz-dnsmasq`.
+#[tokio::test]
+async fn a_command_for_each_part() {
+    let dnsmasq = format!("--cmd=nslookup {NAME} 127.0.0.1 >/dev/null");
+    let kubedns = format!("--cmd=nslookup {NAME} 127.0.0.1:10053 >/dev/null");
+    let arguments =
+        [&*dnsmasq, "--url=/healthz-dnsmasq", &*kubedns, "--url=/healthz-kubedns", "--port=8080", "--quiet"];
+    let pod = Pod::start(&arguments).await;
+    pod.dnsmasq.well.store(false, Ordering::Relaxed);
+    let refused = format!("Healthz probe on /healthz-dnsmasq error: healthz_1: {REFUSED}\n");
+    pod.replies("/healthz-dnsmasq", 503, &refused).await;
+    assert_eq!(pod.get("/healthz-kubedns").await, (200, "ok".to_owned()));
+}
+
+/// The sidecar's own arguments, with probes as old manifests have them.
+#[tokio::test]
+async fn the_probes_of_the_sidecar() {
+    let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");
+    let dnsmasq = format!("--probe=dnsmasq,127.0.0.1:53,{NAME},1,A");
+    let pod = Pod::start(&[&kubedns, &dnsmasq, "--exechealthz-port=8080"]).await;
+    pod.kubedns.well.store(false, Ordering::Relaxed);
+    for path in ["/healthz-kubedns", "/healthz"] {
+        pod.replies(path, 503, &format!("Healthz probe on {path} error: kubedns: {REFUSED}\n")).await;
+    }
+    assert_eq!(pod.get("/healthz-dnsmasq").await, (200, "ok".to_owned()));
+}
