@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use skydns::Pointer;
+use skydns::{FurtherZone, Pointer};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::TreeCache;
@@ -485,6 +485,12 @@ impl Index {
     /// Replaces the zone's upstreams and stub domains.
     pub fn set_zone(&mut self, zone: skydns::Zone) {
         self.snapshot.zone = zone;
+        self.changed = true;
+    }
+
+    /// Adds a zone beside the cluster's, or replaces the one of its domain.
+    pub fn set_further_zone(&mut self, zone: FurtherZone) {
+        self.snapshot.zones = self.snapshot.zones.with(zone);
         self.changed = true;
     }
 

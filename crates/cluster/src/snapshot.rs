@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, ServiceRecord, View, Zone};
+use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, Records, ServiceRecord, View, Zone, Zones};
 use smol_str::SmolStr;
 use treecache::{ANY, Map, TreeCache};
 
@@ -28,6 +28,8 @@ const SERVICE: usize = 32;
 pub struct Snapshot {
     /// The zone, its upstreams and stub domains.
     pub zone: Zone,
+    /// The zones beside the cluster's.
+    pub zones: Zones,
     /// Both first listings are in, or a snapshot file was loaded.
     pub synced: bool,
     /// The records of Services, by namespace and name.
@@ -83,6 +85,7 @@ impl Snapshot {
     pub fn new(zone: Zone) -> Self {
         Self {
             zone,
+            zones: Zones::none(),
             synced: false,
             services: TreeCache::default(),
             aliases: TreeCache::default(),
@@ -205,7 +208,7 @@ impl Snapshot {
         self.services.node(&[namespace]).is_some() || self.aliases.node(&[namespace]).is_some()
     }
 
-    /// The entry of that very label, see [`View::records`].
+    /// The entry of that very label, see [`Records::records`].
     fn find_exactly<'v>(
         &'v self,
         path: &[&str],
@@ -221,7 +224,7 @@ impl Snapshot {
         alias.map(|(label, alias)| visit(Entry { label, record: alias.record(), made_up: false })).is_some()
     }
 
-    /// All entries that a path with or without wildcards leads to, see [`View::records`].
+    /// All entries that a path with or without wildcards leads to, see [`Records::records`].
     fn find<'v>(&'v self, path: &[&str], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) -> bool {
         let ["svc" | ANY, path @ ..] = path else { return false };
         let mut found = false;
@@ -265,7 +268,7 @@ impl Snapshot {
     }
 }
 
-impl View for Snapshot {
+impl Records for Snapshot {
     fn has_synced(&self) -> bool {
         self.synced
     }
@@ -310,7 +313,9 @@ impl View for Snapshot {
             _ => false,
         }
     }
+}
 
+impl View for Snapshot {
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer)) {
         for pointer in self.reverse.get(&address).into_iter().flat_map(|owners| owners.iter()) {
             visit(pointer);
@@ -319,6 +324,10 @@ impl View for Snapshot {
 
     fn zone(&self) -> &Zone {
         &self.zone
+    }
+
+    fn zones(&self) -> &Zones {
+        &self.zones
     }
 }
 

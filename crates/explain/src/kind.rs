@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cluster::objects::ObjectKey;
 use cluster::snapshot::{Snapshot, pod_address};
 use skydns::wire::reverse;
-use skydns::{Name, View as _, Zone, name};
+use skydns::{Name, Records as _, View as _, Zone, name};
 use treecache::ANY;
 
 use crate::document::{NameKind, Route};

@@ -77,10 +77,11 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
     let zone = ZoneFrame { zone, topology: options.topology, listening: vec![dns.local_addr()] };
-    let (sink, events) = mpsc::channel(QUEUE);
+    let ((sink, events), (_zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let mut sync = Sync {
         index: Index::with(options.index(&scope), published),
         events,
+        further,
         questions,
         settings: configuration.subscribe(),
         settled: configuration.settled(),

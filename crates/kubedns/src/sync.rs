@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use dnsconfig::Upstream;
-use skydns::{Name, Zone};
+use skydns::{FurtherZone, Name, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -84,6 +84,8 @@ pub struct Sync {
     pub index: Index,
     /// What the watchers see.
     pub events: mpsc::Receiver<Received<Event>>,
+    /// Zones beside the cluster's, each with its new content.
+    pub further: mpsc::Receiver<FurtherZone>,
     /// What is asked about the objects.
     pub questions: mpsc::Receiver<Question>,
     /// What the configuration says.
@@ -147,6 +149,7 @@ impl Sync {
                 Ok(()) = self.settings.changed() => self.configure(),
                 Ok(()) = self.loops.changed() => self.configure(),
                 Ok(()) = self.settled.changed() => self.settle(),
+                Some(zone) = self.further.recv() => self.take_zone(zone),
                 Some(question) = self.questions.recv() => question(&self.index),
                 _ = tick.tick() => {
                     let now = Instant::now();
@@ -233,6 +236,14 @@ impl Sync {
             self.in_sync(begun.elapsed());
         }
         in_sync
+    }
+
+    /// Puts the new content of a further zone in force.
+    fn take_zone(&mut self, zone: FurtherZone) {
+        self.index.set_further_zone(zone);
+        if self.index.publish() {
+            self.metrics.publications.inc();
+        }
     }
 
     /// Logs where the endpoints of Services come from when that has changed.

@@ -14,7 +14,7 @@ use skydns::metrics::Metrics;
 use skydns::outside::Outside;
 use skydns::resolve::Resolver;
 use skydns::wire::Transport;
-use skydns::{Backend, Name, Zone};
+use skydns::{Backend, FurtherZone, Name, Zone};
 use testkit::message::{Edns, Message};
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::query::Query;
@@ -60,21 +60,30 @@ fn ask<'b>(published: &Published, identity: &Identity, query: &[u8], out: &'b mu
 /// Name, type, and what is to be in the answer: RCODE, records in the answer and additional sections.
 type Case = (&'static str, &'static str, &'static str, usize, usize);
 
-/// The names of `cases` whose answers take more than `allowed` allocations each, plain or with EDNS.
-fn allocating(cases: &[Case], allowed: u64) -> Vec<String> {
+/// The same records, and once more in a zone beside the cluster's.
+fn records_twice() -> Arc<Published> {
     let published = records();
+    let zone = FurtherZone::new(&Name::parse("other.test").unwrap(), published.get());
+    let mut index = Index::new(Arc::clone(&published));
+    index.set_further_zone(zone);
+    index.publish();
+    published
+}
+
+/// The names of `cases` whose answers take more than `allowed` allocations each, plain or with EDNS.
+fn allocating(published: &Published, cases: &[Case], allowed: u64) -> Vec<String> {
     let identity = Identity { version: "test".to_owned() };
     let mut out = Vec::with_capacity(4096);
     let mut allocating = Vec::new();
     for &(name, rtype, rcode, answers, additional) in cases {
         for query in [Query::new(name, rtype).wire(), Query::new(name, rtype).edns(1232).wire()] {
             // The first answer also warms up what every thread needs once.
-            let reply = Message::parse(ask(&published, &identity, &query, &mut out)).unwrap();
+            let reply = Message::parse(ask(published, &identity, &query, &mut out)).unwrap();
             let found = (reply.rcode_name(), reply.answer.len(), reply.additional.len());
             assert_eq!(found, (rcode.to_owned(), answers, additional), "{name} {rtype}");
             let counted = allocation_counter::measure(|| {
                 for _ in 0..TIMES {
-                    ask(&published, &identity, &query, &mut out);
+                    ask(published, &identity, &query, &mut out);
                 }
             });
             if counted.count_total > allowed * TIMES {
@@ -105,13 +114,27 @@ fn names_of_services_are_answered_without_allocating() {
         ("cluster.local", "SOA", "NOERROR", 1, 0),
         ("web.apps.svc.cluster.local", "ANY", "REFUSED", 0, 0),
     ];
-    assert_eq!(allocating(&cases, 0), [""; 0]);
+    assert_eq!(allocating(&records(), &cases, 0), [""; 0]);
+    assert_eq!(allocating(&records_twice(), &cases, 0), [""; 0], "beside another zone");
+}
+
+#[test]
+fn names_of_further_zones_are_answered_without_allocating() {
+    let cases = [
+        ("web.apps.svc.other.test", "A", "NOERROR", 1, 0),
+        ("_http._tcp.web.apps.svc.other.test", "SRV", "NOERROR", 1, 2),
+        ("db.apps.svc.other.test", "A", "NOERROR", 3, 0),
+        ("plain.apps.svc.other.test", "AAAA", "NOERROR", 0, 0),
+        ("missing.apps.svc.other.test", "A", "NXDOMAIN", 0, 0),
+        ("other.test", "SOA", "NOERROR", 1, 0),
+    ];
+    assert_eq!(allocating(&records_twice(), &cases, 0), [""; 0]);
 }
 
 #[test]
 fn pod_names_are_answered_with_one_allocation() {
     let cases = [("10-244-0-1.apps.pod.cluster.local", "A", "NOERROR", 1, 0)];
-    assert_eq!(allocating(&cases, 1), [""; 0]);
+    assert_eq!(allocating(&records(), &cases, 1), [""; 0]);
 }
 
 /// From the forwarder's cache, by the thread that received the query.

@@ -14,7 +14,7 @@ use cluster::objects::{
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use proptest::prelude::*;
-use skydns::{Name, View, Zone};
+use skydns::{Name, Records as _, Zone};
 
 /// The objects that exist, by kind.
 #[derive(Debug, Clone, Default)]

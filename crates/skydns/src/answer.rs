@@ -16,8 +16,10 @@ use smallvec::SmallVec;
 
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::outside::{Outside, OutsideQuestion};
+use crate::record::TTL;
 use crate::wire::name::labels;
-use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
+use crate::wire::{Full, Owner, Query, Section, Writer, class, rtype};
+use crate::zones::Authority;
 use lookup::{Families, Found};
 
 /// TTL of what came from outside, in seconds.
@@ -33,7 +35,7 @@ const SPECIFICATION: &str = "1.1.0";
 
 /// What was found under the name of the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Records {
+pub(crate) enum Answered {
     /// The name does not exist.
     Missing,
     /// The name exists, but has no record of the type.
@@ -53,8 +55,8 @@ pub(crate) struct Answer<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     outside: &'q Outside,
-    /// The domain of the cluster that the question is about; the first one for names in none.
-    domain: &'q Name,
+    /// The zone that the question is about; the cluster's for names in none.
+    authority: Authority<'q>,
     pub(crate) message: Writer<'q, 'b>,
     /// Questions that have to be answered from outside first.
     pub(crate) needs: Vec<OutsideQuestion>,
@@ -65,16 +67,14 @@ pub(crate) struct Answer<'q, 'b, V> {
 
 impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     pub(crate) fn new(
-        view: &'q V,
+        (view, authority): (&'q V, Authority<'q>),
         query: &'q Query<'q>,
         outside: &'q Outside,
         steps: usize,
         out: &'b mut Vec<u8>,
     ) -> Self {
         let (message, steps) = (Writer::new(query, out), Cell::new(steps));
-        let zone = view.zone();
-        let domain = zone.domain_of(query.lower()).unwrap_or(&zone.domain);
-        Self { view, query, outside, domain, message, needs: Vec::new(), truncated: false, steps }
+        Self { view, query, outside, authority, message, needs: Vec::new(), truncated: false, steps }
     }
 
     /// Whether the work was ended by its bound. Then what was written is not the answer.
@@ -82,12 +82,23 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.steps.get() == 0
     }
 
-    /// Visits the entries of a name; see [`View::records`].
+    /// Visits the entries of a name of the question's zone; see [`Records::records`](crate::Records::records).
     fn records(&self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'q>)) -> Lookup {
+        self.records_of(self.authority, path, exact, visit)
+    }
+
+    /// Visits the entries of a name of any zone.
+    fn records_of(
+        &self,
+        authority: Authority<'q>,
+        path: &[&str],
+        exact: bool,
+        visit: &mut dyn FnMut(Entry<'q>),
+    ) -> Lookup {
         let before = self.steps.get().saturating_sub(LOOKUP);
         self.steps.set(before);
         let mut left = before;
-        let lookup = self.view.records(path, exact, &mut left, visit);
+        let lookup = authority.records.records(path, exact, &mut left, visit);
         // What is visited may be looked up in turn, which takes its own steps.
         self.steps.set(self.steps.get().saturating_sub(before - left));
         lookup
@@ -98,18 +109,16 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     /// Writes the answer to a question about a name of the zone.
-    pub(crate) fn authoritative(&mut self) -> Records {
-        let below = self.query.lower().len() - self.domain.wire().len();
-        let relative = self.query.lower().get(..below).unwrap_or_default();
-        let path = path(relative);
+    pub(crate) fn authoritative(&mut self) -> Answered {
+        let path = path(self.authority.relative(self.query.lower()));
         match &path {
             Some(path) if path.is_empty() => self.apex(),
             Some(path) => self.below_apex(path),
-            None => Records::Missing,
+            None => Answered::Missing,
         }
     }
 
-    fn below_apex(&mut self, path: &[&str]) -> Records {
+    fn below_apex(&mut self, path: &[&str]) -> Answered {
         if let Some(records) = self.well_known(path).or_else(|| self.alias(path)) {
             return records;
         }
@@ -117,55 +126,64 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             rtype::A => self.addresses(path, Families::V4),
             rtype::AAAA => self.addresses(path, Families::V6),
             rtype::SRV => self.services(path),
-            rtype::NS if !self.view.zone().strict => Records::Empty,
+            rtype::NS if !self.view.zone().strict => Answered::Empty,
             _ => self.nothing_of_the_type(path),
         };
         // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on it.
-        if found == Records::Missing && self.view.zone().strict && self.view.has_descendants(path) {
-            return Records::Empty;
+        if found == Answered::Missing && self.is_whole_zone() && self.authority.records.has_descendants(path)
+        {
+            return Answered::Empty;
         }
         found
     }
 
+    /// Whether the zone has an apex and empty non-terminals as in RFC 1034; kube-dns's has neither.
+    pub(crate) fn is_whole_zone(&self) -> bool {
+        self.view.zone().strict || self.authority.further.is_some()
+    }
+
     /// Names that exist without a Service.
-    fn well_known(&mut self, path: &[&str]) -> Option<Records> {
+    fn well_known(&mut self, path: &[&str]) -> Option<Answered> {
+        if self.authority.further.is_some() {
+            return None;
+        }
         match (path, self.query.qtype) {
             (["dns-version"], rtype::TXT) => {
                 let (text, ttl) = (SPECIFICATION, self.view.zone().ttl());
                 Some(self.wrote(|m| m.text(Owner::Question, class::IN, ttl, text)))
             }
-            (["dns-version"], _) => Some(Records::Empty),
+            (["dns-version"], _) => Some(Answered::Empty),
             (["dns", "ns"], rtype::A | rtype::AAAA) if self.view.zone().strict => {
                 let families = if self.query.qtype == rtype::A { Families::V4 } else { Families::V6 };
                 Some(match self.addresses(&DNS_SERVICE, families) {
-                    Records::Missing => Records::Empty,
+                    Answered::Missing => Answered::Empty,
                     other => other,
                 })
             }
-            (["dns", "ns"] | ["dns"], _) if self.view.zone().strict => Some(Records::Empty),
+            (["dns", "ns"] | ["dns"], _) if self.view.zone().strict => Some(Answered::Empty),
             _ => None,
         }
     }
 
     /// The zone's own name.
-    fn apex(&mut self) -> Records {
-        let strict = self.view.zone().strict;
+    fn apex(&mut self) -> Answered {
+        let (zone, authority) = (self.view.zone(), self.authority);
         match self.query.qtype {
             rtype::SOA => {
-                let zone = self.view.zone();
-                let soa = (zone.ttl.unwrap_or(SOA_TTL), zone.negative_ttl);
-                let domain = self.domain;
-                self.wrote(|m| m.soa(Section::Answer, domain.wire(), soa))
+                let ttl = authority.further.map_or(zone.ttl, |further| further.ttl);
+                let soa = (ttl.unwrap_or(SOA_TTL), authority.negative_ttl(zone));
+                self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), soa))
             }
-            rtype::NS if strict => self.name_server(),
-            _ if strict => Records::Empty,
-            _ => Records::Missing,
+            rtype::NS if self.is_whole_zone() => self.name_server(),
+            _ if authority.further.is_some() => self.below_apex(&[]),
+            _ if zone.strict => Answered::Empty,
+            _ => Answered::Missing,
         }
     }
 
     /// Writes the zone's NS record, and the addresses of the DNS Service as glue.
-    fn name_server(&mut self) -> Records {
-        let (domain, ttl) = (self.domain, self.view.zone().ttl());
+    fn name_server(&mut self) -> Answered {
+        let (domain, ttl) = (self.authority.domain, self.authority.ttl_of(self.view.zone(), TTL));
         let mut target = 0;
         let written = self.wrote(|m| {
             m.record(Section::Answer, Owner::Question, rtype::NS, ttl, |m| {
@@ -174,7 +192,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             })
         });
         let mark = self.message.mark();
-        for address in self.look_up(&DNS_SERVICE, Families::BOTH).addresses.into_shuffled().0 {
+        let server = self.look_up(Authority::cluster(self.view), &DNS_SERVICE, Families::BOTH);
+        for address in server.addresses.into_shuffled().0 {
             if self.message.address(Section::Additional, Owner::At(target), address, ttl).is_err() {
                 self.message.rewind(mark);
                 break;
@@ -184,24 +203,24 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     /// The last step of what writes into the answer section.
-    fn wrote(&mut self, write: impl FnOnce(&mut Writer<'q, 'b>) -> Result<(), Full>) -> Records {
+    fn wrote(&mut self, write: impl FnOnce(&mut Writer<'q, 'b>) -> Result<(), Full>) -> Answered {
         self.truncated |= write(&mut self.message).is_err();
-        Records::Written
+        Answered::Written
     }
 
     /// Writes the addresses that a name leads to.
-    fn addresses(&mut self, path: &[&str], families: Families) -> Records {
-        let Found { lookup, ttl, addresses, aliases } = self.look_up(path, families);
+    fn addresses(&mut self, path: &[&str], families: Families) -> Answered {
+        let Found { lookup, ttl, addresses, aliases } = self.look_up(self.authority, path, families);
         match lookup {
-            Lookup::Missing => return Records::Missing,
+            Lookup::Missing => return Answered::Missing,
             // kube-dns shows this failure to SRV questions only.
-            Lookup::Unknown => return Records::Empty,
+            Lookup::Unknown => return Answered::Empty,
             Lookup::Exists => {}
         }
         let (addresses, cut) = addresses.into_shuffled();
         let chased = self.aliases(aliases, families);
-        if chased == Records::Failed && addresses.is_empty() {
-            return Records::Failed;
+        if chased == Answered::Failed && addresses.is_empty() {
+            return Answered::Failed;
         }
         self.truncated |= cut;
         for address in &addresses {
@@ -211,12 +230,12 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             }
         }
         self.settle_ttls();
-        if addresses.is_empty() { chased } else { Records::Written }
+        if addresses.is_empty() { chased } else { Answered::Written }
     }
 
     /// An answer of several records carries the lowest TTL of them in all, as SkyDNS does.
     fn settle_ttls(&mut self) {
-        let ((lowest, highest), ttl) = (self.message.answer_ttls(), self.view.zone().ttl());
+        let ((lowest, highest), ttl) = (self.message.answer_ttls(), self.authority.max_ttl(self.view.zone()));
         if self.message.count(Section::Answer) > 1 && (lowest != highest || lowest > ttl) {
             self.message.set_answer_ttls(lowest.min(ttl));
         }
@@ -224,17 +243,17 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the alias that a name is, if it is asked for. Strictly, it also is the answer to any type but addresses, which
     /// it is followed to (RFC 1034, section 3.6.2).
-    fn alias(&mut self, path: &[&str]) -> Option<Records> {
+    fn alias(&mut self, path: &[&str]) -> Option<Answered> {
         match self.query.qtype {
             rtype::CNAME => {}
             rtype::A | rtype::AAAA => return None,
             _ if self.view.zone().strict => {}
             _ => return None,
         }
-        let (mut target, zone) = (None, self.view.zone());
+        let (mut target, zone, authority) = (None, self.view.zone(), self.authority);
         self.records(path, true, &mut |entry| {
             if let crate::Host::Name(name) = &entry.record.host {
-                target = Some((crate::Name::clone(name), zone.ttl_of(entry.record.ttl)));
+                target = Some((crate::Name::clone(name), authority.ttl_of(zone, entry.record.ttl)));
             }
         });
         let (name, ttl) = target?;
@@ -242,29 +261,28 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 
     /// Differs from kube-dns: an existing name never answers NXDOMAIN, whatever it is asked for.
-    fn nothing_of_the_type(&mut self, path: &[&str]) -> Records {
+    fn nothing_of_the_type(&mut self, path: &[&str]) -> Answered {
         match self.records(path, false, &mut |_| {}) {
-            Lookup::Missing => Records::Missing,
-            Lookup::Exists | Lookup::Unknown => Records::Empty,
+            Lookup::Missing => Answered::Missing,
+            Lookup::Exists | Lookup::Unknown => Answered::Empty,
         }
     }
 
     /// Writes the SOA of a negative answer (RFC 2308, section 3).
     pub(crate) fn negative(&mut self) {
-        let zone = self.view.zone();
+        let (authority, ttl) = (self.authority, self.authority.negative_ttl(self.view.zone()));
         // A SOA that does not fit is left out: the answer is complete without it.
-        let _ =
-            self.message.soa(Section::Authority, self.domain.wire(), (zone.negative_ttl, zone.negative_ttl));
+        let _ = self.message.soa(Section::Authority, authority.domain.wire(), (ttl, ttl));
     }
 
     /// Writes the names that an address belongs to.
-    pub(crate) fn pointers(&mut self, address: IpAddr) -> Records {
+    pub(crate) fn pointers(&mut self, address: IpAddr) -> Answered {
         let zone = self.view.zone();
-        let mut records = Records::Missing;
+        let mut records = Answered::Missing;
         let (view, message, truncated) = (self.view, &mut self.message, &mut self.truncated);
         view.reverse_record(address, &mut |pointer| {
             if has_room_for(pointer.name.len(), &zone.domain) && (pointer.named || zone.strict) {
-                records = Records::Written;
+                records = Answered::Written;
                 *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()], zone.ttl()).is_err();
             }
         });
@@ -276,13 +294,6 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         for text in texts {
             self.truncated |= self.message.text(Owner::Question, class::CH, 0, text).is_err();
         }
-    }
-
-    /// The part of a name (wire format, lower case) below the zone; `None` for names that are not ours.
-    fn relative<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
-        let zone = self.view.zone();
-        let domain = zone.domain_of(name).filter(|_| zone.owns(name))?;
-        name.get(..name.len() - domain.wire().len())
     }
 }
 

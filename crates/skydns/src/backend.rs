@@ -9,6 +9,7 @@ use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
+use crate::zones::Zones;
 
 /// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
 pub trait Backend: Send + Sync + 'static {
@@ -21,9 +22,10 @@ pub trait Backend: Send + Sync + 'static {
     fn view(&self) -> Self::Guard;
 }
 
-/// The records of one zone at one point in time. All calls are synchronous and allocate nothing for plain names.
-pub trait View: Send + Sync {
-    /// False until the first complete listing is in; cluster names are REFUSED until then.
+/// The content of one zone at one point in time. All calls are synchronous and allocate nothing for plain names.
+pub trait Records: Send + Sync {
+    /// False until the first complete listing is in. Until then names of the cluster are REFUSED, those of further zones
+    /// SERVFAIL.
     fn has_synced(&self) -> bool;
 
     /// Visits the entries that `path` leads to and says what is known of the name.
@@ -43,12 +45,18 @@ pub trait View: Send + Sync {
 
     /// True when something lies below `path`, or at it (RFC 8020: such a name exists, even without records).
     fn has_descendants(&self, path: &[&str]) -> bool;
+}
 
+/// All that answers are made of, at one point in time: the records of the cluster, and what else there is to be served.
+pub trait View: Records + Sized {
     /// Visits the names that `address` belongs to, the oldest owner first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
 
-    /// The zone and how it is to be served.
+    /// The cluster's zone and how it is to be served.
     fn zone(&self) -> &Zone;
+
+    /// The zones beside it.
+    fn zones(&self) -> &Zones;
 }
 
 /// What is known of a name.

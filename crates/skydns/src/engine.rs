@@ -4,12 +4,13 @@
 //! the answer carries; [`crate::answer`] writes the records. What is odd here and identical to kube-dns is pinned by
 //! the conformance vectors; what differs is listed in docs/differences.md.
 
-use crate::answer::{Answer, Records};
+use crate::answer::{Answer, Answered};
 use crate::backend::View;
 pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
 use crate::wire::{self, Malformed, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
+use crate::zones::Authority;
 
 /// What became of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 /// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
-/// The most work of one answer, in steps (see [`View::records`]): some 0.2 s. A wildcard in a cluster of 100,000 Services
+/// The most work of one answer, in steps (see [`Records::records`](crate::Records::records)): some 0.2 s. A wildcard in a cluster of 100,000 Services
 /// takes a third of it.
 pub const MAX_STEPS: usize = 10_000_000;
 
@@ -115,7 +116,8 @@ impl<V: View> Engine<'_, V> {
         if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
             return self.bare(rcode::BADVERS, flag::RD, out);
         }
-        if self.query.qtype == rtype::ANY && (!zone.forwards_all || zone.owns(name)) {
+        if self.query.qtype == rtype::ANY && (!zone.forwards_all || Authority::of(self.view, name).is_some())
+        {
             return self.refused(out);
         }
         if self.query.qclass != class::IN {
@@ -125,15 +127,34 @@ impl<V: View> Engine<'_, V> {
             let any = self.query.qtype == rtype::ANY;
             return if any || !self.view.has_synced() { self.refused(out) } else { Outcome::Search };
         }
-        if zone.owns(name) {
-            return if self.view.has_synced() { self.authoritative(out) } else { self.refused(out) };
-        }
+        let authority = Authority::of(self.view, name);
         if self.query.qtype == rtype::PTR
+            && authority.is_none_or(|authority| authority.further.is_some())
             && let Some(address) = reverse::address(name)
         {
-            return self.reverse(address, out);
+            return self.reverse(address, authority, out);
         }
-        self.forward(out)
+        self.named(authority, out)
+    }
+
+    /// Answers from the zone that has the name, or leaves the question to an upstream.
+    fn named(&self, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
+        match authority {
+            None => self.forward(out),
+            Some(authority) if authority.records.has_synced() => self.authoritative(authority, out),
+            Some(authority) if authority.further.is_some() => self.not_loaded(out),
+            Some(_) => self.refused(out),
+        }
+    }
+
+    fn begin<'q, 'b>(&'q self, authority: Authority<'q>, out: &'b mut Vec<u8>) -> Answer<'q, 'b, V> {
+        Answer::new((self.view, authority), self.query, self.outside, self.steps, out)
+    }
+
+    /// The content of a further zone is not known yet.
+    fn not_loaded(&self, out: &mut Vec<u8>) -> Outcome {
+        Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
+        self.reply(System::Auth, rcode::SERVFAIL, false)
     }
 
     /// An answer without records. `copied` are the flags taken from the query; CD always is one of them.
@@ -173,7 +194,7 @@ impl<V: View> Engine<'_, V> {
         if texts.is_empty() {
             return self.bare(rcode::REFUSED, flag::RD, out);
         }
-        let mut records = Answer::new(self.view, self.query, self.outside, self.steps, out);
+        let mut records = self.begin(Authority::cluster(self.view), out);
         records.chaos(&texts);
         records.message.finish(self.copied_flags() | AUTHORITATIVE, rcode::NOERROR);
         self.reply(System::Auth, rcode::NOERROR, false)
@@ -198,26 +219,35 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
-    fn reverse(&self, address: std::net::IpAddr, out: &mut Vec<u8>) -> Outcome {
+    fn reverse(
+        &self,
+        address: std::net::IpAddr,
+        authority: Option<Authority<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         if !self.view.has_synced() {
             // It may be an address of the cluster: nobody else may answer for it.
             return self.refused(out);
         }
-        let mut records = Answer::new(self.view, self.query, self.outside, self.steps, out);
+        let start = out.len();
+        let mut records = self.begin(Authority::cluster(self.view), out);
         match records.pointers(address) {
-            Records::Missing => self.forward(out),
-            Records::Empty | Records::Written => {
+            Answered::Missing => {
+                out.truncate(start);
+                self.named(authority, out)
+            }
+            Answered::Empty | Answered::Written => {
                 let truncated = records.truncated();
                 let flags = self.copied_flags() | flag::RA | truncation(truncated, self.query);
                 records.message.finish(flags, rcode::NOERROR);
                 self.reply(System::Reverse, rcode::NOERROR, truncated)
             }
-            Records::Failed | Records::Unknown => self.bare(rcode::SERVFAIL, flag::RD, out),
+            Answered::Failed | Answered::Unknown => self.bare(rcode::SERVFAIL, flag::RD, out),
         }
     }
 
-    fn authoritative(&self, out: &mut Vec<u8>) -> Outcome {
-        let mut answer = Answer::new(self.view, self.query, self.outside, self.steps, out);
+    fn authoritative(&self, authority: Authority<'_>, out: &mut Vec<u8>) -> Outcome {
+        let mut answer = self.begin(authority, out);
         let found = answer.authoritative();
         if answer.exhausted() {
             return Outcome::Expensive;
@@ -226,18 +256,18 @@ impl<V: View> Engine<'_, V> {
         if !needs.is_empty() {
             return Outcome::Ask(needs);
         }
-        if found == Records::Missing && self.view.zone().falls_through(self.query.lower()) {
+        if found == Answered::Missing && self.view.zone().falls_through(self.query.lower()) {
             let (_, stub) = self.view.zone().servers_for(self.query.lower());
             return Outcome::Forward(if stub.is_some() { System::Stub } else { System::Recursive });
         }
-        let strict = self.view.zone().strict;
+        let strict = answer.is_whole_zone();
         let (rcode, own) = match found {
-            Records::Written | Records::Empty => (rcode::NOERROR, AUTHORITATIVE),
-            Records::Missing => (rcode::NXDOMAIN, if strict { AUTHORITATIVE } else { 0 }),
-            Records::Failed => (rcode::SERVFAIL, flag::RA),
-            Records::Unknown => (rcode::SERVFAIL, if strict { flag::RA } else { 0 }),
+            Answered::Written | Answered::Empty => (rcode::NOERROR, AUTHORITATIVE),
+            Answered::Missing => (rcode::NXDOMAIN, if strict { AUTHORITATIVE } else { 0 }),
+            Answered::Failed => (rcode::SERVFAIL, flag::RA),
+            Answered::Unknown => (rcode::SERVFAIL, if strict { flag::RA } else { 0 }),
         };
-        if matches!(found, Records::Empty | Records::Missing) {
+        if matches!(found, Answered::Empty | Answered::Missing) {
             answer.negative();
         }
         let truncated = answer.truncated();

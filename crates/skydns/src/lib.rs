@@ -20,9 +20,11 @@ mod shares;
 pub mod tcp;
 pub mod udp;
 pub mod wire;
+pub mod zones;
 
 pub use ask::ask;
-pub use backend::{Backend, Entry, Lookup, Pointer, StubDomain, StubDomains, View, Zone};
+pub use backend::{Backend, Entry, Lookup, Pointer, Records, StubDomain, StubDomains, View, Zone};
 pub use record::{Host, ServiceRecord};
 pub use search::Search;
 pub use wire::name::{self, Name};
+pub use zones::{FurtherZone, Zones};

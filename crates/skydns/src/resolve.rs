@@ -9,7 +9,7 @@ use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::{Backend, View, Zone};
+use crate::backend::{Backend, View};
 use crate::engine::{self, Identity, Outcome, Reply};
 use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
@@ -18,6 +18,7 @@ use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
+use crate::zones::Authority;
 
 mod fit;
 
@@ -27,7 +28,7 @@ pub use fit::fit;
 const MAX_WAITING: usize = 16_384;
 /// Those of one client. Fewer are distinct questions: the forwarder has bounds of its own.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
-/// Steps of work (see [`View::records`]) that an answer over UDP takes at once, at most: some 0.2 ms of a thread. The
+/// Steps of work (see [`Records::records`](crate::Records::records)) that an answer over UDP takes at once, at most: some 0.2 ms of a thread. The
 /// addresses of a headless Service with thousands of pods take fewer, a wildcard that stands for 200 names does, too.
 const STEPS_OVER_UDP: usize = 8192;
 /// The same over TCP, where answers are larger, and the threads have other things to do as well.
@@ -369,15 +370,16 @@ impl<B: Backend> Resolver<B> {
         deadline: tokio::time::Instant,
     ) -> OutsideAnswer {
         let lower = question.name.to_lowercase();
-        let zone = self.backend.view().zone().clone();
-        let servers = Arc::clone(zone.servers_for(lower.wire()).0);
+        let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(question.name.wire(), question.qtype);
         let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
         // In a later round there may be no time left to see the upstreams fail.
         let asked = tokio::time::timeout_at(deadline, asked).await;
         match asked.unwrap_or_else(|_| self.forwarder.kept(query, servers)) {
             Ok(reply) => {
-                let answer = outside_answer(question, &zone, &reply.message, reply.rcode);
+                let view = self.backend.view();
+                let is_ours = |name: &[u8]| Authority::of(&*view, name).is_some();
+                let answer = outside_answer(question, is_ours, &reply.message, reply.rcode);
                 // What is missing from a truncated reply may be all of the addresses.
                 if reply.truncated && !has_addresses(&answer) { OutsideAnswer::Failed } else { answer }
             }
@@ -412,10 +414,15 @@ pub(crate) fn servfail(
 }
 
 /// What the upstream's `message` with RCODE `code` says to `question`: the aliases that lead on from its name, and the
-/// addresses of all these names, up to where an alias leads to a name that `zone` owns. Records of other names do not
+/// addresses of all these names, up to where an alias leads to a name (wire format, lower case) that `is_ours` to answer. Records of other names do not
 /// belong to the answer: they are nobody's to hand on.
 // Differs from kube-dns: it hands on whatever stands in the answer section.
-pub fn outside_answer(question: &OutsideQuestion, zone: &Zone, message: &[u8], code: u16) -> OutsideAnswer {
+pub fn outside_answer(
+    question: &OutsideQuestion,
+    is_ours: impl Fn(&[u8]) -> bool,
+    message: &[u8],
+    code: u16,
+) -> OutsideAnswer {
     if !matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
         return OutsideAnswer::Failed;
     }
@@ -429,7 +436,7 @@ pub fn outside_answer(question: &OutsideQuestion, zone: &Zone, message: &[u8], c
         let (Ok(owner), Ok(())) = (record.owner(), record.append_data(&mut rdata)) else { continue };
         records.push(OutsideRecord { owner, rtype: record.rtype, rdata: rdata.into() });
     }
-    let names = chain(question.name.wire(), zone, &records);
+    let names = chain(question.name.wire(), is_ours, &records);
     records.retain(|record| names.iter().any(|name| record.owner.wire().eq_ignore_ascii_case(name)));
     OutsideAnswer::Records(records)
 }
@@ -441,8 +448,8 @@ fn has_addresses(answer: &OutsideAnswer) -> bool {
     }
 }
 
-/// The names that `zone` does not own and that the aliases among `records` lead to from `start` on, and `start` itself.
-fn chain(start: &[u8], zone: &Zone, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
+/// The names that are not ours and that the aliases among `records` lead to from `start` on, and `start` itself.
+fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
         // A length octet is no letter, so this compares labels.
@@ -451,7 +458,7 @@ fn chain(start: &[u8], zone: &Zone, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
     };
     let mut names = vec![start.to_vec()];
     while let Some(target) = names.last().and_then(|name| alias(name)) {
-        let ours = zone.owns(&target.to_ascii_lowercase());
+        let ours = is_ours(&target.to_ascii_lowercase());
         if ours || names.len() > MAX_CHAIN || names.iter().any(|name| name.eq_ignore_ascii_case(&target)) {
             break;
         }

@@ -101,7 +101,7 @@ fn look_up(memory: Option<&Memory>, case: &Case, zone: &Zone, question: &Outside
         (None, Recalled::Unknown(_) | Recalled::OnlyTruncated) => return OutsideAnswer::Failed,
     };
     let rcode = |packet: &[u8]| packet.get(3).map_or(0, |octet| u16::from(octet & 0x0f));
-    packets
-        .last()
-        .map_or(OutsideAnswer::Failed, |packet| outside_answer(question, zone, packet, rcode(packet)))
+    packets.last().map_or(OutsideAnswer::Failed, |packet| {
+        outside_answer(question, |name| zone.owns(name), packet, rcode(packet))
+    })
 }

@@ -63,7 +63,7 @@ impl ServiceNode {
     /// Visits what `path`, the labels below the Service's name, leads to. False when that is nothing.
     ///
     /// A wildcard at the end stands for every member. With `exact` it does not, and the last label has to be a member's.
-    /// For `steps` see [`skydns::View::records`].
+    /// For `steps` see [`skydns::Records::records`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],

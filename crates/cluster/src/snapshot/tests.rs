@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skydns::engine::{self, Identity, Outcome};
 use skydns::outside::Outside;
 use skydns::wire::Transport;
-use skydns::{Backend as _, Lookup, Name, View as _, Zone};
+use skydns::{Backend as _, Lookup, Name, Records as _, Zone};
 use testkit::objects::{mk_cluster_ip, mk_external_name, mk_node};
 use testkit::query::Query;
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use skydns::wire::rcode;
 use skydns::wire::text::{parse_type, rcode_name};
-use skydns::{Name, View as _};
+use skydns::{Name, Records as _};
 
 use super::cluster::Cluster;
 use crate::Topology;

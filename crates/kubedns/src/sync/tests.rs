@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skydns::View as _;
+use skydns::{Records as _, View as _};
 use testkit::eventually;
 
 use super::*;
@@ -14,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A task that runs, and both of its ends.
 struct Running {
     sink: mpsc::Sender<Received<Event>>,
+    zones: mpsc::Sender<FurtherZone>,
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
     published: Arc<Published>,
@@ -29,12 +30,13 @@ impl Running {
         let published = Arc::new(Published::new(Snapshot::new(Zone::new(&domain))));
         let status = Status::new(Arc::clone(&published), CancellationToken::new());
         let metrics = Metrics::new(&daemon::metrics::Metrics::new("test").unwrap()).unwrap();
-        let (sink, events) = mpsc::channel(64);
+        let ((sink, events), (zones, further)) = (mpsc::channel(64), mpsc::channel(4));
         let settings = watch::Sender::new(Arc::new(settings(&[])));
         let settled = watch::Sender::new(false);
         let sync = Sync {
             index: Index::new(Arc::clone(&published)),
             events,
+            further,
             questions: mpsc::channel(1).1,
             settings: settings.subscribe(),
             settled: settled.subscribe(),
@@ -54,7 +56,7 @@ impl Running {
         };
         let (stop, mut task) = (CancellationToken::new(), tokio::task::JoinSet::new());
         task.spawn(sync.run(stop.clone()));
-        Self { sink, settings, settled, published, status, metrics, stop, task }
+        Self { sink, zones, settings, settled, published, status, metrics, stop, task }
     }
 
     async fn send(&self, events: impl IntoIterator<Item = Event>) {
@@ -291,6 +293,25 @@ async fn ready_means_that_the_settings_of_the_configuration_are_in_force() {
     running.settled.send_replace(true);
     running.until(|running| running.status.is_configured()).await;
     assert_eq!(running.published.get().zone().upstreams.to_vec(), ["192.0.2.1:53".parse().unwrap()]);
+    running.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_content_of_a_further_zone_is_published_and_replaced() {
+    let running = Running::start(PATIENCE, |_| None);
+    let domain = Name::parse("Other.Test").unwrap();
+    let content = |synced| Snapshot { synced, ..Snapshot::new(Zone::new(&domain)) };
+    for synced in [false, true] {
+        let zone = FurtherZone::new(&domain, Arc::new(content(synced)));
+        running.zones.send(zone).await.unwrap();
+        let is_published = |running: &Running| {
+            let zones = running.published.get().zones.clone();
+            let states: Vec<bool> = zones.iter().map(|zone| zone.records.has_synced()).collect();
+            states == [synced]
+        };
+        running.until(is_published).await;
+    }
+    assert!(!running.published.get().has_synced(), "the cluster's own records are another matter");
     running.end().await.unwrap();
 }
 

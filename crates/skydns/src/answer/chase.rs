@@ -7,10 +7,11 @@ use smallvec::SmallVec;
 
 use super::lookup::{Alias, Families, Found};
 use super::sample::Sample;
-use super::{Answer, Records, path};
+use super::{Answer, Answered, path};
 use crate::backend::View;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::wire::{Full, Mark, Name, Owner, Section, Writer, rtype};
+use crate::zones::Authority;
 
 /// The longest chain of aliases that is followed.
 const MAX_CHAIN: usize = 8;
@@ -91,21 +92,21 @@ impl Walk<'_> {
 
 impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes what the aliases of the question's name lead to.
-    pub(super) fn aliases(&mut self, aliases: Sample<Alias, 1>, families: Families) -> Records {
+    pub(super) fn aliases(&mut self, aliases: Sample<Alias, 1>, families: Families) -> Answered {
         let (aliases, cut) = aliases.into_shuffled();
         if aliases.is_empty() {
-            return Records::Empty;
+            return Answered::Empty;
         }
         self.truncated |= cut;
         let mut walk = Walk::new(Section::Answer, families, Name::from_wire(self.query.lower()));
         match self.follow_all(&mut walk, None, aliases) {
-            Ok(Reached::Addresses) => Records::Written,
-            Ok(Reached::Nothing) if self.message.count(Section::Answer) > 0 => Records::Written,
-            Ok(Reached::Nothing) => Records::Empty,
-            Ok(Reached::Failed) => Records::Failed,
+            Ok(Reached::Addresses) => Answered::Written,
+            Ok(Reached::Nothing) if self.message.count(Section::Answer) > 0 => Answered::Written,
+            Ok(Reached::Nothing) => Answered::Empty,
+            Ok(Reached::Failed) => Answered::Failed,
             Err(Full) => {
                 self.truncated = true;
-                Records::Written
+                Answered::Written
             }
         }
     }
@@ -196,8 +197,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
             return Ok(Reached::Addresses);
         }
         walk.chain.push(lower.clone());
-        let reached = match self.relative(lower.wire()) {
-            Some(relative) => self.inside(walk, name, relative),
+        let reached = match Authority::of(self.view, lower.wire()) {
+            Some(authority) => self.inside(walk, name, authority, authority.relative(lower.wire())),
             None => self.outside(walk, name),
         };
         walk.chain.pop();
@@ -207,10 +208,19 @@ impl<'q, V: View> Answer<'q, '_, V> {
         reached
     }
 
-    /// Writes what a name of the zone leads to.
-    fn inside(&mut self, walk: &mut Walk<'q>, name: &Name, relative: &[u8]) -> Result<Reached, Full> {
+    /// Writes what a name of a zone of ours leads to.
+    fn inside(
+        &mut self,
+        walk: &mut Walk<'q>,
+        name: &Name,
+        authority: Authority<'q>,
+        relative: &[u8],
+    ) -> Result<Reached, Full> {
+        if !authority.records.has_synced() {
+            return Ok(Reached::Failed);
+        }
         let Some(path) = path(relative) else { return Ok(Reached::Nothing) };
-        let Found { ttl, addresses, aliases, .. } = self.look_up(&path, walk.families);
+        let Found { ttl, addresses, aliases, .. } = self.look_up(authority, &path, walk.families);
         let ((addresses, cut), (aliases, aliases_cut)) = (addresses.into_shuffled(), aliases.into_shuffled());
         if (cut || aliases_cut) && walk.section == Section::Additional {
             // A part of the addresses would look like all of them.
@@ -298,7 +308,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     fn is_ours(&self, name: &Name) -> bool {
-        self.relative(name.to_lowercase().wire()).is_some()
+        Authority::of(self.view, name.to_lowercase().wire()).is_some()
     }
 
     /// Writes a record whose owner may stand in the message already.

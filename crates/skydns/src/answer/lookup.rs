@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use super::sample::Sample;
 use super::{Answer, path};
-use crate::backend::{Entry, Lookup, View, Zone};
+use crate::backend::{Entry, Lookup, View};
 use crate::record::Host;
 use crate::wire::{Name, Transport};
+use crate::zones::Authority;
 
 /// The address families that are asked for.
 #[derive(Debug, Clone, Copy)]
@@ -47,9 +48,9 @@ pub(super) struct Found {
 }
 
 impl Found {
-    fn add_addresses(&mut self, entry: &Entry<'_>, families: Families, zone: &Zone) {
+    fn add_addresses(&mut self, entry: &Entry<'_>, families: Families, ttl: u32) {
         for address in entry.record.addresses().filter(|address| families.include(*address)) {
-            self.ttl = self.ttl.min(zone.ttl_of(entry.record.ttl));
+            self.ttl = self.ttl.min(ttl);
             self.addresses.add(address);
         }
     }
@@ -62,18 +63,20 @@ impl<'q, V: View> Answer<'q, '_, V> {
         self.query.limit() / 16 + 1
     }
 
-    /// Looks up what a name leads to.
-    pub(super) fn look_up(&self, path: &[&str], families: Families) -> Found {
+    /// Looks up what a name of the zone `of` leads to.
+    pub(super) fn look_up(&self, of: Authority<'q>, path: &[&str], families: Families) -> Found {
         let zone = self.view.zone();
         let (addresses, aliases) = (Sample::new(self.room()), Sample::new(self.room()));
-        let mut found = Found { lookup: Lookup::Missing, ttl: zone.ttl(), addresses, aliases };
-        found.lookup = self.records(path, false, &mut |entry| match &entry.record.host {
+        let mut found = Found { lookup: Lookup::Missing, ttl: of.max_ttl(zone), addresses, aliases };
+        found.lookup = self.records_of(of, path, false, &mut |entry| match &entry.record.host {
             Host::Name(target) => {
                 let (target, external) = (Name::clone(target), !entry.made_up);
-                found.aliases.add(Alias { target, ttl: zone.ttl_of(entry.record.ttl), external });
+                found.aliases.add(Alias { target, ttl: of.ttl_of(zone, entry.record.ttl), external });
             }
-            Host::Base | Host::Member => self.add_addresses_of_target(&mut found, &entry, families),
-            Host::Address(_) | Host::Several(_) => found.add_addresses(&entry, families, zone),
+            Host::Base | Host::Member => self.add_addresses_of_target(&mut found, of, &entry, families),
+            Host::Address(_) | Host::Several(_) => {
+                found.add_addresses(&entry, families, of.ttl_of(zone, entry.record.ttl));
+            }
         });
         found
     }
@@ -81,7 +84,13 @@ impl<'q, V: View> Answer<'q, '_, V> {
     /// Adds the addresses of the target of an SRV record; strictly, an SRV name has none.
     // Differs from kube-dns: it answers a CNAME for the target. A cache in front takes that for the alias of the SRV name,
     // and answers its SRV questions with the records of the plain name, which have port 0.
-    fn add_addresses_of_target(&self, found: &mut Found, entry: &Entry<'q>, families: Families) {
+    fn add_addresses_of_target(
+        &self,
+        found: &mut Found,
+        of: Authority<'q>,
+        entry: &Entry<'q>,
+        families: Families,
+    ) {
         // More than this cannot be told over UDP: the client has to ask again.
         let enough = found.addresses.is_cut() && self.query.transport == Transport::Udp;
         if enough || self.view.zone().strict || self.exhausted() {
@@ -89,6 +98,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
         let (Some(mut path), zone) = (path(entry.record.base), self.view.zone()) else { return };
         path.extend((entry.record.host == Host::Member).then_some(entry.label));
-        self.records(&path, false, &mut |target| found.add_addresses(&target, families, zone));
+        self.records_of(of, &path, false, &mut |target| {
+            found.add_addresses(&target, families, of.ttl_of(zone, target.record.ttl));
+        });
     }
 }

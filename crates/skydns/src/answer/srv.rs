@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::lookup::Families;
 use super::sample::Sample;
-use super::{Answer, Path, Records, path};
+use super::{Answer, Answered, Path, path};
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
@@ -67,8 +67,8 @@ impl<'e> Target<'e> {
 
 impl<'q, V: View> Answer<'q, '_, V> {
     /// Writes the SRV records of a name.
-    pub(super) fn services(&mut self, path: &[&str]) -> Records {
-        let domain = self.domain;
+    pub(super) fn services(&mut self, path: &[&str]) -> Answered {
+        let domain = self.authority.domain;
         let mut services = Sample::<_, 4>::new(self.room());
         let mut shares = Shares::default();
         let lookup = self.records(path, false, &mut |entry| {
@@ -78,20 +78,20 @@ impl<'q, V: View> Answer<'q, '_, V> {
             }
         });
         match lookup {
-            Lookup::Missing => return Records::Missing,
-            Lookup::Unknown => return Records::Unknown,
+            Lookup::Missing => return Answered::Missing,
+            Lookup::Unknown => return Answered::Unknown,
             Lookup::Exists => {}
         }
         let (services, cut) = services.into_shuffled();
         if services.is_empty() {
-            return Records::Empty;
+            return Answered::Empty;
         }
         self.truncated |= cut;
         let mut targets: SmallVec<[u16; 4]> = SmallVec::new();
         for service in &services {
             let Ok(target) = self.service(service, shares.weight_of(&service.0)) else {
                 self.truncated = true;
-                return Records::Written;
+                return Answered::Written;
             };
             targets.push(target);
         }
@@ -100,14 +100,13 @@ impl<'q, V: View> Answer<'q, '_, V> {
             // All or nothing: a part of the addresses would look like all of them.
             self.message.rewind(mark);
         }
-        Records::Written
+        Answered::Written
     }
 
     /// Writes one SRV record and says at which offset its target stands.
     fn service(&mut self, Service(entry): &Service<'q>, weight: u16) -> Result<u16, Full> {
-        let view = self.view;
-        let record = &entry.record;
-        let (domain, ttl) = (self.domain.wire(), view.zone().ttl_of(record.ttl));
+        let (record, authority) = (&entry.record, self.authority);
+        let (domain, ttl) = (authority.domain.wire(), authority.ttl_of(self.view.zone(), record.ttl));
         let mut at = 0;
         self.message.record(Section::Answer, Owner::Question, rtype::SRV, ttl, |m| {
             m.u16(record.priority);
@@ -144,8 +143,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     self.additional_of_node(&mut node, Some(label), base, offset)?;
                 }
                 Target::Member(label, base) => {
+                    let ttl = self.target_ttl(entry.record.ttl);
                     for address in entry.record.addresses() {
-                        self.target_address(offset, Some(label), base, address)?;
+                        self.target_address(offset, Some(label), base, (address, ttl))?;
                     }
                 }
             }
@@ -164,12 +164,19 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let Some(path) = node.path(base) else { return Ok(()) };
         let depth = path.len();
         path.extend(label);
-        let addresses = self.look_up(path, Families::BOTH).addresses.into_shuffled().0;
+        let found = self.look_up(self.authority, path, Families::BOTH);
         path.truncate(depth);
-        for address in addresses {
-            self.target_address(offset, label, base, address)?;
+        let ttl = self.target_ttl(found.ttl);
+        for address in found.addresses.into_shuffled().0 {
+            self.target_address(offset, label, base, (address, ttl))?;
         }
         Ok(())
+    }
+
+    /// TTL of the address of a target; the cluster's zone has one for all of them.
+    fn target_ttl(&self, stored: u32) -> u32 {
+        let zone = self.view.zone();
+        if self.authority.further.is_some() { self.authority.ttl_of(zone, stored) } else { zone.ttl() }
     }
 
     fn target_address(
@@ -177,14 +184,13 @@ impl<'q, V: View> Answer<'q, '_, V> {
         offset: u16,
         label: Option<&str>,
         base: &[u8],
-        address: std::net::IpAddr,
+        (address, ttl): (std::net::IpAddr, u32),
     ) -> Result<(), Full> {
-        let ttl = self.view.zone().ttl();
         if offset != 0 {
             return self.message.address(Section::Additional, Owner::At(offset), address, ttl);
         }
         let len = [label.and_then(|label| u8::try_from(label.len()).ok()).unwrap_or_default()];
-        let domain = self.domain.wire();
+        let domain = self.authority.domain.wire();
         let owner: &[&[u8]] = match label {
             Some(label) => &[&len, label.as_bytes(), base, domain],
             None => &[base, domain],

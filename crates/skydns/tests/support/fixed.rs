@@ -12,12 +12,16 @@ use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
 use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
-use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, Search, ServiceRecord, View, Zone};
+use skydns::{
+    Backend, Entry, FurtherZone, Host, Lookup, Name, Pointer, Records, Search, ServiceRecord, View, Zone,
+    Zones,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Records under names below `cluster.local`.
 pub(crate) struct Fixed {
     zone: Zone,
+    zones: Zones,
     records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord<'static>)>>,
     synced: bool,
     lookups: AtomicUsize,
@@ -49,7 +53,16 @@ impl Fixed {
             (vec!["svc", "apps", "big"], (0..5000).map(many).collect()),
             (vec!["svc", "apps", "out"], vec![("out".into(), ServiceRecord::new(alias, base("apps.svc")))]),
         ]);
-        Self { zone, records, synced: true, lookups: AtomicUsize::new(0), laborious: None, cache: None }
+        let zones = Zones::none();
+        Self {
+            zone,
+            zones,
+            records,
+            synced: true,
+            lookups: AtomicUsize::new(0),
+            laborious: None,
+            cache: None,
+        }
     }
 
     /// The same with aliases of a name in the place of what was there.
@@ -70,6 +83,14 @@ impl Fixed {
     pub(crate) fn with_address(mut self, path: &[&'static str], label: &str, base: &str) -> Self {
         let record = ServiceRecord::new(Host::Address([10, 0, 0, 1].into()), self::base(base));
         self.records.insert(path.to_vec(), vec![(label.to_owned(), record)]);
+        self
+    }
+
+    /// The same with `address` at a name.
+    pub(crate) fn address_at(mut self, path: &[&'static str], address: &str) -> Self {
+        let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
+        let record = ServiceRecord::new(Host::Address(address), &[]);
+        self.records.insert(path.to_vec(), vec![("a".to_owned(), record)]);
         self
     }
 
@@ -145,6 +166,18 @@ impl Fixed {
         self
     }
 
+    /// The same with the records of `content` in a zone beside the cluster's.
+    pub(crate) fn further(mut self, domain: &str, content: Self) -> Self {
+        let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
+        self.zones = self.zones.with(FurtherZone::new(&domain, Arc::new(content)));
+        self
+    }
+
+    /// A zone without records.
+    pub(crate) fn empty() -> Self {
+        Self { records: BTreeMap::new(), ..Self::new(&[]) }
+    }
+
     /// The same with these texts about its routes.
     pub(crate) fn routes(mut self, texts: &[String]) -> Self {
         self.zone.routes = texts.into();
@@ -158,7 +191,7 @@ impl Fixed {
     }
 }
 
-impl View for Fixed {
+impl Records for Fixed {
     fn has_synced(&self) -> bool {
         self.synced
     }
@@ -192,11 +225,17 @@ impl View for Fixed {
     fn has_descendants(&self, path: &[&str]) -> bool {
         self.records.keys().any(|key| key.starts_with(path))
     }
+}
 
+impl View for Fixed {
     fn reverse_record<'v>(&'v self, _address: IpAddr, _visit: &mut dyn FnMut(&'v Pointer)) {}
 
     fn zone(&self) -> &Zone {
         &self.zone
+    }
+
+    fn zones(&self) -> &Zones {
+        &self.zones
     }
 }
 

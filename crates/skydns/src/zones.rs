@@ -1,0 +1,157 @@
+//! The table of further zones: those that are answered beside the cluster's, each from records of its own.
+//!
+//! Of all domains that hold a name (of the cluster, stub domains, further zones) the longest one has it; see [`Authority`].
+
+use std::sync::Arc;
+
+use crate::backend::{Records, View, Zone};
+use crate::wire::name::{Name, is_within};
+
+/// The further zones. Empty unless some are configured; `clone` is one reference count.
+#[derive(Clone, Default)]
+pub struct Zones {
+    /// The longest domain first; `None` for no zone.
+    all: Option<Arc<[FurtherZone]>>,
+}
+
+/// One further zone. `clone` is a handful of reference counts.
+#[derive(Clone)]
+pub struct FurtherZone {
+    /// Its domain, in lower case.
+    pub domain: Name,
+    /// Its content. Until that [has synced](Records::has_synced), names of the zone are SERVFAIL.
+    pub records: Arc<dyn Records>,
+    /// TTL of what the zone answers, in seconds, in the place of each record's own.
+    pub ttl: Option<u32>,
+    /// TTL of negative answers, in seconds (RFC 2308).
+    pub negative_ttl: u32,
+}
+
+impl FurtherZone {
+    /// A zone of `records` with their own TTLs.
+    pub fn new(domain: &Name, records: Arc<dyn Records>) -> Self {
+        Self { domain: domain.to_lowercase(), records, ttl: None, negative_ttl: crate::record::NEGATIVE_TTL }
+    }
+}
+
+impl std::fmt::Debug for FurtherZone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FurtherZone").field("domain", &self.domain).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Zones {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Zones {
+    /// A table without any zone.
+    pub const fn none() -> Self {
+        Self { all: None }
+    }
+
+    /// True when there is no zone.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_none()
+    }
+
+    /// All zones, the longest domain first.
+    pub fn iter(&self) -> impl Iterator<Item = &FurtherZone> {
+        self.all.iter().flat_map(|all| all.iter())
+    }
+
+    /// The same table with `zone`, in the place of another one of its domain.
+    #[must_use]
+    pub fn with(&self, zone: FurtherZone) -> Self {
+        let others = self.iter().filter(|other| other.domain != zone.domain).cloned();
+        let mut all: Vec<FurtherZone> = others.collect();
+        all.push(zone);
+        all.sort_by_key(|zone| std::cmp::Reverse(zone.domain.wire().len()));
+        Self { all: Some(all.into()) }
+    }
+
+    /// The longest zone that holds a name (wire format, lower case).
+    pub fn find(&self, name: &[u8]) -> Option<&FurtherZone> {
+        self.iter().find(|zone| is_within(name, zone.domain.wire()))
+    }
+}
+
+/// What answers for a name: one of the cluster's domains, or a further zone.
+#[derive(Clone, Copy)]
+pub struct Authority<'v> {
+    /// The domain that holds the name, in lower case.
+    pub domain: &'v Name,
+    /// Its content.
+    pub records: &'v dyn Records,
+    /// The further zone; `None` for the cluster.
+    pub further: Option<&'v FurtherZone>,
+}
+
+impl<'v> Authority<'v> {
+    /// The authority for a name (wire format, lower case); `None` for names that an upstream answers for.
+    ///
+    /// The longest domain has the name. Of two equal ones the cluster's comes first, then a further zone's: dnsmasq
+    /// chooses the longest domain, too.
+    pub fn of(view: &'v impl View, name: &[u8]) -> Option<Self> {
+        let zone = view.zone();
+        if !view.zones().is_empty()
+            && let Some(further) = view.zones().find(name)
+            && further.is_longer_than(zone.domain_of(name))
+        {
+            let delegated = zone.servers_for(name).1.is_some_and(|stub| !further.is_at_least(stub));
+            return (!delegated).then_some(Self {
+                domain: &further.domain,
+                records: &*further.records,
+                further: Some(further),
+            });
+        }
+        let domain = zone.domain_of(name).filter(|_| zone.owns(name))?;
+        Some(Self { domain, records: view, further: None })
+    }
+
+    /// The cluster's own zone.
+    pub(crate) fn cluster(view: &'v impl View) -> Self {
+        Self { domain: &view.zone().domain, records: view, further: None }
+    }
+
+    /// The labels of a name (wire format, lower case) below the domain.
+    pub fn relative<'n>(&self, name: &'n [u8]) -> &'n [u8] {
+        name.len()
+            .checked_sub(self.domain.wire().len())
+            .and_then(|below| name.get(..below))
+            .unwrap_or_default()
+    }
+
+    /// TTL of a record that is stored with the TTL `stored`, in seconds; `zone` is the cluster's.
+    pub(crate) fn ttl_of(&self, zone: &Zone, stored: u32) -> u32 {
+        match self.further {
+            None => zone.ttl_of(stored),
+            Some(further) => further.ttl.filter(|_| stored != 0).unwrap_or(stored),
+        }
+    }
+
+    /// The highest TTL of an answer of several records, in seconds; `zone` is the cluster's.
+    pub(crate) fn max_ttl(&self, zone: &Zone) -> u32 {
+        match self.further {
+            None => zone.ttl(),
+            Some(further) => further.ttl.unwrap_or(u32::MAX),
+        }
+    }
+
+    /// TTL of negative answers, in seconds; `zone` is the cluster's.
+    pub(crate) fn negative_ttl(&self, zone: &Zone) -> u32 {
+        self.further.map_or(zone.negative_ttl, |further| further.negative_ttl)
+    }
+}
+
+impl FurtherZone {
+    fn is_longer_than(&self, domain: Option<&Name>) -> bool {
+        domain.is_none_or(|domain| self.domain.wire().len() > domain.wire().len())
+    }
+
+    fn is_at_least(&self, domain: &Name) -> bool {
+        self.domain.wire().len() >= domain.wire().len()
+    }
+}

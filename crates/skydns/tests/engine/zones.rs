@@ -1,0 +1,174 @@
+//! Zones beside the cluster's: which one has a name, what it says of names that are missing, and aliases between them.
+
+use skydns::engine::{Outcome, answer};
+use skydns::outside::{Outside, OutsideAnswer, OutsideRecord};
+use skydns::wire::Transport;
+use testkit::query::Query;
+
+use super::fixed::Fixed;
+use super::{identity, name, outside};
+
+/// A zone of one address at `www`, and of that one and an alias at other names.
+fn zone(address: &str) -> Fixed {
+    Fixed::empty()
+        .address_at(&["www"], address)
+        .address_at(&["deep", "below"], address)
+        .with_aliases(&["into-cluster"], std::iter::once("web.apps.svc.cluster.local".to_owned()))
+        .with_aliases(&["into-zone"], std::iter::once("www.db.acme.test".to_owned()))
+        .with_aliases(&["into-missing"], std::iter::once("no.db.acme.test".to_owned()))
+        .with_aliases(&["into-unloaded"], std::iter::once("www.late.test".to_owned()))
+        .with_aliases(&["round"], std::iter::once("round.acme.test".to_owned()))
+}
+
+/// The cluster with `acme.test`, a stub domain below it, a zone below that, a zone below the cluster domain, and one that
+/// is not loaded.
+fn view() -> Fixed {
+    Fixed::new(&[])
+        .stub("stub.acme.test", &[])
+        .stub("test", &[])
+        .stub("equal.test", &[])
+        .further("acme.test", zone("192.0.2.1"))
+        .further("db.acme.test", zone("192.0.2.2"))
+        .further("zone.stub.acme.test", zone("192.0.2.3"))
+        .further("apps.svc.cluster.local", zone("192.0.2.4"))
+        .further("local", zone("192.0.2.5"))
+        .further("equal.test", zone("192.0.2.6"))
+        .further("2.0.192.in-addr.arpa", zone("192.0.2.7"))
+        .further("late.test", zone("192.0.2.8").unsynced())
+}
+
+/// Header and records of the answer in one line, or the outcome where there is none.
+fn ask(view: &Fixed, question: &str, known: &Outside) -> String {
+    let (owner, rtype) = question.split_once(' ').unwrap();
+    let mut out = Vec::new();
+    let query = Query::new(&format!("{owner}."), rtype).wire();
+    match answer(view, &identity(), &query, Transport::Udp, known, &mut out) {
+        Outcome::Reply(_) => {
+            let text = testkit::dig::show(&out);
+            let header = text.lines().next().unwrap_or_default().trim_start_matches(";; ");
+            let records: Vec<&str> = text.lines().filter(|line| !line.starts_with(';')).collect();
+            let hour = |record: &str| record.split(' ').take(6).collect::<Vec<_>>().join(" ");
+            let records = records.into_iter().map(hour).collect::<Vec<_>>().join("; ");
+            format!("{}: {records}", header.split(", flags: ").collect::<Vec<_>>().join(", "))
+        }
+        outcome => format!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn the_longest_domain_has_a_name() {
+    let view = view();
+    for (question, expected) in [
+        ("www.acme.test A", "NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1"),
+        ("WWW.Acme.Test A", "NOERROR, qr aa rd ra: WWW.Acme.Test. 30 IN A 192.0.2.1"),
+        ("www.db.acme.test A", "NOERROR, qr aa rd ra: www.db.acme.test. 30 IN A 192.0.2.2"),
+        ("www.stub.acme.test A", "Forward(Stub)"),
+        ("www.zone.stub.acme.test A", "NOERROR, qr aa rd ra: www.zone.stub.acme.test. 30 IN A 192.0.2.3"),
+        ("www.elsewhere.test A", "Forward(Stub)"),
+        ("www.xacme.test A", "Forward(Stub)"),
+        // Of two equal domains ours comes first.
+        ("www.equal.test A", "NOERROR, qr aa rd ra: www.equal.test. 30 IN A 192.0.2.6"),
+        // Zones above and below the cluster's.
+        ("www.local A", "NOERROR, qr aa rd ra: www.local. 30 IN A 192.0.2.5"),
+        (
+            "big.other.svc.cluster.local AAAA",
+            "NXDOMAIN, qr rd: cluster.local. 60 IN SOA ns.dns.cluster.local. hostmaster.cluster.local.",
+        ),
+        (
+            "www.apps.svc.cluster.local A",
+            "NOERROR, qr aa rd ra: www.apps.svc.cluster.local. 30 IN A 192.0.2.4",
+        ),
+        // The cluster has no name for the address.
+        ("www.2.0.192.in-addr.arpa A", "NOERROR, qr aa rd ra: www.2.0.192.in-addr.arpa. 30 IN A 192.0.2.7"),
+        (
+            "9.2.0.192.in-addr.arpa PTR",
+            "NXDOMAIN, qr aa rd ra: 2.0.192.in-addr.arpa. 60 IN SOA ns.dns.2.0.192.in-addr.arpa. hostmaster.2.0.192.in-addr.arpa.",
+        ),
+        ("9.3.0.192.in-addr.arpa PTR", "Forward(Recursive)"),
+        ("www.example.com A", "Forward(Recursive)"),
+        ("www.acme.test ANY", "REFUSED, qr: "),
+    ] {
+        assert_eq!(ask(&view, question, &Outside::none()), expected, "{question}");
+    }
+}
+
+#[test]
+fn a_missing_name_has_the_soa_record_of_its_zone() {
+    let view = view();
+    let soa = "acme.test. 60 IN SOA ns.dns.acme.test. hostmaster.acme.test.";
+    for (question, expected) in [
+        ("no.acme.test A", format!("NXDOMAIN, qr aa rd ra: {soa}")),
+        ("www.acme.test AAAA", format!("NOERROR, qr aa rd ra: {soa}")),
+        ("www.acme.test TXT", format!("NOERROR, qr aa rd ra: {soa}")),
+        // Something lies below (RFC 8020).
+        ("deep.acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
+        ("acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
+        ("acme.test SOA", format!("NOERROR, qr aa rd ra: {}", soa.replace(" 60 ", " 3600 "))),
+        ("acme.test NS", "NOERROR, qr aa rd ra: acme.test. 30 IN NS ns.dns.acme.test.".to_owned()),
+        ("no.db.acme.test A", format!("NXDOMAIN, qr aa rd ra: {}", soa.replace("acme.test", "db.acme.test"))),
+    ] {
+        assert_eq!(ask(&view, question, &Outside::none()), expected, "{question}");
+    }
+}
+
+#[test]
+fn a_zone_that_is_not_loaded_is_servfail_for_its_names_alone() {
+    let view = view();
+    for rtype in ["A", "SRV", "SOA", "TXT"] {
+        assert_eq!(ask(&view, &format!("www.late.test {rtype}"), &Outside::none()), "SERVFAIL, qr rd ra: ");
+    }
+    let unsynced = Fixed::new(&[]).unsynced().further("acme.test", zone("192.0.2.1"));
+    for (question, expected) in [
+        ("web.apps.svc.cluster.local A", "REFUSED, qr: "),
+        ("www.acme.test A", "NOERROR, qr aa rd ra: www.acme.test. 30 IN A 192.0.2.1"),
+        ("into-cluster.acme.test A", "SERVFAIL, qr rd ra: "),
+    ] {
+        assert_eq!(ask(&unsynced, question, &Outside::none()), expected, "{question}");
+    }
+}
+
+#[test]
+fn aliases_lead_from_zone_to_zone() {
+    let cluster =
+        view().with_aliases(&["svc", "other", "db"], std::iter::once("into-zone.acme.test".to_owned()));
+    let alias = |owner: &str, target: &str| format!("{owner}. 30 IN CNAME {target}.");
+    for (question, expected) in [
+        (
+            "db.other.svc.cluster.local A",
+            format!(
+                "NOERROR, qr aa rd ra: {}; {}; www.db.acme.test. 30 IN A 192.0.2.2",
+                alias("db.other.svc.cluster.local", "into-zone.acme.test"),
+                alias("into-zone.acme.test", "www.db.acme.test"),
+            ),
+        ),
+        (
+            "into-zone.acme.test AAAA",
+            format!("NOERROR, qr aa rd ra: {}", alias("into-zone.acme.test", "www.db.acme.test")),
+        ),
+        (
+            "into-missing.acme.test A",
+            format!("NOERROR, qr aa rd ra: {}", alias("into-missing.acme.test", "no.db.acme.test")),
+        ),
+        ("into-unloaded.acme.test A", "SERVFAIL, qr rd ra: ".to_owned()),
+        ("round.acme.test A", "SERVFAIL, qr rd ra: ".to_owned()),
+    ] {
+        assert_eq!(ask(&cluster, question, &Outside::none()), expected, "{question}");
+    }
+}
+
+/// What an upstream says of a name of ours counts for nothing.
+#[test]
+fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
+    let alias = |target: &str| OutsideRecord {
+        owner: name("www.outside.test"),
+        rtype: 5,
+        rdata: name(target).wire().into(),
+    };
+    let view = Fixed::new(&[]).further("acme.test", zone("192.0.2.1"));
+    let known = outside(OutsideAnswer::Records(vec![alias("www.acme.test")]));
+    assert_eq!(
+        ask(&view, "out.apps.svc.cluster.local A", &known),
+        "NOERROR, qr aa rd ra: out.apps.svc.cluster.local. 30 IN CNAME www.outside.test.; \
+         www.outside.test. 30 IN CNAME www.acme.test.; www.acme.test. 30 IN A 192.0.2.1"
+    );
+}
