@@ -185,6 +185,7 @@ impl Index {
             Event::Endpoints(change) => self.apply_endpoints(change),
             Event::EndpointSlice(change) => self.apply_slice(change),
             Event::Node(change) => self.apply_node(change),
+            Event::OwnNode(change) => self.apply_own_node(change),
             Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
             Event::Pod(change) if self.options.pods == PodMode::Verified => self.apply_pod(change),
             Event::Namespace(_) | Event::Pod(_) => {}
@@ -268,6 +269,19 @@ impl Index {
             let domains = federation.domains.clone();
             self.set_federations(domains);
         }
+    }
+
+    /// The zone of a node that is gone stays: this process still runs there.
+    fn apply_own_node(&mut self, change: Change<Node>) {
+        let Change::Apply(Node { key, zone, .. }) = change else { return };
+        if self.options.records.zone == zone {
+            return;
+        }
+        tracing::info!(node = %key, zone = zone.as_deref().unwrap_or_default(), "zone of the own node");
+        for key in self.store.keys() {
+            self.outdate_endpoints(&key);
+        }
+        self.options.records.zone = zone;
     }
 
     fn apply_namespace(&mut self, change: Change<Namespace>) {
@@ -371,7 +385,7 @@ impl Index {
 
     /// The reverse records of one Service as its objects are now.
     fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
-        let records = self.options.records;
+        let records = &self.options.records;
         self.served(key).map_or_else(Vec::new, |service| records.pointers(&service, &self.backing(&service)))
     }
 

@@ -19,7 +19,7 @@ use smol_str::SmolStr;
 use crate::few::Few;
 
 pub(crate) use parse::MAGIC;
-pub use parse::{Encoded, FromApi, MalformedObject, Note, Parsed, PodNamed};
+pub use parse::{Encoded, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
 
 /// Namespace and name of an object. Cluster-wide objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -247,6 +247,15 @@ impl EndpointSlice {
         ObjectKey { namespace: self.key.namespace.clone(), name: self.service.clone() }
     }
 
+    /// The slice as it is without the zones of its endpoints.
+    #[must_use]
+    pub fn without_zones(mut self) -> Self {
+        for endpoint in &mut self.endpoints {
+            endpoint.zones = Few::default();
+        }
+        self
+    }
+
     /// All addresses, ready or not.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().copied())
@@ -278,6 +287,14 @@ pub struct SliceEndpoint {
     pub serving: Option<bool>,
     /// Is being stopped.
     pub terminating: Option<bool>,
+    /// The zones whose clients it is for: those of its hints, or the zone that it is in. Read only for
+    /// `--prefer-zone`.
+    #[serde(default, skip_serializing_if = "has_none")]
+    pub zones: Few<SmolStr>,
+}
+
+fn has_none<T>(list: &Few<T>) -> bool {
+    list.is_empty()
 }
 
 /// Where a node is, for federation.
@@ -363,6 +380,8 @@ pub enum Event {
     EndpointSlice(Change<EndpointSlice>),
     /// About nodes; only while federations are configured.
     Node(Change<Node>),
+    /// About the node that this process runs on, whose zone is preferred.
+    OwnNode(Change<Node>),
     /// About the namespaces that a selector matches.
     Namespace(Change<Namespace>),
     /// About pods.

@@ -6,6 +6,7 @@
 
 mod label;
 mod node;
+mod zone;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -70,6 +71,8 @@ pub struct Member<'o> {
     pub ip: IpAddr,
     /// The hostname, if it has one.
     pub hostname: Option<&'o SmolStr>,
+    /// The zones whose clients it is for, as far as they were read.
+    pub zones: &'o [SmolStr],
 }
 
 impl Backing {
@@ -96,7 +99,12 @@ impl<'o> Group<'o> {
     fn of_subset(subset: &'o Subset, not_ready_too: bool) -> Self {
         let not_ready: &[Address] = if not_ready_too { &subset.not_ready } else { &[] };
         let member = |ready: bool| {
-            move |address: &'o Address| Member { ready, ip: address.ip, hostname: address.hostname.as_ref() }
+            move |address: &'o Address| Member {
+                ready,
+                ip: address.ip,
+                hostname: address.hostname.as_ref(),
+                zones: &[],
+            }
         };
         let members = subset.ready.iter().map(member(true)).chain(not_ready.iter().map(member(false)));
         Group { members: members.collect(), ports: &subset.ports }
@@ -106,7 +114,12 @@ impl<'o> Group<'o> {
         let members = slice.endpoints.iter().flat_map(|endpoint| {
             // An unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
             let (ready, hostname) = (endpoint.ready != Some(false), endpoint.hostname.as_ref());
-            endpoint.addresses.iter().map(move |ip| Member { ready, ip: *ip, hostname })
+            endpoint.addresses.iter().map(move |ip| Member {
+                ready,
+                ip: *ip,
+                hostname,
+                zones: &endpoint.zones,
+            })
         });
         let published = members.filter(|member| member.ready || not_ready_too);
         Group { members: published.collect(), ports: &slice.ports }
@@ -127,21 +140,23 @@ pub enum EndpointNames {
 }
 
 /// Options of the records. The default is kube-dns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordOptions {
     /// The names of endpoints without a hostname.
     pub endpoint_names: EndpointNames,
     /// A Service with cluster IPs has no records at its name while no endpoint of it is ready.
     pub ignore_empty_services: bool,
+    /// The zone whose addresses a headless Service answers with, if they are enough (`--prefer-zone`).
+    pub zone: Option<SmolStr>,
 }
 
 impl RecordOptions {
     /// Builds the records of `service`, whose endpoints are `backing`.
-    pub fn build(self, service: &Service, backing: &Backing) -> ServiceRecords {
+    pub fn build(&self, service: &Service, backing: &Backing) -> ServiceRecords {
         let mut records = match &service.kind {
             ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
             // kube-dns treats a Service without an address yet like a headless one.
-            ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing, self.endpoint_names),
+            ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing, self),
             ServiceKind::ExternalName(target) => external_name(service, target),
         };
         if self.is_empty(service, backing) {
@@ -152,13 +167,13 @@ impl RecordOptions {
     }
 
     /// Whether `service` is left out for want of ready endpoints. Its reverse records stay, as in CoreDNS.
-    fn is_empty(self, service: &Service, backing: &Backing) -> bool {
+    fn is_empty(&self, service: &Service, backing: &Backing) -> bool {
         let by_ip = matches!(service.kind, ServiceKind::ClusterIp(_));
         self.ignore_empty_services && by_ip && !backing.has_ready_addresses()
     }
 
     /// True when the records of `service` depend on its endpoints.
-    pub fn depend_on_endpoints(self, service: &Service) -> bool {
+    pub fn depend_on_endpoints(&self, service: &Service) -> bool {
         match service.kind {
             ServiceKind::ClusterIp(_) => self.ignore_empty_services,
             ServiceKind::Headless | ServiceKind::WithoutIp => true,
@@ -167,7 +182,7 @@ impl RecordOptions {
     }
 
     /// The reverse records that [`build`](Self::build) gives, without the others.
-    pub fn pointers(self, service: &Service, backing: &Backing) -> Vec<(IpAddr, Pointer)> {
+    pub fn pointers(&self, service: &Service, backing: &Backing) -> Vec<(IpAddr, Pointer)> {
         let Some(base) = base(&service.key) else { return Vec::new() };
         let mut pointers: Vec<_> = match &service.kind {
             ServiceKind::ClusterIp(addresses) => {
@@ -223,31 +238,39 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     let labelled =
         |(label, addresses): (SmolStr, Vec<IpAddr>)| Labelled { label, addresses: addresses.into() };
     let members: Few<Labelled> = labels.into_iter().map(labelled).collect();
-    records.node = (!members.is_empty()).then_some(ServiceNode { base, headless: false, members, ports });
+    let near = u32::try_from(members.len()).unwrap_or(u32::MAX);
+    records.node =
+        (!members.is_empty()).then_some(ServiceNode { base, headless: false, near, members, ports });
     records
 }
 
 /// What the addresses of one label add up to.
 #[derive(Default)]
 struct Collected {
+    /// Answered at the name of the Service.
+    near: bool,
     addresses: Vec<IpAddr>,
     ports: Vec<([SmolStr; 2], u16)>,
 }
 
-fn headless(service: &Service, backing: &Backing, names: EndpointNames) -> ServiceRecords {
+fn headless(service: &Service, backing: &Backing, options: &RecordOptions) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Some(base) = base(&service.key) else { return records };
     let mut labels: BTreeMap<SmolStr, Collected> = BTreeMap::new();
-    for group in backing.groups(service.publish_not_ready) {
+    let groups = backing.groups(service.publish_not_ready);
+    let zone = options.zone.as_ref().filter(|zone| zone::suffices(zone, &groups));
+    for group in groups {
         let ports: Vec<_> = group
             .ports
             .iter()
             .filter_map(|port| Some((port_path(&port.protocol, &port.name)?, port.port)))
             .collect();
         for member in &group.members {
-            let Some((label, pointer)) = member.labelled(service, &base, names) else { continue };
+            let named = member.labelled(service, &base, options.endpoint_names);
+            let Some((label, pointer)) = named else { continue };
             records.pointers.push((member.ip, pointer));
             let collected = labels.entry(label).or_default();
+            collected.near |= zone.is_none_or(|zone| member.zones.contains(zone));
             collected.addresses.push(member.ip);
             collected.ports.extend(ports.iter().cloned());
         }
@@ -284,9 +307,11 @@ impl Member<'_> {
 
 fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> ServiceNode {
     let count = labels.len();
+    let (labels, others): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(_, collected)| collected.near);
+    let near = u32::try_from(labels.len()).unwrap_or(u32::MAX);
     let mut ports: BTreeMap<([SmolStr; 2], u16), Vec<u32>> = BTreeMap::new();
     let labelled = |(position, (label, collected)): (u32, (SmolStr, Collected))| {
-        let Collected { mut addresses, ports: mut own } = collected;
+        let Collected { mut addresses, ports: mut own, .. } = collected;
         addresses.sort_unstable();
         addresses.dedup();
         own.sort_unstable();
@@ -296,12 +321,12 @@ fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> Servi
         }
         Labelled { label, addresses: addresses.into() }
     };
-    let members = (0..).zip(labels).map(labelled).collect();
+    let members = (0..).zip(labels.into_iter().chain(others)).map(labelled).collect();
     let port = |((path, port), members): (_, Vec<u32>)| {
         let members = (members.len() < count).then(|| members.into());
         PortRecords { path, port, members }
     };
-    ServiceNode { base, headless: true, members, ports: ports.into_iter().map(port).collect() }
+    ServiceNode { base, headless: true, near, members, ports: ports.into_iter().map(port).collect() }
 }
 
 fn external_name(service: &Service, target: &str) -> ServiceRecords {

@@ -76,8 +76,20 @@ fn answered(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         }),
         // Its purpose is to lead to another cluster.
         NameKind::Federation { .. } => None,
-        _ => nobody_behind(evidence, candidate),
+        _ => nobody_behind(evidence, candidate).or_else(|| only_near(evidence, candidate)),
     }
+}
+
+/// A headless Service that answers with the addresses of one zone.
+fn only_near(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    let (NameKind::Service(key) | NameKind::Port { key, .. }) = &candidate.kind else { return None };
+    let node = evidence.snapshot.services.entry(&[&key.namespace], &key.name)?;
+    let (near, all) = (node.near as usize, node.members.len());
+    let text = format!(
+        "{near} of {all} endpoints are answered, those in the preferred zone (--prefer-zone); the others have names of \
+         their own"
+    );
+    (near < all).then(|| Note::new("preferred_zone", text))
 }
 
 /// dnsmasq answers and asks nobody.

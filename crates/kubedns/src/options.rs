@@ -2,6 +2,7 @@
 
 mod domains;
 mod pins;
+mod prefer_zone;
 mod scope;
 mod search;
 mod ttl;
@@ -31,6 +32,7 @@ use skydns::forward::TlsTrust;
 pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use explain::Topology;
 pub use pins::{PinError, Pins};
+pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
 pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, Zones};
 pub use ttl::{ZoneTtl, ZoneTtlError};
@@ -117,6 +119,9 @@ pub struct Options {
     /// the names of pods: insecure (the address in the name, as kube-dns), disabled (there are none) or verified (only where a pod of the namespace has the address; watches pods)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
+    /// zone whose addresses headless services answer with where there are three of them at least: its name, or auto for that of the node in NODE_NAME (reads this node); needs endpointslices
+    #[arg(long, value_name = "string", default_value = "")]
+    pub prefer_zone: PreferZone,
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
@@ -250,12 +255,14 @@ impl Options {
     pub fn kept_for(&self) -> String {
         let pod_names = if self.endpoint_names == EndpointNames::Pod { "pod" } else { "" };
         let pods = if self.pods == PodMode::Verified { "verified" } else { "" };
+        let zones = if self.prefer_zone == PreferZone::Off { "" } else { "any" };
         let choices = [
             ("namespaces", self.namespaces.0.join(",")),
             ("namespace-selector", self.namespace_selector.0.clone()),
             ("selector", self.selector.0.clone()),
             ("endpoint-names", pod_names.to_owned()),
             ("pods", pods.to_owned()),
+            ("prefer-zone", zones.to_owned()),
         ];
         let given = choices.iter().filter(|(_, choice)| !choice.is_empty());
         given.fold(self.domain.first.to_string(), |kept, (flag, choice)| format!("{kept} --{flag}={choice}"))
@@ -266,6 +273,7 @@ impl Options {
         let records = RecordOptions {
             endpoint_names: self.endpoint_names,
             ignore_empty_services: self.ignore_empty_services,
+            zone: self.prefer_zone.name().cloned(),
         };
         index::Options { records, pods: self.pods, namespaces: scope.namespaces.clone() }
     }

@@ -24,19 +24,19 @@ use crate::config::{Configuration, Settings};
 use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{Exposition, Options, Topology};
+use crate::options::{Exposition, Options, PreferZone, Topology};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, PodMode, Progress, Question};
-use cluster::objects::{Change, EndpointsSource, Event, FromApi, Kind};
+use cluster::objects::{Change, EndpointsSource, Event, FromApi, Kind, Node};
 use cluster::records::EndpointNames;
 use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::EndpointsFeed;
-use cluster::watch::nodes::NodesFeed;
-use cluster::watch::{Collection, Pace, Received, ScopedFeed};
+use cluster::watch::nodes::{self, NodesFeed};
+use cluster::watch::{Collection, Feed, Pace, Received, ScopedFeed};
 use explain::{Explainer, ServerState};
 
 /// How many events may wait for the index.
@@ -59,6 +59,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
     let (config_from, scope, zone) = (options.config_from()?, options.scope()?, options.zone()?);
     options.search()?;
+    let own_node = options.node_of_zone(std::env::var("NODE_NAME").ok())?;
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
     }
@@ -109,6 +110,10 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     serve_status(&mut tasks, status_server, &status, &explainer, stop());
     serve_metrics(&mut tasks, metrics_server, &registry, &exposition, stop());
     let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
+    if let Some(node) = own_node {
+        let node = api_server.own_node(&node);
+        tasks.lasting("watching the own node", thread.run(node.run(shutdown.stop.clone())));
+    }
     api_server.watch(&mut tasks, &thread, &options, &scope, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
@@ -216,6 +221,7 @@ impl ApiServer {
         let endpoints = EndpointsFeed {
             choice: options.endpoints_source,
             pod_names: options.endpoint_names == EndpointNames::Pod,
+            zones: options.prefer_zone != PreferZone::Off,
             scope: scope.clone(),
             connection: Arc::clone(&connection),
             pace: pace.clone(),
@@ -234,6 +240,11 @@ impl ApiServer {
         tasks.lasting("watching services", thread.run(services.run(stop())));
         tasks.lasting("watching endpoints", thread.run(endpoints.run(stop())));
         tasks.lasting("watching nodes", thread.run(nodes.run(stop())));
+    }
+
+    /// A feed of the node of this process, for its zone.
+    fn own_node(&self, name: &str) -> Feed<Node, Event> {
+        nodes::own_node(&self.connection, &self.metrics.watch, self.sink.clone(), name, "--prefer-zone=auto")
     }
 
     /// A feed of the objects of a kind that are in the scope.

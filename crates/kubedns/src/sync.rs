@@ -218,7 +218,7 @@ impl Sync {
             if was_listed {
                 causes.extend(self.cause(&event));
             }
-            self.fed |= !matches!(event, Event::Node(_));
+            self.fed |= !matches!(event, Event::Node(_) | Event::OwnNode(_));
             self.index.apply(event);
         }
         self.note_source();

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use cluster::index::Index;
 use cluster::objects::{
-    Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event, ObjectKey,
-    Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event, Node,
+    ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
 use proptest::prelude::*;
 use skydns::{Name, Records as _, Zone};
+use smol_str::SmolStr;
 
 /// The objects that exist, by kind.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,8 @@ struct Cluster {
     services: BTreeMap<ObjectKey, Service>,
     endpoints: BTreeMap<ObjectKey, Endpoints>,
     slices: BTreeMap<ObjectKey, EndpointSlice>,
+    /// The zone of the own node.
+    zone: Option<SmolStr>,
 }
 
 fn index() -> (Index, Arc<Published>) {
@@ -72,11 +75,17 @@ fn visible(published: &Published) -> String {
     let mut backed: Vec<String> = snapshot.backed.iter().map(|(key, ())| key.to_string()).collect();
     backed.sort();
     let tree = serde_json::to_string_pretty(&Cache(&snapshot)).unwrap();
-    format!("{tree}\n{}\n{}", reverse.join("\n"), backed.join("\n"))
+    let mut near = Vec::new();
+    snapshot.services.visit(&["*", "*"], &mut usize::MAX.clone(), &mut |label, service| {
+        near.push(format!("{label} {}", service.near));
+    });
+    near.sort();
+    format!("{tree}\n{}\n{}\n{}", reverse.join("\n"), backed.join("\n"), near.join("\n"))
 }
 
 fn fresh(cluster: &Cluster, source: EndpointsSource) -> String {
     let (mut index, published) = index();
+    index.apply(own_node(cluster.zone.clone()));
     list(&mut index, cluster);
     if source == EndpointsSource::EndpointSlices {
         list_slices(&mut index, cluster, |_, _| {});
@@ -157,15 +166,21 @@ fn slice_name() -> &'static str {
     "(p|x-1|x-2|y-1)"
 }
 
+fn zone() -> impl Strategy<Value = SmolStr> {
+    "(eu-1|eu-2)".prop_map(Into::into)
+}
+
 fn slice() -> impl Strategy<Value = EndpointSlice> {
-    let endpoint =
-        (address(), proptest::option::of(any::<bool>())).prop_map(|(address, ready)| SliceEndpoint {
+    let endpoint = (address(), proptest::option::of(any::<bool>()), proptest::option::of(zone())).prop_map(
+        |(address, ready, zone)| SliceEndpoint {
             addresses: [address.ip].into(),
             hostname: address.hostname,
             ready,
             serving: None,
             terminating: None,
-        });
+            zones: zone.into_iter().collect(),
+        },
+    );
     (key(), slice_name(), proptest::collection::vec(endpoint, 0..3), ports()).prop_map(
         |(service, name, endpoints, ports)| EndpointSlice {
             key: ObjectKey::new(service.namespace, name),
@@ -186,6 +201,8 @@ enum Step {
     DeleteService(ObjectKey),
     DeleteEndpoints(ObjectKey),
     DeleteSlice(ObjectKey),
+    /// The own node has been seen.
+    Zone(Option<SmolStr>),
     /// Changes that happen while no watch is open, and the list that follows.
     Unseen(Vec<Step>),
     Relist,
@@ -198,6 +215,7 @@ fn change() -> impl Strategy<Value = Step> {
         2 => slice().prop_map(Step::Slice),
         2 => key().prop_map(Step::DeleteService),
         1 => key().prop_map(Step::DeleteEndpoints),
+        1 => proptest::option::of(zone()).prop_map(Step::Zone),
         1 => ("[ab]", slice_name()).prop_map(|(namespace, name)| Step::DeleteSlice(ObjectKey::new(namespace, name))),
     ]
 }
@@ -225,10 +243,15 @@ impl Cluster {
             Step::DeleteService(key) => drop(self.services.remove(&key)),
             Step::DeleteEndpoints(key) => drop(self.endpoints.remove(&key)),
             Step::DeleteSlice(key) => drop(self.slices.remove(&key)),
+            Step::Zone(zone) => self.zone = zone,
             Step::Unseen(steps) => self.take_all(&steps),
             Step::Relist => {}
         }
     }
+}
+
+fn own_node(zone: Option<SmolStr>) -> Event {
+    Event::OwnNode(Change::Apply(Node { key: ObjectKey::new("", "here"), zone, region: None }))
 }
 
 fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
@@ -239,6 +262,7 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
         Step::DeleteService(key) => index.apply(Event::Service(Change::Deleted(key))),
         Step::DeleteEndpoints(key) => index.apply(Event::Endpoints(Change::Deleted(key))),
         Step::DeleteSlice(key) => index.apply(Event::EndpointSlice(Change::Deleted(key))),
+        Step::Zone(zone) => index.apply(own_node(zone)),
         Step::Unseen(_) | Step::Relist => {
             // A list that breaks off and is begun again leaves no trace.
             index.apply(Event::Service(Change::RelistStarted));
@@ -261,6 +285,7 @@ proptest! {
         let mut cluster = Cluster::default();
         cluster.take_all(&start);
         let (mut index, published) = index();
+        index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
         // Endpoints come into use in the middle of the first list of slices, which goes on.
         let mut source = EndpointsSource::Endpoints;

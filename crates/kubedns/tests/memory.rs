@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use allocation_counter::{AllocationInfo, measure};
+use cluster::few::Few;
 use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
     AddressType, Change, EndpointPort, EndpointSlice, EndpointsSource, Event, ObjectKey, Pod, Protocol,
@@ -51,6 +52,7 @@ fn slice(index: u32) -> EndpointSlice {
         ready: Some(true),
         serving: Some(true),
         terminating: Some(false),
+        zones: Few::default(),
     };
     EndpointSlice {
         key: ObjectKey::new(namespace, format!("{name}-{index:05x}")),

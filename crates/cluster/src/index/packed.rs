@@ -341,14 +341,21 @@ impl Pack for AddressType {
     }
 }
 
+/// Set in the octet of the conditions where zones follow.
+const HAS_ZONES: u8 = 1 << 6;
+
 /// The conditions take one octet together: two bits each, the lower one for what is known and the higher one for what it
 /// is.
 impl Pack for SliceEndpoint {
     fn pack(&self, to: &mut Vec<u8>) {
         let bits = |condition: Option<bool>| condition.map_or(0, |is| 1 | u8::from(is) << 1);
-        to.push(bits(self.ready) | bits(self.serving) << 2 | bits(self.terminating) << 4);
+        let zones = if self.zones.is_empty() { 0 } else { HAS_ZONES };
+        to.push(bits(self.ready) | bits(self.serving) << 2 | bits(self.terminating) << 4 | zones);
         self.addresses.pack(to);
         self.hostname.pack(to);
+        if zones != 0 {
+            self.zones.pack(to);
+        }
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
@@ -363,6 +370,7 @@ impl Pack for SliceEndpoint {
             terminating: condition(4),
             addresses: Pack::unpack(from)?,
             hostname: Pack::unpack(from)?,
+            zones: if conditions & HAS_ZONES == 0 { Few::default() } else { Pack::unpack(from)? },
         })
     }
 }

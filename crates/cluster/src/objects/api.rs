@@ -10,6 +10,9 @@ use chrono::DateTime;
 use prost::Message;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use smol_str::SmolStr;
+
+use crate::few::Few;
 
 /// `metadata.labels` and `metadata.annotations` that are read; the JSON reader keeps no others.
 const READ: [&str; 8] =
@@ -269,17 +272,17 @@ impl From<PodNamedEndpoints> for Endpoints {
     }
 }
 
-/// The same for an [`EndpointSlice`].
+/// An [`EndpointSlice`] with what only some options read of its endpoints.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodNamedSlice {
+pub struct DetailedSlice {
     #[prost(message, optional, tag = "1")]
     pub(super) metadata: Option<Metadata>,
     #[prost(string, optional, tag = "4")]
     address_type: Option<String>,
     #[prost(message, repeated, tag = "2")]
     #[serde(deserialize_with = "nullable")]
-    endpoints: Vec<PodNamedEndpoint>,
+    pub(super) endpoints: Vec<DetailedEndpoint>,
     #[prost(message, repeated, tag = "3")]
     #[serde(deserialize_with = "nullable")]
     ports: Vec<Port>,
@@ -287,7 +290,7 @@ pub struct PodNamedSlice {
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodNamedEndpoint {
+pub(crate) struct DetailedEndpoint {
     #[prost(string, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
     addresses: Vec<String>,
@@ -297,17 +300,55 @@ struct PodNamedEndpoint {
     hostname: Option<String>,
     #[prost(message, optional, tag = "4")]
     target_ref: Option<Target>,
+    #[prost(string, optional, tag = "7")]
+    zone: Option<String>,
+    #[prost(message, optional, tag = "8")]
+    hints: Option<Hints>,
 }
 
-impl From<PodNamedEndpoint> for SliceEndpoint {
-    fn from(PodNamedEndpoint { addresses, conditions, hostname, target_ref }: PodNamedEndpoint) -> Self {
-        let hostname = hostname.filter(|name| !name.is_empty()).or_else(|| pod_name(target_ref));
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Hints {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    for_zones: Vec<ForZone>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+struct ForZone {
+    #[prost(string, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+}
+
+impl DetailedEndpoint {
+    /// Takes the name of its pod for a hostname, where it has none.
+    pub(super) fn name_after_pod(&mut self) {
+        let pod = self.target_ref.take();
+        self.hostname = self.hostname.take().filter(|name| !name.is_empty()).or_else(|| pod_name(pod));
+    }
+
+    /// The zones whose clients it is for: those of its hints, or the zone that it is in.
+    pub(super) fn zones(&self) -> Few<SmolStr> {
+        let hints = self.hints.iter().flat_map(|hints| &hints.for_zones).map(|zone| zone.name.as_str());
+        let zones: Few<SmolStr> = hints.filter(|zone| !zone.is_empty()).map(SmolStr::new).collect();
+        if !zones.is_empty() {
+            return zones;
+        }
+        Some(self.zone()).filter(|zone| !zone.is_empty()).map(SmolStr::new).into_iter().collect()
+    }
+}
+
+impl From<DetailedEndpoint> for SliceEndpoint {
+    fn from(endpoint: DetailedEndpoint) -> Self {
+        let DetailedEndpoint { addresses, conditions, hostname, .. } = endpoint;
         Self { addresses, conditions, hostname }
     }
 }
 
-impl From<PodNamedSlice> for EndpointSlice {
-    fn from(PodNamedSlice { metadata, address_type, endpoints, ports }: PodNamedSlice) -> Self {
+impl From<DetailedSlice> for EndpointSlice {
+    fn from(DetailedSlice { metadata, address_type, endpoints, ports }: DetailedSlice) -> Self {
         Self {
             metadata,
             address_type,

@@ -239,10 +239,14 @@ impl FromApi for EndpointSlice {
 #[derive(Debug)]
 pub struct PodNamed<T>(pub T);
 
-/// [`FromApi`] for [`PodNamed`] objects.
-macro_rules! pod_named {
-    ($($kind:ident, $api:ident;)*) => {$(
-        impl FromApi for PodNamed<$kind> {
+/// A slice with the zones of its endpoints (`--prefer-zone`), which a [`PodNamed`] one has, too.
+#[derive(Debug)]
+pub struct Zoned(pub EndpointSlice);
+
+/// [`FromApi`] for objects that are read in more detail.
+macro_rules! detailed {
+    ($($type:ty, $kind:ident, $api:ident, $convert:expr;)*) => {$(
+        impl FromApi for $type {
             const KIND: Kind = Kind::$kind;
             type Api = api::$api;
 
@@ -255,15 +259,33 @@ macro_rules! pod_named {
             }
 
             fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
-                $kind::convert(api.into(), notes).map(Self)
+                $convert(api, notes).map(Self)
             }
         }
     )*};
 }
 
-pod_named! {
-    Endpoints, PodNamedEndpoints;
-    EndpointSlice, PodNamedSlice;
+detailed! {
+    PodNamed<Endpoints>, Endpoints, PodNamedEndpoints, |api: api::PodNamedEndpoints, notes| Endpoints::convert(api.into(), notes);
+    PodNamed<EndpointSlice>, EndpointSlice, DetailedSlice, pod_named_slice;
+    Zoned, EndpointSlice, DetailedSlice, zoned_slice;
+}
+
+fn pod_named_slice(
+    mut api: api::DetailedSlice,
+    notes: &mut Vec<Note>,
+) -> Result<EndpointSlice, MalformedObject> {
+    api.endpoints.iter_mut().for_each(api::DetailedEndpoint::name_after_pod);
+    zoned_slice(api, notes)
+}
+
+fn zoned_slice(api: api::DetailedSlice, notes: &mut Vec<Note>) -> Result<EndpointSlice, MalformedObject> {
+    let zones: Vec<_> = api.endpoints.iter().map(api::DetailedEndpoint::zones).collect();
+    let mut slice = EndpointSlice::convert(api.into(), notes)?;
+    for (endpoint, zones) in slice.endpoints.iter_mut().zip(zones) {
+        endpoint.zones = zones;
+    }
+    Ok(slice)
 }
 
 impl FromApi for Node {
@@ -363,6 +385,7 @@ fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut V
         ready: conditions.ready,
         serving: conditions.serving,
         terminating: conditions.terminating,
+        zones: Few::default(),
     }
 }
 

@@ -12,6 +12,7 @@ use skydns::{Entry, Host, ServiceRecord};
 use smol_str::SmolStr;
 use treecache::ANY;
 
+use super::zone;
 use crate::few::Few;
 
 /// The records at the name of a Service and below. It has a member at least.
@@ -21,7 +22,9 @@ pub struct ServiceNode {
     pub base: Arc<[u8]>,
     /// SRV records lead to the members, not to the Service's own name.
     pub headless: bool,
-    /// Sorted by label, each label only once.
+    /// So many of the members, the first ones, are answered at the Service's own name; the others have names alone.
+    pub near: u32,
+    /// Each label only once; those in front and the others are sorted by label.
     pub members: Few<Labelled>,
     /// Sorted, each only once.
     pub ports: Arc<[PortRecords]>,
@@ -72,21 +75,34 @@ impl ServiceNode {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> bool {
         let (port, label) = match path {
-            [] if !exact => (None, ANY),
-            [label] => (None, *label),
-            [protocol, name] if !exact => (Some([*protocol, *name]), ANY),
-            [protocol, name, label] => (Some([*protocol, *name]), *label),
+            [] if !exact => (None, None),
+            [label] => (None, Some(*label)),
+            [protocol, name] if !exact => (Some([*protocol, *name]), None),
+            [protocol, name, label] => (Some([*protocol, *name]), Some(*label)),
             _ => return false,
         };
-        let positions = if label == ANY && !exact { 0..self.members.len() } else { self.positions_of(label) };
+        let positions = |port| match label {
+            None => self.positions_near(port),
+            Some(ANY) if !exact => 0..self.members.len(),
+            Some(label) => self.positions_of(label),
+        };
         let Some(port) = port else {
-            return self.visit_entries(positions, None, steps, visit);
+            return self.visit_entries(positions(None), None, steps, visit);
         };
         let mut found = false;
         for port in self.ports_of(port) {
-            found |= self.visit_entries(positions.clone(), Some(port), steps, visit);
+            found |= self.visit_entries(positions(Some(port)), Some(port), steps, visit);
         }
         found
+    }
+
+    /// Where the members are that answer for the Service, or for a port of it: those in front, unless too few of them have
+    /// that port.
+    fn positions_near(&self, port: Option<&PortRecords>) -> Range<usize> {
+        let some = port.and_then(|port| port.members.as_deref()).unwrap_or_default();
+        let with_port = some.partition_point(|position| *position < self.near);
+        let all = some.len() > 0 && !zone::is_safe(with_port, some.len());
+        if all { 0..self.members.len() } else { 0..self.near as usize }
     }
 
     /// Visits the entries of members, those of a port or their addresses. False when there are none.
@@ -117,7 +133,9 @@ impl ServiceNode {
 
     /// Where the member of that label is: one position or none.
     fn positions_of(&self, label: &str) -> Range<usize> {
-        let found = self.members.binary_search_by(|member| member.label.as_str().cmp(label));
+        let (near, others) = self.members.split_at(self.members.len().min(self.near as usize));
+        let find = |members: &[Labelled]| members.binary_search_by(|member| member.label.as_str().cmp(label));
+        let found = find(near).or_else(|_| find(others).map(|position| near.len() + position));
         found.map_or(0..0, |position| position..position + 1)
     }
 

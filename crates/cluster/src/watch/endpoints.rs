@@ -24,7 +24,7 @@ use super::scoped::ScopedFeed;
 use super::state::{FeedState, Phase};
 use super::{Closed, Received};
 use crate::connect::Connection;
-use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed};
+use crate::objects::{Change, EndpointSlice, Endpoints, EndpointsSource, Event, FromApi, PodNamed, Zoned};
 use crate::scope::Scope;
 
 /// `--endpoints-source`.
@@ -46,6 +46,8 @@ pub struct EndpointsFeed {
     pub choice: Choice,
     /// Endpoints without a hostname take the name of their pod for one.
     pub pod_names: bool,
+    /// The zones of endpoints are read, which only slices have.
+    pub zones: bool,
     /// The namespaces to follow.
     pub scope: Scope,
     /// The API server.
@@ -184,6 +186,11 @@ impl EndpointsFeed {
     }
 
     async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), Closed> {
+        if self.zones && source == EndpointsSource::Endpoints {
+            tracing::warn!(
+                "Endpoints have no zones: --prefer-zone is without effect until EndpointSlices can be read"
+            );
+        }
         self.send(Event::EndpointsFrom(source)).await?;
         self.in_force.wait_for(|now| *now == Some(source)).await.map(drop).map_err(|_| Closed)
     }
@@ -206,10 +213,24 @@ impl EndpointsFeed {
                     |change: Change<PodNamed<Endpoints>>| Event::Endpoints(change.map(|named| named.0));
                 spawn(self.feed(wrap), stop)
             }
-            (EndpointsSource::EndpointSlices, false) => {
-                spawn(self.slices::<EndpointSlice>(Event::EndpointSlice, spare), stop)
+            (EndpointsSource::EndpointSlices, _) => self.start_slices(spare, stop),
+        }
+    }
+
+    fn start_slices(&self, spare: &watch::Sender<bool>, stop: &CancellationToken) -> Running {
+        match (self.pod_names, self.zones) {
+            (false, false) => spawn(self.slices::<EndpointSlice>(Event::EndpointSlice, spare), stop),
+            (false, true) => {
+                let wrap = |change: Change<Zoned>| Event::EndpointSlice(change.map(|zoned| zoned.0));
+                spawn(self.slices(wrap, spare), stop)
             }
-            (EndpointsSource::EndpointSlices, true) => {
+            (true, false) => {
+                let wrap = |change: Change<PodNamed<EndpointSlice>>| {
+                    Event::EndpointSlice(change.map(|named| named.0.without_zones()))
+                };
+                spawn(self.slices(wrap, spare), stop)
+            }
+            (true, true) => {
                 let wrap = |change: Change<PodNamed<EndpointSlice>>| {
                     Event::EndpointSlice(change.map(|named| named.0))
                 };

@@ -1,4 +1,5 @@
-//! Nodes, which tell where the cluster is: watched only while federations are configured, and only if permitted.
+//! Nodes, which tell where the cluster is: watched only while federations are configured, and only if permitted. One of
+//! them tells where this process is, see [`own_node`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +13,20 @@ use super::metrics::WatchMetrics;
 use super::pace::Pace;
 use super::{Closed, Received};
 use crate::connect::Connection;
-use crate::objects::{Change, Event, Kind};
+use crate::objects::{Change, Event, Kind, Node};
+
+/// A feed of the node that this process runs on, for the zone that `option` prefers. Without permission there is none.
+pub fn own_node(
+    connection: &Arc<Connection>,
+    metrics: &WatchMetrics,
+    sink: mpsc::Sender<Received<Event>>,
+    name: &str,
+    option: &'static str,
+) -> Feed<Node, Event> {
+    let (connection, node) = (Arc::clone(connection), Collection::one(Kind::Node, "", name));
+    let metrics = metrics.feed(Kind::Node).of_part();
+    Feed::new(connection, node, Pace::default(), metrics, sink, Event::OwnNode).needed_for(option)
+}
 
 /// Follows nodes while they are wanted.
 pub struct NodesFeed<S> {

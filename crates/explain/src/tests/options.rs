@@ -1,10 +1,10 @@
 //! Names that only the options of the index give or take away.
 
 use cluster::index::{Options, PodMode};
-use cluster::objects::{Change, Event, ObjectKey, Pod};
+use cluster::objects::{Change, EndpointsSource, Event, FromApi, ObjectKey, Pod, Zoned};
 use cluster::records::RecordOptions;
 use cluster::scope::Namespaces;
-use testkit::objects::mk_cluster_ip;
+use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
 
 use super::cluster::{Cluster, mk_unready};
 
@@ -69,6 +69,31 @@ fn names_in_namespaces_that_are_not_served() {
         ("web.prod.svc.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
         ("nothing.prod.svc.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
         ("10-244-4-1.prod.pod.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
+    ];
+    cluster.expect(REASON, &rows);
+}
+
+#[test]
+fn addresses_of_the_preferred_zone_alone() {
+    let records = RecordOptions { zone: Some("eu-1".into()), ..RecordOptions::default() };
+    let mut cluster = Cluster::with_everything_and(Options { records, ..Options::default() });
+    cluster.service(&mk_headless("apps", "spread", &["http:80"]));
+    let addresses = ["10.244.9.1", "10.244.9.2", "10.244.9.3", "10.244.9.4 far"];
+    let mut slice = mk_endpoint_slice("apps", "spread", "x1", &addresses, &["http:80"]);
+    for (endpoint, zone) in slice["endpoints"].as_array_mut().unwrap().iter_mut().zip(["1", "1", "1", "2"]) {
+        endpoint["zone"] = format!("eu-{zone}").into();
+    }
+    cluster
+        .index
+        .apply(Event::EndpointSlice(Change::Apply(Zoned::from_api(&slice.to_string()).unwrap().object.0)));
+    cluster.source = EndpointsSource::EndpointSlices;
+    cluster.sync();
+    let text = "3 of 4 endpoints are answered, those in the preferred zone (--prefer-zone); the others have names of their \
+                own";
+    let rows = [
+        ("spread.apps.svc.cluster.local. A", ["answered", "preferred_zone", text]),
+        ("_http._tcp.spread.apps.svc.cluster.local. SRV", ["answered", "preferred_zone", text]),
+        ("far.spread.apps.svc.cluster.local. A", ["answered", "", ""]),
     ];
     cluster.expect(REASON, &rows);
 }

@@ -107,7 +107,7 @@ fn is_key(key: &str) -> bool {
 }
 
 /// The value of a label: 63 characters, letters, digits, '-', '_' and '.', a letter or digit at both ends.
-fn is_value(value: &str) -> bool {
+pub(super) fn is_value(value: &str) -> bool {
     let is_inner = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     let is_end = |octet: Option<&u8>| octet.is_none_or(u8::is_ascii_alphanumeric);
     let octets = value.as_bytes();

@@ -44,6 +44,7 @@ impl Running {
         let index = Index::new(Arc::new(Published::new(Snapshot::new(zone))));
         let (in_force, scope) = (index.source(), Scope::default());
         let feed = EndpointsFeed {
+            zones: false,
             choice,
             pod_names: false,
             scope,

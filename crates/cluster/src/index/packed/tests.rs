@@ -76,13 +76,15 @@ fn endpoints() -> impl Strategy<Value = Endpoints> {
 
 fn slice() -> impl Strategy<Value = EndpointSlice> {
     let condition = || any::<Option<bool>>();
-    let endpoint = (vec(ip(), 0..3), option::of(text()), condition(), condition(), condition()).prop_map(
-        |(addresses, hostname, ready, serving, terminating)| SliceEndpoint {
+    let conditions = (condition(), condition(), condition());
+    let endpoint = (vec(ip(), 0..3), option::of(text()), conditions, vec(text(), 0..3)).prop_map(
+        |(addresses, hostname, (ready, serving, terminating), zones)| SliceEndpoint {
             addresses: addresses.into(),
             hostname,
             ready,
             serving,
             terminating,
+            zones: zones.into(),
         },
     );
     let address_type =
@@ -148,6 +150,7 @@ fn a_usual_slice_takes_few_octets() {
         ready: Some(true),
         serving: Some(true),
         terminating: Some(false),
+        zones: Few::default(),
     };
     let slice = EndpointSlice {
         key: ObjectKey::new("apps", "web-abcde"),

@@ -111,6 +111,28 @@ fn a_slice_belongs_to_the_service_of_its_label() {
 }
 
 #[test]
+fn zones_of_endpoints_are_those_of_their_hints_and_read_only_where_they_are_asked_for() {
+    let json = r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
+        "addressType":"IPv4","endpoints":[
+        {"addresses":["10.0.0.1"],"zone":"eu-1","targetRef":{"kind":"Pod","name":"db-a"}},
+        {"addresses":["10.0.0.2"],"zone":"eu-1","hints":{"forZones":[{"name":"eu-2"},{"name":"eu-3"}]}},
+        {"addresses":["10.0.0.3"],"zone":"","hints":{"forZones":null}},
+        {"addresses":["10.0.0.4"],"zone":null,"hints":{"forNodes":[{"name":"n"}]}}]}"#;
+    let zones = |slice: EndpointSlice| {
+        let of = |endpoint: &SliceEndpoint| endpoint.zones.join(" ");
+        slice.endpoints.iter().map(of).collect::<Vec<_>>()
+    };
+    let read = ["eu-1", "eu-2 eu-3", "", ""];
+    assert_eq!(zones(Zoned::from_api(json).unwrap().object.0), read);
+    let PodNamed::<EndpointSlice>(named) = PodNamed::from_api(json).unwrap().object;
+    assert_eq!(named.endpoints[0].hostname.as_deref(), Some("db-a"));
+    assert_eq!(zones(named.clone()), read);
+    let plain = EndpointSlice::from_api(json).unwrap().object;
+    assert_eq!(zones(plain.clone()), [""; 4]);
+    assert_eq!(named.without_zones().endpoints[1..], plain.endpoints[1..]);
+}
+
+#[test]
 fn a_node_is_where_its_newer_labels_say() {
     let node = |labels: &str| {
         let json = format!(r#"{{"metadata":{{"name":"n1","labels":{labels}}}}}"#);

@@ -33,7 +33,8 @@ fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
         let addresses = Few::one(IpAddr::from([10, 0, 0, 1]));
         let labelled = |label: &&str| Labelled { label: (*label).into(), addresses: addresses.clone() };
         let members = labels.iter().map(labelled).collect();
-        (ServiceNode { base: [].into(), headless: true, members, ports }, flat)
+        let near = u32::try_from(count).unwrap_or_default();
+        (ServiceNode { base: [].into(), headless: true, near, members, ports }, flat)
     })
 }
 

@@ -1,0 +1,32 @@
+//! Addresses near the client: those in its zone, where there are enough of them to be answered alone.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::Group;
+
+/// Addresses of one zone that may be answered alone: with fewer, one that fails is too many.
+pub(super) const SAFE: usize = 3;
+
+/// Whether a part of `near` out of `all` may be answered alone.
+pub(super) fn is_safe(near: usize, all: usize) -> bool {
+    near >= SAFE.min(all)
+}
+
+/// Whether the ready addresses in `zone` may be answered alone, in each family that has any addresses.
+pub(super) fn suffices(zone: &str, groups: &[Group<'_>]) -> bool {
+    [IpAddr::is_ipv4, IpAddr::is_ipv6].iter().all(|is_of_family| {
+        let (mut near, mut all) = (BTreeSet::new(), BTreeSet::new());
+        let members = groups.iter().flat_map(|group| &group.members);
+        for member in members.filter(|member| is_of_family(&member.ip)) {
+            all.insert(member.ip);
+            if member.ready && member.zones.iter().any(|other| other == zone) {
+                near.insert(member.ip);
+            }
+        }
+        is_safe(near.len(), all.len())
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+use skydns::{Entry, Host};
+use smol_str::SmolStr;
+
+use crate::few::Few;
+use crate::objects::{
+    AddressType, EndpointPort, EndpointSlice, ObjectKey, Protocol, Service, ServiceKind, SliceEndpoint,
+};
+use crate::records::{Backing, EndpointNames, RecordOptions, ServiceNode};
+
+/// A headless Service with the endpoints `ADDRESS ZONE,ZONE [-]`; those with a dash are not ready.
+fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> ServiceNode {
+    let service = Service {
+        key: ObjectKey::new("apps", "db"),
+        kind: ServiceKind::Headless,
+        ports: [].into(),
+        publish_not_ready,
+        created: 0,
+    };
+    let endpoint = |text: &&str| {
+        let mut words = text.split(' ');
+        let address = words.next().and_then(|word| word.parse().ok()).unwrap();
+        let zones = words.next().unwrap_or_default().split(',').filter(|zone| !zone.is_empty());
+        SliceEndpoint {
+            addresses: Few::one(address),
+            hostname: None,
+            zones: zones.map(SmolStr::new).collect(),
+            ready: Some(words.next().is_none()),
+            serving: None,
+            terminating: None,
+        }
+    };
+    let port = |name: &str| EndpointPort { name: name.into(), protocol: Protocol::Tcp, port: 80 };
+    let slice = |number: usize, endpoints: &[&str], ports: &[&str]| EndpointSlice {
+        key: ObjectKey::new("apps", format!("db-{number}")),
+        service: "db".into(),
+        address_type: AddressType::Ipv4,
+        endpoints: endpoints.iter().map(endpoint).collect(),
+        ports: ports.iter().map(|name| port(name)).collect(),
+        last_change: None,
+    };
+    // The first address alone has a second port.
+    let (first, others) = endpoints.split_at(1);
+    let slices = vec![slice(0, first, &["http", "admin"]), slice(1, others, &["http"])];
+    let zone = zone.map(SmolStr::new);
+    let options = RecordOptions { zone, endpoint_names: EndpointNames::Address, ..RecordOptions::default() };
+    options.build(&service, &Backing::Slices(slices)).node.unwrap()
+}
+
+/// The last octets that a path below the Service leads to.
+fn found(node: &ServiceNode, path: &[&str]) -> String {
+    let mut found = Vec::new();
+    node.visit(path, false, &mut 100, &mut |Entry { label, record, .. }| {
+        assert!(record.addresses().count() == 1 || record.host == Host::Member);
+        found.push(label.rsplit('-').next().unwrap_or_default().to_owned());
+    });
+    found.sort();
+    found.join(" ")
+}
+
+const SIX: [&str; 6] = ["10.0.0.1 a", "10.0.0.2 b", "10.0.0.3 a", "10.0.0.4 b", "10.0.0.5 a,b", "10.0.0.6"];
+
+#[test]
+fn addresses_of_the_zone_are_answered_alone_where_there_are_enough() {
+    let few = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 b", "10.0.0.4 b"];
+    let two = ["10.0.0.1 a", "10.0.0.2 a"];
+    let dual = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a", "10.0.0.4 b", "fd00::5 a", "fd00::6 b"];
+    let unready = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a -", "10.0.0.4 b"];
+    let cases: [(&str, &[&str], Option<&str>, bool, &str); 9] = [
+        ("no zone is preferred", &SIX, None, false, "1 2 3 4 5 6"),
+        ("three in the zone", &SIX, Some("a"), false, "1 3 5"),
+        ("one for two zones", &SIX, Some("b"), false, "2 4 5"),
+        ("none in the zone", &SIX, Some("c"), false, "1 2 3 4 5 6"),
+        ("too few in the zone", &few, Some("a"), false, "1 2 3 4"),
+        ("all there are", &two, Some("a"), false, "1 2"),
+        ("too few of a family", &dual, Some("a"), false, "1 2 3 4 5 6"),
+        ("too few that are ready", &unready, Some("a"), true, "1 2 3 4"),
+        ("those that are not ready are no others", &unready[..3], Some("a"), false, "1 2"),
+    ];
+    for (name, endpoints, zone, publish_not_ready, expected) in cases {
+        let node = node(endpoints, zone, publish_not_ready);
+        assert_eq!(found(&node, &[]), expected, "{name}");
+        assert_eq!(found(&node, &["_tcp", "_http"]), expected, "{name}");
+    }
+}
+
+#[test]
+fn every_address_keeps_its_own_name() {
+    let node = node(&SIX, Some("b"), false);
+    for number in 1..=6 {
+        let (label, number) = (format!("10-0-0-{number}"), number.to_string());
+        assert_eq!(found(&node, &[&label]), number);
+        assert_eq!(found(&node, &["_tcp", "_http", &label]), number);
+    }
+    assert_eq!(found(&node, &["*"]), "1 2 3 4 5 6");
+    assert_eq!(found(&node, &["_tcp", "_admin"]), "1", "a port that nobody in the zone has");
+}

@@ -1,0 +1,121 @@
+//! `--prefer-zone`: the zone whose addresses headless Services answer with.
+
+use std::str::FromStr;
+
+use cluster::watch::endpoints::Choice;
+use smol_str::SmolStr;
+use thiserror::Error;
+
+use super::Options;
+
+/// `--prefer-zone`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PreferZone {
+    /// No zone is preferred.
+    #[default]
+    Off,
+    /// That of the node that the pod runs on.
+    Auto,
+    /// The zone of this name.
+    Zone(SmolStr),
+}
+
+/// Not the name of a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected auto or the name of a zone: letters, digits, '-', '_' and '.', at most 63")]
+pub struct ZoneNameError;
+
+impl FromStr for PreferZone {
+    type Err = ZoneNameError;
+
+    fn from_str(text: &str) -> Result<Self, ZoneNameError> {
+        match text {
+            "" => Ok(Self::Off),
+            "auto" => Ok(Self::Auto),
+            zone if super::scope::is_value(zone) => Ok(Self::Zone(zone.into())),
+            _ => Err(ZoneNameError),
+        }
+    }
+}
+
+impl PreferZone {
+    /// The zone, where it is known from the start.
+    pub fn name(&self) -> Option<&SmolStr> {
+        match self {
+            Self::Zone(name) => Some(name),
+            Self::Off | Self::Auto => None,
+        }
+    }
+}
+
+/// A preference that cannot have any effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PreferZoneError {
+    /// Endpoints do not tell zones.
+    #[error(
+        "cannot use --prefer-zone with --endpoints-source=endpoints: only EndpointSlices tell the zones of addresses"
+    )]
+    Endpoints,
+    /// The node is not known.
+    #[error(
+        "--prefer-zone=auto needs the name of the node in the environment variable NODE_NAME (fieldRef spec.nodeName); \
+         or name the zone"
+    )]
+    NoNode,
+}
+
+impl Options {
+    /// The node whose zone is preferred, if it is one's; `node` is the one that this process runs on.
+    ///
+    /// # Errors
+    ///
+    /// When a zone is preferred, and either the node is needed and unknown, or endpoints have no zones.
+    pub fn node_of_zone(&self, node: Option<String>) -> Result<Option<String>, PreferZoneError> {
+        if self.prefer_zone != PreferZone::Off && self.endpoints_source == Choice::Endpoints {
+            return Err(PreferZoneError::Endpoints);
+        }
+        match self.prefer_zone {
+            PreferZone::Off | PreferZone::Zone(_) => Ok(None),
+            PreferZone::Auto => node.filter(|name| !name.is_empty()).ok_or(PreferZoneError::NoNode).map(Some),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon::flags::{Style, parse};
+
+    use super::*;
+
+    fn node_of_zone(words: &[&str], node: Option<&str>) -> Result<Option<String>, String> {
+        let words = words.iter().map(std::ffi::OsString::from);
+        let options: Options = parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
+        options.node_of_zone(node.map(str::to_owned)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_zone_is_named_or_that_of_the_node() {
+        let node = Some("node-1");
+        assert_eq!(node_of_zone(&[], node), Ok(None));
+        assert_eq!(node_of_zone(&["--prefer-zone=eu-1a"], None), Ok(None));
+        assert_eq!(node_of_zone(&["--prefer-zone=auto"], node), Ok(Some("node-1".to_owned())));
+        assert_eq!("eu-1a".parse(), Ok(PreferZone::Zone("eu-1a".into())));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_one_line() {
+        for (words, node, reason) in [
+            (&["--prefer-zone=auto"][..], None, "the environment variable NODE_NAME"),
+            (&["--prefer-zone=auto"], Some(""), "the environment variable NODE_NAME"),
+            (
+                &["--prefer-zone=a", "--endpoints-source=endpoints"],
+                None,
+                "only EndpointSlices tell the zones",
+            ),
+            (&["--prefer-zone=a b"], None, "expected auto or the name of a zone"),
+        ] {
+            let line = node_of_zone(words, node).unwrap_err();
+            assert!(line.contains(reason), "{words:?}: {line}");
+        }
+    }
+}
