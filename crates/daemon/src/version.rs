@@ -17,3 +17,6 @@ pub const COMMIT: &str = match option_env!("KUBE_DNS_RS_COMMIT") {
     Some(commit) if !commit.is_empty() => commit,
     _ => "unknown",
 };
+
+/// The page that says what to do about a fault; the name of its section follows.
+pub const RUNBOOKS: &str = "https://github.com/kube-dns-rs/kube-dns-rs/blob/main/docs/troubleshooting.md#";

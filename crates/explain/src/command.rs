@@ -31,7 +31,7 @@ const FAILED: u8 = 1;
 
 /// The command line of `kube-dns explain`.
 #[derive(Debug, Clone, clap::Parser)]
-pub(crate) struct Options {
+pub struct Options {
     /// the status port of the kubedns that is asked
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081")]
     server: String,
@@ -118,8 +118,8 @@ fn run(options: &Options) -> Result<String, CommandError> {
     Ok(text::render(&explanation))
 }
 
-/// Host and port of a URL.
-fn authority(server: &str) -> Option<&str> {
+/// Host and port of a URL; `None` for anything else than `http://HOST:PORT`.
+pub fn authority(server: &str) -> Option<&str> {
     let rest = server.strip_prefix("http://").unwrap_or(server);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let is_authority = |c: char| c.is_ascii_alphanumeric() || ".-:[]%_".contains(c);

@@ -43,7 +43,7 @@ use tokio::sync::{Semaphore, mpsc};
 use cluster::index::Question;
 use cluster::snapshot::Published;
 
-pub use command::command;
+pub use command::{Options as CommandOptions, authority, command};
 pub use state::ServerState;
 
 use dnsmasq::Front;

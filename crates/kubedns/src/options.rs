@@ -41,7 +41,8 @@ pub use ttl::{ZoneTtl, ZoneTtlError};
 const COMMANDS: &str = "\
 Commands:
   kube-dns explain NAME [TYPE]          how a name resolves and why, or why it does not
-  kube-dns check config FILE|DIR|-      whether a ConfigMap is good, before it is applied";
+  kube-dns check config FILE|DIR|-      whether a ConfigMap is good, before it is applied
+  kube-dns check cluster                whether a running kube-dns is well, and what to do if not";
 
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]

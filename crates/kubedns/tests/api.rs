@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod api {
+    mod check;
     mod cluster;
     mod endpoints;
     mod explain;

@@ -19,6 +19,8 @@ use crate::connect::Connection;
 
 /// The most of an error response that is read.
 const MAX_ERROR: usize = 64 << 10;
+/// The largest document that [`get`] returns, in octets.
+const MAX_DOCUMENT: usize = 8 << 20;
 
 /// Asks for one collection.
 #[derive(Debug, Clone)]
@@ -48,26 +50,60 @@ impl Exchange {
 
     async fn ask(&self, mut request: Request<Vec<u8>>) -> Result<Pieces, Failure> {
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(encoding::ACCEPT));
-        let response = timeout(self.patience, self.connection.client().send(request.map(Body::from)))
-            .await
-            .map_err(|_| Failure::Silent(self.patience))?
-            .map_err(|error| unreachable(&error))?;
-        let status = response.status();
-        let retry_after = retry_after(response.headers());
-        let mut pieces = Pieces::new(response);
-        if status.is_success() {
-            return Ok(pieces);
-        }
-        let mut text = Vec::new();
-        // Whatever can be had of the explanation will do.
-        while let Ok(Some(piece)) = pieces.next(self.patience).await {
-            text.extend_from_slice(&piece);
-            if text.len() > MAX_ERROR {
-                break;
-            }
-        }
-        Err(Failure::of_response(status.as_u16(), retry_after, &text))
+        // Boxed: it is a part of futures that live as long as a watch.
+        Box::pin(send(&self.connection, request, self.patience)).await
     }
+}
+
+/// Gets the JSON document at `path`, of at most 8 MiB. The head of the response, and each next piece of it, may take
+/// `patience`.
+///
+/// # Errors
+///
+/// [`Failure`], with the API server's words where it gave any.
+pub async fn get(
+    connection: &Connection,
+    path: &str,
+    patience: Duration,
+) -> Result<serde_json::Value, Failure> {
+    let request = Request::get(path).header(ACCEPT, "application/json").body(Vec::new());
+    let request = request.map_err(|error| Failure::Unreachable(format!("cannot ask: {}", brief(&error))))?;
+    let mut pieces = send(connection, request, patience).await?;
+    let mut document = Vec::new();
+    while let Some(piece) = pieces.next(patience).await? {
+        document.extend_from_slice(&piece);
+        if document.len() > MAX_DOCUMENT {
+            return Err(Failure::TooLarge(MAX_DOCUMENT));
+        }
+    }
+    serde_json::from_slice(&document).map_err(|error| Failure::Garbage(error.to_string()))
+}
+
+/// The body of the response to a request, if that is a success.
+async fn send(
+    connection: &Connection,
+    request: Request<Vec<u8>>,
+    patience: Duration,
+) -> Result<Pieces, Failure> {
+    let response = timeout(patience, connection.client().send(request.map(Body::from)))
+        .await
+        .map_err(|_| Failure::Silent(patience))?
+        .map_err(|error| unreachable(&error))?;
+    let status = response.status();
+    let retry_after = retry_after(response.headers());
+    let mut pieces = Pieces::new(response);
+    if status.is_success() {
+        return Ok(pieces);
+    }
+    let mut text = Vec::new();
+    // Whatever can be had of the explanation will do.
+    while let Ok(Some(piece)) = pieces.next(patience).await {
+        text.extend_from_slice(&piece);
+        if text.len() > MAX_ERROR {
+            break;
+        }
+    }
+    Err(Failure::of_response(status.as_u16(), retry_after, &text))
 }
 
 /// `Retry-After` in seconds. API servers send no dates.

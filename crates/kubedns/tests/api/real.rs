@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
 use kube::{Client, Config};
@@ -12,6 +12,7 @@ use testkit::objects::{mk_endpoints, mk_headless, mk_kubeconfig, mk_service};
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
 
+use super::check;
 use super::cluster::PATIENCE;
 use super::process::Kubedns;
 
@@ -47,7 +48,8 @@ impl RealCluster {
     }
 
     fn start_server(&mut self) {
-        let key = tls("server.key");
+        // A kube-apiserver reads elliptic curves in the form of SEC 1 alone.
+        let (key, accounts) = (tls("server.key"), tls("service-account.key"));
         self.server = None;
         let server = Program::at(&self.binary).args([
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd),
@@ -57,8 +59,8 @@ impl RealCluster {
             format!("--tls-cert-file={}", tls("server.pem").display()),
             format!("--tls-private-key-file={}", key.display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            format!("--service-account-key-file={}", key.display()),
-            format!("--service-account-signing-key-file={}", key.display()),
+            format!("--service-account-key-file={}", accounts.display()),
+            format!("--service-account-signing-key-file={}", accounts.display()),
             format!("--token-auth-file={}", self.directory.path().join("tokens.csv").display()),
             "--authorization-mode=RBAC".to_owned(),
             "--disable-admission-plugins=ServiceAccount".to_owned(),
@@ -78,15 +80,15 @@ impl RealCluster {
         path
     }
 
-    async fn client(&self) -> Client {
-        let file = Kubeconfig::read_from(self.kubeconfig("admin")).unwrap();
+    async fn client(&self, token: &str) -> Client {
+        let file = Kubeconfig::read_from(self.kubeconfig(token)).unwrap();
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
         Client::try_from(config).unwrap()
     }
 
     /// Creates an object, as soon as the API server is ready to.
     async fn create(&self, path: &str, object: &Value) {
-        let (client, data) = (self.client().await, serde_json::to_vec(object).unwrap());
+        let (client, data) = (self.client("admin").await, serde_json::to_vec(object).unwrap());
         eventually(4 * PATIENCE, || {
             let request = Request::new(path).create(&PostParams::default(), data.clone()).unwrap();
             let client = client.clone();
@@ -94,6 +96,16 @@ impl RealCluster {
         })
         .await;
     }
+}
+
+/// Waits until the roles that every cluster has are there.
+async fn until_allowed(client: &Client) {
+    eventually(PATIENCE, || {
+        let request = Request::new("/api/v1/services").list(&ListParams::default()).unwrap();
+        let client = client.clone();
+        async move { client.request::<Value>(request).await.map(drop) }
+    })
+    .await;
 }
 
 fn tls(name: &str) -> PathBuf {
@@ -117,12 +129,26 @@ async fn a_real_api_server_is_followed() {
     let endpoints = mk_endpoints("apps", "db", &["10.0.0.1 db-0"], &["sql:5432"]);
     cluster.create("/api/v1/namespaces/apps/endpoints", &endpoints).await;
 
+    until_allowed(&cluster.client("dns").await).await;
     let config = format!("--kubecfg-file={}", cluster.kubeconfig("dns").display());
     let kubedns = Kubedns::start_with(&[&config], &[]).await;
     kubedns.until_ready().await;
     kubedns.until_answered("web.apps.svc.cluster.local.", "A", "10.96.0.7").await;
     kubedns.until_answered("db-0.db.apps.svc.cluster.local.", "A", "10.0.0.1").await;
     assert_eq!(kubedns.logged("forbidden"), 1, "the stock role suffices: {:#?}", kubedns.process.stderr());
+
+    let words = [config, format!("--server=http://{}", kubedns.status), format!("--dns={}", kubedns.dns)];
+    let (_, checks) = check::check(&words).await;
+    check::assert_says(&checks, "passed", "https://127.0.0.1", "answers: Kubernetes v");
+    check::assert_says(&checks, "passed", "endpoints can be listed", "");
+    check::assert_says(&checks, "skipped", "endpointslices cannot be listed", "is forbidden");
+    check::assert_says(&checks, "skipped", "the ConfigMap cannot be read from here", "is forbidden");
+    check::assert_says(
+        &checks,
+        "passed",
+        "a headless Service: db.apps.svc.cluster.local has 1 addresses",
+        "",
+    );
 
     cluster.start_server();
     assert_eq!(kubedns.answers("web.apps.svc.cluster.local.", "A").await, "10.96.0.7");

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use daemon::version::RUNBOOKS;
 use serde::{Serialize, Serializer};
-
-const RUNBOOKS: &str = "https://github.com/kube-dns-rs/kube-dns-rs/blob/main/docs/troubleshooting.md#";
 
 /// How the pod does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]

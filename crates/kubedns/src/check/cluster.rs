@@ -1,0 +1,150 @@
+//! `kube-dns check cluster`: whether a running kube-dns is well, and what to do if it is not.
+//!
+//! It asks what others ask, at the addresses they use: the API server, the status pages of the pod, and DNS names of
+//! every kind. It changes nothing, and every question has a bound in time.
+
+mod api;
+mod names;
+mod pod;
+mod report;
+mod sidecar;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use daemon::flags::{Exit, Style, parse};
+use dnsconfig::ServerAddr;
+
+use self::report::Check;
+use self::sidecar::Status;
+
+const NAME: &str = "kube-dns check cluster";
+const USAGE: &str = "\
+Says whether a running kube-dns is well, a line for each thing, and what to do about those that are not.
+
+  kube-dns check cluster [--output=json]
+
+It is run in the container kubedns of the pod, whose other containers it reaches on loopback, or elsewhere with the
+addresses and a kubeconfig. The exit status is 0 when nothing failed, 1 when something did, 2 when the command line is wrong.
+
+";
+/// The longest time for everything.
+const TIME: Duration = Duration::from_mins(1);
+
+/// The forms of the report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    #[default]
+    Text,
+    Json,
+}
+
+/// The command line.
+#[derive(Debug, clap::Parser)]
+pub(crate) struct Options {
+    /// the status port of kubedns
+    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081")]
+    server: String,
+    /// the status page of the sidecar; empty for none
+    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10054")]
+    sidecar: String,
+    /// the DNS server that clients ask
+    #[arg(long, value_name = "string", default_value = "127.0.0.1:53")]
+    dns: String,
+    /// domain of the cluster
+    #[arg(long, value_name = "string", default_value = "cluster.local")]
+    domain: String,
+    /// a name outside the cluster to ask for; empty for none
+    #[arg(long, value_name = "string", default_value = "example.com")]
+    external_name: String,
+    /// directory with the mounted ConfigMap; where there is none, it is asked of the API server
+    #[arg(long, value_name = "string", default_value = "/kube-dns-config")]
+    config_dir: String,
+    /// kubeconfig file for the API server; without it and kube-master-url the pod's service account
+    #[arg(long, value_name = "string", default_value = "")]
+    kubecfg_file: String,
+    /// context of the kubecfg file to use in place of its current one
+    #[arg(long, value_name = "string", default_value = "")]
+    kubecfg_context: String,
+    /// URL of the API server
+    #[arg(long, value_name = "string", default_value = "")]
+    kube_master_url: String,
+    /// the form of the report: text or json
+    #[arg(long, value_name = "string", value_enum, default_value_t)]
+    output: Output,
+    /// anything else
+    #[arg(hide = true)]
+    rest: Vec<String>,
+}
+
+/// Runs the command; `words` are those behind `check cluster`.
+pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
+    let options = match read(words) {
+        Ok(options) => options,
+        Err(exit) => return exit,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let checks = match runtime {
+        Ok(runtime) => runtime.block_on(run(&options)),
+        Err(error) => return wrong(&format!("cannot start the runtime: {error}")),
+    };
+    let stdout = match options.output {
+        Output::Text => report::text(&checks),
+        Output::Json => report::json(&checks),
+    };
+    Exit { status: u8::from(!report::is_well(&checks)), stdout, stderr: String::new() }
+}
+
+fn wrong(text: &str) -> Exit {
+    Exit { status: 2, stdout: String::new(), stderr: format!("{NAME}: {text}\n") }
+}
+
+fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
+    let options: Options = parse(NAME, Style::Pflag, words).map_err(|exit| match exit.status {
+        0 => Exit { stderr: format!("{USAGE}{}", exit.stderr), ..exit },
+        _ => exit,
+    })?;
+    if let Some(word) = options.rest.first() {
+        return Err(wrong(&format!("unexpected word {word:?}: it takes flags alone, see {NAME} --help")));
+    }
+    for (flag, url) in [("server", &options.server), ("sidecar", &options.sidecar)] {
+        let may_be_empty = flag == "sidecar" && url.is_empty();
+        if !may_be_empty && explain::authority(url).is_none() {
+            return Err(wrong(&format!("--{flag} {url:?}: http://HOST:PORT is accepted")));
+        }
+    }
+    if let Err(error) = options.dns.parse::<ServerAddr>() {
+        return Err(wrong(&format!("--dns {:?}: {error}", options.dns)));
+    }
+    Ok(options)
+}
+
+async fn run(options: &Options) -> Vec<Check> {
+    let checking = checks(options);
+    tokio::time::timeout(TIME, checking).await.unwrap_or_else(|_| {
+        vec![Check::failed("check", format!("the checks take longer than {TIME:?}: they are given up"))]
+    })
+}
+
+async fn checks(options: &Options) -> Vec<Check> {
+    let status = Status::read(&options.sidecar).await;
+    let known = status.as_ref().ok();
+    let (readiness, of_status, (mut checks, cluster)) = tokio::join!(
+        pod::readiness(&options.server),
+        pod::of_status(options, &status),
+        api::checks(options, known),
+    );
+    let stub_domains = known.map(Status::stub_domains).unwrap_or_default();
+    checks.push(readiness);
+    checks.extend(of_status);
+    checks.extend(names::checks(options, &cluster, &stub_domains).await);
+    // The API server and the pod both tell of the configuration.
+    let place = |check: &Check| {
+        ["API server", "pod", "upstreams", "configuration"].iter().position(|group| *group == check.group)
+    };
+    checks.sort_by_key(|check| place(check).unwrap_or(usize::MAX));
+    checks
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! The API server: whether it answers, and whether it gives what kubedns needs.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cluster::connect::{Access, Connection};
+use cluster::watch::{Failure, get};
+use dnsconfig::RawData;
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::Options;
+use super::report::{Check, milliseconds};
+use super::sidecar::Status;
+use crate::check::config::{self, ConfigMap};
+
+const GROUP: &str = "API server";
+const CONFIGURATION: &str = "configuration";
+/// The longest wait for a response, or a piece of it.
+const TIME: Duration = Duration::from_secs(5);
+/// How many Services are looked through for one without a cluster IP.
+const LOOKED_THROUGH: usize = 500;
+/// What is said where a permission is missing.
+const GRANT: &str = "Give the ServiceAccount a role that may list and watch it.";
+
+/// The kinds of objects that may be needed, with the path of a short list.
+const KINDS: [(&str, &str); 7] = [
+    ("services", "/api/v1/services?limit=1"),
+    ("endpoints", "/api/v1/endpoints?limit=1"),
+    ("endpointslices", "/apis/discovery.k8s.io/v1/endpointslices?limit=1"),
+    ("nodes", "/api/v1/nodes?limit=1"),
+    ("pods", "/api/v1/pods?limit=1"),
+    ("namespaces", "/api/v1/namespaces?limit=1"),
+    ("configmaps", "/api/v1/configmaps?limit=1"),
+];
+
+/// What the API server says of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    /// The cluster IP of Service `default/kubernetes`.
+    pub(super) kubernetes: Option<IpAddr>,
+    /// Namespace and name of some headless Services.
+    pub(super) headless: Vec<(String, String)>,
+}
+
+/// Checks the API server; without one that can be asked nothing is known of the cluster.
+pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<Check>, Cluster) {
+    let connection = match Connection::new(access(options)).await {
+        Ok(connection) => connection,
+        Err(error) => {
+            let check = Check::failed(GROUP, "it is not known how to reach it").because(error.to_string());
+            let action = "Run this in the container kubedns, or give --kubecfg-file.";
+            return (vec![check.so(action, "api-server-lost")], Cluster::default());
+        }
+    };
+    let started = Instant::now();
+    let version = get(&connection, "/version", TIME).await;
+    let mut checks = vec![answers(connection.url(), version.as_ref(), started.elapsed())];
+    // One that refuses to tell its version may give lists all the same.
+    if matches!(&version, Err(Failure::Unreachable(_) | Failure::Silent(_) | Failure::Unauthorized(_))) {
+        return (checks, Cluster::default());
+    }
+    checks.extend(permissions(&connection, status).await);
+    checks.extend(config_map(options, &connection, status).await);
+    let services = get(&connection, &format!("/api/v1/services?limit={LOOKED_THROUGH}"), TIME).await;
+    (checks, services.map(|list| Cluster::of(&list)).unwrap_or_default())
+}
+
+fn access(options: &Options) -> Access {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Access {
+        kubeconfig: given(&options.kubecfg_file).map(PathBuf::from),
+        context: given(&options.kubecfg_context),
+        master_url: given(&options.kube_master_url),
+    }
+}
+
+fn answers(url: &str, version: Result<&Value, &Failure>, took: Duration) -> Check {
+    let url = url.trim_end_matches('/');
+    match version {
+        Ok(document) => {
+            let version =
+                document.get("gitVersion").and_then(Value::as_str).unwrap_or("of an unknown version");
+            Check::passed(GROUP, format!("{url} answers: Kubernetes {version} ({})", milliseconds(took)))
+        }
+        Err(error @ Failure::Unauthorized(_)) => {
+            Check::failed(GROUP, format!("{url} does not accept the credentials"))
+                .because(error.to_string())
+                .so("Check the token of the ServiceAccount, or the kubeconfig.", "api-server-lost")
+        }
+        Err(error) => Check::failed(GROUP, format!("{url} does not answer")).because(error.to_string()).so(
+            "Check the API server, and the way to it; the last known records are served.",
+            "api-server-lost",
+        ),
+    }
+}
+
+/// Whether the kinds can be listed that kubedns watches; Services and one kind of endpoints in any case.
+async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Check> {
+    let watches = status.and_then(|status| status.kubedns.known.as_ref()).map(|kubedns| &kubedns.watches);
+    let is_needed = |kind: &str| {
+        matches!(kind, "services" | "endpoints" | "endpointslices")
+            || watches.is_some_and(|watches| watches.contains_key(kind))
+    };
+    let asked = KINDS
+        .into_iter()
+        .filter(|(kind, _)| is_needed(kind))
+        .map(|(kind, path)| async move { (kind, get(connection, path, TIME).await) });
+    let lists = join_all(asked).await;
+    let can = |wanted: &str| lists.iter().any(|(kind, list)| *kind == wanted && list.is_ok());
+    let endpoints = can("endpoints") || can("endpointslices");
+    let judged = lists.iter().map(|(kind, list)| {
+        let error = match list {
+            Ok(_) => return Check::passed(GROUP, format!("{kind} can be listed")),
+            Err(error) => error.to_string(),
+        };
+        let is_watched = watches.is_some_and(|watches| watches.get(*kind) == Some(&true));
+        if is_watched || (kind.starts_with("endpoint") && endpoints) {
+            let why = if is_watched { "kubedns watches some" } else { "the other kind of endpoints can be" };
+            return Check::skipped(GROUP, format!("{kind} cannot be listed, and {why}")).because(error);
+        }
+        Check::failed(GROUP, format!("{kind} cannot be listed")).because(error).so(GRANT, "not-synced")
+    });
+    judged.collect()
+}
+
+/// Whether the ConfigMap is good, and the one in force: as it is mounted, else as the API server has it.
+async fn config_map(options: &Options, connection: &Connection, status: Option<&Status>) -> Vec<Check> {
+    let directory = std::path::Path::new(&options.config_dir);
+    if !options.config_dir.is_empty() && directory.is_dir() {
+        return match dnsconfig::read_directory(directory) {
+            Ok(data) => judge(&options.config_dir, data, status),
+            Err(error) => vec![Check::failed(CONFIGURATION, error)],
+        };
+    }
+    match get(connection, "/api/v1/namespaces/kube-system/configmaps/kube-dns", TIME).await {
+        Ok(map) => judge("ConfigMap kube-system/kube-dns", data_of(&map), status),
+        Err(Failure::Refused(error)) if error.contains("not found") => {
+            vec![Check::passed(
+                CONFIGURATION,
+                "there is no ConfigMap kube-system/kube-dns: the defaults hold",
+            )]
+        }
+        Err(error) => {
+            vec![
+                Check::skipped(CONFIGURATION, "the ConfigMap cannot be read from here")
+                    .because(error.to_string()),
+            ]
+        }
+    }
+}
+
+fn data_of(map: &Value) -> RawData {
+    let data = map.get("data").and_then(Value::as_object).into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().as_bytes().to_vec();
+    data.map(|(key, value)| (key.clone(), text(value))).collect()
+}
+
+/// The findings of `check config`, and whether what was read is in force.
+fn judge(name: &str, data: RawData, status: Option<&Status>) -> Vec<Check> {
+    let version = dnsconfig::parse(&data).ok().map(|config| config.version().to_string());
+    let findings = config::findings(&ConfigMap::of(name, data));
+    if !findings.is_empty() {
+        return findings.iter().map(|finding| mistake(name, finding)).collect();
+    }
+    let nanny = status.and_then(|status| status.nanny.known.as_ref());
+    let in_force = nanny.and_then(|nanny| nanny.configuration.version.as_ref());
+    if let (Some(in_force), Some(version)) = (in_force, version)
+        && *in_force != version
+    {
+        let text = format!("{name} is good, but not in force: it has version {version}, the pod {in_force}");
+        return vec![Check::warning(CONFIGURATION, text).so(
+            "Wait: the kubelet takes up to two minutes to bring it to the pod.",
+            "configuration-rejected",
+        )];
+    }
+    vec![Check::passed(CONFIGURATION, format!("{name} is good"))]
+}
+
+/// A finding of `check config`.
+fn mistake(name: &str, finding: &str) -> Check {
+    let (check, advice) = match finding.strip_prefix("warning: ") {
+        Some(warning) => (
+            Check::warning(CONFIGURATION, format!("{name}: {warning}")),
+            "Correct the keys of the ConfigMap, or remove them.",
+        ),
+        None => (
+            Check::failed(CONFIGURATION, format!("{name}: {}", finding.trim_start_matches("error: "))),
+            "Fix the ConfigMap soon: a restarted container starts without it.",
+        ),
+    };
+    check.so(advice, "configuration-rejected")
+}
+
+impl Cluster {
+    /// What a list of Services tells.
+    fn of(list: &Value) -> Self {
+        let text =
+            |service: &Value, path: &str| service.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        let mut cluster = Self::default();
+        for service in list.get("items").and_then(Value::as_array).into_iter().flatten() {
+            let name = text(service, "/metadata/namespace").zip(text(service, "/metadata/name"));
+            let address = text(service, "/spec/clusterIP");
+            match (name, address) {
+                (Some(name), Some(address)) if address == "None" => cluster.headless.push(name),
+                (Some((namespace, name)), Some(address))
+                    if namespace == "default" && name == "kubernetes" =>
+                {
+                    cluster.kubernetes = address.parse().ok();
+                }
+                _ => {}
+            }
+        }
+        cluster
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What was found, as lines for people and as JSON for programs.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use daemon::version::RUNBOOKS;
+use serde::Serialize;
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    Passed,
+    /// It works, but somebody should look at it.
+    Warning,
+    Failed,
+    /// It could not be checked, or does not apply here.
+    Skipped,
+}
+
+/// One line of the report, and what stands below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Check {
+    pub(super) group: &'static str,
+    pub(super) outcome: Outcome,
+    pub(super) text: String,
+    /// Why; empty where the line says it all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) detail: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) action: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) runbook: String,
+}
+
+impl Check {
+    fn new(outcome: Outcome, group: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { group, outcome, text, detail: String::new(), action: String::new(), runbook: String::new() }
+    }
+
+    pub(super) fn passed(group: &'static str, text: impl Into<String>) -> Self {
+        Self::new(Outcome::Passed, group, text)
+    }
+
+    pub(super) fn warning(group: &'static str, text: impl Into<String>) -> Self {
+        Self::new(Outcome::Warning, group, text)
+    }
+
+    pub(super) fn failed(group: &'static str, text: impl Into<String>) -> Self {
+        Self::new(Outcome::Failed, group, text)
+    }
+
+    pub(super) fn skipped(group: &'static str, text: impl Into<String>) -> Self {
+        Self::new(Outcome::Skipped, group, text)
+    }
+
+    /// The same with the reason.
+    pub(super) fn because(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
+    /// The same with what to do, and the section of the runbook that says more.
+    pub(super) fn so(self, action: impl Into<String>, section: &str) -> Self {
+        Self { action: action.into(), runbook: format!("{RUNBOOKS}{section}"), ..self }
+    }
+
+    fn mark(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Passed => "\u{221a}",
+            Outcome::Warning => "\u{203c}",
+            Outcome::Failed => "\u{d7}",
+            Outcome::Skipped => "-",
+        }
+    }
+}
+
+/// A time for people.
+pub(super) fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
+
+fn count(checks: &[Check], outcome: Outcome) -> usize {
+    checks.iter().filter(|check| check.outcome == outcome).count()
+}
+
+/// Whether nothing failed.
+pub(super) fn is_well(checks: &[Check]) -> bool {
+    count(checks, Outcome::Failed) == 0
+}
+
+/// A line a check, in groups, and one for all of them. What came from elsewhere is shown without control characters.
+pub(super) fn text(checks: &[Check]) -> String {
+    let mut text = String::new();
+    let mut group = "";
+    for check in checks {
+        if check.group != group {
+            group = check.group;
+            let _ = writeln!(text, "{}{group}", if text.is_empty() { "" } else { "\n" });
+        }
+        let _ = writeln!(text, "{} {}", check.mark(), clean(&check.text));
+        let advice = [&check.action, &check.runbook].map(String::as_str);
+        let advice = advice.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" See ");
+        for line in [check.detail.as_str(), &advice].into_iter().filter(|line| !line.is_empty()) {
+            let _ = writeln!(text, "    {}", clean(line));
+        }
+    }
+    let [passed, warnings, failed, skipped] =
+        [Outcome::Passed, Outcome::Warning, Outcome::Failed, Outcome::Skipped]
+            .map(|outcome| count(checks, outcome));
+    let verdict = if failed == 0 { "kube-dns is well" } else { "kube-dns is not well" };
+    let _ = writeln!(
+        text,
+        "\n{verdict}: {passed} passed, {warnings} warnings, {failed} failed, {skipped} skipped"
+    );
+    text
+}
+
+fn clean(line: &str) -> String {
+    line.replace(char::is_control, "?")
+}
+
+/// `{"well": ..., "checks": [...]}`.
+pub(super) fn json(checks: &[Check]) -> String {
+    let document = serde_json::json!({ "well": is_well(checks), "checks": checks });
+    format!("{document:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks() -> Vec<Check> {
+        vec![
+            Check::passed("API server", "it answers"),
+            Check::warning("pod", "one of two").because("a\nb").so("Wait.", "no-answers"),
+            Check::failed("pod", "it is silent"),
+            Check::skipped("names", "none"),
+        ]
+    }
+
+    #[test]
+    fn each_check_has_a_line_and_failed_ones_say_what_to_do() {
+        let expected = format!(
+            "API server\n\u{221a} it answers\n\npod\n\u{203c} one of two\n    a?b\n    Wait. See {RUNBOOKS}no-answers\n\
+             \u{d7} it is silent\n\nnames\n- none\n\n\
+             kube-dns is not well: 1 passed, 1 warnings, 1 failed, 1 skipped\n"
+        );
+        assert_eq!(text(&checks()), expected);
+        let well: Vec<Check> =
+            checks().into_iter().filter(|check| check.outcome != Outcome::Failed).collect();
+        assert!(is_well(&well) && text(&well).contains("\nkube-dns is well: "));
+    }
+
+    #[test]
+    fn the_same_as_json() {
+        let document: serde_json::Value = serde_json::from_str(&json(&checks())).unwrap();
+        assert_eq!(document["well"], false);
+        assert_eq!(
+            document["checks"][0],
+            serde_json::json!({"group": "API server", "outcome": "passed", "text": "it answers"})
+        );
+        assert_eq!(document["checks"][1]["runbook"], format!("{RUNBOOKS}no-answers"));
+    }
+}

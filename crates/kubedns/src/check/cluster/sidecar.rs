@@ -1,0 +1,151 @@
+//! What the sidecar's `/status` tells of the pod.
+//!
+//! A reader of its own rather than the sidecar's types: the two may be of different versions during a rollout, so every
+//! field may be missing and what is not known here is passed over.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::pod::page;
+
+/// The largest status that is read, in octets.
+const SIZE: usize = 8 << 20;
+
+/// The document.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Status {
+    pub(super) verdict: Verdict,
+    pub(super) probes: Vec<Probe>,
+    /// None in a pod without dnsmasq.
+    pub(super) dnsmasq: Option<Dnsmasq>,
+    pub(super) kubedns: Fetched<Kubedns>,
+    pub(super) nanny: Fetched<Nanny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Verdict {
+    pub(super) findings: Vec<Finding>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Finding {
+    pub(super) kind: String,
+    pub(super) text: String,
+    pub(super) detail: String,
+    pub(super) action: String,
+    pub(super) runbook: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Probe {
+    pub(super) label: String,
+    pub(super) latency_ms: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Dnsmasq {
+    pub(super) upstreams: Vec<DnsmasqUpstream>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DnsmasqUpstream {
+    pub(super) address: String,
+    pub(super) serves: Vec<String>,
+    pub(super) condition: String,
+    pub(super) latency_ms: Option<f64>,
+    pub(super) error: String,
+}
+
+/// What the sidecar knows of another container, or why it does not.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Fetched<T> {
+    /// Empty where it does not ask.
+    pub(super) source: String,
+    pub(super) known: Option<T>,
+    pub(super) error: Option<String>,
+}
+
+impl<T> Default for Fetched<T> {
+    fn default() -> Self {
+        Self { source: String::new(), known: None, error: None }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Kubedns {
+    /// Kinds of objects, and whether their watch is open.
+    pub(super) watches: BTreeMap<String, bool>,
+    pub(super) upstreams: Vec<KubednsUpstream>,
+    /// Stub domains (`.` for all other names), their servers, and whether each answers.
+    pub(super) routes: Vec<(String, String, bool)>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct KubednsUpstream {
+    pub(super) address: String,
+    pub(super) mean_ms: Option<f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Nanny {
+    pub(super) dnsmasq: Process,
+    pub(super) configuration: Configuration,
+    pub(super) routes: Routes,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Process {
+    pub(super) version: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Configuration {
+    pub(super) version: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Routes {
+    pub(super) stub_domains: BTreeMap<String, Vec<String>>,
+    pub(super) upstreams_from: Option<String>,
+}
+
+impl Status {
+    /// Reads the status of the sidecar at a URL.
+    pub(super) async fn read(sidecar: &str) -> Result<Self, String> {
+        let page = page(sidecar, "/status", SIZE).await?;
+        serde_json::from_slice(&page.body).map_err(|error| format!("not a status of the sidecar: {error}"))
+    }
+
+    /// Whether kubedns asks the upstreams for most names.
+    pub(super) fn is_forwarding_by_kubedns(&self) -> bool {
+        let from = self.nanny.known.as_ref().and_then(|nanny| nanny.routes.upstreams_from.as_deref());
+        self.dnsmasq.is_none() || from == Some("kubedns")
+    }
+
+    /// The stub domains in force.
+    pub(super) fn stub_domains(&self) -> Vec<String> {
+        let of_nanny = self.nanny.known.iter().flat_map(|nanny| nanny.routes.stub_domains.keys());
+        let of_kubedns =
+            self.kubedns.known.iter().flat_map(|kubedns| kubedns.routes.iter().map(|(route, ..)| route));
+        let domains = of_nanny.chain(of_kubedns).filter(|domain| *domain != ".");
+        let mut domains: Vec<String> =
+            domains.map(|domain| domain.trim_end_matches('.').to_owned()).collect();
+        domains.sort();
+        domains.dedup();
+        domains
+    }
+}

@@ -1,0 +1,215 @@
+//! `kube-dns check config FILE|DIR|-`: whether a ConfigMap is good, before it is applied.
+//!
+//! The judge is the one that is asked in the cluster, `dnsconfig`; here each key is judged by itself, so that one mistake
+//! does not hide another.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
+
+use daemon::flags::{Exit, Style, parse};
+use dnsconfig::RawData;
+use serde::Deserialize as _;
+use serde_norway::Value;
+
+const NAME: &str = "kube-dns check config";
+const USAGE: &str = "\
+Says whether a ConfigMap of kube-dns is good, before it is applied.
+
+  kube-dns check config FILE|DIR|-
+
+FILE is YAML or JSON with a ConfigMap, DIR has a file a key, as a mounted ConfigMap, and - is standard input.
+The exit status is 0 when all is well, 1 when there is something to mend, a line each, and 2 when nothing can be read.
+
+";
+/// The largest file that is read, in octets: a `ConfigMap` is smaller.
+const MAX_FILE: u64 = 8 << 20;
+
+/// The command line.
+#[derive(Debug, clap::Parser)]
+pub(crate) struct Options {
+    /// the file, the directory or `-`
+    #[arg(hide = true, default_value = "")]
+    path: String,
+    /// anything else
+    #[arg(hide = true)]
+    rest: Vec<String>,
+}
+
+/// Runs the command; `words` are those behind `check config`.
+pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
+    let options: Options = match parse(NAME, Style::Pflag, words) {
+        Ok(options) => options,
+        Err(exit) if exit.status == 0 => return Exit { stderr: USAGE.to_owned(), ..exit },
+        Err(exit) => return exit,
+    };
+    if options.path.is_empty() || !options.rest.is_empty() {
+        return failed(&format!("FILE, DIR or - is accepted, see {NAME} --help"));
+    }
+    match read(&options.path) {
+        Ok(maps) => report(&maps),
+        Err(reason) => failed(&format!("{}: {reason}", options.path)),
+    }
+}
+
+fn failed(reason: &str) -> Exit {
+    Exit { status: 2, stdout: String::new(), stderr: format!("{NAME}: {reason}\n") }
+}
+
+/// A `ConfigMap`, and values in it that are no text.
+#[derive(Debug, Default)]
+pub(super) struct ConfigMap {
+    pub(super) name: String,
+    pub(super) data: RawData,
+    not_text: Vec<String>,
+}
+
+impl ConfigMap {
+    /// A `ConfigMap` whose values are text.
+    pub(super) fn of(name: &str, data: RawData) -> Self {
+        Self { name: name.to_owned(), data, not_text: Vec::new() }
+    }
+}
+
+fn read(path: &str) -> Result<Vec<ConfigMap>, String> {
+    if path != "-" && Path::new(path).is_dir() {
+        let data = dnsconfig::read_directory(Path::new(path))?;
+        return Ok(vec![ConfigMap::of(path, data)]);
+    }
+    let mut text = String::new();
+    let read = if path == "-" {
+        std::io::stdin().lock().take(MAX_FILE).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
+    };
+    read.map_err(|error| error.to_string())?;
+    config_maps(&text)
+}
+
+/// Each `ConfigMap` among the documents of a YAML file.
+fn config_maps(text: &str) -> Result<Vec<ConfigMap>, String> {
+    let mut maps = Vec::new();
+    for document in serde_norway::Deserializer::from_str(text) {
+        let document = Value::deserialize(document).map_err(|error| format!("not YAML: {error}"))?;
+        if document.get("kind").and_then(Value::as_str) == Some("ConfigMap") {
+            maps.push(config_map(&document));
+        }
+    }
+    if maps.is_empty() { Err("there is no ConfigMap in it".to_owned()) } else { Ok(maps) }
+}
+
+fn config_map(document: &Value) -> ConfigMap {
+    let name = document.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+    let mut map = ConfigMap { name: name.unwrap_or("ConfigMap").to_owned(), ..ConfigMap::default() };
+    let data = document.get("data").and_then(Value::as_mapping);
+    for (key, value) in data.into_iter().flatten() {
+        let key = key.as_str().unwrap_or_default().to_owned();
+        match value.as_str() {
+            Some(text) => drop(map.data.insert(key, text.as_bytes().to_vec())),
+            None => map.not_text.push(key),
+        }
+    }
+    map
+}
+
+fn report(maps: &[ConfigMap]) -> Exit {
+    let mut lines = Vec::new();
+    for map in maps {
+        lines.extend(findings(map).into_iter().map(|finding| format!("{}: {finding}\n", map.name)));
+    }
+    if !lines.is_empty() {
+        return Exit { status: 1, stdout: lines.concat(), stderr: String::new() };
+    }
+    let keys = |map: &ConfigMap| map.data.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let good = maps.iter().map(|map| format!("{}: good ({})\n", map.name, keys(map)));
+    Exit { status: 0, stdout: good.collect(), stderr: String::new() }
+}
+
+/// What is to be mended, a line each.
+pub(super) fn findings(map: &ConfigMap) -> Vec<String> {
+    let not_text = map.not_text.iter().map(|key| {
+        format!("error: {key} is no text: the JSON has to stand in quotes, or indented behind \"{key}: |\"")
+    });
+    let refused = map.data.iter().filter_map(|(key, value)| {
+        let alone = BTreeMap::from([(key.clone(), value.clone())]);
+        dnsconfig::parse(&alone).err().map(|error| format!("error: {error}"))
+    });
+    let unknown = dnsconfig::unknown_keys(&map.data).into_iter().map(|key| format!("warning: {key}"));
+    not_text.chain(refused).chain(unknown).map(|line| line.replace(char::is_control, "?")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(words: &[&str]) -> (u8, String) {
+        let exit = crate::check::command(words.iter().map(OsString::from));
+        (exit.status, exit.stdout + &exit.stderr)
+    }
+
+    #[test]
+    fn each_finding_has_a_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("map.yaml");
+        let of = |data: &str| format!("kind: ConfigMap\nmetadata: {{name: kube-dns}}\ndata:\n{data}");
+        let good = of("  stubDomains: |\n    {\"acme.example\": [\"192.0.2.1\"]}\n");
+        let service = "kind: Service\nmetadata: {name: kube-dns}\n---\n";
+        for (text, status, lines) in [
+            (good.clone(), 0, &["kube-dns: good (stubDomains)"][..]),
+            (format!("{service}{good}"), 0, &["kube-dns: good (stubDomains)"]),
+            (
+                of("  stubDomain: '{}'\n  upstreamNameservers: '[\"10.0.0.300\"]'\n  federations: x\n"),
+                1,
+                &[
+                    "kube-dns: error: invalid format, must be key=value (key federations",
+                    "kube-dns: error: bad IP address: \"10.0.0.300\" (key upstreamNameservers, value",
+                    "kube-dns: warning: unknown key \"stubDomain\" is ignored: did you mean stubDomains?",
+                ],
+            ),
+            (
+                of("  upstreamNameservers: [192.0.2.1]\n"),
+                1,
+                &["kube-dns: error: upstreamNameservers is no text: the JSON has to stand in quotes"],
+            ),
+            (service.to_owned(), 2, &["kube-dns check config: /"]),
+            ("{".to_owned(), 2, &["kube-dns check config: /"]),
+        ] {
+            std::fs::write(&file, &text).unwrap();
+            let (found, said) = check(&["config", file.to_str().unwrap()]);
+            assert_eq!((found, said.lines().count()), (status, lines.len()), "{text}: {said}");
+            for (line, expected) in said.lines().zip(lines) {
+                assert!(line.starts_with(expected), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_has_a_file_a_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_str().unwrap();
+        std::fs::write(directory.path().join("stubDomains"), "{}").unwrap();
+        assert_eq!(check(&["config", path]), (0, format!("{path}: good (stubDomains)\n")));
+        std::fs::write(directory.path().join("upstreamNameserver"), "[]").unwrap();
+        assert_eq!(check(&["config", path]).0, 1);
+    }
+
+    #[test]
+    fn mistakes_on_the_command_line() {
+        for words in [
+            &[][..],
+            &["config"],
+            &["clusters"],
+            &["config", "a", "b"],
+            &["config", "/no/such/file"],
+            &["config", "--x"],
+            &["--x"],
+        ] {
+            assert_eq!(check(words).0, 2, "{words:?}");
+        }
+        let (status, help) = check(&["config", "--help"]);
+        assert!(status == 0 && help.starts_with("Says whether a ConfigMap"), "{help}");
+        let (status, help) = check(&["--help"]);
+        assert!(status == 0 && help.contains("kube-dns check cluster"), "{help}");
+    }
+}

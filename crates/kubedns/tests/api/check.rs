@@ -1,0 +1,122 @@
+//! `kube-dns check cluster` against a running kubedns and its API server.
+
+use std::net::SocketAddr;
+
+use apiserver::Resource;
+use serde_json::Value;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
+use testkit::ports::free_port;
+use testkit::process::Program;
+use testkit::upstream::{Upstream, answering};
+
+use super::cluster::{Cluster, PATIENCE};
+use super::process::Kubedns;
+
+/// What every cluster has, and a headless Service.
+fn cluster() -> Cluster {
+    let cluster = Cluster::start();
+    cluster.faults.kube_dns_role();
+    for object in [
+        mk_cluster_ip("default", "kubernetes", &["10.96.0.1"], &["https:443"]),
+        mk_headless("apps", "db", &["sql:5432"]),
+        mk_endpoints("apps", "db", &["10.244.1.20 db-0"], &["sql:5432"]),
+    ] {
+        cluster.set(object);
+    }
+    cluster
+}
+
+/// kubedns with an upstream, ready.
+async fn ready(cluster: &Cluster, upstream: SocketAddr) -> Kubedns {
+    let kubedns = Kubedns::start(cluster, &[&format!("--nameservers={upstream}")]).await;
+    kubedns.until_ready().await;
+    kubedns
+}
+
+/// The exit code, and what each check says: its outcome and its line.
+pub(crate) async fn check(words: &[String]) -> (i32, Vec<(String, String)>) {
+    let ours = ["check", "cluster", "--output=json", "--sidecar=", "--config-dir="];
+    let mut process = Program::named("kubedns").args(ours).args(words).start();
+    let code = process.wait(PATIENCE).await.code().unwrap();
+    let report: Value = serde_json::from_str(&process.stdout().join("\n")).unwrap();
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let line = |check: &Value| {
+        (text(check, "outcome"), format!("{} {}", text(check, "text"), text(check, "detail")))
+    };
+    (code, report["checks"].as_array().unwrap().iter().map(line).collect())
+}
+
+fn words(cluster: &Cluster, kubedns: &Kubedns) -> Vec<String> {
+    vec![
+        format!("--kube-master-url={}", cluster.url()),
+        format!("--server=http://{}", kubedns.status),
+        format!("--dns={}", kubedns.dns),
+    ]
+}
+
+#[track_caller]
+pub(crate) fn assert_says(checks: &[(String, String)], outcome: &str, start: &str, detail: &str) {
+    let is = |(found, line): &&(String, String)| {
+        found == outcome && line.starts_with(start) && line.contains(detail)
+    };
+    assert!(checks.iter().any(|check| is(&check)), "{outcome}: {start} ... {detail} in {checks:#?}");
+}
+
+#[tokio::test]
+async fn a_pod_that_is_well_passes() {
+    let (cluster, upstream) = (cluster(), Upstream::start(answering("198.51.100.1")).await);
+    let kubedns = ready(&cluster, upstream.addr()).await;
+    let (code, checks) = check(&words(&cluster, &kubedns)).await;
+    assert_eq!(code, 0, "{checks:#?}");
+    for (outcome, line) in [
+        ("passed", "services can be listed"),
+        ("skipped", "endpointslices cannot be listed, and the other kind of endpoints can be"),
+        ("passed", "kubedns is ready"),
+        ("skipped", "no sidecar is asked"),
+        ("passed", "a cluster IP: kubernetes.default.svc.cluster.local is 10.96.0.1"),
+        ("passed", "a named port: _https._tcp.kubernetes.default.svc.cluster.local is port 443"),
+        ("passed", "the name of an address: 10.96.0.1 is kubernetes.default.svc.cluster.local."),
+        ("passed", "a headless Service: db.apps.svc.cluster.local has 1 addresses"),
+        ("passed", "a pod: 10-244-1-20.apps.pod.cluster.local is 10.244.1.20"),
+        ("passed", "an external name: example.com is answered ("),
+    ] {
+        assert_says(&checks, outcome, line, "");
+    }
+}
+
+#[tokio::test]
+async fn each_fault_is_named() {
+    let (cluster, upstream) = (cluster(), Upstream::start(answering("198.51.100.1")).await);
+    let kubedns = ready(&cluster, upstream.addr()).await;
+    let words = words(&cluster, &kubedns);
+    let with = |flag: String| [words.clone(), vec![flag]].concat();
+
+    cluster.faults.forbid(Resource::Endpoints);
+    let (code, checks) = check(&words).await;
+    assert_eq!(code, 1);
+    assert_says(&checks, "failed", "endpoints cannot be listed", "is forbidden");
+    assert_says(&checks, "failed", "endpointslices cannot be listed", "is forbidden");
+
+    let nobody = free_port();
+    let (code, checks) = check(&with(format!("--kube-master-url=http://127.0.0.1:{nobody}"))).await;
+    assert_eq!(code, 1);
+    assert_says(
+        &checks,
+        "failed",
+        &format!("http://127.0.0.1:{nobody} does not answer"),
+        "Connection refused",
+    );
+
+    let (code, checks) = check(&with(format!("--server=http://127.0.0.1:{nobody}"))).await;
+    assert_eq!(code, 1);
+    assert_says(&checks, "failed", "kubedns does not answer at", "Connection refused");
+
+    let (_, checks) = check(&with("--domain=other.example".to_owned())).await;
+    let wrong = "kubernetes.default.svc.other.example is 198.51.100.1, and 10.96.0.1 at the API server";
+    assert_says(&checks, "failed", &format!("a cluster IP: {wrong}"), "");
+
+    drop(upstream);
+    let (code, checks) = check(&with("--external-name=other.example.com".to_owned())).await;
+    assert_eq!(code, 1);
+    assert_says(&checks, "failed", "an external name: other.example.com is not answered", "SERVFAIL");
+}
