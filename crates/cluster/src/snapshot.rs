@@ -322,6 +322,10 @@ impl View for Snapshot {
         }
     }
 
+    fn namespace_of(&self, client: IpAddr) -> Option<&str> {
+        self.namespace_of_pod(client).map(SmolStr::as_str)
+    }
+
     fn zone(&self) -> &Zone {
         &self.zone
     }

@@ -39,6 +39,9 @@ pub(crate) struct Question {
     pub(crate) namespace: Option<String>,
     /// Empty when no search list is applied.
     pub(crate) search: Vec<String>,
+    /// kubedns walks the list for such a pod.
+    #[serde(default)]
+    pub(crate) autopath: bool,
     pub(crate) ndots: u8,
 }
 

@@ -19,8 +19,14 @@ pub(crate) fn list(request: &Request, domain: &Name) -> Vec<Name> {
     }
 }
 
+/// Whether the server walks the list for the pod that asks.
+pub(crate) fn is_autopath(request: &Request, zone: &Zone) -> bool {
+    let of_pod = !request.absolute && matches!(request.search, Search::Namespace(_));
+    of_pod && zone.search.as_ref().is_some_and(|search| search.is_autopath())
+}
+
 /// The names to be asked for, in order. Those that would be too long are left out, as resolvers do. In the place of a name
-/// that the server completes with a search list there are those that it completes it to.
+/// for which the server walks a search list there are those of the list.
 pub(crate) fn names(request: &Request, list: &[Name], zone: &Zone) -> Vec<Name> {
     let as_it_is = std::iter::once(request.name.clone());
     let searched = list.iter().filter_map(|domain| request.name.below(domain));
@@ -30,11 +36,16 @@ pub(crate) fn names(request: &Request, list: &[Name], zone: &Zone) -> Vec<Name> 
     } else {
         searched.chain(as_it_is).collect()
     };
-    let completed = |name: Name| {
-        let candidates = zone.search.as_ref().and_then(|search| search.candidates(name.wire(), zone));
-        candidates.filter(|names| !names.is_empty()).unwrap_or_else(|| vec![name])
+    let walked = |name: Name| {
+        let list = zone.search.as_ref().and_then(|search| match &request.search {
+            Search::Namespace(namespace) if !request.absolute => search
+                .candidates(name.wire(), zone)
+                .or_else(|| search.of_client(name.wire(), namespace, zone)),
+            _ => search.candidates(name.wire(), zone),
+        });
+        list.map(|list| list.names).filter(|names| !names.is_empty()).unwrap_or_else(|| vec![name])
     };
-    let mut names: Vec<Name> = names.into_iter().flat_map(completed).collect();
+    let mut names: Vec<Name> = names.into_iter().flat_map(walked).collect();
     let mut known: Vec<Name> = Vec::new();
     names.retain(|name| {
         let lower = name.to_lowercase();

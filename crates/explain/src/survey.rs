@@ -110,6 +110,7 @@ impl Survey {
                 Search::Namespace(_) | Search::Domains(_) => None,
             },
             search: self.search.iter().map(ToString::to_string).collect(),
+            autopath: search::is_autopath(&self.request, &self.snapshot.zone),
             ndots: self.request.ndots,
         }
     }

@@ -37,7 +37,11 @@ fn tried_names(page: &mut Page, question: &Question, tried: &[Tried], detail: &D
         None => String::new(),
     };
     let search: Vec<&str> = question.search.iter().map(|domain| without_dot(domain)).collect();
-    page.section("asked for", &format!("{whose}search {}, ndots:{}", search.join(" "), question.ndots));
+    let walked = if question.autopath { "; kubedns walks the list (--autopath)" } else { "" };
+    page.section(
+        "asked for",
+        &format!("{whose}search {}, ndots:{}{walked}", search.join(" "), question.ndots),
+    );
     let explained = |tried: &Tried| detail.reasons.first().is_some_and(|reason| reason.text == tried.summary);
     let row = |tried: &Tried| match tried {
         Tried { asked: false, name, .. } => [name.clone(), "(not asked)".to_owned(), String::new()],

@@ -44,7 +44,7 @@ pub struct Settings {
     /// Domains with servers of their own. A list is empty while no name in it has an address (yet). With dnsmasq behind
     /// kubedns it stands for all of them.
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
-    /// The search list that names are completed with, if they are.
+    /// The search list that is walked, if one is.
     pub search: Option<Search>,
 }
 
@@ -376,17 +376,20 @@ impl Upstreams {
         Self { from_flag: flag.good, search, domains: options.domain.clone(), resolv_conf }
     }
 
-    /// The search list that names are completed with. Of resolv.conf, the domains outside the cluster count: those of the
+    /// The search list that is walked. Of resolv.conf, the domains outside the cluster count: those of the
     /// cluster are there already, and a pod's own namespace is not that of the client.
     fn search(&self) -> Option<Search> {
         let flags = self.search.as_ref()?;
         let file = self.resolv_conf.borrow();
         let from_file = || {
             let domains = file.search.iter().filter_map(|domain| Name::parse(domain).ok());
-            let ours = |name: &Name| self.domains.hold(name) || name.is_within(&flags.suffix);
+            let suffix = flags.suffix.as_ref();
+            let ours =
+                |name: &Name| self.domains.hold(name) || suffix.is_some_and(|suffix| name.is_within(suffix));
             domains.map(|name| name.to_lowercase()).filter(|name| !ours(name)).collect()
         };
-        Some(Search::new(&flags.suffix, flags.domains.clone().unwrap_or_else(from_file)))
+        let domains = flags.domains.clone().unwrap_or_else(from_file);
+        Some(Search::new(flags.suffix.as_ref(), flags.autopath, domains))
     }
 
     fn choose(&self, configured: &[Upstream]) -> Vec<Upstream> {

@@ -46,6 +46,7 @@ Commands:
 
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = COMMANDS)]
 pub struct Options {
     /// domain under which to create names
@@ -138,7 +139,10 @@ pub struct Options {
     /// domain below which names are completed with a search list: a pod in namespace NS whose only search domain is NS.SUFFIX asks one question for a name; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
-    /// search domains behind those of the cluster for search-suffix, separated by commas; those of resolv-conf unless given
+    /// walk the search list for pods, known by their addresses: a name that is missing in the namespace of the pod is answered with the name that the rest of the list leads to; needs pods=verified, and topology direct or alone
+    #[arg(long)]
+    pub autopath: bool,
+    /// search domains behind those of the cluster for search-suffix and autopath, separated by commas; those of resolv-conf unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub search_domains: Domains,
     /// where dnsmasq stands: drop-in (it asks kubedns for names of the cluster), cache (it asks kubedns for all names, see -forward of the nanny) direct (kubedns asks it, as its only nameserver) or alone (there is none, clients ask kubedns)
@@ -147,7 +151,7 @@ pub struct Options {
     /// how long to go on answering after SIGTERM, no longer ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// replies of upstream servers that are cached, at most; 0 for none, or for 10000 with serve-stale or search-suffix
+    /// replies of upstream servers that are cached, at most; 0 for none, or for 10000 with serve-stale, search-suffix or autopath
     #[arg(long, value_name = "int", default_value = "0")]
     pub cache_size: CacheSize,
     /// for how long after its TTL a cached reply may be served while the upstream servers fail; 0 for never
@@ -284,8 +288,8 @@ impl Options {
         let stale = Duration::from(self.serve_stale);
         let usual = CacheLimits { stale, ..CacheLimits::default() };
         match self.cache_size {
-            // A completed name is asked for again as often as a name of the cluster.
-            CacheSize(0) if stale.is_zero() && self.search_suffix.0.is_empty() => None,
+            // A name found with the search list is asked for again as often as a name of the cluster.
+            CacheSize(0) if stale.is_zero() && self.search_suffix.0.is_empty() && !self.autopath => None,
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }

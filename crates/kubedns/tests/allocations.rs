@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use cluster::index::Index;
-use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, Service};
+use cluster::index::{Index, Options, PodMode};
+use cluster::objects::{Change, Endpoints, EndpointsSource, Event, FromApi, ObjectKey, Pod, Service};
 use cluster::snapshot::{Published, Snapshot};
 use serde_json::Value;
 use skydns::engine::{Identity, Outcome, answer};
@@ -14,7 +14,7 @@ use skydns::metrics::Metrics;
 use skydns::outside::Outside;
 use skydns::resolve::Resolver;
 use skydns::wire::Transport;
-use skydns::{Backend, FurtherZone, Name, Zone};
+use skydns::{Backend, FurtherZone, Name, Search, Zone};
 use testkit::message::{Edns, Message};
 use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_headless};
 use testkit::query::Query;
@@ -28,10 +28,22 @@ fn object<T: FromApi>(json: &Value) -> T {
     T::from_api(&json.to_string()).unwrap().object
 }
 
+fn zone() -> Zone {
+    Zone::new(&Name::parse("cluster.local").unwrap())
+}
+
 fn records() -> Arc<Published> {
-    let zone = Zone::new(&Name::parse("cluster.local").unwrap());
+    records_in(zone())
+}
+
+/// The records, and a pod of the namespace `apps`.
+fn records_in(zone: Zone) -> Arc<Published> {
     let published = Arc::new(Published::new(Snapshot::new(zone)));
-    let mut index = Index::new(Arc::clone(&published));
+    let pods = if published.get().zone.search.is_some() { PodMode::Verified } else { PodMode::Insecure };
+    let mut index = Index::with(Options { pods, ..Options::default() }, Arc::clone(&published));
+    let pod = Pod { key: ObjectKey::new("apps", "client"), addresses: [[127, 0, 0, 1].into()].into() };
+    index.apply(Event::Pod(Change::Apply(pod)));
+    index.apply(Event::Pod(Change::RelistDone));
     let web = mk_cluster_ip("apps", "web", &["10.96.0.10", "fd00:10:96::10"], &["http:80", "metrics:9090"]);
     let plain = mk_cluster_ip("apps", "plain", &["10.96.0.11"], &["http:80"]);
     let db = mk_headless("apps", "db", &["sql:5432"]);
@@ -137,6 +149,16 @@ fn pod_names_are_answered_with_one_allocation() {
     assert_eq!(allocating(&records(), &cases, 1), [""; 0]);
 }
 
+fn resolver(
+    records: Arc<Published>,
+    forwarder: Arc<Forwarder>,
+    runtime: tokio::runtime::Handle,
+) -> Resolver<Published> {
+    let identity = Identity { version: "test".to_owned() };
+    let shard = Metrics::new("skydns", "skydns").shared_shard();
+    Resolver::new(records, identity, forwarder, shard, runtime)
+}
+
 /// From the forwarder's cache, by the thread that received the query.
 #[test]
 fn cached_names_outside_are_answered_without_allocating() {
@@ -144,8 +166,7 @@ fn cached_names_outside_are_answered_without_allocating() {
     let upstream = runtime.block_on(Upstream::start(|asked: &Asked| {
         Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.1", asked.name())).edns(1232).into()
     }));
-    let mut zone = Zone::new(&Name::parse("cluster.local").unwrap());
-    zone.upstreams = [upstream.addr().into()].into();
+    let zone = Zone { upstreams: [upstream.addr().into()].into(), ..zone() };
     let upstreams = Arc::clone(&zone.upstreams);
     let registry = prometheus::Registry::new();
     let cache = Cache::new(CacheLimits::default(), CacheMetrics::new(&registry).unwrap());
@@ -154,13 +175,8 @@ fn cached_names_outside_are_answered_without_allocating() {
     let question = forward::Query::new(Name::parse("www.outside.test").unwrap().wire(), 1);
     let asking = forwarder.exchange(question, upstreams, [127, 0, 0, 1].into());
     runtime.block_on(asking).unwrap();
-    let resolver = Resolver::new(
-        Arc::new(Published::new(Snapshot::new(zone))),
-        Identity { version: "test".to_owned() },
-        forwarder,
-        Metrics::new("skydns", "skydns").shared_shard(),
-        runtime.handle().clone(),
-    );
+    let records = Arc::new(Published::new(Snapshot::new(zone)));
+    let resolver = resolver(records, forwarder, runtime.handle().clone());
     let mut out = Vec::with_capacity(4096);
     let cookie = Edns { udp: 1232, options: vec![(10, vec![1; 8])], ..Edns::default() };
     let www = || Query::new("www.outside.test", "A");
@@ -168,13 +184,43 @@ fn cached_names_outside_are_answered_without_allocating() {
         let query = query.wire();
         let mut ask = || {
             out.clear();
-            assert!(matches!(resolver.answer(&query, Transport::Udp, &mut out), Outcome::Reply(_)));
+            let outcome = resolver.answer(&query, [127, 0, 0, 1].into(), Transport::Udp, &mut out);
+            assert!(matches!(outcome, Outcome::Reply(_)));
         };
         ask();
         let counted = allocation_counter::measure(|| (0..TIMES).for_each(|_| ask()));
         assert_eq!(counted.count_total, 0);
     }
     assert_eq!(upstream.count(), 1);
+}
+
+/// The walk takes what it takes; all other questions take nothing more.
+#[test]
+fn known_clients_are_answered_without_allocating() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let forwarder =
+        Forwarder::new(Limits::default(), ForwardMetrics::new(&prometheus::Registry::new()).unwrap());
+    let search = Some(Arc::new(Search::new(None, true, [])));
+    let records = records_in(Zone { search, ..zone() });
+    let resolver = resolver(records, Arc::new(forwarder), runtime.handle().clone());
+    let mut out = Vec::with_capacity(4096);
+    for (name, client, nothing) in [
+        ("web.apps.svc.cluster.local", 1, true),
+        ("missing.kube-system.svc.cluster.local", 1, true),
+        ("missing.svc.cluster.local", 1, true),
+        ("missing.apps.svc.cluster.local", 2, true),
+        ("missing.apps.svc.cluster.local", 1, false),
+    ] {
+        let query = Query::new(name, "A").wire();
+        let mut ask = || {
+            out.clear();
+            let outcome = resolver.answer(&query, [127, 0, 0, client].into(), Transport::Udp, &mut out);
+            assert!(matches!(outcome, Outcome::Reply(_)), "{outcome:?}");
+        };
+        ask();
+        let counted = allocation_counter::measure(|| (0..TIMES).for_each(|_| ask()));
+        assert_eq!(counted.count_total == 0, nothing, "{name} of {client}: {}", counted.count_total);
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(crate) fn ask(
                 return;
             }
             Outcome::Expensive => unreachable!("a small cluster takes little work"),
-            Outcome::Search => unreachable!("no name is completed"),
+            Outcome::Search(_) => unreachable!("no name is completed"),
             Outcome::Ignore => {
                 assert!(
                     matches!(Query::parse(octets, transport), Err(Malformed::Ignore)),

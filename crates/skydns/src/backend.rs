@@ -52,6 +52,11 @@ pub trait View: Records + Sized {
     /// Visits the names that `address` belongs to, the oldest owner first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
 
+    /// The namespace of the pod that has the address of a client, where exactly one is known.
+    fn namespace_of(&self, _client: IpAddr) -> Option<&str> {
+        None
+    }
+
     /// The cluster's zone and how it is to be served.
     fn zone(&self) -> &Zone;
 
@@ -115,7 +120,7 @@ pub struct Zone {
     pub upstreams: Arc<[Upstream]>,
     /// Domains with servers of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
-    /// Completes the names below a suffix, if they are completed here.
+    /// The search list that is walked here, if one is.
     pub search: Option<Arc<Search>>,
 }
 

@@ -4,11 +4,14 @@
 //! the answer carries; [`crate::answer`] writes the records. What is odd here and identical to kube-dns is pinned by
 //! the conformance vectors; what differs is listed in docs/differences.md.
 
+use std::net::IpAddr;
+
 use crate::answer::{Answer, Answered};
 use crate::backend::View;
 pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
+use crate::search::SearchList;
 use crate::wire::{self, Malformed, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 use crate::zones::Authority;
 
@@ -21,8 +24,8 @@ pub enum Outcome {
     Forward(System),
     /// The answer leads outside: the engine has to be asked again with the answers to these. Nothing was written.
     Ask(Vec<OutsideQuestion>),
-    /// The name is to be completed with a search list, see [`crate::search`]. Nothing was written.
-    Search,
+    /// The name stands for those of a search list, see [`crate::search`]. Nothing was written.
+    Search(SearchList),
     /// The answer takes more work than was allowed. Nothing was written.
     Expensive,
     /// Nothing is to be sent.
@@ -35,7 +38,7 @@ impl Outcome {
         match self {
             Self::Reply(reply) => reply.system,
             Self::Forward(system) => *system,
-            Self::Ask(_) | Self::Search | Self::Expensive | Self::Ignore => System::Auth,
+            Self::Ask(_) | Self::Search(_) | Self::Expensive | Self::Ignore => System::Auth,
         }
     }
 }
@@ -68,12 +71,21 @@ pub fn answer<V: View>(
     outside: &Outside,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    answer_within(MAX_STEPS, view, identity, message, transport, outside, out)
+    answer_for(Asker { steps: MAX_STEPS, client: None }, view, identity, message, transport, outside, out)
 }
 
-/// The same with another bound of the work.
-pub(crate) fn answer_within<V: View>(
-    steps: usize,
+/// The work that an answer may take, and whom it is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    /// Steps, see [`View::records`].
+    pub(crate) steps: usize,
+    /// The client whose search list may be walked; `None` for a question as it is.
+    pub(crate) client: Option<IpAddr>,
+}
+
+/// The same for a client, with another bound of the work.
+pub(crate) fn answer_for<V: View>(
+    asker: Asker,
     view: &V,
     identity: &Identity,
     message: &[u8],
@@ -91,7 +103,7 @@ pub(crate) fn answer_within<V: View>(
     };
     query.max_udp = view.zone().max_udp();
     let start = out.len();
-    let outcome = Engine { view, identity, query: &query, outside, steps }.answer(out);
+    let outcome = Engine { view, identity, query: &query, outside, asker }.answer(out);
     if !matches!(outcome, Outcome::Reply(_)) {
         out.truncate(start);
     }
@@ -103,7 +115,7 @@ struct Engine<'a, V> {
     identity: &'a Identity,
     query: &'a Query<'a>,
     outside: &'a Outside,
-    steps: usize,
+    asker: Asker,
 }
 
 impl<V: View> Engine<'_, V> {
@@ -123,9 +135,10 @@ impl<V: View> Engine<'_, V> {
         if self.query.qclass != class::IN {
             return self.other_class(out);
         }
-        if zone.search.as_ref().is_some_and(|search| search.holds(name)) {
-            let any = self.query.qtype == rtype::ANY;
-            return if any || !self.view.has_synced() { self.refused(out) } else { Outcome::Search };
+        if let Some(search) = zone.search.as_ref().filter(|search| search.holds(name)) {
+            let list = search.candidates(self.query.name, zone);
+            let list = list.filter(|_| self.query.qtype != rtype::ANY && self.view.has_synced());
+            return list.map_or_else(|| self.refused(out), Outcome::Search);
         }
         let authority = Authority::of(self.view, name);
         if self.query.qtype == rtype::PTR
@@ -148,7 +161,7 @@ impl<V: View> Engine<'_, V> {
     }
 
     fn begin<'q, 'b>(&'q self, authority: Authority<'q>, out: &'b mut Vec<u8>) -> Answer<'q, 'b, V> {
-        Answer::new((self.view, authority), self.query, self.outside, self.steps, out)
+        Answer::new((self.view, authority), self.query, self.outside, self.asker.steps, out)
     }
 
     /// The content of a further zone is not known yet.
@@ -219,12 +232,7 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
-    fn reverse(
-        &self,
-        address: std::net::IpAddr,
-        authority: Option<Authority<'_>>,
-        out: &mut Vec<u8>,
-    ) -> Outcome {
+    fn reverse(&self, address: IpAddr, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
         if !self.view.has_synced() {
             // It may be an address of the cluster: nobody else may answer for it.
             return self.refused(out);
@@ -256,6 +264,11 @@ impl<V: View> Engine<'_, V> {
         if !needs.is_empty() {
             return Outcome::Ask(needs);
         }
+        if found == Answered::Missing
+            && let Some(list) = self.list_of_client()
+        {
+            return Outcome::Search(list);
+        }
         if found == Answered::Missing && self.view.zone().falls_through(self.query.lower()) {
             let (_, stub) = self.view.zone().servers_for(self.query.lower());
             return Outcome::Forward(if stub.is_some() { System::Stub } else { System::Recursive });
@@ -274,6 +287,14 @@ impl<V: View> Engine<'_, V> {
         let flags = self.copied_flags() | own | truncation(truncated, self.query);
         answer.message.finish(flags, rcode);
         self.reply(System::Auth, rcode, truncated)
+    }
+
+    /// The search list of the client, where the name is in its first domain.
+    fn list_of_client(&self) -> Option<SearchList> {
+        let zone = self.view.zone();
+        let search = zone.search.as_ref().filter(|search| search.is_autopath())?;
+        let namespace = self.view.namespace_of(self.asker.client?.to_canonical())?;
+        search.of_client(self.query.name, namespace, zone)
     }
 
     fn reply(&self, system: System, rcode: u16, truncated: bool) -> Outcome {

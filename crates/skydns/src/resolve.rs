@@ -10,11 +10,12 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, View};
-use crate::engine::{self, Identity, Outcome, Reply};
+use crate::engine::{self, Asker, Identity, Outcome, Reply};
 use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
 use crate::metrics::{Shard, System, Took};
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use crate::search::SearchList;
 use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
@@ -67,18 +68,28 @@ impl<B: Backend> Resolver<B> {
         Self { backend, identity, forwarder, shard, waiting, lane, tasks: TaskTracker::new(), runtime }
     }
 
-    /// Answers at once, if that can be done with little work; see [`engine::answer`]. Names outside are answered from the
-    /// forwarder's cache.
-    pub fn answer(&self, message: &[u8], transport: Transport, out: &mut Vec<u8>) -> Outcome {
+    /// Answers `client` at once, if that can be done with little work; see [`engine::answer`]. Names outside are answered from
+    /// the forwarder's cache.
+    pub fn answer(&self, message: &[u8], client: IpAddr, transport: Transport, out: &mut Vec<u8>) -> Outcome {
+        match self.answer_one(message, Some(client), transport, out) {
+            Outcome::Search(list) => self.search_at_once(message, transport, list, out),
+            outcome => outcome,
+        }
+    }
+
+    /// Answers at once, but for names that stand for a search list. Without a client no name of the cluster does.
+    fn answer_one(
+        &self,
+        message: &[u8],
+        client: Option<IpAddr>,
+        transport: Transport,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         static NOTHING: Outside = Outside::none();
-        match self.answer_at_once(message, transport, &NOTHING, out) {
+        match self.answer_at_once(message, client, transport, &NOTHING, out) {
             Outcome::Forward(system) => {
                 let reply = self.answer_from_cache(message, transport, system, out);
                 reply.map_or(Outcome::Forward(system), Outcome::Reply)
-            }
-            Outcome::Search => {
-                let reply = self.search_at_once(message, transport, out);
-                reply.map_or(Outcome::Search, Outcome::Reply)
             }
             outcome => outcome,
         }
@@ -108,24 +119,37 @@ impl<B: Backend> Resolver<B> {
         Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated })
     }
 
-    /// Walks the search list; `None` where that takes an upstream or much work.
-    fn search_at_once(&self, message: &[u8], transport: Transport, out: &mut Vec<u8>) -> Option<Reply> {
-        let (query, mut walk) = self.walk(message, transport)?;
+    /// Walks a search list, unless that takes an upstream or much work.
+    fn search_at_once(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        list: SearchList,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let Some((query, mut walk)) = self.walk(message, transport, list) else { return Outcome::Ignore };
         let mut response = Vec::new();
         while let Some(question) = walk.question(&query) {
             response.clear();
-            let Outcome::Reply(reply) = self.answer(&question, transport, &mut response) else { return None };
+            let Outcome::Reply(reply) = self.answer_one(&question, None, transport, &mut response) else {
+                return Outcome::Search(walk.into_list());
+            };
             walk.take(&response, reply.system);
         }
-        Some(self.end_walk(walk, &query, out))
+        Outcome::Reply(self.end_walk(walk, &query, out))
     }
 
-    fn walk<'m>(&self, message: &'m [u8], transport: Transport) -> Option<(Query<'m>, Walk)> {
+    /// `None` for what is no query.
+    fn walk<'m>(
+        &self,
+        message: &'m [u8],
+        transport: Transport,
+        list: SearchList,
+    ) -> Option<(Query<'m>, Walk)> {
         let mut query = Query::parse(message, transport).ok()?;
         let view = self.backend.view();
-        let zone = view.zone();
-        query.max_udp = zone.max_udp();
-        let walk = Walk::new(&query, zone.search.as_ref()?, zone)?;
+        query.max_udp = view.zone().max_udp();
+        let walk = Walk::new(&query, list, view.zone());
         Some((query, walk))
     }
 
@@ -139,6 +163,7 @@ impl<B: Backend> Resolver<B> {
     fn answer_at_once(
         &self,
         message: &[u8],
+        client: Option<IpAddr>,
         transport: Transport,
         outside: &Outside,
         out: &mut Vec<u8>,
@@ -147,7 +172,8 @@ impl<B: Backend> Resolver<B> {
             Transport::Udp => STEPS_OVER_UDP,
             Transport::Tcp => STEPS_OVER_TCP,
         };
-        engine::answer_within(steps, &*self.backend.view(), &self.identity, message, transport, outside, out)
+        let asker = Asker { steps, client };
+        engine::answer_for(asker, &*self.backend.view(), &self.identity, message, transport, outside, out)
     }
 
     /// A place for `message` among the queries that wait for upstreams, or for their turn where they are expensive; `None`
@@ -178,7 +204,7 @@ impl<B: Backend> Resolver<B> {
         let started = Instant::now();
         let (mut out, client) = (Vec::new(), share.client());
         let reply = match outcome {
-            Outcome::Search => self.search(message, transport, client, &mut out).await?,
+            Outcome::Search(list) => self.search(message, transport, list, client, &mut out).await?,
             outcome => self.settle(message, transport, outcome, client, &mut out).await?,
         };
         self.shard.record(reply, transport, Took::Waited(started.elapsed()), out.len());
@@ -196,7 +222,7 @@ impl<B: Backend> Resolver<B> {
     ) -> Option<Reply> {
         match outcome {
             Outcome::Reply(reply) => Some(reply),
-            Outcome::Ignore | Outcome::Search => None,
+            Outcome::Ignore | Outcome::Search(_) => None,
             Outcome::Forward(system) => self.forward(message, transport, system, client, out).await,
             Outcome::Ask(_) | Outcome::Expensive => {
                 self.work_out(message, transport, outcome, client, out).await
@@ -209,14 +235,15 @@ impl<B: Backend> Resolver<B> {
         self: &Arc<Self>,
         message: &[u8],
         transport: Transport,
+        list: SearchList,
         client: IpAddr,
         out: &mut Vec<u8>,
     ) -> Option<Reply> {
         let deadline = tokio::time::Instant::now() + BUDGET;
-        let (query, mut walk) = self.walk(message, transport)?;
+        let (query, mut walk) = self.walk(message, transport, list)?;
         while let Some(question) = walk.question(&query) {
             let mut response = Vec::new();
-            let outcome = self.answer(&question, transport, &mut response);
+            let outcome = self.answer_one(&question, None, transport, &mut response);
             let settled = self.settle(&question, transport, outcome, client, &mut response);
             match tokio::time::timeout_at(deadline, settled).await {
                 Ok(Some(reply)) => walk.take(&response, reply.system),
@@ -313,7 +340,7 @@ impl<B: Backend> Resolver<B> {
                     if rounds == MAX_ROUNDS {
                         outside.close();
                     }
-                    outcome = self.answer_at_once(message, transport, &outside, out);
+                    outcome = self.answer_at_once(message, None, transport, &outside, out);
                 }
                 Outcome::Expensive => {
                     let work = self.whole_work(message, transport, outside);
@@ -327,7 +354,7 @@ impl<B: Backend> Resolver<B> {
                     (outcome, outside, *out) = done;
                 }
                 Outcome::Ask(_) => return servfail(message, transport, System::Auth, out),
-                Outcome::Forward(_) | Outcome::Search | Outcome::Ignore => return None,
+                Outcome::Forward(_) | Outcome::Search(_) | Outcome::Ignore => return None,
             }
         }
     }

@@ -158,7 +158,7 @@ impl<B: Backend> Worker<B> {
     ) -> Option<Pending> {
         let message = buffer.get(..datagram.len)?;
         let start = answers.len();
-        let reply = match self.resolver.answer(message, Transport::Udp, answers) {
+        let reply = match self.resolver.answer(message, datagram.peer.address(), Transport::Udp, answers) {
             Outcome::Reply(reply) => reply,
             Outcome::Ignore => return None,
             outcome => {

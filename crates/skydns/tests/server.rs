@@ -1,6 +1,8 @@
 //! The server over real sockets: transports, limits, and what odd clients get.
 #![allow(dead_code, clippy::expect_used, clippy::panic, reason = "helpers of tests, shared with others")]
 
+#[path = "server/autopath.rs"]
+mod autopath;
 #[path = "server/expensive.rs"]
 mod expensive;
 #[path = "support/fixed.rs"]

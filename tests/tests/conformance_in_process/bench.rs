@@ -76,7 +76,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
             Outcome::Reply(_) => return Some(Observed::Packet(out)),
             Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
             Outcome::Forward(_) => return None,
-            Outcome::Search => return Some(Observed::Nothing("to be completed".to_owned())),
+            Outcome::Search(_) => return Some(Observed::Nothing("to be completed".to_owned())),
             Outcome::Expensive => return Some(Observed::Nothing("too much work".to_owned())),
             Outcome::Ask(questions) => {
                 for question in questions {

@@ -119,8 +119,11 @@ fn with_zone(change: impl FnOnce(Zone) -> Zone, has_upstreams: bool) -> Cluster 
 
 #[test]
 fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
-    let search =
-        Search::new(&Name::parse("search.cluster.local").unwrap(), [Name::parse("corp.test").unwrap()]);
+    let search = Search::new(
+        Some(&Name::parse("search.cluster.local").unwrap()),
+        false,
+        [Name::parse("corp.test").unwrap()],
+    );
     let cluster = with_zone(|zone| Zone { search: Some(Arc::new(search)), ..zone }, true);
     let pointers = ["/verdict/outcome", "/tried/0/name", "/tried/1/name", "/tried/4/name"];
     for (name, expected) in [
@@ -142,6 +145,21 @@ fn a_name_that_is_completed_here_is_explained_by_those_it_is_completed_to() {
         cluster.expect(pointers, &[(&format!("{name}.prod.search.cluster.local. A"), expected)]);
     }
     cluster.expect(["/verdict/outcome"], &[("prod.search.cluster.local. A", ["no_data"])]);
+}
+
+#[test]
+fn a_list_that_is_walked_here_has_its_further_domains() {
+    let search = Search::new(None, true, [Name::parse("corp.test").unwrap()]);
+    let cluster = with_zone(|zone| Zone { search: Some(Arc::new(search)), ..zone }, true);
+    let pointers = ["/tried/3/name", "/tried/4/name"];
+    for (name, expected) in [
+        ("www.example.com", ["www.example.com.corp.test.", "www.example.com."]),
+        // Asked first as it is, it is walked below the first domain.
+        ("a.b.c.d.e.f", ["a.b.c.d.e.f.cluster.local.", "a.b.c.d.e.f.corp.test."]),
+        ("www.example.com.", ["", ""]),
+    ] {
+        cluster.expect(pointers, &[(&format!("{name} A"), expected)]);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `--search-suffix` and `--search-domains`: names that are completed with a search list here.
+//! `--search-suffix`, `--autopath` and `--search-domains`: the search list that is walked here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,8 @@ use skydns::Name;
 use skydns::search::MAX_DOMAINS;
 use thiserror::Error;
 
-use super::{Domain, DomainError, Options};
+use super::{Domain, DomainError, Options, Topology};
+use cluster::index::PodMode;
 
 /// Domains separated by commas; none for an empty text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,11 +50,13 @@ pub struct FallthroughError {
     domain: Domain,
 }
 
-/// What is completed, and with what.
+/// The search list that is walked, and for whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchFlags {
-    /// The suffix behind the namespace.
-    pub suffix: Name,
+    /// The suffix behind the namespace, if names are completed.
+    pub suffix: Option<Name>,
+    /// For clients that are pods, too.
+    pub autopath: bool,
     /// The search domains behind those of the cluster; `None` for those of resolv.conf.
     pub domains: Option<Vec<Name>>,
 }
@@ -61,9 +64,19 @@ pub struct SearchFlags {
 /// Flags of the search list that make no sense together.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SearchError {
-    /// Search domains without a suffix.
-    #[error("--search-domains needs --search-suffix, below which names are completed with them")]
-    NoSuffix,
+    /// Search domains that no search list has.
+    #[error(
+        "--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of"
+    )]
+    Unused,
+    /// Clients whose namespaces are not known.
+    #[error("--autopath needs --pods=verified: the client's namespace is that of the pod with its address")]
+    UnknownPods,
+    /// Clients whose addresses are not seen.
+    #[error(
+        "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of its clients"
+    )]
+    UnseenClients,
     /// The suffix is several.
     #[error("--search-suffix is one domain, and not {0}")]
     SeveralSuffixes(usize),
@@ -114,21 +127,37 @@ impl Options {
     /// When the flags make no sense together.
     pub fn search(&self) -> Result<Option<SearchFlags>, SearchError> {
         let suffix = match self.search_suffix.0.as_slice() {
-            [] if self.search_domains.0.is_empty() => return Ok(None),
-            [] => return Err(SearchError::NoSuffix),
-            [suffix] => suffix,
+            [] => None,
+            [suffix] => Some(suffix),
             several => return Err(SearchError::SeveralSuffixes(several.len())),
         };
-        self.check_suffix(suffix)?;
-        let (suffix, domains) = (suffix.name(), &self.search_domains.0);
-        if domains.len() > MAX_DOMAINS {
-            return Err(SearchError::Many(domains.len()));
-        }
+        suffix.map_or(Ok(()), |suffix| self.check_suffix(suffix))?;
+        self.check_autopath()?;
+        let (suffix, domains) = (suffix.map(Domain::name), &self.search_domains.0);
         let domains: Vec<Name> = domains.iter().map(Domain::name).collect();
-        if let Some(domain) = domains.iter().find(|domain| domain.is_within(&suffix)) {
+        match &suffix {
+            None if !self.autopath && domains.is_empty() => return Ok(None),
+            None if !self.autopath => return Err(SearchError::Unused),
+            _ if domains.len() > MAX_DOMAINS => return Err(SearchError::Many(domains.len())),
+            _ => {}
+        }
+        let completed = |domain: &&Name| suffix.as_ref().is_some_and(|suffix| domain.is_within(suffix));
+        if let Some(domain) = domains.iter().find(completed) {
             return Err(SearchError::Completed(domain.clone()));
         }
-        Ok(Some(SearchFlags { suffix, domains: (!domains.is_empty()).then_some(domains) }))
+        let domains = (!domains.is_empty()).then_some(domains);
+        Ok(Some(SearchFlags { suffix, autopath: self.autopath, domains }))
+    }
+
+    fn check_autopath(&self) -> Result<(), SearchError> {
+        match self.topology {
+            _ if !self.autopath => Ok(()),
+            Topology::DropIn | Topology::Cache => Err(SearchError::UnseenClients),
+            Topology::Direct | Topology::Alone if self.pods != PodMode::Verified => {
+                Err(SearchError::UnknownPods)
+            }
+            Topology::Direct | Topology::Alone => Ok(()),
+        }
     }
 
     fn check_suffix(&self, suffix: &Domain) -> Result<(), SearchError> {

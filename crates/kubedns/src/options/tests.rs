@@ -168,6 +168,7 @@ fn replies_are_kept_only_where_a_flag_says_so() {
         (&[][..], None),
         (&["--cache-size=0", "--serve-stale=0"], None),
         (&["--search-suffix=search.cluster.local"], Some(usual)),
+        (&["--autopath"], Some(usual)),
         (&["--cache-size=500"], Some(CacheLimits { entries: 500, ..usual })),
         (&["--serve-stale=1h"], Some(CacheLimits { entries: 10_000, stale: hour, ..usual })),
         (&["--cache-size=0x20", "--serve-stale=1h"], Some(CacheLimits { entries: 32, stale: hour, ..usual })),
@@ -253,7 +254,7 @@ fn names_are_completed_below_a_suffix_of_their_own() {
     let name = |text: &str| Name::parse(text).unwrap();
     let flags = |suffix: &str, domains: Option<&[&str]>| {
         let domains = domains.map(|domains| domains.iter().map(|domain| name(domain)).collect());
-        Ok(Some(SearchFlags { suffix: name(suffix), domains }))
+        Ok(Some(SearchFlags { suffix: Some(name(suffix)), autopath: false, domains }))
     };
     let suffix = "--search-suffix=search.cluster.local";
     let taken = |suffix: &str, taken: &str| {
@@ -272,7 +273,7 @@ fn names_are_completed_below_a_suffix_of_their_own() {
         ),
         (
             &["--search-domains=corp.example"],
-            Err("--search-domains needs --search-suffix, below which names are completed with them".to_owned()),
+            Err("--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of".to_owned()),
         ),
         (&["--search-suffix=a.test,b.test"], Err("--search-suffix is one domain, and not 2".to_owned())),
         (&["--search-suffix=cluster.local"], taken("cluster.local.", "cluster.local.")),
@@ -301,6 +302,36 @@ fn names_are_completed_below_a_suffix_of_their_own() {
         "{}",
         exit.stderr
     );
+}
+
+#[test]
+fn clients_are_known_where_pods_and_addresses_are() {
+    let name = |text: &str| Name::parse(text).unwrap();
+    let flags = SearchFlags { suffix: None, autopath: true, domains: None };
+    let [autopath, verified] = ["--autopath", "--pods=verified"];
+    let [suffix, domains] = ["--search-suffix=search.cluster.local", "--search-domains=corp.example"];
+    let unseen = "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of \
+                  its clients";
+    let unknown =
+        "--autopath needs --pods=verified: the client's namespace is that of the pod with its address";
+    for (words, expected) in [
+        (&[autopath, verified, "--topology=alone"][..], Ok(Some(flags.clone()))),
+        (
+            &[autopath, verified, "--topology=direct", domains, suffix],
+            Ok(Some(SearchFlags {
+                suffix: Some(name("search.cluster.local")),
+                domains: Some(vec![name("corp.example")]),
+                ..flags
+            })),
+        ),
+        (&[autopath, verified], Err(unseen)),
+        (&[autopath, verified, "--topology=cache"], Err(unseen)),
+        (&[autopath, "--topology=alone"], Err(unknown)),
+        (&[autopath, "--topology=direct", "--pods=disabled"], Err(unknown)),
+    ] {
+        let said = options(words).unwrap().search().map_err(|error| error.to_string());
+        assert_eq!(said, expected.map_err(str::to_owned), "{words:?}");
+    }
 }
 
 #[test]

@@ -200,6 +200,26 @@ async fn verified_pod_names_come_with_the_permission_for_them() {
     kubedns.stop().await;
 }
 
+/// The client is a pod by its address, as long as no pod of another namespace has it, too.
+#[tokio::test]
+async fn the_search_list_of_a_pod_is_walked_for_it() {
+    let cluster = Cluster::start();
+    cluster.set(service("b", "two"));
+    let flags = ["--autopath", "--pods=verified", "--topology=alone"];
+    let kubedns = Kubedns::start(&cluster, &flags).await;
+    kubedns.until_ready().await;
+    assert_eq!(kubedns.answers("two.b.a.svc.cluster.local.", "A").await, "NXDOMAIN");
+    cluster.set(pod("one", "Running", &["127.0.0.1"]));
+    kubedns.until_answered("two.b.a.svc.cluster.local.", "A", "10.96.0.1").await;
+    let explained = kubedns.get("/explain?name=two.b&type=A&search=a&format=text").await.1;
+    assert!(explained.contains("; kubedns walks the list (--autopath)"), "{explained}");
+    let mut other = pod("one", "Running", &["127.0.0.1"]);
+    other["metadata"]["namespace"] = "b".into();
+    cluster.set(other);
+    kubedns.until_answered("two.b.a.svc.cluster.local.", "A", "NXDOMAIN").await;
+    kubedns.stop().await;
+}
+
 #[tokio::test]
 async fn a_namespace_comes_and_goes_with_its_labels() {
     let cluster = Cluster::start();

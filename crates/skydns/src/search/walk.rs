@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::Search;
+use super::SearchList;
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
@@ -15,7 +15,7 @@ use crate::wire::{Full, Header, Message, Name, Owner, Query, Record, Section, Wr
 /// A walk under way.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    candidates: Vec<Name>,
+    list: SearchList,
     /// Which candidate is asked for.
     at: usize,
     /// The other type of addresses, of a question for addresses: resolvers ask for both.
@@ -24,6 +24,8 @@ pub(crate) struct Walk {
     other_type: bool,
     /// The owner of the SOA record of an answer that is not another zone's.
     owner: Name,
+    /// The response for the name in the question, where that is the first: the answer where no name exists.
+    as_asked: Option<Response>,
     /// The least TTL of what says that earlier names do not exist, in seconds.
     ttl: u32,
     /// TTL of records of the zone, in seconds.
@@ -53,18 +55,23 @@ struct Response {
 }
 
 impl Walk {
-    /// The walk for `query`; `None` where nothing is completed.
-    pub(crate) fn new(query: &Query<'_>, search: &Search, zone: &Zone) -> Option<Self> {
-        let candidates = search.candidates(query.name, zone)?;
+    /// The walk through `list` for `query`.
+    pub(crate) fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
         let pair = match query.qtype {
             rtype::A => Some(rtype::AAAA),
             rtype::AAAA => Some(rtype::A),
             _ => None,
         };
         let (end, ttl, alias_ttl) = (End::Missing, zone.negative_ttl, zone.ttl());
-        let below = search.suffix().is_within(&zone.domain);
-        let owner = if below { zone.domain.clone() } else { search.suffix().clone() };
-        Some(Self { candidates, at: 0, pair, other_type: false, owner, ttl, alias_ttl, end, steps: 0 })
+        let suffix = zone.search.as_ref().and_then(|search| search.suffix());
+        let owner = suffix.filter(|suffix| !suffix.is_within(&zone.domain)).unwrap_or(&zone.domain).clone();
+        let as_asked = None;
+        Self { list, at: 0, pair, other_type: false, owner, as_asked, ttl, alias_ttl, end, steps: 0 }
+    }
+
+    /// The list that is walked.
+    pub(crate) fn into_list(self) -> SearchList {
+        self.list
     }
 
     /// The message of the next question; `None` at the end of the walk.
@@ -72,7 +79,7 @@ impl Walk {
         if matches!(self.end, End::Found(..) | End::Failed) {
             return None;
         }
-        let name = self.candidates.get(self.at)?;
+        let name = self.list.names.get(self.at)?;
         self.steps += 1;
         let qtype = self.pair.filter(|_| self.other_type).unwrap_or(query.qtype);
         let counts = [1, 0, 0, u16::from(query.edns.is_some())];
@@ -96,13 +103,18 @@ impl Walk {
             self.ttl = authority_ttl(message).map_or(self.ttl, |ttl| ttl.min(self.ttl));
         }
         match (header.rcode(), found) {
-            (rcode::NXDOMAIN, _) => self.advance(),
+            (rcode::NXDOMAIN, _) => {
+                if self.list.begins_as_asked && self.at == 0 {
+                    self.as_asked = Some(response());
+                }
+                self.advance();
+            }
             (rcode::NOERROR, true) if self.other_type => self.found_by_other_type(),
             (rcode::NOERROR, true) => self.end = End::Found(self.at, response()),
             (rcode::NOERROR, false) if self.other_type => self.advance(),
             (rcode::NOERROR, false) => {
                 self.end = End::Empty(self.at, response());
-                let last = self.at + 1 == self.candidates.len();
+                let last = self.at + 1 == self.list.names.len();
                 if self.pair.is_some() && !last {
                     self.other_type = true;
                 } else {
@@ -139,9 +151,15 @@ impl Walk {
     /// Appends the answer to `out`: an alias of the name that the walk ended at, so that the canonical name is the one that
     /// the whole search list would have led to, with what the response says of it.
     pub(crate) fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
+        if let (End::Missing, Some(Response { message, system })) = (&self.end, &self.as_asked) {
+            let truncated = Header::parse(message).is_ok_and(|header| header.is_truncated());
+            out.extend_from_slice(message);
+            let reply = Reply { system: *system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated };
+            return (reply, Completion::Missing);
+        }
         let mut writer = Writer::new(query, out);
         let ended_at = match &self.end {
-            End::Empty(at, response) | End::Found(at, response) => Some((self.candidates.get(*at), response)),
+            End::Empty(at, response) | End::Found(at, response) => Some((self.list.names.get(*at), response)),
             End::Missing | End::Failed => None,
         };
         let (mut system, mut truncated) = (System::Auth, false);
@@ -155,7 +173,7 @@ impl Walk {
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),
             // The suffix and the namespaces below it exist (RFC 8020).
-            End::Missing if self.candidates.is_empty() => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
+            End::Missing if self.list.names.is_empty() => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
             End::Missing => (rcode::NXDOMAIN, AUTHORITATIVE, Completion::Missing),
             End::Empty(..) => (rcode::NOERROR, AUTHORITATIVE, Completion::NoData),
             End::Found(..) if system == System::Auth => (rcode::NOERROR, AUTHORITATIVE, Completion::Cluster),

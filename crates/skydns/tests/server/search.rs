@@ -7,7 +7,7 @@ use super::*;
 const SOA: &str = "test. 20 IN SOA ns.test. hostmaster.test. 1 2 3 4 20";
 
 /// An upstream of a few names: two of several steps, aliases, failures, and nothing at all.
-async fn upstream() -> Upstream {
+pub(super) async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet);
         let name = asked.name();
@@ -49,7 +49,7 @@ async fn upstream() -> Upstream {
 
 /// What it is about, the question, the status and the records. A `|` stands for `.apps.search.cluster.local.`, `OURS n` and
 /// `THEIRS n` for the SOA records of the cluster and of the upstream.
-const CASES: &str = "
+pub(super) const CASES: &str = "
 # a Service of the namespace
 web A NOERROR
 web| 30 CNAME web.apps.svc.cluster.local.
@@ -147,7 +147,7 @@ web ANY REFUSED
 ";
 
 /// The status of an answer, and its records in their order as in [`CASES`].
-fn said(wire: &[u8]) -> Vec<String> {
+pub(super) fn said(wire: &[u8]) -> Vec<String> {
     let text = show(wire);
     let status = text.trim_start_matches(";; ").split(',').next().unwrap_or_default().to_owned();
     let short = |line: &str| {
@@ -163,7 +163,7 @@ fn said(wire: &[u8]) -> Vec<String> {
 }
 
 /// The same as a cache has it, where time passes.
-fn without_ttls(mut records: Vec<String>) -> Vec<String> {
+pub(super) fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     for record in records.iter_mut().skip(1) {
         *record = record.split(' ').enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word).collect();
     }

@@ -29,6 +29,8 @@ pub(crate) struct Fixed {
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
     /// What is kept of upstreams' replies, if anything.
     cache: Option<CacheLimits>,
+    /// The clients whose namespaces are known.
+    pods: BTreeMap<IpAddr, &'static str>,
 }
 
 /// A name below the zone in wire format, for as long as the tests run.
@@ -62,6 +64,7 @@ impl Fixed {
             lookups: AtomicUsize::new(0),
             laborious: None,
             cache: None,
+            pods: BTreeMap::new(),
         }
     }
 
@@ -141,9 +144,16 @@ impl Fixed {
     /// The same with names below `suffix` completed with the list of the cluster and `domains`.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
         let name = |text: &str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
-        let search = Search::new(&name(suffix), domains.iter().map(|domain| name(domain)));
+        let search = Search::new(Some(&name(suffix)), false, domains.iter().map(|domain| name(domain)));
         self.zone.search = Some(Arc::new(search));
         self
+    }
+
+    /// The same with the list of the cluster and `domains` walked for the pods with these addresses.
+    pub(crate) fn autopath(mut self, domains: &[&str], pods: &[(IpAddr, &'static str)]) -> Self {
+        let name = |text: &&str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
+        self.zone.search = Some(Arc::new(Search::new(None, true, domains.iter().map(name))));
+        Self { pods: pods.iter().copied().collect(), ..self }
     }
 
     /// The same with the missing names of these zones forwarded.
@@ -229,6 +239,10 @@ impl Records for Fixed {
 
 impl View for Fixed {
     fn reverse_record<'v>(&'v self, _address: IpAddr, _visit: &mut dyn FnMut(&'v Pointer)) {}
+
+    fn namespace_of(&self, client: IpAddr) -> Option<&str> {
+        self.pods.get(&client).copied()
+    }
 
     fn zone(&self) -> &Zone {
         &self.zone

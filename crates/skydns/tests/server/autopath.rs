@@ -1,0 +1,115 @@
+//! Clients that are pods, and whose search lists are walked by the server.
+
+use skydns::forward::CacheLimits;
+
+use super::search::{CASES, said, upstream, without_ttls};
+use super::*;
+
+/// A pod of the namespace `apps`, as all tests ask from it.
+const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// A client that is no pod.
+const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// The answer to a pod by what it is with search completion: the same below the first search domain, unless the search ends
+/// with the name itself, or with none.
+fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
+    let first = format!("{name}.apps.svc.cluster.local.");
+    let records: Vec<String> = match completed {
+        _ if status == "NXDOMAIN" => vec!["OURS 60".to_owned()],
+        [alias, rest @ ..] if alias.ends_with(&format!("CNAME {first}")) => {
+            rest.iter().map(|record| (*record).to_owned()).collect()
+        }
+        records => records.iter().map(|record| record.replacen(&format!("{name}|"), &first, 1)).collect(),
+    };
+    [status.to_owned()].into_iter().chain(records).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_question_of_a_search_is_answered_for_the_whole_list() {
+    let upstream = upstream().await;
+    let view = || Fixed::new(&[upstream.addr()]).autopath(&["corp.test"], &[(POD, "apps")]);
+    let (server, caching) = (start(view()), start(view().caching(CacheLimits::default())));
+    for case in CASES.trim().split("\n\n") {
+        let (what, case) = case.split_once('\n').expect("a question");
+        let (question, records) = case.split_once('\n').unwrap_or((case, ""));
+        let words: Vec<&str> = question.split(' ').collect();
+        let expected = expected(words[0], words[2], &records.lines().collect::<Vec<_>>());
+        let query = Query::new(&format!("{}.apps.svc.cluster.local.", words[0]), words[1]);
+        for query in [query.clone(), query.edns(1232)] {
+            let wire = client::udp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+            assert_eq!(said(&wire), expected, "{what}: {question}");
+            let wire = client::tcp(server.address, &query.wire(), PATIENCE).await.expect("an answer");
+            assert_eq!(said(&wire), expected, "{what}: {question}, over TCP");
+            for _ in 0..2 {
+                let wire = client::udp(caching.address, &query.wire(), PATIENCE).await.expect("an answer");
+                let known = without_ttls(said(&wire));
+                assert_eq!(known, without_ttls(expected.clone()), "{what}: {question}, from the cache");
+            }
+        }
+    }
+    server.stop().await;
+    caching.stop().await;
+}
+
+/// An answer over UDP to a client with this address.
+async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> {
+    let socket = UdpSocket::bind((client, 0)).await.expect("a socket");
+    socket.send_to(&query.wire(), server).await.expect("sent");
+    let mut answer = vec![0; 4096];
+    let received = tokio::time::timeout(PATIENCE, socket.recv(&mut answer)).await;
+    answer.truncate(received.expect("in time").expect("an answer"));
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_else_is_answered_as_without_it() {
+    let upstream = upstream().await;
+    let without = start(Fixed::new(&[upstream.addr()]));
+    let view = |strict: bool| if strict { Fixed::new(&[]).strict() } else { Fixed::new(&[upstream.addr()]) };
+    let server = start(view(false).autopath(&["corp.test"], &[(POD, "apps")]));
+    for (what, client, name) in [
+        ("who is no pod", NODE, "www.example.test.apps.svc.cluster.local."),
+        ("the domain of another namespace", POD, "www.example.test.shop.svc.cluster.local."),
+        ("the second domain", POD, "www.example.test.svc.cluster.local."),
+        ("the third", POD, "www.example.test.cluster.local."),
+        ("another that ends so", POD, "www.xapps.svc.cluster.local."),
+        ("the first domain itself", POD, "apps.svc.cluster.local."),
+        ("a missing name", POD, "missing.apps.svc.cluster.local."),
+        ("an existing name", POD, "web.apps.svc.cluster.local."),
+        ("an alias", POD, "out.apps.svc.cluster.local."),
+    ] {
+        for rtype in ["A", "AAAA", "TXT"] {
+            let query = Query::new(name, rtype);
+            let [found, expected] =
+                [&server, &without].map(|server| udp_from(client, server.address, &query));
+            assert_eq!(show(&found.await), show(&expected.await), "{what}: {name} {rtype}");
+        }
+    }
+    let [strict, strict_without] = [start(view(true).autopath(&[], &[(POD, "apps")])), start(view(true))];
+    let missing = Query::new("missing.apps.svc.cluster.local.", "A").edns(1232);
+    let [found, expected] = [&strict, &strict_without].map(|server| udp_from(POD, server.address, &missing));
+    assert_eq!(show(&found.await), show(&expected.await), "strictly");
+    for server in [server, without, strict, strict_without] {
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_is_that_of_the_domain_asked_in() {
+    let upstream = upstream().await;
+    let view = || Fixed::new(&[upstream.addr()]).autopath(&[], &[(POD, "apps")]);
+    let renamed = start(view().other_domains(&["new.example"]));
+    let falling = start(view().fallthrough(&["svc.cluster.local"]));
+    for (server, name, first) in [
+        (&renamed, "web.apps.apps.svc.new.example.", "30 IN CNAME web.apps.svc.new.example."),
+        (&renamed, "www.example.test.apps.svc.new.example.", "30 IN CNAME www.example.test."),
+        (&falling, "www.example.test.apps.svc.cluster.local.", "20 IN CNAME www.example.test."),
+    ] {
+        let text = show(&udp_from(POD, server.address, &Query::new(name, "A")).await);
+        assert!(text.contains(&format!("{name} {first}\n")), "{text}");
+    }
+    let asked = |name: &str| upstream.asked().iter().filter(|asked| asked.name() == name).count();
+    assert_eq!(asked("www.example.test.apps.svc.cluster.local."), 1, "before the list goes on");
+    renamed.stop().await;
+    falling.stop().await;
+}
