@@ -40,6 +40,7 @@ mod parts;
 mod peers;
 mod probe;
 mod routes;
+mod runbook;
 pub mod spec;
 mod status;
 mod time;

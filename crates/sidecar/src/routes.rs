@@ -11,7 +11,7 @@ use warp::reply::Response;
 
 use crate::parts::Parts;
 use crate::peers::fetch_page;
-use crate::{page, status};
+use crate::{page, runbook, status};
 
 pub(crate) fn routes(
     parts: Arc<Parts>,
@@ -33,7 +33,11 @@ async fn reply(parts: &Parts, path: &str, query: &str) -> Response {
     match path {
         "/healthz" => healthz(parts),
         "/status" => fresh(http::json(StatusCode::OK, &status::status(parts).await)),
-        "/" => fresh(page(parts).await),
+        "/" => {
+            let status = status::status(parts).await;
+            fresh(html(|nonce| page::render(&status, nonce)))
+        }
+        "/runbook" => html(runbook::render),
         "/explain" if !parts.options.kubedns_explain.is_empty() => fresh(explain(parts, query).await),
         _ => path
             .strip_prefix("/healthcheck/")
@@ -58,11 +62,10 @@ fn healthz(parts: &Parts) -> Response {
     http::text(StatusCode::OK, text)
 }
 
-/// `/`: the page, whose script only runs with the nonce of this reply.
-async fn page(parts: &Parts) -> Response {
+/// A page whose styles and script only count with the nonce of this reply.
+fn html(render: impl FnOnce(&str) -> String) -> Response {
     let nonce = format!("{:032x}", fastrand::u128(..));
-    let body = page::render(&status::status(parts).await, &nonce);
-    let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", body);
+    let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", render(&nonce));
     if let Ok(policy) = HeaderValue::from_str(&page::policy(&nonce)) {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
     }

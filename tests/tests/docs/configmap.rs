@@ -118,3 +118,21 @@ fn the_keys_are_those_of_the_table() {
     let other = RawData::from([("stubdomains".to_owned(), b"[".to_vec())]);
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));
 }
+
+/// The files that users copy pass the check that users have.
+#[test]
+fn each_example_passes_the_check() {
+    let directory = tests::repository().join("examples/configmaps");
+    let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|kind| kind == "yaml")).collect();
+    files.sort();
+    assert!(files.len() >= 4, "{files:?}");
+    for file in files {
+        let program = testkit::process::binary("kubedns");
+        let output =
+            std::process::Command::new(program).args(["check", "config"]).arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("warning"), "{}: {said}", file.display());
+    }
+}

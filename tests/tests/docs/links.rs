@@ -1,21 +1,66 @@
-//! Links between pages lead somewhere.
+//! Links between pages, and to the repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use tests::docs::markdown::Page;
 use tests::repository;
 
+/// The directories with pages; those of the crates have none.
+const DIRECTORIES: &[&str] = &[
+    "",
+    "charts/kube-dns-rs",
+    "docs",
+    "examples/cluster",
+    "examples/configmaps",
+    "images",
+    "manifests",
+    "tests/conformance",
+    "tests/conformance/coredns",
+];
+
+fn pages() -> impl Iterator<Item = PathBuf> {
+    let files = DIRECTORIES.iter().flat_map(|directory| fs::read_dir(repository().join(directory)).unwrap());
+    let paths = files.map(|file| file.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+}
+
+fn page(path: &Path) -> Page {
+    Page::parse(&fs::read_to_string(path).unwrap())
+}
+
 #[test]
-fn links_of_the_reference_pages_lead_somewhere() {
-    for name in ["metrics.md", "flags.md", "configmap.md"] {
-        let page = Page::read(name);
-        let local = page.links.iter().filter(|link| !link.contains("://"));
-        for link in local {
-            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let file = if path.is_empty() { name } else { path };
-            let target = repository().join("docs").join(file);
-            assert!(target.exists(), "{name} links to {link}");
-            if !anchor.is_empty() && target.extension().is_some_and(|kind| kind == "md") {
-                assert!(Page::read(file).anchors.iter().any(|a| a == anchor), "{name} links to {link}");
+fn links_lead_somewhere() {
+    let mut dead = Vec::new();
+    for path in pages() {
+        for link in page(&path).links.iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            let found = target.exists()
+                && (anchor.is_empty() || page(&target).anchors.iter().any(|known| known == anchor));
+            if !found {
+                dead.push(format!("{}: {link}", path.display()));
             }
+        }
+    }
+    assert_eq!(dead, Vec::<String>::new());
+}
+
+/// `repository` in Cargo.toml is the one setting; other files that name it follow.
+#[test]
+fn the_repository_has_one_address() {
+    let named = [
+        ("images/Containerfile", "org.opencontainers.image.source=\""),
+        ("charts/kube-dns-rs/Chart.yaml", "home: "),
+        ("manifests/monitoring/rules.yaml", "runbook_url: "),
+    ];
+    for (file, before) in named {
+        let text = fs::read_to_string(repository().join(file)).unwrap();
+        let addresses: Vec<&str> = text.split(before).skip(1).collect();
+        assert!(!addresses.is_empty(), "{file}");
+        for address in addresses {
+            let line = address.lines().next().unwrap();
+            assert!(line.starts_with(env!("CARGO_PKG_REPOSITORY")), "{file}: {line}");
         }
     }
 }

@@ -11,7 +11,7 @@ use tests::repository;
 use crate::promql;
 use crate::promtool::promtool;
 
-const RUNBOOKS: &str = "https://github.com/kube-dns-rs/kube-dns-rs/blob/main/docs/troubleshooting.md";
+const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/troubleshooting.md");
 
 #[derive(Deserialize)]
 struct PrometheusRule {

@@ -179,8 +179,9 @@ impl Kind {
         self.row().2
     }
 
+    /// The section of the page at `/runbook`.
     pub(crate) fn runbook(self) -> String {
-        format!("{RUNBOOKS}{}", self.row().3)
+        format!("runbook#{}", self.row().3)
     }
 
     pub(crate) fn action(self) -> &'static str {

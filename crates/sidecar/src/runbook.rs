@@ -1,0 +1,69 @@
+//! The page at `/runbook`: docs/troubleshooting.md as it was when the program was built.
+//!
+//! An image is run in clusters that reach no repository, and by versions older than its main branch.
+
+use maud::{DOCTYPE, PreEscaped, html};
+
+const TEXT: &str = include_str!("../../../docs/troubleshooting.md");
+
+const STYLE: PreEscaped<&str> = PreEscaped(
+    ":root{color-scheme:light dark}\
+     body{max-width:60rem;margin:auto;padding:1rem;font:1rem/1.4 system-ui}\
+     pre{white-space:pre-wrap;overflow-wrap:anywhere}",
+);
+
+/// The whole page: each heading with the anchor that findings link to, the text between them as it is written.
+pub(crate) fn render(nonce: &str) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "kube-dns: troubleshooting" }
+                style nonce=(nonce) { (STYLE) }
+            }
+            body {
+                @for (heading, text) in sections() {
+                    h2 id=(anchor(heading)) { (heading) }
+                    pre { (text.trim()) }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// Headings of the second and third level with the text below them; the first one is the title.
+fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let parts = TEXT.trim_start_matches("# ").split("\n## ");
+    let parts = parts.flat_map(|part| part.split("\n### "));
+    parts.filter_map(|part| part.split_once('\n'))
+}
+
+/// The anchor of a heading, as Markdown has it.
+fn anchor(heading: &str) -> String {
+    let letters = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-'].contains(c));
+    letters.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_told_apart_with_their_anchors() {
+        let anchors: Vec<String> = sections().map(|(heading, _)| anchor(heading)).collect();
+        assert_eq!(anchors.first().map(String::as_str), Some("troubleshooting"));
+        for expected in ["no-pods", "upstreams-of-dnsmasq", "a-wrong-flag"] {
+            assert!(anchors.iter().any(|anchor| anchor == expected), "{expected} in {anchors:?}");
+        }
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        let page = render("abc");
+        assert!(page.contains("127.0.0.1:40524-\\u003e127.0.0.1:7301"), "the output of a command is there");
+        assert!(page.contains("&gt;&gt;HEADER&lt;&lt;"), "and cannot be markup");
+    }
+}
