@@ -39,9 +39,9 @@ pub enum Style {
 pub struct Exit {
     /// The exit status.
     pub status: u8,
-    /// What to print on standard output.
+    /// Text for standard output.
     pub stdout: String,
-    /// What to print on standard error.
+    /// Text for standard error.
     pub stderr: String,
 }
 

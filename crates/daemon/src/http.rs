@@ -1,6 +1,6 @@
 //! A small HTTP/1.1 server for probes, metrics and status pages: warp filters on a listener with bounds.
 //!
-//! What it bounds: connections (the oldest gives way to a new one, so that idle ones cannot keep a probe out), the size
+//! Bounded are connections (the oldest gives way to a new one, so that idle ones cannot keep a probe out), the size
 //! and the time of a request's head, the time a handler may take, and the life of a connection. Bodies of requests are
 //! never read. Replies look like those of Go's `net/http`, whose headers people's probes and dashboards have seen.
 
@@ -41,18 +41,18 @@ impl BindError {
     }
 }
 
-/// What a server allows.
+/// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Connections at a time; one more closes the oldest.
     connections: usize,
-    /// How long the head of a request may take, and how long a connection may idle.
+    /// Timeout of the head of a request, and of an idle connection.
     head_time: Duration,
-    /// How large the head of a request may be, in bytes; at least 8192.
+    /// Bound of the head of a request, in bytes; at least 8192.
     head_size: usize,
-    /// How long a handler may take before the client gets 503.
+    /// Timeout of a handler; the client then gets 503.
     handler_time: Duration,
-    /// How long a connection may live.
+    /// Longest life of a connection.
     life: Duration,
 }
 

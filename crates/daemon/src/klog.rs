@@ -6,7 +6,7 @@
 //! I1121 01:02:03.000004      17 source.rs:123] configuration in force key="value"
 //! ```
 //!
-//! What `--v` means:
+//! Meaning of `--v`:
 //!
 //! | written | from |
 //! | --- | --- |
@@ -42,14 +42,14 @@ use self::format::{Fields, Line};
 pub use self::level::{Level, Modules};
 use self::queue::Queue;
 
-/// What waits to be written on standard error.
+/// Lines that wait to be written on standard error.
 static STDERR: Queue = Queue::new();
 /// Writing lines takes little.
 const THREAD_STACK: usize = 256 << 10;
-/// How long the end of the process waits for the last lines to be read.
+/// The time the end of the process waits for the last lines to be read.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// klog lines.

@@ -43,7 +43,7 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// What Go's handler tells about itself.
+    /// Metrics that Go's handler exports about itself.
     in_flight: IntGauge,
     scrapes: IntCounterVec,
 }
@@ -132,7 +132,7 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// What a scrape is answered with. Scrapes are counted.
+    /// The response to a scrape. Scrapes are counted.
     pub fn reply(&self) -> Response {
         self.in_flight.inc();
         let rendered = self.render();

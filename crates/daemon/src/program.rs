@@ -13,13 +13,13 @@ use crate::shutdown::{Shutdown, Signals};
 
 /// The exit status of a start or a run that failed: what a Go program's fatal log line ends with.
 const FAILED: u8 = 255;
-/// How long a program may go on after it was told to stop.
+/// The time a program may go on after it was told to stop.
 const STOPPING: Duration = Duration::from_secs(10);
 
 /// A binary, as its `main.rs` describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// What it is called in help and error texts.
+    /// Its name in help and error texts.
     pub name: &'static str,
     /// The dialect of its command line.
     pub style: Style,
@@ -27,12 +27,12 @@ pub struct Program {
     pub worker_threads: usize,
 }
 
-/// What [`main`] asks of a binary's options.
+/// The part of a binary's options that [`main`] needs.
 pub trait Options: Parser {
     /// The logging flags.
     fn log(&self) -> &LogFlags;
 
-    /// How long to go on answering after the first signal.
+    /// Time to go on answering after the first signal.
     fn lameduck(&self) -> Duration {
         Duration::ZERO
     }

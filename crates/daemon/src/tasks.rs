@@ -16,7 +16,7 @@ use thiserror::Error;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// What a task may fail with.
+/// Error of a task.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a set of tasks ended as it should not have.
@@ -118,7 +118,7 @@ impl Tasks {
         first.map_or(Ok(()), Err)
     }
 
-    /// What the end of a task means.
+    /// Judges the end of a task.
     fn judge(&mut self, ended: Result<(Id, Result<(), Cause>), JoinError>) -> Option<TaskError> {
         let id = match &ended {
             Ok((id, _)) => *id,

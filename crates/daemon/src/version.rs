@@ -1,9 +1,9 @@
 //! The version the binaries print and export.
 
-/// What the project is called: what a server says it is to whoever asks over DNS.
+/// Name of the project: what a server says it is to whoever asks over DNS.
 pub const PROJECT: &str = "kube-dns-rs";
 
-/// What the version belongs to, as `--version` prints it: the name that it has in kube-dns.
+/// Name before the version that `--version` prints, as in kube-dns.
 pub(crate) const NAME: &str = "Kube-DNS";
 
 /// The version stamped in at build time through `KUBE_DNS_RS_VERSION`, else the workspace's.

@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use crate::Transport;
 
-/// How long an exchange may take, everything included.
+/// Timeout of an exchange, everything included.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The words for that the time is up.
@@ -67,7 +67,7 @@ pub enum ExchangeError {
         path: String,
         /// Why.
         reason: String,
-        /// What arrived and did not count.
+        /// Datagrams that arrived and did not count.
         ignored: Ignored,
     },
     /// The question cannot be written down, which a parsed name rules out.

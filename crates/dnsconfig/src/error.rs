@@ -31,7 +31,7 @@ impl ConfigError {
         &self.key
     }
 
-    /// What is wrong with it.
+    /// The mistake.
     pub fn reason(&self) -> impl Display {
         &self.reason
     }
@@ -42,7 +42,7 @@ impl ConfigError {
     }
 }
 
-/// What is wrong with a value.
+/// The mistakes a value can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Reason {
     #[error("not UTF-8")]

@@ -5,12 +5,12 @@ pub const MAX_NAME: usize = 253;
 /// The longest label in octets.
 pub const MAX_LABEL: usize = 63;
 
-/// What the API server and kube-dns say about a label that breaks the rules.
+/// Words of the API server and kube-dns for a label that breaks the rules.
 pub const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
      and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation \
      is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// What the API server and kube-dns say about a name that breaks the rules.
+/// Words of the API server and kube-dns for a name that breaks the rules.
 pub const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
      '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
      is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";

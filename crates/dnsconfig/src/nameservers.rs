@@ -8,7 +8,7 @@ pub const MAX_NAMESERVERS: usize = 32;
 
 const ACCEPTED: &str = "IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas";
 
-/// What the flag gave: the servers to use, and what was wrong with the rest.
+/// Value of the flag: the servers to use, and the mistakes in the rest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nameservers {
     /// The good ones, in the order given.

@@ -27,7 +27,7 @@ pub struct PathWatch {
     path: PathBuf,
     wake: Arc<Notify>,
     watcher: Option<RecommendedWatcher>,
-    /// What is watched now: the path itself and its parent directory, by device and inode.
+    /// The watched path and its parent directory, by device and inode.
     watched: [Option<(u64, u64)>; 2],
     period: Duration,
     next_look: Instant,

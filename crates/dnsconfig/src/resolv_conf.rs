@@ -1,4 +1,4 @@
-//! What a resolv.conf(5) file says: the upstream servers of a forwarder, and how names are completed.
+//! A resolv.conf(5) file: the upstream servers of a forwarder, and the completion of names.
 
 mod follower;
 

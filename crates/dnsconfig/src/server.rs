@@ -122,7 +122,7 @@ pub enum AddressError {
     /// The port is no number from 1 to 65535.
     #[error("bad port number: {0:?}")]
     Port(String),
-    /// What stands before `://` is no protocol that upstreams are asked by.
+    /// The word before `://` is no protocol that upstreams are asked by.
     #[error("unknown protocol {0:?}: dns, tcp or tls")]
     Scheme(String),
     /// The name that a certificate must have is no host name.

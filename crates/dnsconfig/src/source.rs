@@ -32,7 +32,7 @@ pub enum Source {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// How often it is read without notification.
+        /// Interval of reading without notification.
         period: Duration,
     },
     /// Data fed in by the holder of the other end, see [`Source::api`].

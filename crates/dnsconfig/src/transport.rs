@@ -1,4 +1,4 @@
-//! How DNS messages travel.
+//! Transport of DNS messages.
 
 use std::fmt;
 

@@ -63,7 +63,7 @@ pub struct Options {
     #[arg(short, long, value_name = "LEVEL", default_value_t = 2)]
     pub v: u8,
 
-    /// What else the containers are told.
+    /// Further arguments of the containers.
     #[command(flatten)]
     pub extra: ExtraArgs,
 }

@@ -9,7 +9,7 @@ use daemon::klog::LogFlags;
 
 use crate::config::routes::Forward;
 
-/// What `-help` begins with.
+/// The first lines of `-help`.
 const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.\n\
                      Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
 
@@ -55,7 +55,7 @@ pub struct Flags {
     /// The logging flags.
     #[command(flatten)]
     pub log: LogFlags,
-    /// What follows `--`.
+    /// The arguments behind `--`.
     #[arg(hide = true)]
     pub dnsmasq: Vec<OsString>,
 }

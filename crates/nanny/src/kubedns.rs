@@ -55,7 +55,7 @@ impl Follower {
         Self { kubedns, wanted, said: watch::Sender::default() }
     }
 
-    /// What kubedns said last: none before its first answer. A kubedns that does not answer changes nothing.
+    /// The last answer of kubedns, `None` before the first. A kubedns that does not answer changes nothing.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<KubednsRoutes>> {
         self.said.subscribe()
     }

@@ -1,4 +1,4 @@
-//! What happens, told once: kept as [`Status`], counted as metrics, written to the status file, shown over HTTP.
+//! Events of the nanny, reported in one place: [`Status`], metrics, the status file, HTTP.
 
 mod status;
 
@@ -47,7 +47,7 @@ impl Restart {
     }
 }
 
-/// What dnsmasq needs to get the newest routes.
+/// The step by which dnsmasq gets the newest routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pending {
     /// Another try: the last one failed.
@@ -142,7 +142,7 @@ impl Counters {
     }
 }
 
-/// What is counted of the configuration.
+/// Counters of edits of the configuration.
 #[derive(Debug)]
 struct ConfigCounters {
     info: IntGaugeVec,

@@ -35,9 +35,9 @@ use crate::state_dir::{StateDir, StateDirError};
 const SERVERS_FILE: &str = "servers.conf";
 /// The cluster domain when nothing tells it.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// How long a start waits for names of stub servers when they cannot be added later without a restart.
+/// The time a start waits for names of stub servers that could only be added later by a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// How long the tasks beside dnsmasq may take to end.
+/// The time the tasks beside dnsmasq have to end.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// Runs the nanny until it is told to stop or dnsmasq cannot be kept up.

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 /// also in one with a read-only root.
 const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
 
-/// How the names of our own directories begin; the process id follows.
+/// Prefix of the names of our own directories; the process id follows.
 const PREFIX: &str = "dnsmasq-nanny-";
 /// The file in a directory of our own that is locked for as long as its nanny lives, whoever counts its process id.
 const LOCK: &str = ".lock";
@@ -24,7 +24,7 @@ const PROBE: &str = ".probe";
 /// The room a directory needs, in octets: for some hundred stub domains, the status, and the next of each.
 const ROOM: usize = 64 << 10;
 
-/// How many entries of a place are looked at for leftovers.
+/// Bound of the entries of a directory that are searched for leftovers.
 const MAX_LOOKED_AT: usize = 10_000;
 
 /// A directory we can write to.

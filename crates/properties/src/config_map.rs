@@ -99,7 +99,7 @@ fn resolutions(config: &Config) -> Resolutions {
     ])
 }
 
-/// What the lines must say: domain (none for all other names) and server.
+/// The expected lines: domain (none for all other names) and server.
 fn expected(
     config: &Config,
     resolv_conf: &[Nameserver],

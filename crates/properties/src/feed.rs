@@ -1,4 +1,4 @@
-//! What the API server answers to lists and watches.
+//! Responses of the API server to lists and watches.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,13 +23,13 @@ use tower::service_fn;
 
 use crate::{example, memory, watch};
 
-/// How long the octet that means a pause makes the API server wait.
+/// The pause that one octet makes the API server wait.
 const PAUSE: Duration = Duration::from_secs(20);
 /// The longest that a request and what follows from its response may take, apart from such pauses: a watch that is
 /// silent until after its end, and the longest wait before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(330);
 
-/// What is listed in the end, for each kind.
+/// The final list of each kind.
 const SERVICES: [&str; 2] = [
     r#"{"metadata":{"name":"db","namespace":"apps","resourceVersion":"7"},"spec":{"clusterIP":"None"}}"#,
     r#"{"metadata":{"name":"web","namespace":"apps"},"spec":{"clusterIP":"10.96.0.7","ports":[{"port":80}]}}"#,
@@ -151,9 +151,9 @@ async fn tell<T: FromApi>(server: ApiServer, wrap: fn(Change<T>) -> Event, index
 
 /// An API server that is out of its mind at first.
 struct ApiServer {
-    /// What it answers first, the last response first.
+    /// Its first responses, the last one first.
     script: Vec<Vec<u8>>,
-    /// What exists.
+    /// The existing objects.
     list: Vec<u8>,
     /// A list of what exists has been given from its beginning.
     listed: bool,

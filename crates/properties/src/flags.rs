@@ -84,7 +84,7 @@ fn value(text: &str) {
     assert!(!quoted.contains(char::is_control), "{quoted:?}");
 }
 
-/// What the nanny takes from the arguments that go to dnsmasq as they are.
+/// The arguments that go to dnsmasq, as the nanny reads them.
 fn dnsmasq(words: &[OsString]) {
     let arguments = Arguments::from_words(words.to_vec());
     assert_eq!(arguments.words(), words, "the words are passed on as they are");

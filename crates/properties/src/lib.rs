@@ -1,4 +1,4 @@
-//! What must hold for any octets that come from outside, one function for each way in.
+//! Properties that must hold for any octets from outside, one function for each untrusted input.
 //!
 //! The fuzzers under `fuzz/` look for inputs that break these properties, and the tests replay the inputs that they
 //! have collected in `fuzz/corpus/`. A property panics when it is broken, whoever calls it. The same input always

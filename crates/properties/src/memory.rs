@@ -6,7 +6,7 @@
 ///
 /// When it took more.
 pub(crate) fn bounded<T>(size: usize, factor: u64, work: impl FnOnce() -> T) -> T {
-    /// What any input may take: a few objects, tables that have a first size.
+    /// Memory that any input may take: a few objects, tables that have a first size.
     const BASE: u64 = 256 << 10;
     let mut result = None;
     let taken = allocation_counter::measure(|| result = Some(work())).bytes_max;

@@ -1,4 +1,4 @@
-//! What holds for every DNS message that we send.
+//! Properties of every DNS message that we send.
 
 use skydns::wire::{Malformed, Message, PLAIN_UDP, Query, Record, Section, Transport, flag, rtype};
 

@@ -85,7 +85,7 @@ pub(crate) fn ask(
     }
 }
 
-/// What the world says to a question, in eight variations.
+/// The upstream's answer to a question, in eight variations.
 fn outside(variation: u8, question: &OutsideQuestion) -> OutsideAnswer {
     let address = |n: u8| OutsideRecord {
         owner: question.name.clone(),

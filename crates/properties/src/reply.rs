@@ -90,7 +90,7 @@ fn judge(query: &Query<'_>, octets: &[u8]) {
     }
 }
 
-/// What is passed on to the client fits, has its ID, and says so when something is missing.
+/// A message passed on to the client fits, has its ID, and says so when something is missing.
 fn pass_on(query: &Query<'_>, asked: &[u8], octets: &[u8]) {
     let mut out = b"before".to_vec();
     let truncated = resolve::fit(octets, query, &mut out);

@@ -1,4 +1,4 @@
-//! What the API server tells.
+//! Events of the API server.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use skydns::wire::{Transport, reverse, rtype};
 
 use crate::{example, memory, message, query};
 
-/// What exists at the API server.
+/// Objects of the API server.
 #[derive(Default)]
 struct Objects {
     services: BTreeMap<ObjectKey, Service>,

@@ -12,7 +12,7 @@ use crate::parts::{Dnsmasq, Parts};
 use crate::verdict::Verdicts;
 use crate::{exechealthz, routes};
 
-/// How long tasks may take to end.
+/// The time tasks have to end.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Probes and answers until the process is to stop.

@@ -24,7 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// A dnsmasq that has not answered yet may still be starting for so long: the containers of a pod start together.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// What dnsmasq counted when it was asked.
+/// Counters of dnsmasq at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Reading {
@@ -36,11 +36,11 @@ pub(crate) struct Reading {
     pub(crate) evictions: u64,
     /// Names that entered the cache.
     pub(crate) insertions: u64,
-    /// How many names the cache holds.
+    /// Capacity of the cache, in names.
     pub(crate) cache_size: u64,
 }
 
-/// What is known about dnsmasq's counters.
+/// The last known counters of dnsmasq.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// The last reading that succeeded, and when.

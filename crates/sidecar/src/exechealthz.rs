@@ -23,7 +23,7 @@ use crate::spec::{SECONDS, Spec};
 const DEFAULT_PATH: &str = "/healthz";
 /// The port of a command line without one.
 const DEFAULT_PORT: u16 = 8080;
-/// How long the last result counts, beyond the interval of its probe.
+/// Time for which the last result counts, beyond the interval of its probe.
 const LATENCY: Duration = Duration::from_secs(30);
 
 /// All probes, and which of them each path stands for.
@@ -114,7 +114,7 @@ impl Plan {
     }
 }
 
-/// What is answered on the port of exechealthz.
+/// The responses on the port of exechealthz.
 #[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) port: u16,

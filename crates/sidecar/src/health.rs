@@ -1,4 +1,4 @@
-//! What a probe knows about the health of its server, and how `/healthcheck/<label>` says it.
+//! Health of a server as its probe knows it, and as `/healthcheck/<label>` shows it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 
 use crate::time::{millis, milliseconds};
 
-/// How many results are remembered for the plot: twenty minutes of the usual five seconds.
+/// Number of results remembered for the plot: twenty minutes of the usual five seconds.
 const REMEMBERED: usize = 240;
 
-/// What the last probe found.
+/// Result of the last probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
@@ -39,7 +39,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) state: State,
-    /// How long the answer took that makes the server healthy; zero when there was none.
+    /// Latency of the answer that makes the server healthy; zero when there was none.
     pub(crate) latency: Duration,
     /// Empty when the probed name was answered.
     pub(crate) failure: Failure,
@@ -61,7 +61,7 @@ pub(crate) struct Point {
     /// When, in milliseconds since 1970.
     pub(crate) at: u64,
     pub(crate) state: State,
-    /// How long the answer took.
+    /// Latency of the answer.
     pub(crate) latency_ms: f64,
 }
 

@@ -7,7 +7,7 @@ pub(crate) struct Monotonic {
 }
 
 impl Monotonic {
-    /// How much was counted since the last reading. After a restart that is everything counted so far.
+    /// The increase since the last reading. After a restart that is everything counted so far.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
         let last = std::mem::replace(&mut self.last, reading);
         reading.checked_sub(last).unwrap_or(reading)

@@ -10,7 +10,7 @@ use crate::spec::Spec;
 /// The reference's text, and what is new.
 const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
 
-/// How the health of dnsmasq and kubedns is judged.
+/// The rule by which the health of dnsmasq and kubedns is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// By what a part can do alone.
@@ -21,7 +21,7 @@ pub enum Mode {
     Through,
 }
 
-/// What the sidecar was told on its command line.
+/// The command line of the sidecar.
 #[derive(Clone, Debug, clap::Parser)]
 pub struct Options {
     /// address that the dnsmasq server is listening on

@@ -17,7 +17,7 @@ use self::text::{ago, number};
 use crate::health::State;
 use crate::status::{ProbeStatus, Status};
 
-/// What a browser may do with the page: run what carries the nonce, show its icon, and ask where the page came from.
+/// Content security policy of a page: scripts and styles with the nonce, its icon, and requests to its origin.
 pub(crate) fn policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; \
@@ -152,7 +152,7 @@ fn figure(probe: &ProbeStatus, axes: &plot::Axes, now: u64) -> Markup {
     }
 }
 
-/// How a state looks: its colour, a sign that needs none, and words.
+/// Appearance of a state: its colour, a sign that needs none, and words.
 #[derive(Clone, Copy)]
 struct Look {
     class: &'static str,

@@ -1,4 +1,4 @@
-//! What the tasks and the routes share.
+//! State that the tasks and the routes share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::spec::Spec;
 use crate::upstreams::Upstreams;
 use crate::verdict::Verdicts;
 
-/// What the tasks and the routes share.
+/// State that the tasks and the routes share.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// What it was told.
+    /// The command line.
     pub(crate) options: Options,
     pub(crate) started: std::time::Instant,
     /// The name of the pod: its host name.

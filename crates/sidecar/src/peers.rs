@@ -1,4 +1,4 @@
-//! What the other parts of the pod tell about themselves.
+//! The other parts of the pod, as they report themselves.
 //!
 //! They are read when somebody wants to know, each at most once a second, bounded in size and time; what cannot be had is
 //! unknown. Whoever comes while somebody reads waits for that answer.
@@ -20,7 +20,7 @@ use crate::options::Options;
 pub(crate) use self::kubedns::{Kubedns, Upstream};
 pub(crate) use self::nanny::{Configuration, Nanny};
 
-/// How long an answer is good before it is asked for again.
+/// Time for which an answer is kept.
 const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Peers {
     pub(crate) nanny: Peer<Nanny>,
 }
 
-/// What another part tells, or why it does not.
+/// The report of another part, or the reason why there is none.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Fetched<T> {
@@ -68,7 +68,7 @@ impl<T: Clone> Peer<T> {
         Self { source: source.to_owned(), read, last: Mutex::default() }
     }
 
-    /// What it tells, no older than [`FRESH`].
+    /// The report, no older than [`FRESH`].
     pub(crate) async fn known(&self) -> Fetched<T> {
         let mut last = self.last.lock().await;
         if let Some((at, fetched)) = &*last

@@ -32,7 +32,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// What `spec` probes. Its label says so if it is one of those that every manifest uses, so that other ports than
+    /// The part that `spec` probes. The label says so if it is one of those that every manifest uses, so that other ports than
     /// the usual ones need no other flag; otherwise the address does.
     pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
@@ -143,7 +143,7 @@ impl Probe {
     }
 }
 
-/// How long the first question of a probe waits.
+/// Delay of the first question of a probe.
 fn stagger(interval: Duration, index: usize, count: usize) -> Duration {
     let parts = u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX);
     let index = u32::try_from(index.saturating_add(1)).unwrap_or(u32::MAX);

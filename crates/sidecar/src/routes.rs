@@ -1,4 +1,4 @@
-//! What is answered on the status port. Nothing here changes anything, whatever the method.
+//! Routes of the status port. Nothing here changes anything, whatever the method.
 
 use std::sync::Arc;
 

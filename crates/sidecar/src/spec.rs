@@ -1,4 +1,4 @@
-//! What one `--probe` asks for: `label,server,name[,seconds][,type]`.
+//! The value of one `--probe`: `label,server,name[,seconds][,type]`.
 //!
 //! The grammar and the error texts are the reference's. Beyond it, the type may end in `/tcp`, as in `A/tcp`: the probe
 //! then asks over TCP.
@@ -21,15 +21,15 @@ const LONGEST_LABEL: usize = 128;
 /// One probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What it is called in paths and metric names.
+    /// Its name in paths and metric names.
     pub label: String,
     /// Who is asked.
     pub server: ServerAddr,
-    /// What is asked.
+    /// The question.
     pub question: Query,
     /// Over what.
     pub transport: Transport,
-    /// How often; at least a second.
+    /// Interval, at least a second.
     pub interval: Duration,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Status {
     /// Whether kubedns can be asked to explain a name.
     #[serde(skip)]
     pub(crate) explains: bool,
-    /// How health is judged: `self` or `through`.
+    /// The rule by which health is judged: `self` or `through`.
     pub(crate) health: &'static str,
     pub(crate) probes: Vec<ProbeStatus>,
     /// None in a pod without dnsmasq.

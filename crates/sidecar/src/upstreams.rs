@@ -43,7 +43,7 @@ pub(crate) use self::upstream::UpstreamStatus;
 const MAX: usize = 64;
 /// Servers are not probed more often than this.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// How long an answer may take. A resolver that waits for others in vain says SERVFAIL after some seconds.
+/// Timeout of an answer. A resolver that waits for others in vain says SERVFAIL after some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The first round waits for dnsmasq to be up.
 const FIRST: Duration = Duration::from_secs(2);
@@ -74,7 +74,7 @@ impl Upstreams {
         Ok(Self { dnsmasq, others, peers, interval, metrics, known: Mutex::default() })
     }
 
-    /// What is known now, by address.
+    /// The current state, by address.
     pub(crate) fn status(&self) -> Vec<UpstreamStatus> {
         self.known().values().map(|upstream| upstream.status.clone()).collect()
     }

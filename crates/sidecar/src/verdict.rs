@@ -36,7 +36,7 @@ const IN_A_ROW: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) kind: Kind,
-    /// What tells it from others of its kind: a route, an upstream, a probe.
+    /// The object of the finding: a route, an upstream, a probe.
     pub(crate) subject: String,
     /// The sentence for people.
     pub(crate) text: String,
@@ -67,7 +67,7 @@ pub(crate) struct Lasting {
     pub(crate) runbook: String,
 }
 
-/// What is wrong, as far as the sidecar knows.
+/// The findings, as far as the sidecar knows.
 pub(crate) fn findings(status: &Status) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());

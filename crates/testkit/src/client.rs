@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::message::Message;
 use crate::query::Query;
 
-/// How long [`ask`] and [`ask_tcp`] wait: longer than any server of ours may take for an answer.
+/// Timeout of [`ask`] and [`ask_tcp`]: longer than any server of ours may take for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.

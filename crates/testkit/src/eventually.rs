@@ -10,9 +10,9 @@ use tokio::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a probe given to [`eventually`] may return: `bool`, `Option` or `Result`.
+/// Result of a probe given to [`eventually`]: `bool`, `Option` or `Result`.
 pub trait Settled {
-    /// What [`eventually`] returns once the condition holds.
+    /// The value that [`eventually`] returns once the condition holds.
     type Value;
 
     /// The value, or why it is not there yet.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// However slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What came back.
+/// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.

@@ -1,4 +1,4 @@
-//! What the tests of all crates share; nothing of it is part of a shipped binary.
+//! Tools for the tests of all crates; nothing of it is part of a shipped binary.
 //!
 //! * [`upstream`]: a scripted DNS server on loopback that answers, misbehaves, counts and remembers.
 //! * [`tls`]: TLS in front of it, with good certificates and bad ones.

@@ -36,7 +36,7 @@ fn raw(pid: Pid) -> nix::unistd::Pid {
     nix::unistd::Pid::from_raw(pid.try_into().expect("a process ID"))
 }
 
-/// What a process uses.
+/// Resources that a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Resident memory in KiB.

@@ -45,7 +45,7 @@ const REMEMBERED: usize = 100_000;
 /// A packet that arrived at the upstream.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// How it arrived.
+    /// Its transport.
     pub transport: Transport,
     /// The sender.
     pub from: SocketAddr,
@@ -72,7 +72,7 @@ impl Asked {
     }
 }
 
-/// What decides about each packet.
+/// Decides about each packet.
 pub trait Handler: Fn(&Asked) -> Reaction + Send + Sync + 'static {}
 
 impl<F: Fn(&Asked) -> Reaction + Send + Sync + 'static> Handler for F {}
@@ -83,7 +83,7 @@ struct Log {
     count: usize,
 }
 
-/// What the serving tasks share.
+/// State that the serving tasks share.
 pub(crate) struct Shared {
     handler: Box<dyn Fn(&Asked) -> Reaction + Send + Sync>,
     log: Mutex<Log>,
@@ -180,12 +180,12 @@ impl Upstream {
         self.shared.log().packets.clone()
     }
 
-    /// How many packets arrived.
+    /// Number of packets that arrived.
     pub fn count(&self) -> usize {
         self.shared.log().count
     }
 
-    /// How many packets asked for this name (in any case) and type.
+    /// Number of packets that asked for this name (in any case) and type.
     pub fn count_of(&self, name: &str, rtype: &str) -> usize {
         let wanted = |asked: &&Asked| asked.name().eq_ignore_ascii_case(name) && asked.rtype() == rtype;
         self.shared.log().packets.iter().filter(wanted).count()

@@ -290,7 +290,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
         }
     }
 
-    /// What an inner node shrinks to once few entries are left.
+    /// The leaf that an inner node shrinks to once few entries are left.
     fn merged(children: &[Self; FANOUT]) -> Option<Self> {
         let mut entries = 0;
         for child in children {

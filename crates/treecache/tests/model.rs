@@ -53,7 +53,7 @@ fn rebuilt(model: &Model) -> TreeCache<u32> {
     tree
 }
 
-/// What the model says a path with wildcards leads to.
+/// The values that a path with wildcards leads to in the model.
 fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     let [above @ .., last] = pattern else { return Vec::new() };
     let fits = |labels: &[String], pattern: &[&str]| {
@@ -76,7 +76,7 @@ fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     values
 }
 
-/// What two models do not have in common.
+/// The differences of two models.
 fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)> {
     let keys = first.keys().chain(second.keys());
     keys.filter(|key| first.get(*key) != second.get(*key)).cloned().collect()

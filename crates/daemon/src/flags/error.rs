@@ -1,4 +1,4 @@
-//! What went wrong, in the words of the Go flag packages.
+//! Errors in the words of the Go flag packages.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};

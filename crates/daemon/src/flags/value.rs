@@ -14,7 +14,7 @@ pub enum ValueError {
     Syntax {
         /// The Go function whose message this is.
         function: &'static str,
-        /// What was given.
+        /// The value as it was given.
         text: String,
     },
     /// A number that does not fit.
@@ -22,21 +22,21 @@ pub enum ValueError {
     Range {
         /// The Go function whose message this is.
         function: &'static str,
-        /// What was given.
+        /// The value as it was given.
         text: String,
     },
     /// Not a truth value.
     #[error("strconv.ParseBool: parsing {}: invalid syntax", quote(text))]
     Bool {
-        /// What was given.
+        /// The value as it was given.
         text: String,
     },
     /// Not a duration.
     #[error("time: {reason} {}", quote(text))]
     Duration {
-        /// What is wrong with it, up to the quoted text.
+        /// The mistake, up to the quoted text.
         reason: String,
-        /// What was given.
+        /// The value as it was given.
         text: String,
     },
 }

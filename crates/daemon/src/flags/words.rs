@@ -1,4 +1,4 @@
-//! What was typed, rewritten to words that clap reads without surprises: `--name=value`.
+//! The typed words, rewritten for clap: `--name=value`.
 
 use std::ffi::OsString;
 
@@ -19,7 +19,7 @@ pub(super) struct Words {
     pub(super) version: Option<Version>,
 }
 
-/// How the version is to be printed.
+/// Form of the version that is to be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// `Kube-DNS 1.2.3, sidecar, commit 8e6b128`.
@@ -75,7 +75,7 @@ pub(super) fn read(
     Ok(words)
 }
 
-/// How many dashes a flag has; `None` for a word that is no flag.
+/// Number of dashes of a flag; `None` for a word that is no flag.
 fn dashes(word: &OsString) -> Option<usize> {
     match word.as_encoded_bytes() {
         [b'-', b'-', _, ..] => Some(2),

@@ -19,9 +19,9 @@ use warp::reply::Response;
 use super::Limits;
 use super::reply::plain_error;
 
-/// How long requests in progress may take once the server is to stop.
+/// The time requests in progress have once the server is to stop.
 const FINISHING: Duration = Duration::from_secs(2);
-/// How many headers a request may have.
+/// Bound of the headers of a request.
 const HEADERS: usize = 64;
 
 /// Accepts until `stop`.

@@ -7,10 +7,10 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How much of a status line an error repeats, in characters.
+/// Characters of a status line that an error repeats.
 const SHOWN: usize = 80;
 
-/// What came back.
+/// The response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The status line, without control characters.

@@ -45,12 +45,12 @@ fn escape_html(json: &str) -> String {
     out
 }
 
-/// What Go's `http.NotFound` answers.
+/// The response of Go's `http.NotFound`.
 pub fn not_found() -> WarpResponse {
     plain_error(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// What Go's `http.Error` answers.
+/// The response of Go's `http.Error`.
 pub fn plain_error(status: StatusCode, body: impl Into<String>) -> WarpResponse {
     let mut response = text(status, body);
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -1,4 +1,4 @@
-//! What one line looks like. Pure: a [`Line`] in, text out.
+//! Format of one line. Pure: a [`Line`] in, text out.
 
 use std::fmt::{self, Write as _};
 

@@ -109,7 +109,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What to write.
+/// The lines to write.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     v: i32,

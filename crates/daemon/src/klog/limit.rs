@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tracing::Metadata;
 use tracing::callsite::Identifier;
 
-/// How many lines one place in the source may write at once.
+/// Lines that one place in the source may write at once.
 const BURST: u32 = 30;
-/// How long it takes to earn one more.
+/// The time in which it earns one more.
 const EARN: Duration = Duration::from_secs(1);
-/// How often lines that were left out are told, at most.
+/// Shortest time between two reports of lines that were left out.
 const TELL: Duration = Duration::from_secs(1);
 
 /// Counts lines per place in the source. Memory is bounded by the number of places.
@@ -42,7 +42,7 @@ pub(super) struct LeftOut {
     pub(super) file: &'static str,
     /// Its line.
     pub(super) line: u32,
-    /// How many.
+    /// Their number.
     pub(super) count: u64,
 }
 
@@ -66,7 +66,7 @@ impl Limiter {
         true
     }
 
-    /// What was left out and not told yet; empty most of the time.
+    /// Lines left out and not reported yet; empty most of the time.
     pub(super) fn left_out(&self, now: Instant) -> Vec<LeftOut> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.told.is_some_and(|told| now.saturating_duration_since(told) < TELL) {

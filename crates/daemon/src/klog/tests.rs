@@ -21,7 +21,7 @@ impl Write for Kept {
     }
 }
 
-/// What is written while `act` runs, without the times.
+/// Lines written while `act` runs, without the times.
 fn written(flags: &LogFlags, act: impl FnOnce()) -> Vec<String> {
     let kept = Kept::default();
     let writer = kept.clone();

@@ -78,7 +78,7 @@ fn family((name, help, kind, value): Row) -> Option<Vec<MetricFamily>> {
     Some(gauge.collect())
 }
 
-/// What is read from `/proc/self/stat`, in seconds.
+/// Times from `/proc/self/stat`, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stat {
     /// User and system time.

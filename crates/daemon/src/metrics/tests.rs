@@ -1,4 +1,4 @@
-//! What every binary exports.
+//! Metrics that every binary exports.
 
 use super::*;
 

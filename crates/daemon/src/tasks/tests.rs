@@ -1,4 +1,4 @@
-//! How sets of tasks end.
+//! Ends of sets of tasks.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What is known of one name, and when to ask again.
+//! Addresses of one name, and the time to ask again.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tracing::{debug, info, warn};
 
 use super::lookup::Found;
 
-/// How often names are looked up.
+/// Intervals of lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     /// However short a TTL is, we ask no more often.

@@ -14,9 +14,9 @@ use crate::{TIMEOUT, ask_with_retry};
 
 /// Addresses taken of one name.
 const MAX_ADDRESSES: usize = 16;
-/// How long an entry of the hosts file is believed.
+/// Time for which an entry of the hosts file is kept.
 const HOSTS_LIFE: Duration = Duration::from_secs(30);
-/// How many servers of resolv.conf are tried.
+/// Number of servers of resolv.conf that are tried.
 const MAX_SERVERS: usize = 3;
 
 /// Where names are looked up.
@@ -30,7 +30,7 @@ pub struct Sources {
     pub hosts: PathBuf,
 }
 
-/// How a lookup ended.
+/// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     /// The name has these addresses for so long.

@@ -40,7 +40,7 @@ impl Follower {
         Self { files, emptied, period, state }
     }
 
-    /// What the files say now, and whenever that changes.
+    /// The content of the files, now and whenever it changes.
     pub fn subscribe(&self) -> watch::Receiver<ResolvConf> {
         self.state.subscribe()
     }

@@ -41,7 +41,7 @@ impl Protocol {
 /// Shown as `IP:port` where it is plain DNS, else as `tcp://IP:port`, `tls://IP:port` or `tls://IP:port#name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Upstream {
-    /// How it is spoken to.
+    /// Protocol of the queries to it.
     pub protocol: Protocol,
     /// Its address; the port is 853 for TLS and else 53 unless given.
     pub server: Nameserver,

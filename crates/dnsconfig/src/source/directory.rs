@@ -10,7 +10,7 @@ use crate::parse::{MAX_VALUE, RawData};
 
 /// The most files looked at.
 const MAX_FILES: usize = 1024;
-/// How often reading starts again because the kubelet swapped the data meanwhile.
+/// Repetitions of reading because the kubelet swapped the data meanwhile.
 const MAX_TRIES: usize = 5;
 /// The link that the kubelet swaps when the `ConfigMap` changes.
 const DATA_LINK: &str = "..data";

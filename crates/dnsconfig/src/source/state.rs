@@ -10,7 +10,7 @@ use crate::config::{Config, Version};
 use crate::error::ConfigError;
 use crate::parse::{RawData, UnknownKey, parse, unknown_keys};
 
-/// What holds now. The last good configuration stays in force when an edit is refused.
+/// The current state. The last good configuration stays in force when an edit is rejected.
 #[derive(Debug, Clone)]
 pub struct State {
     /// The configuration in force.
@@ -23,9 +23,9 @@ pub struct State {
     pub error: Option<Rejection>,
     /// Keys of the newest data that mean nothing here, and are misspelt perhaps.
     pub unknown_keys: Vec<UnknownKey>,
-    /// How many edits came into force since the start.
+    /// Number of edits that came into force since the start.
     pub edits: u64,
-    /// How many times data were refused since the start.
+    /// Number of times data were rejected since the start.
     pub rejected: u64,
     /// Whether the source has been heard: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
     pub heard: bool,

@@ -1,4 +1,4 @@
-//! What the user's dnsmasq arguments mean for us.
+//! The user's dnsmasq arguments, and their meaning for us.
 //!
 //! The words after `--` go to dnsmasq as they are. Some of them matter to the nanny all the same: where dnsmasq
 //! listens, whether it reads resolv.conf, which servers it has already. This module reads them the way dnsmasq's

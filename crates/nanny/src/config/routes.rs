@@ -78,7 +78,7 @@ pub enum Omission {
     },
 }
 
-/// What routes are made of.
+/// The sources of routes.
 #[derive(Debug, Clone, Copy)]
 pub struct Ingredients<'a> {
     /// The configuration in force.

@@ -1,4 +1,4 @@
-//! How often dnsmasq may die before the nanny gives up, and how long it waits before starting it again.
+//! Deaths of dnsmasq: after how many the nanny gives up, and the pauses before it starts it again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct Deaths(VecDeque<Instant>);
 
-/// What to do about one more.
+/// The reaction to one more death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Start dnsmasq again after this long.

@@ -1,6 +1,6 @@
 //! Routes on their way to dnsmasq: which it has, and what becomes of newer ones that it has not got yet.
 //!
-//! What could not be brought to dnsmasq stays pending. It is tried again and again until it succeeds, something newer
+//! Routes that could not be delivered to dnsmasq stay pending. The delivery is repeated until it succeeds, something newer
 //! comes, or the newest routes are those in force again; meanwhile that is told once for each reason, and shown.
 
 use std::io;
@@ -149,7 +149,7 @@ mod tests {
         (status["routes"]["upstreams"].clone(), status["routes"]["pending"]["reason"].clone())
     }
 
-    /// What is exported about deliveries that failed.
+    /// The metrics of deliveries that failed.
     fn gauges(report: &Report) -> String {
         let text = report.metrics().render().unwrap();
         let names = ["nanny_reload_failures_total", "nanny_restart_needed", "nanny_routes_pending"];
@@ -157,7 +157,7 @@ mod tests {
         lines.collect::<Vec<_>>().join(", ")
     }
 
-    /// What is due within this time.
+    /// The routes that are due within this time.
     async fn due(delivery: &mut Delivery, within: Duration) -> Option<Routes> {
         timeout(within, delivery.due()).await.ok()
     }

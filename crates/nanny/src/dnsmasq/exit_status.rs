@@ -1,4 +1,4 @@
-//! What the end of dnsmasq means, in words.
+//! The exit status of dnsmasq in words.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;

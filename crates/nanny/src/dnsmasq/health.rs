@@ -6,7 +6,7 @@
 //! One that stays silent and uses no processor time hangs: stopped by a signal, or waiting for what never comes. One that
 //! stays silent but works is busy, and is given longer: a flood is no reason to throw its cache away.
 //!
-//! What counts is the time from one missed probe to the next, and no more of it than probing takes: a nanny that was
+//! The measure is the time from one missed probe to the next, and no more of it than probing takes: a nanny that was
 //! itself stopped, frozen with its pod or short of processor time has asked nothing meanwhile.
 //!
 //! Only a process that has answered once is judged by that: where it cannot be reached from here at all, silence means
@@ -24,7 +24,7 @@ use tracing::{debug, warn};
 
 /// From one probe to the next while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);
-/// How long an answer may take; and so from one missed probe to the next, if the nanny is not kept from asking.
+/// Timeout of an answer, and so the time from one missed probe to the next, if the nanny is not kept from asking.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Silent and idle for this long after the first missed probe: it hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
@@ -43,7 +43,7 @@ pub(crate) struct Health {
     silence: Option<Silence>,
 }
 
-/// What the kernel tells of a process.
+/// State of a process as the kernel reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Look {
     /// Processor time used so far, in clock ticks.
@@ -65,7 +65,7 @@ impl Health {
         Self { server, pid, has_answered: false, due: Instant::now() + FIRST_INTERVAL, silence: None }
     }
 
-    /// What is found, one after the other. Whoever waits for the next may give up and come back at any time: a probe
+    /// The findings, one after the other. The caller may stop waiting for the next and come back at any time: a probe
     /// that is under way, or not yet due, stays so.
     pub(crate) fn findings(self) -> BoxStream<'static, Finding> {
         let next = |mut health: Self| async { Some((health.next().await, health)) };
@@ -127,9 +127,9 @@ struct Silence {
     last: (Instant, Look),
     /// Since the first one.
     lasts: Duration,
-    /// How long the process has used no processor time.
+    /// The time since the process last used the processor.
     idle: Duration,
-    /// How long it has been stopped by a signal.
+    /// The time since it was stopped by a signal.
     stopped: Duration,
 }
 

@@ -15,14 +15,14 @@ use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
 use crate::report::Restart;
 
-/// How long a reload that takes servers away waits for a moment in which no query is lost by it. An edit is to be in
+/// The longest time a reload that removes servers waits for a moment without queries in flight. An edit is to be in
 /// force within a second.
 const QUIET: Duration = Duration::from_millis(400);
 
 pub(super) struct Instance {
     pub(super) process: Process,
     pub(super) events: mpsc::Receiver<Event>,
-    /// What the probes find; nothing ever where none are possible.
+    /// Findings of the probes; never any where none are possible.
     pub(super) findings: BoxStream<'static, Finding>,
     pub(super) quiet: Quiet,
     pub(super) up: bool,
@@ -46,7 +46,7 @@ impl Instance {
 /// Tries the arguments for some routes, and hands these back.
 pub(super) type Trial = BoxFuture<'static, (Result<(), String>, Routes)>;
 
-/// What ends an instance.
+/// The end of an instance.
 pub(super) enum Outcome {
     Ended(std::io::Result<ExitStatus>),
     Stop,

@@ -26,7 +26,7 @@ pub const WORD: &str = "__keep-dnsmasq";
 const GROUP: u8 = u8::MAX;
 /// dnsmasq has ended and its ID may be another's from now on.
 const GONE: u8 = 0;
-/// How long an answer may take.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The nanny's end of it.
@@ -80,7 +80,7 @@ impl Keeper {
     }
 }
 
-/// What the process does; `arguments` are those behind [`WORD`].
+/// Runs the process; `arguments` are those behind [`WORD`].
 pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let id = arguments.next().and_then(|id| id.to_string_lossy().parse().ok());
     // Zero, one and negative numbers mean other things to kill(2).

@@ -1,4 +1,4 @@
-//! How dnsmasq is started: the user's arguments and ours, and whether edits need a restart.
+//! The command line of dnsmasq: the user's arguments and ours, and whether edits need a restart.
 //!
 //! | kube-dns passes | we pass | and write into the servers file |
 //! | --- | --- | --- |
@@ -23,7 +23,7 @@ use crate::dnsmasq::servers_file;
 use crate::dnsmasq::user::Identity;
 use crate::dnsmasq::version::Dnsmasq;
 
-/// How an edit reaches dnsmasq.
+/// The way an edit reaches dnsmasq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The servers file is written and dnsmasq reads it again.
@@ -34,7 +34,7 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// How an edit reaches dnsmasq.
+    /// The way an edit reaches dnsmasq.
     pub(crate) mode: Mode,
     /// A file of the user's with `server=` lines: its content goes into ours.
     pub(crate) extra_servers: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     pub(crate) follow_resolv: bool,
     /// Why edits need a restart, if they do.
     pub(crate) obstacle: Option<String>,
-    /// What becomes of the user's arguments that touch ours.
+    /// Notes on the user's arguments that conflict with ours.
     pub(crate) notes: Vec<String>,
     words: Vec<OsString>,
     /// The same without what is in our file.

@@ -1,4 +1,4 @@
-//! What dnsmasq logs: how much each line matters, and what it tells us.
+//! Log lines of dnsmasq: their severity, and the events in them.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub(crate) enum Event {
     TooManyQueries,
 }
 
-/// How much a line matters.
+/// Severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
     /// Someone must act.
@@ -44,7 +44,7 @@ impl<'a> LogLine<'a> {
         Self { text, weight: weight(text) }
     }
 
-    /// What it tells, if anything.
+    /// The event in the line, if any.
     pub(crate) fn event(&self) -> Option<Event> {
         let text = self.text;
         if text.starts_with("started, ") {

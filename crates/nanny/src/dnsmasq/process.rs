@@ -27,7 +27,7 @@ use crate::dnsmasq::log_lines::{Event, LogLine, Weight};
 const LONGEST_LINE: usize = 4096;
 /// Events that may wait to be looked at; more are dropped (they are only repetitions).
 const WAITING_EVENTS: usize = 64;
-/// How long the last lines of a process that ended are waited for: a TCP child of it may hold the pipe open.
+/// The time to wait for the last lines of a process that ended: a TCP child of it may hold the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A dnsmasq process. Dropping it kills it.
@@ -138,12 +138,12 @@ fn reap_group(group: Pid) {
     }
 }
 
-/// How long dnsmasq may take to say the same several times over after a start or a reload.
+/// The time within which dnsmasq repeats its lines after a start or a reload.
 const ECHO: Duration = Duration::from_secs(1);
-/// How many different lines are remembered for that long.
+/// Bound of the different lines remembered for that time.
 const MOST_ECHOES: usize = 1024;
 
-/// What dnsmasq has said about its servers. It reads them several times, and lists all of them each time.
+/// The lines of dnsmasq about its servers. It reads them several times, and lists all of them each time.
 #[derive(Debug, Default)]
 struct Echo {
     since: Option<Instant>,

@@ -8,7 +8,7 @@
 //! Such moments are frequent even under load. Where none comes in time (servers that do not answer, or slowly and to
 //! many queries), the reload is sent all the same.
 //!
-//! What is looked at, all of it in `/proc`: whether dnsmasq has sockets beyond those it has when idle (it opens one per
+//! The signs, all of them in `/proc`: whether dnsmasq has sockets beyond those it has when idle (it opens one per
 //! forwarded query; those that have been open for long belong to queries nobody waits for any more), whether it waits in
 //! poll(2), and whether its own port has packets waiting.
 
@@ -25,7 +25,7 @@ use nix::unistd::Pid;
 
 use crate::dnsmasq::health::look;
 
-/// How long a stopped process may take to be seen stopped.
+/// Time for a stopped process to be seen stopped.
 const STOPPING: Duration = Duration::from_millis(5);
 /// A query that has waited for so long has been asked again, or given up.
 const FORGOTTEN: Duration = Duration::from_secs(5);
@@ -43,10 +43,10 @@ pub(crate) struct Quiet {
     since: BTreeMap<OsString, Instant>,
 }
 
-/// What the descriptors lead to, such as `socket:[4711]`.
+/// Targets of the descriptors, such as `socket:[4711]`.
 type Descriptors = BTreeSet<OsString>;
 
-/// How a reload went out.
+/// Result of sending a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     Quietly,

@@ -22,7 +22,7 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     text
 }
 
-/// What stands behind `server=`, or behind `--server` on a command line: stub domains first, then the upstream servers.
+/// The values of `server=`, or of `--server` on a command line: stub domains first, then the upstream servers.
 pub fn values(routes: &Routes) -> Vec<String> {
     let mut values = Vec::new();
     for (domain, servers) in &routes.stub_domains {

@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 const LARGEST: usize = 4096;
 /// Connections at a time; further ones wait. dnsmasq has at most twenty processes that answer over TCP.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a connection may last, whatever it is used for.
+/// Longest life of a connection.
 const LONGEST: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be taken, for want of file descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How many ports are tried until one is free for both transports.
+/// Attempts to find a port that is free for both transports.
 const PORTS: usize = 32;
 
 /// The server, on a loopback port of its own.

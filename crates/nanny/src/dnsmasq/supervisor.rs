@@ -30,11 +30,11 @@ use crate::or_never::or_never;
 use crate::report::{Report, Restart};
 use crate::state_dir::StateDir;
 
-/// How long dnsmasq may take to end on SIGTERM.
+/// The time dnsmasq has to end after SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);
 /// A dnsmasq that neither says nor shows that it is up is believed to be after this long.
 const SURELY_UP: Duration = Duration::from_secs(3);
-/// How often it is looked at what dnsmasq is like when idle.
+/// Interval of the observations of an idle dnsmasq.
 const OBSERVATION: Duration = Duration::from_secs(1);
 /// Bytes of the user's own servers file that are taken over at most.
 const LARGEST_EXTRA: u64 = 1 << 20;
@@ -49,7 +49,7 @@ pub(crate) struct Supervisor {
     pub(crate) port: u16,
     /// Where dnsmasq can be asked whether it lives.
     pub(crate) probe: Option<Nameserver>,
-    /// How often dnsmasq is to log its statistics; zero for never.
+    /// Interval at which dnsmasq logs its statistics; zero for never.
     pub(crate) log_interval: Duration,
     /// Whether dnsmasq may be restarted for other routes.
     pub(crate) may_restart: bool,

@@ -10,7 +10,7 @@ use daemon::error_chain::without_number;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long `dnsmasq --version` may take.
+/// Timeout of `dnsmasq --version`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Releases that fixed something, with what they fixed; for DNS and for what comes with it.

@@ -1,4 +1,4 @@
-//! What the nanny is doing, for people and programs: one JSON document.
+//! Status of the nanny for people and programs: one JSON document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -60,7 +60,7 @@ pub(crate) struct ConfigurationStatus {
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ErrorStatus {
-    /// What is wrong, and what is accepted.
+    /// The mistake, and the accepted form.
     pub(crate) text: String,
     /// The key, if a value was wrong.
     pub(crate) key: Option<String>,

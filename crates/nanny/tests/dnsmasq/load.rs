@@ -11,19 +11,19 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// How long an answer may take before it counts as lost: shorter than any resolver's retry would be.
+/// Time after which an answer counts as lost: shorter than any resolver's retry.
 const LOST_AFTER: Duration = Duration::from_secs(4);
 /// The pause of one client between an answer and its next question.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What the clients saw.
+/// Results of the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Questions asked.
     pub(crate) asked: u64,
     /// Questions that got no answer.
     pub(crate) lost: Vec<String>,
-    /// How often each answer came: `pattern address-or-rcode`.
+    /// Count of each answer: `pattern address-or-rcode`.
     pub(crate) answers: BTreeMap<String, u64>,
     /// The longest time to an answer.
     pub(crate) slowest: Duration,

@@ -19,7 +19,7 @@ use testkit::query::Query;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{config_map, eventually};
 
-/// How long anything may take on a busy machine.
+/// Timeout of everything, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `ip:port` of a server, as a `ConfigMap` has it.
@@ -48,7 +48,7 @@ pub(crate) fn ask_back(asked: &Asked, port: u16) -> Reaction {
     Reaction::silence()
 }
 
-/// How a rig is to be made.
+/// Plan of a rig.
 pub(crate) struct Plan {
     directory: TempDir,
     port: u16,

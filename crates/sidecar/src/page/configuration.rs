@@ -56,7 +56,7 @@ fn row(cells: [&str; 3]) -> Markup {
     }
 }
 
-/// What keeps servers from being used.
+/// Reasons why servers are not used.
 fn trouble(nanny: &Nanny) -> Markup {
     let Nanny { routes, configuration, .. } = nanny;
     let other = routes

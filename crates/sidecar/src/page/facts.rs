@@ -1,4 +1,4 @@
-//! What the cards of the three parts say, line by line.
+//! Texts of the cards of the three parts, line by line.
 
 use maud::{Markup, Render, html};
 

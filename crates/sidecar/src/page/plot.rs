@@ -65,7 +65,7 @@ fn worst(history: &[Point]) -> f64 {
     history.iter().map(|point| point.latency_ms).fold(0.0, f64::max)
 }
 
-/// What the axes of all plots span.
+/// The common range of the axes of all plots.
 pub(super) struct Axes {
     /// Milliseconds since 1970 at the right end.
     now: u64,

@@ -6,7 +6,7 @@ use super::text::ago;
 use crate::status::Status;
 use crate::verdict::{Lasting, Level};
 
-/// How a level looks: its colour, a sign that needs none, and a word.
+/// Appearance of a level: its colour, a sign that needs none, and a word.
 fn look(level: Level) -> (&'static str, &'static str, &'static str) {
     match level {
         Level::Well => ("ok", "\u{2713}", "well"),
@@ -43,7 +43,7 @@ pub(super) fn section(status: &Status) -> Markup {
     }
 }
 
-/// What is wrong, since when, and what to do.
+/// A finding: since when, and what to do.
 fn item(finding: &Lasting, now: u64) -> Markup {
     let (class, mark, _) = look(finding.level);
     let since = chrono::DateTime::from_timestamp_millis(i64::try_from(finding.since).unwrap_or(i64::MAX));

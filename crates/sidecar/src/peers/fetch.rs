@@ -6,9 +6,9 @@ use anyhow::{bail, ensure};
 use daemon::http::{GetError, Page, get};
 use tokio::io::AsyncReadExt as _;
 
-/// How long reading may take.
+/// Timeout of reading.
 const TIME: Duration = Duration::from_secs(1);
-/// How much is read at most.
+/// Bound of what is read, in bytes.
 const SIZE: usize = 2 * 1024 * 1024;
 
 /// Reads a file, or what an `http://` URL answers.

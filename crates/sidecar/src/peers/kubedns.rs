@@ -1,4 +1,4 @@
-//! What the metrics of kubedns tell.
+//! The metrics of kubedns.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::exposition::{Series, series};
 
-/// How many upstreams are shown.
+/// Number of upstreams that are shown.
 const SHOWN: usize = 10;
 
 /// kubedns, as its metrics show it. What an older or a newer one does not export is unknown.
@@ -50,9 +50,9 @@ pub(crate) struct Upstream {
     pub(crate) address: String,
     /// Questions put to it.
     pub(crate) requests: f64,
-    /// What went wrong with it.
+    /// Its errors.
     pub(crate) errors: f64,
-    /// How long its answers took on average.
+    /// Mean latency of its answers.
     pub(crate) mean_ms: Option<f64>,
     /// Over TLS: whether its certificate is trusted.
     pub(crate) trusted: Option<bool>,

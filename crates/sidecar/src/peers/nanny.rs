@@ -1,4 +1,4 @@
-//! What the nanny's status tells: dnsmasq, the configuration in force, and the last one that was refused.
+//! The nanny's status: dnsmasq, the configuration in force, and the last one that was rejected.
 //!
 //! A reader of its own rather than the nanny's types: the two may be of different versions during a rollout, so every
 //! field may be missing and what is not known here is passed over.
@@ -36,7 +36,7 @@ pub(crate) struct Process {
 pub(crate) struct Configuration {
     pub(crate) version: Option<String>,
     pub(crate) loaded_at: Option<String>,
-    /// How many were refused since the start.
+    /// Number rejected since the start.
     pub(crate) rejected: u64,
     /// Why the newest one is not in force; none when it is.
     pub(crate) error: Option<Refusal>,

@@ -1,4 +1,4 @@
-//! What probes make of what servers do.
+//! Results of probes of misbehaving servers.
 
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};

@@ -1,8 +1,8 @@
-//! How an upstream is doing, and what may be wrong with it.
+//! Condition of an upstream, and its possible faults.
 
 use serde::Serialize;
 
-/// How an upstream is doing.
+/// Condition of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Condition {

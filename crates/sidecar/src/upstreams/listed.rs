@@ -9,7 +9,7 @@ use dnsconfig::{Nameserver, ServerAddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) address: SocketAddr,
-    /// How often dnsmasq asked it since it started.
+    /// Queries from dnsmasq since dnsmasq started.
     pub(super) queries: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is exported about the servers dnsmasq asks. Only those that it asks now have series, so these are bounded.
+//! Metrics of the servers dnsmasq asks. Only those that it asks now have series, so these are bounded.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What an upstream is there for, and so what it is asked and which answers are none.
+//! Purpose of an upstream, and so the question it is asked and the answers that do not count.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use hickory_proto::rr::{Name, RecordType};
 use super::condition::{Cause, Trouble};
 use crate::peers::Nanny;
 
-/// What an upstream is asked, and why.
+/// The question to an upstream, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
     /// The stub domains it serves, sorted; `.` stands for all other names. Empty when that is not known.
@@ -27,7 +27,7 @@ impl Purpose {
         Self { domains: Vec::new(), question, must_know: false }
     }
 
-    /// What the nanny has this server for. Servers of dnsmasq's command line are unknown to it.
+    /// The purpose for which the nanny has this server. Servers of dnsmasq's command line are unknown to it.
     pub(super) fn of(address: SocketAddr, nanny: &Nanny) -> Self {
         let (text, routes) = (address.to_string(), &nanny.routes);
         let mut this = Self::unknown();
@@ -48,7 +48,7 @@ impl Purpose {
         this
     }
 
-    /// How long the answer took, or why there is none that counts.
+    /// Latency of the answer, or the reason why none counts.
     pub(super) fn judge(&self, asked: Result<Answer, ExchangeError>) -> Result<Duration, Trouble> {
         let trouble = |cause, text: String| Err(Trouble { cause, text });
         let answer = match asked {

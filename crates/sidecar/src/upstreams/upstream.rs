@@ -1,4 +1,4 @@
-//! What is known of one upstream.
+//! State of one upstream.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use crate::time::{millis, milliseconds};
 /// So many failures in a row make a condition: one lost packet makes none.
 const IN_A_ROW: u32 = 2;
 
-/// What is known of one upstream.
+/// State of one upstream.
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) purpose: Purpose,
@@ -35,14 +35,14 @@ pub(crate) struct UpstreamStatus {
     pub(crate) condition: Condition,
     /// Since when, in milliseconds since 1970.
     pub(crate) since: u64,
-    /// How long its last answer took.
+    /// Latency of its last answer.
     pub(crate) latency_ms: Option<f64>,
     /// Why the last probe failed; empty if it did not.
     pub(crate) error: String,
     pub(crate) probes: u64,
-    /// How often in vain.
+    /// Questions without an answer.
     pub(crate) failures: u64,
-    /// How often dnsmasq says to have asked it since it started.
+    /// Queries that dnsmasq reports since it started.
     pub(crate) queries: u64,
 }
 

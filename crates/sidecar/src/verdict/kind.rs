@@ -5,7 +5,7 @@ use std::time::Duration;
 use daemon::version::RUNBOOKS;
 use serde::{Serialize, Serializer};
 
-/// How the pod does.
+/// Condition of the pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
@@ -17,7 +17,7 @@ pub(crate) enum Level {
     Down,
 }
 
-/// What is wrong.
+/// The kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     KubednsSilent,
@@ -188,7 +188,7 @@ impl Kind {
         self.row().4
     }
 
-    /// What passes within this time is no finding: watches are reopened, edits arrive one after the other.
+    /// Time within which it is no finding yet: watches are reopened, edits arrive one after the other.
     pub(crate) fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),

@@ -13,7 +13,7 @@ const OTHERS: &str = ".";
 /// Servers by route, each with whether it answers.
 type Routes = BTreeMap<String, BTreeMap<String, bool>>;
 
-/// What is wrong with upstreams.
+/// Findings about upstreams.
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut routes = Routes::new();
     status.dnsmasq.iter().for_each(|dnsmasq| of_dnsmasq(dnsmasq, &mut routes));

@@ -1,4 +1,4 @@
-//! What is found when a pod is not well, and for how long it is remembered.
+//! Findings of a pod that is not well, and how long they last.
 
 use super::*;
 use crate::peers::{Fetched, Kubedns, Nanny};

@@ -7,7 +7,7 @@ use testkit::eventually;
 use crate::healthcheck::Servers;
 use crate::running::{PATIENCE, Sidecar};
 
-/// What is exported beyond the reference.
+/// Metrics beyond the reference.
 const NEW: [&str; 3] = ["kube_dns_build_info", "process_threads", "kubedns_dnsmasq_up"];
 
 /// Every line without its value.

@@ -9,7 +9,7 @@ use crate::running::{PATIENCE, Sidecar};
 
 /// More than the sidecar holds at a time.
 const CLIENTS: usize = 1000;
-/// What it holds, and a margin for its own files and for connections that are just ending.
+/// Its bound, and a margin for its own files and for connections that are just ending.
 const DESCRIPTORS: u32 = 256 + 64;
 
 fn descriptors(sidecar: &Sidecar) -> u32 {

@@ -1,4 +1,4 @@
-//! What the scripted upstream does about one packet.
+//! The scripted upstream's reaction to one packet.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub enum Act {
     Close,
 }
 
-/// What the upstream does about one packet, in order.
+/// The upstream's reaction to one packet, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reaction {
     pub(crate) acts: Vec<Act>,

@@ -10,7 +10,7 @@ use crate::message::Message;
 /// The recorded IDs are zero; a response that starts with `ffff` carried another ID than the query.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// How it was asked.
+    /// Transport of the question.
     pub transport: Transport,
     /// `name class type`.
     pub question: String,

@@ -1,4 +1,4 @@
-//! What `-v` and `--vmodule` let through.
+//! Lines that `-v` and `--vmodule` let through.
 
 use super::*;
 

@@ -9,7 +9,7 @@ use super::Given;
 const MAX_FILES: usize = 64;
 const MAX_FILE: u64 = 1 << 20;
 
-/// What the files say.
+/// The options found in the files.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) given: Vec<Given>,

@@ -1,4 +1,4 @@
-//! What becomes of configurations.
+//! Routes made of configurations.
 
 use super::*;
 use crate::config::arguments::Arguments;

@@ -241,7 +241,7 @@ fn names() -> Resolutions {
     ])
 }
 
-/// What the recorded argument list is to be equal to, where we differ on purpose.
+/// The expected argument list where we differ from the recorded one on purpose.
 fn mended(case: &str, effect: &mut Effect) {
     match case {
         // It uses one address of a name at random; we use all of them.
