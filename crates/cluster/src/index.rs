@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use skydns::{FurtherZone, Pointer};
+use skydns::{FurtherZone, Name, Pointer};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::TreeCache;
@@ -19,9 +19,9 @@ use treecache::TreeCache;
 use crate::few::Few;
 use crate::listing::Listing;
 use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
-use crate::records::{Backing, PortRecords, RecordOptions, ServiceRecords};
+use crate::records::{Backing, ExternalNode, PortRecords, RecordOptions, ServiceRecords};
 use crate::scope::Namespaces;
-use crate::snapshot::{Federation, Place, PodNames, Published, Snapshot};
+use crate::snapshot::{ExternalZone, Federation, Place, PodNames, Published, Snapshot};
 pub use objects::Objects;
 use pods::Pods;
 use shared::Shared;
@@ -47,6 +47,9 @@ pub struct Index {
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
+    /// The content of the external zone.
+    external: TreeCache<Arc<ExternalNode>>,
+    external_changed: bool,
     changed: bool,
     /// Objects have changed since somebody asked for that, though perhaps none that shows.
     objects_changed: bool,
@@ -71,6 +74,8 @@ pub struct Options {
     pub pods: PodMode,
     /// The namespaces that are served.
     pub namespaces: Namespaces,
+    /// The domain of Services with addresses outside of the cluster; what is there the records say.
+    pub external_zone: Option<Name>,
 }
 
 /// The answers to pod names (`--pods`).
@@ -155,6 +160,8 @@ impl Index {
             namespaces: Listing::default(),
             outdated: HashMap::default(),
             snapshot,
+            external: TreeCache::default(),
+            external_changed: true,
             changed: false,
             objects_changed: false,
             published,
@@ -373,7 +380,33 @@ impl Index {
         });
         put(&mut self.snapshot.services, key, node);
         put(&mut self.snapshot.aliases, key, new.alias.map(Arc::new));
+        self.put_external(key, new.external);
         self.note_backing(key);
+    }
+
+    fn put_external(&mut self, key: &ObjectKey, node: Option<ExternalNode>) {
+        if self.options.external_zone.is_none() {
+            return;
+        }
+        let node = node.map(|mut node| {
+            self.port_lists.share(&mut node.node_mut().ports);
+            Arc::new(node)
+        });
+        self.external_changed |= node.as_ref() != self.external.entry(&[&key.namespace], &key.name);
+        put(&mut self.external, key, node);
+    }
+
+    /// Puts the external zone as it is now into the snapshot.
+    fn set_external_zone(&mut self) {
+        let Some(domain) = &self.options.external_zone else { return };
+        let zone = &self.snapshot.zone;
+        let records = ExternalZone::new(self.snapshot.synced, self.external.clone());
+        let further = FurtherZone {
+            ttl: zone.ttl,
+            negative_ttl: zone.negative_ttl,
+            ..FurtherZone::new(domain, Arc::new(records))
+        };
+        self.snapshot.zones = self.snapshot.zones.with(further);
     }
 
     fn build(&self, key: &ObjectKey) -> ServiceRecords {
@@ -553,6 +586,10 @@ impl Index {
         let outdated = std::mem::take(&mut self.outdated);
         for (key, old) in &outdated {
             self.rebuild(key, old);
+        }
+        // Its TTLs and whether it has synced are those of the cluster's zone.
+        if std::mem::take(&mut self.external_changed) | self.changed {
+            self.set_external_zone();
         }
         if !std::mem::take(&mut self.changed) && outdated.is_empty() {
             return false;

@@ -19,7 +19,7 @@ use smol_str::SmolStr;
 use crate::few::Few;
 
 pub(crate) use parse::MAGIC;
-pub use parse::{Encoded, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
+pub use parse::{Encoded, Exposed, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
 
 /// Namespace and name of an object. Cluster-wide objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -116,6 +116,19 @@ pub struct Service {
     pub publish_not_ready: bool,
     /// Creation time in seconds since 1970, 0 if unknown. Decides which owner of a shared address comes first.
     pub created: u32,
+    /// Its addresses outside of the cluster: `spec.externalIPs`, and those of its load balancer. Read only for
+    /// `--external-zone`.
+    #[serde(default, skip_serializing_if = "has_none")]
+    pub external: Few<ExternalAddress>,
+}
+
+/// An address of a Service outside of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExternalAddress {
+    /// An address.
+    Ip(IpAddr),
+    /// The name of a load balancer, as written.
+    Name(SmolStr),
 }
 
 /// How a Service is reached.

@@ -4,6 +4,7 @@
 //! ports; a headless one has an entry for each address of its endpoints, under the address's hostname or a hash; an
 //! ExternalName Service is an entry of its namespace's node.
 
+mod external;
 mod label;
 mod node;
 mod zone;
@@ -21,6 +22,7 @@ use crate::objects::{
     Address, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind, Subset,
 };
 
+pub use external::ExternalNode;
 pub use node::{Labelled, PortRecords, ServiceNode};
 
 /// The records of one Service.
@@ -30,6 +32,8 @@ pub struct ServiceRecords {
     pub node: Option<ServiceNode>,
     /// What an ExternalName Service is an alias for.
     pub alias: Option<ExternalName>,
+    /// What stands at the Service's name in the external zone and below.
+    pub external: Option<ExternalNode>,
     /// The reverse records, sorted and each only once.
     pub pointers: Vec<(IpAddr, Pointer)>,
 }
@@ -148,6 +152,20 @@ pub struct RecordOptions {
     pub ignore_empty_services: bool,
     /// The zone whose addresses a headless Service answers with, if they are enough (`--prefer-zone`).
     pub zone: Option<SmolStr>,
+    /// Records of Services outside of the cluster.
+    pub external: ExternalRecords,
+}
+
+/// The content of the external zone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExternalRecords {
+    /// There is no such zone.
+    #[default]
+    Off,
+    /// Services with addresses outside of the cluster (`--external-zone`).
+    Exposed,
+    /// Headless Services, too, with the addresses of their endpoints (`--external-headless`).
+    AndHeadless,
 }
 
 impl RecordOptions {
@@ -162,6 +180,7 @@ impl RecordOptions {
         if self.is_empty(service, backing) {
             records.node = None;
         }
+        records.external = self.external.node(service, records.node.as_ref());
         sort(&mut records.pointers);
         records
     }
@@ -216,8 +235,11 @@ fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
     if name.is_empty() || protocol.as_str().is_empty() {
         return None;
     }
-    let label = |text: &str| smol_str::format_smolstr!("_{}", text.to_ascii_lowercase());
-    Some([label(protocol.as_str()), label(name)])
+    Some([label_of(protocol.as_str()), label_of(name)])
+}
+
+fn label_of(text: &str) -> SmolStr {
+    smol_str::format_smolstr!("_{}", text.to_ascii_lowercase())
 }
 
 fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {

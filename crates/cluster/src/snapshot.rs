@@ -1,5 +1,6 @@
 //! The published records: an immutable snapshot, and the place that readers find the current one at.
 
+mod external;
 mod label;
 mod pod;
 
@@ -17,6 +18,7 @@ use treecache::{ANY, Map, TreeCache};
 use crate::few::Few;
 use crate::objects::ObjectKey;
 use crate::records::{ExternalName, ServiceNode};
+pub use external::ExternalZone;
 pub use pod::address as pod_address;
 
 /// Steps that a Service takes which a wildcard leads to: it lies somewhere in memory, unlike its entries, which lie

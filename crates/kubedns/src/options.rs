@@ -1,6 +1,7 @@
 //! The command line and the environment: those of kube-dns, and what is new.
 
 mod domains;
+mod external;
 mod pins;
 mod prefer_zone;
 mod scope;
@@ -31,6 +32,7 @@ use skydns::forward::TlsTrust;
 
 pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use explain::Topology;
+pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
 pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
 pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
@@ -124,6 +126,12 @@ pub struct Options {
     /// zone whose addresses headless services answer with where there are three of them at least: its name, or auto for that of the node in NODE_NAME (reads this node); needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
+    /// domain of services by their addresses outside of the cluster: name.namespace.DOMAIN, with those of load balancers and external IPs
+    #[arg(long, value_name = "string", default_value = "")]
+    pub external_zone: Domains,
+    /// headless services are in the external zone, too, with the addresses of their endpoints
+    #[arg(long)]
+    pub external_headless: bool,
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
@@ -260,6 +268,7 @@ impl Options {
     pub fn kept_for(&self) -> String {
         let pod_names = if self.endpoint_names == EndpointNames::Pod { "pod" } else { "" };
         let pods = if self.pods == PodMode::Verified { "verified" } else { "" };
+        let external = if self.external_zone.0.is_empty() { "" } else { "any" };
         let zones = if self.prefer_zone == PreferZone::Off { "" } else { "any" };
         let choices = [
             ("namespaces", self.namespaces.0.join(",")),
@@ -268,6 +277,7 @@ impl Options {
             ("endpoint-names", pod_names.to_owned()),
             ("pods", pods.to_owned()),
             ("prefer-zone", zones.to_owned()),
+            ("external-zone", external.to_owned()),
         ];
         let given = choices.iter().filter(|(_, choice)| !choice.is_empty());
         given.fold(self.domain.first.to_string(), |kept, (flag, choice)| format!("{kept} --{flag}={choice}"))
@@ -279,8 +289,10 @@ impl Options {
             endpoint_names: self.endpoint_names,
             ignore_empty_services: self.ignore_empty_services,
             zone: self.prefer_zone.name().cloned(),
+            external: self.external_records(),
         };
-        index::Options { records, pods: self.pods, namespaces: scope.namespaces.clone() }
+        let external_zone = self.external_zone.0.first().map(Domain::name);
+        index::Options { records, pods: self.pods, namespaces: scope.namespaces.clone(), external_zone }
     }
 
     /// What may be kept of the replies of upstream servers, if anything.

@@ -30,7 +30,7 @@ use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, PodMode, Progress, Question};
-use cluster::objects::{Change, EndpointsSource, Event, FromApi, Kind, Node};
+use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, Kind, Node, Service};
 use cluster::records::EndpointNames;
 use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
@@ -59,6 +59,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
     let (config_from, scope, zone) = (options.config_from()?, options.scope()?, options.zone()?);
     options.search()?;
+    options.external_zone()?;
     let own_node = options.node_of_zone(std::env::var("NODE_NAME").ok())?;
     if options.profiling {
         tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
@@ -215,7 +216,7 @@ impl ApiServer {
             let pods = self.feed(scope, Event::Pod).needed_for("--pods=verified");
             tasks.lasting("watching pods", thread.run(pods.run(stop())));
         }
-        let services = self.feed(scope, Event::Service);
+        self.watch_services(tasks, thread, options, scope, stop());
         let Self { connection, metrics, sink, settings, in_force } = self;
         let (metrics, pace) = (metrics.watch.clone(), Pace::default());
         let endpoints = EndpointsFeed {
@@ -237,9 +238,26 @@ impl ApiServer {
             settings,
             wanted: |settings: &Arc<Settings>| !settings.federations.is_empty(),
         };
-        tasks.lasting("watching services", thread.run(services.run(stop())));
         tasks.lasting("watching endpoints", thread.run(endpoints.run(stop())));
         tasks.lasting("watching nodes", thread.run(nodes.run(stop())));
+    }
+
+    /// Follows Services, with their addresses outside of the cluster where these are answered.
+    fn watch_services(
+        &self,
+        tasks: &mut Tasks,
+        thread: &OneThread,
+        options: &Options,
+        scope: &Scope,
+        stop: CancellationToken,
+    ) {
+        let name = "watching services";
+        if options.external_zone.0.is_empty() {
+            let services = self.feed::<Service>(scope, Event::Service);
+            return tasks.lasting(name, thread.run(services.run(stop)));
+        }
+        let exposed = |change: Change<Exposed>| Event::Service(change.map(|exposed| exposed.0));
+        tasks.lasting(name, thread.run(self.feed(scope, exposed).run(stop)));
     }
 
     /// A feed of the node of this process, for its zone.

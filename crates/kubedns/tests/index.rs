@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use cluster::index::Index;
 use cluster::objects::{
-    Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event, Node,
-    ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event,
+    ExternalAddress, Node, ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use cluster::snapshot::{Published, Snapshot};
 use kubedns::status::Cache;
@@ -120,8 +120,14 @@ fn service() -> impl Strategy<Value = Service> {
             .prop_map(|name| ServiceKind::ExternalName(name.into())),
         Just(ServiceKind::WithoutIp),
     ];
-    (key(), kind, ports(), any::<bool>(), 0_u32..3).prop_map(
-        |(key, kind, ports, publish_not_ready, created)| Service {
+    let external = prop_oneof![
+        2 => ip().prop_map(ExternalAddress::Ip),
+        1 => "(lb|x\\.y)\\.example".prop_map(|name| ExternalAddress::Name(name.into())),
+    ];
+    let external = proptest::collection::vec(external, 0..3);
+    (key(), kind, ports(), any::<bool>(), 0_u32..3, external).prop_map(
+        |(key, kind, ports, publish_not_ready, created, external)| Service {
+            external: external.into(),
             key,
             kind,
             ports: ports

@@ -41,7 +41,8 @@ fn service(index: u32) -> Service {
         ServiceKind::ClusterIp([Ipv4Addr::from(0x0a60_0000 + index).into()].into())
     };
     let port = ServicePort { name: "http".into(), protocol: Protocol::Tcp, port: 80 };
-    Service { key: key(index), kind, ports: [port].into(), publish_not_ready: false, created: 1_768_469_401 }
+    let (ports, external) = ([port].into(), Few::default());
+    Service { key: key(index), kind, ports, publish_not_ready: false, created: 1_768_469_401, external }
 }
 
 fn slice(index: u32) -> EndpointSlice {

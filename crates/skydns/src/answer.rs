@@ -192,14 +192,23 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             })
         });
         let mark = self.message.mark();
-        let server = self.look_up(Authority::cluster(self.view), &DNS_SERVICE, Families::BOTH);
-        for address in server.addresses.into_shuffled().0 {
+        for address in self.name_server_addresses() {
             if self.message.address(Section::Additional, Owner::At(target), address, ttl).is_err() {
                 self.message.rewind(mark);
                 break;
             }
         }
         written
+    }
+
+    /// The addresses of the name server: those that its name has, or else those of the DNS Service.
+    fn name_server_addresses(&self) -> impl IntoIterator<Item = IpAddr> + use<V> {
+        let addresses = |authority, path: &[&str]| {
+            self.look_up(authority, path, Families::BOTH).addresses.into_shuffled().0
+        };
+        let own = self.authority.further.map(|_| addresses(self.authority, &["dns", "ns"]));
+        own.filter(|own| !own.is_empty())
+            .unwrap_or_else(|| addresses(Authority::cluster(self.view), &DNS_SERVICE))
     }
 
     /// The last step of what writes into the answer section.

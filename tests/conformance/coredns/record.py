@@ -98,8 +98,13 @@ def ask(port, question):
     packet += b"".join(bytes([len(label)]) + label.encode() for label in name.rstrip(".").split("."))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(5)
-        client.sendto(packet + b"\0" + struct.pack(">HH", TYPES[kind], 1), ("127.0.0.1", port))
-        return read(client.recv(65535))
+        for _ in range(4):
+            client.sendto(packet + b"\0" + struct.pack(">HH", TYPES[kind], 1), ("127.0.0.1", port))
+            try:
+                return read(client.recv(65535))
+            except TimeoutError:
+                continue
+        raise SystemExit(f"CoreDNS does not answer {question}")
 
 
 def free_port():

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use cluster::index::Index;
-use cluster::objects::{Change, EndpointsSource, Event, FromApi, PodNamed};
+use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, PodNamed};
 use cluster::records::EndpointNames;
 use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
@@ -81,7 +81,10 @@ fn read(packet: Vec<u8>) -> Response {
 fn event(object: &Value, options: &Options) -> Option<Event> {
     let pod_names = options.endpoint_names == EndpointNames::Pod;
     Some(match object["kind"].as_str()? {
-        "Service" => Event::Service(Change::Apply(slim(object))),
+        "Service" => {
+            let Exposed(service) = slim(object);
+            Event::Service(Change::Apply(service))
+        }
         "EndpointSlice" if pod_names => {
             let PodNamed(slice) = slim(object);
             Event::EndpointSlice(Change::Apply(slice))

@@ -140,8 +140,10 @@ fn in_our_terms(record: &str) -> String {
         [owner, ttl, "IN", "SOA", server, mailbox, serial, ..] => {
             // The TTL of a flag is one for negative answers, too.
             let ttl = if ttl == "30" { "60" } else { ttl };
+            let (server, mailbox) =
+                (server.replace("ns1.dns.", "ns.dns."), mailbox.replace("hostmaster.dns.", "hostmaster."));
             format!("{owner} {ttl} IN SOA {server} {mailbox} {serial} 28800 7200 604800 {ttl}")
         }
-        _ => record.to_owned(),
+        _ => record.replace("ns1.dns.", "ns.dns."),
     }
 }

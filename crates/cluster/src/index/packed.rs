@@ -11,8 +11,8 @@ use smol_str::SmolStr;
 
 use crate::few::Few;
 use crate::objects::{
-    Address, AddressType, EndpointPort, EndpointSlice, Endpoints, ObjectKey, Protocol, Service, ServiceKind,
-    ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ObjectKey, Protocol,
+    Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 
 /// A value that can be packed: what was packed comes out of [`unpack`](Self::unpack) as it was.
@@ -225,9 +225,35 @@ macro_rules! as_keyed_fields {
 }
 
 as_keyed_fields! {
-    Service(cluster_ips) { kind, ports, publish_not_ready, created }
     // The flag comes first: it is read alone.
     Endpoints(|endpoints: &Self| endpoints.addresses().count()) { over_capacity, subsets, last_change }
+}
+
+/// Set in the octet with what is published where addresses outside of the cluster follow.
+const HAS_EXTERNAL: u8 = 2;
+
+impl PackKeyed for Service {
+    fn pack(&self, to: &mut Vec<u8>) {
+        self.kind.pack(to);
+        self.ports.pack(to);
+        let external = if self.external.is_empty() { 0 } else { HAS_EXTERNAL };
+        to.push(u8::from(self.publish_not_ready) | external);
+        self.created.pack(to);
+        if external != 0 {
+            self.external.pack(to);
+        }
+    }
+
+    fn unpack(key: ObjectKey, from: &mut &[u8]) -> Option<Self> {
+        let (kind, ports, flags) = (Pack::unpack(from)?, Pack::unpack(from)?, u8::unpack(from)?);
+        let created = Pack::unpack(from)?;
+        let external = if flags & HAS_EXTERNAL == 0 { Few::default() } else { Pack::unpack(from)? };
+        Some(Self { key, kind, ports, publish_not_ready: flags & 1 == 1, created, external })
+    }
+
+    fn addresses(&self) -> usize {
+        cluster_ips(self)
+    }
 }
 
 fn cluster_ips(service: &Service) -> usize {
@@ -298,6 +324,29 @@ impl Pack for ServiceKind {
             1 => Self::Headless,
             2 => Self::ExternalName(Pack::unpack(from)?),
             3 => Self::WithoutIp,
+            _ => return None,
+        })
+    }
+}
+
+impl Pack for ExternalAddress {
+    fn pack(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Ip(ip) => {
+                to.push(0);
+                ip.pack(to);
+            }
+            Self::Name(name) => {
+                to.push(1);
+                name.pack(to);
+            }
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        Some(match u8::unpack(from)? {
+            0 => Self::Ip(Pack::unpack(from)?),
+            1 => Self::Name(Pack::unpack(from)?),
             _ => return None,
         })
     }

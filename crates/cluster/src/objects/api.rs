@@ -107,6 +107,98 @@ pub(crate) struct ServiceSpec {
     pub(super) publish_not_ready_addresses: Option<bool>,
 }
 
+/// A [`Service`] with its addresses outside of the cluster.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct ExposedService {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<ExposedSpec>,
+    #[prost(message, optional, tag = "3")]
+    status: Option<ServiceStatus>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ExposedSpec {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    ports: Vec<Port>,
+    #[prost(string, optional, tag = "3")]
+    #[serde(rename = "clusterIP")]
+    cluster_ip: Option<String>,
+    #[prost(string, repeated, tag = "18")]
+    #[serde(rename = "clusterIPs", deserialize_with = "nullable")]
+    cluster_ips: Vec<String>,
+    #[prost(string, optional, tag = "4")]
+    r#type: Option<String>,
+    #[prost(string, optional, tag = "10")]
+    external_name: Option<String>,
+    #[prost(bool, optional, tag = "13")]
+    publish_not_ready_addresses: Option<bool>,
+    #[prost(string, repeated, tag = "5")]
+    #[serde(rename = "externalIPs", deserialize_with = "nullable")]
+    external_ips: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ServiceStatus {
+    #[prost(message, optional, tag = "1")]
+    load_balancer: Option<LoadBalancer>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+struct LoadBalancer {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    ingress: Vec<Ingress>,
+}
+
+/// `v1.LoadBalancerIngress`: an address or a name.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+struct Ingress {
+    #[prost(string, optional, tag = "1")]
+    ip: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    hostname: Option<String>,
+}
+
+impl ExposedService {
+    /// Takes the addresses outside of the cluster: those that are IP addresses as written, and names of load balancers.
+    pub(super) fn take_external(&mut self) -> (Vec<String>, Vec<String>) {
+        let mut addresses =
+            self.spec.as_mut().map(|spec| std::mem::take(&mut spec.external_ips)).unwrap_or_default();
+        let balancer = self.status.take().and_then(|status| status.load_balancer).unwrap_or_default();
+        let mut names = Vec::new();
+        for Ingress { ip, hostname } in balancer.ingress {
+            let given = |text: &String| !text.is_empty();
+            match (ip.filter(given), hostname.filter(given)) {
+                (Some(ip), _) => addresses.push(ip),
+                (None, hostname) => names.extend(hostname),
+            }
+        }
+        (addresses, names)
+    }
+}
+
+impl From<ExposedService> for Service {
+    fn from(ExposedService { metadata, spec, .. }: ExposedService) -> Self {
+        let spec = spec.map(|spec| ServiceSpec {
+            ports: spec.ports,
+            cluster_ip: spec.cluster_ip,
+            cluster_ips: spec.cluster_ips,
+            r#type: spec.r#type,
+            external_name: spec.external_name,
+            publish_not_ready_addresses: spec.publish_not_ready_addresses,
+        });
+        Self { metadata, spec }
+    }
+}
+
 /// `v1.ServicePort` and `discovery.v1.EndpointPort`, whose tags agree.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]

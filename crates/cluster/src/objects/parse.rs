@@ -16,8 +16,8 @@ use smol_str::SmolStr;
 
 use super::api;
 use super::{
-    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, Kind, Namespace, Node,
-    ObjectKey, Pod, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, Kind,
+    Namespace, Node, ObjectKey, Pod, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 use crate::few::Few;
 
@@ -182,6 +182,7 @@ impl FromApi for Service {
             kind: service_kind(&spec, notes),
             publish_not_ready: publish_not_ready(&metadata, &spec),
             created: created(&metadata),
+            external: Few::default(),
             ports: each(spec.ports, |port| {
                 Some(ServicePort {
                     name: port.name().into(),
@@ -243,6 +244,10 @@ pub struct PodNamed<T>(pub T);
 #[derive(Debug)]
 pub struct Zoned(pub EndpointSlice);
 
+/// A Service with its addresses outside of the cluster (`--external-zone`).
+#[derive(Debug)]
+pub struct Exposed(pub Service);
+
 /// [`FromApi`] for objects that are read in more detail.
 macro_rules! detailed {
     ($($type:ty, $kind:ident, $api:ident, $convert:expr;)*) => {$(
@@ -269,6 +274,16 @@ detailed! {
     PodNamed<Endpoints>, Endpoints, PodNamedEndpoints, |api: api::PodNamedEndpoints, notes| Endpoints::convert(api.into(), notes);
     PodNamed<EndpointSlice>, EndpointSlice, DetailedSlice, pod_named_slice;
     Zoned, EndpointSlice, DetailedSlice, zoned_slice;
+    Exposed, Service, ExposedService, exposed_service;
+}
+
+fn exposed_service(mut api: api::ExposedService, notes: &mut Vec<Note>) -> Result<Service, MalformedObject> {
+    let (addresses, names) = api.take_external();
+    let mut service = Service::convert(api.into(), notes)?;
+    let ip = |text: String| ip_address(&text, notes).map(ExternalAddress::Ip);
+    let names = names.into_iter().map(|name| ExternalAddress::Name(name.into()));
+    service.external = addresses.into_iter().filter_map(ip).chain(names).collect();
+    Ok(service)
 }
 
 fn pod_named_slice(

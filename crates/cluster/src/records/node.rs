@@ -56,7 +56,7 @@ impl PortRecords {
         own_protocol.as_str().cmp(protocol).then_with(|| own_name.as_str().cmp(name))
     }
 
-    fn is_of(&self, position: usize) -> bool {
+    pub(super) fn is_of(&self, position: usize) -> bool {
         let position = u32::try_from(position).unwrap_or(u32::MAX);
         self.members.as_ref().is_none_or(|members| members.binary_search(&position).is_ok())
     }
@@ -132,14 +132,14 @@ impl ServiceNode {
     }
 
     /// Where the member of that label is: one position or none.
-    fn positions_of(&self, label: &str) -> Range<usize> {
+    pub(super) fn positions_of(&self, label: &str) -> Range<usize> {
         let (near, others) = self.members.split_at(self.members.len().min(self.near as usize));
         let find = |members: &[Labelled]| members.binary_search_by(|member| member.label.as_str().cmp(label));
         let found = find(near).or_else(|_| find(others).map(|position| near.len() + position));
         found.map_or(0..0, |position| position..position + 1)
     }
 
-    fn ports_of(&self, path: [&str; 2]) -> &[PortRecords] {
+    pub(super) fn ports_of(&self, path: [&str; 2]) -> &[PortRecords] {
         let cut = |at: fn(Ordering) -> bool| self.ports.partition_point(|port| at(port.compare(path)));
         self.ports.get(cut(Ordering::is_lt)..cut(Ordering::is_le)).unwrap_or_default()
     }

@@ -51,11 +51,15 @@ fn service() -> impl Strategy<Value = Service> {
         text().prop_map(ServiceKind::ExternalName),
         Just(ServiceKind::WithoutIp),
     ];
-    (kind, ports(), any::<bool>(), any::<u32>()).prop_map(|(kind, ports, publish_not_ready, created)| {
-        let port = |(name, protocol, port)| ServicePort { name, protocol, port };
-        let ports = ports.into_iter().map(port).collect();
-        Service { key: ObjectKey::new("apps", "web"), kind, ports, publish_not_ready, created }
-    })
+    let external = prop_oneof![ip().prop_map(ExternalAddress::Ip), text().prop_map(ExternalAddress::Name)];
+    (kind, ports(), any::<bool>(), any::<u32>(), vec(external, 0..3)).prop_map(
+        |(kind, ports, publish_not_ready, created, external)| {
+            let port = |(name, protocol, port)| ServicePort { name, protocol, port };
+            let ports = ports.into_iter().map(port).collect();
+            let (key, external) = (ObjectKey::new("apps", "web"), external.into());
+            Service { key, kind, ports, publish_not_ready, created, external }
+        },
+    )
 }
 
 fn endpoints() -> impl Strategy<Value = Endpoints> {

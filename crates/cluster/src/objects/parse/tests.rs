@@ -111,6 +111,26 @@ fn a_slice_belongs_to_the_service_of_its_label() {
 }
 
 #[test]
+fn addresses_outside_of_the_cluster_are_read_only_where_they_are_asked_for() {
+    let json = r#"{"metadata":{"name":"web","namespace":"apps"},
+        "spec":{"type":"LoadBalancer","clusterIP":"10.0.0.1","externalIPs":["192.0.2.1","nonsense"],
+        "ports":[{"name":"http","port":80}],"publishNotReadyAddresses":true},
+        "status":{"loadBalancer":{"ingress":[{"ip":"2001:db8::1"},{"hostname":"lb.example"},{"ip":"","hostname":""}]}}}"#;
+    let Parsed { object: Exposed(exposed), notes, .. } = Exposed::from_api(json).unwrap();
+    let ip = |text: &str| ExternalAddress::Ip(text.parse().unwrap());
+    let name = ExternalAddress::Name("lb.example".into());
+    assert_eq!(exposed.external.to_vec(), [ip("192.0.2.1"), ip("2001:db8::1"), name]);
+    assert_eq!(noted(&notes), "\"nonsense\" is not an IP address");
+    assert_eq!(service(json), Service { external: Few::default(), ..exposed });
+    for nothing in ["null", r#"{"loadBalancer":null}"#, r#"{"loadBalancer":{"ingress":null}}"#] {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"b"}},"status":{nothing},"spec":{{"externalIPs":null}}}}"#
+        );
+        assert!(Exposed::from_api(&json).unwrap().object.0.external.is_empty(), "{nothing}");
+    }
+}
+
+#[test]
 fn zones_of_endpoints_are_those_of_their_hints_and_read_only_where_they_are_asked_for() {
     let json = r#"{"metadata":{"name":"db-x1","namespace":"apps","labels":{"kubernetes.io/service-name":"db"}},
         "addressType":"IPv4","endpoints":[

@@ -15,6 +15,7 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
         ports: [].into(),
         publish_not_ready,
         created: 0,
+        external: Few::default(),
     };
     let endpoint = |text: &&str| {
         let mut words = text.split(' ');

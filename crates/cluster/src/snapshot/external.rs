@@ -1,0 +1,62 @@
+//! The external zone: Services by their addresses outside of the cluster (`--external-zone`).
+
+use std::sync::Arc;
+
+use skydns::{Entry, Lookup, Records};
+use treecache::TreeCache;
+
+use crate::records::ExternalNode;
+
+/// The content of the external zone at one point in time.
+#[derive(Debug, Clone)]
+pub struct ExternalZone {
+    synced: bool,
+    /// By namespace and name.
+    services: TreeCache<Arc<ExternalNode>>,
+}
+
+impl ExternalZone {
+    /// The zone of these Services; `synced` as in [`Records::has_synced`].
+    pub fn new(synced: bool, services: TreeCache<Arc<ExternalNode>>) -> Self {
+        Self { synced, services }
+    }
+}
+
+impl Records for ExternalZone {
+    fn has_synced(&self) -> bool {
+        self.synced
+    }
+
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup {
+        let service = match path {
+            // The name server is the DNS Service; see `has_descendants` for where it has no address outside.
+            ["dns", "ns"] => {
+                self.services.entry(&["kube-system"], "kube-dns").map(|service| (service, &[][..]))
+            }
+            // A port is no alias; its records lead to other names.
+            [_, _, _, _] if exact => None,
+            [namespace, name, below @ ..] => {
+                self.services.entry(&[namespace], name).map(|service| (service, below))
+            }
+            _ => None,
+        };
+        let found = service.is_some_and(|(service, below)| service.visit(below, steps, visit));
+        if found { Lookup::Exists } else { Lookup::Missing }
+    }
+
+    fn has_descendants(&self, path: &[&str]) -> bool {
+        match path {
+            [] | ["dns"] | ["dns", "ns"] => true,
+            [namespace] => self.services.node(&[namespace]).is_some(),
+            [namespace, name, below @ ..] => {
+                self.services.entry(&[namespace], name).is_some_and(|service| service.has_descendants(below))
+            }
+        }
+    }
+}

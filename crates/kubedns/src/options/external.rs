@@ -1,0 +1,106 @@
+//! `--external-zone` and `--external-headless`: Services by their addresses outside of the cluster.
+
+use cluster::records::ExternalRecords;
+use skydns::Name;
+use thiserror::Error;
+
+use super::{Domain, Options};
+
+/// Flags of the external zone that make no sense together.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExternalZoneError {
+    /// Headless Services of no zone.
+    #[error("--external-headless needs --external-zone, in which headless Services are answered")]
+    NoZone,
+    /// The zone is several.
+    #[error("--external-zone is one domain, and not {0}")]
+    Several(usize),
+    /// It holds names that are answered otherwise.
+    #[error("--external-zone {zone} is taken by {taken}: a domain beside it is accepted")]
+    Taken {
+        /// The zone.
+        zone: Domain,
+        /// The flag whose names it would take, or that would take its names.
+        taken: String,
+    },
+}
+
+impl Options {
+    /// The external zone, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When the flags make no sense together.
+    pub fn external_zone(&self) -> Result<Option<Name>, ExternalZoneError> {
+        let zone = match self.external_zone.0.as_slice() {
+            [] if self.external_headless => return Err(ExternalZoneError::NoZone),
+            [] => return Ok(None),
+            [zone] => zone,
+            several => return Err(ExternalZoneError::Several(several.len())),
+        };
+        let name = zone.name();
+        let cluster = self.domain.all().map(|domain| ("--domain", domain));
+        let search = self.search_suffix.0.iter().map(|suffix| ("--search-suffix", suffix));
+        let holds = |(_, domain): &(&str, &Domain)| name.is_within(&domain.name());
+        if let Some((flag, domain)) = cluster.chain(search).find(holds) {
+            let taken = format!("{flag}={domain}");
+            return Err(ExternalZoneError::Taken { zone: zone.clone(), taken });
+        }
+        Ok(Some(name))
+    }
+
+    /// The content of the external zone.
+    pub(super) fn external_records(&self) -> ExternalRecords {
+        match (self.external_zone.0.is_empty(), self.external_headless) {
+            (true, _) => ExternalRecords::Off,
+            (false, false) => ExternalRecords::Exposed,
+            (false, true) => ExternalRecords::AndHeadless,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon::flags::{Style, parse};
+
+    use super::*;
+
+    fn options(words: &[&str]) -> Options {
+        parse("kube-dns", Style::Pflag, words.iter().map(std::ffi::OsString::from)).unwrap()
+    }
+
+    #[test]
+    fn a_zone_is_beside_the_domains_that_are_answered_otherwise() {
+        let zone = |words: &[&str]| options(words).external_zone().map_err(|error| error.to_string());
+        assert_eq!(zone(&[]), Ok(None));
+        for good in ["k8s.example", "example.", "local"] {
+            assert_eq!(zone(&["--external-zone", good]), Ok(Some(Name::parse(good).unwrap())), "{good}");
+        }
+        let taken = |zone: &str, by: &str| {
+            Err(format!("--external-zone {zone} is taken by {by}: a domain beside it is accepted"))
+        };
+        assert_eq!(
+            zone(&["--external-zone=cluster.local"]),
+            taken("cluster.local.", "--domain=cluster.local.")
+        );
+        assert_eq!(zone(&["--domain=a.x,b.x", "--external-zone=lb.b.x"]), taken("lb.b.x.", "--domain=b.x."));
+        assert_eq!(
+            zone(&["--search-suffix=s.x", "--external-zone=lb.s.x"]),
+            taken("lb.s.x.", "--search-suffix=s.x.")
+        );
+        assert_eq!(
+            zone(&["--external-zone=a,b"]),
+            Err("--external-zone is one domain, and not 2".to_owned())
+        );
+        let alone = "--external-headless needs --external-zone, in which headless Services are answered";
+        assert_eq!(zone(&["--external-headless"]), Err(alone.to_owned()));
+    }
+
+    #[test]
+    fn headless_services_are_an_option_of_the_zone() {
+        let records = |words: &[&str]| options(words).external_records();
+        assert_eq!(records(&[]), ExternalRecords::Off);
+        assert_eq!(records(&["--external-zone=x"]), ExternalRecords::Exposed);
+        assert_eq!(records(&["--external-zone=x", "--external-headless"]), ExternalRecords::AndHeadless);
+    }
+}
