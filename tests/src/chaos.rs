@@ -25,7 +25,7 @@ use crate::steady::Question;
 pub use cluster::{DOMAIN, objects, questions};
 pub use outside::{Mood, Outside, names_outside, names_outside_of_kubedns, zone};
 
-/// What stands in front.
+/// The server in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// dnsmasq, with kubedns behind it.
@@ -93,7 +93,7 @@ impl Rig {
         }
     }
 
-    /// What can be made to go wrong with the API server.
+    /// Faults of the API server.
     pub fn api(&self) -> &Faults {
         self.cluster.faults()
     }
@@ -114,7 +114,7 @@ impl Rig {
         testkit::eventually(crate::e2e::PATIENCE, || async move { descendants(nanny).get(1).copied() }).await
     }
 
-    /// What a client of the pod asks: names of the cluster (path `cluster`) and names outside (`outside`), and with
+    /// Questions of a client of the pod: names of the cluster (path `cluster`) and names outside (`outside`), and with
     /// dnsmasq in front names of the cluster straight from kubedns (`kubedns`).
     pub fn questions(&self) -> Vec<Question> {
         let ports = self.pod.ports;

@@ -33,13 +33,13 @@ pub use dig::Dig;
 pub use localpod::ports::Ports;
 pub use testkit::kubectl::Kubectl;
 
-/// How long anything of the pod may take on a busy machine.
+/// Timeout of everything of the pod, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Longer than any HTTP response may take, so that a frozen process shows as an error.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// How long a pod gets to stop at the end of a test before it is killed.
+/// The time a pod has to stop at the end of a test before it is killed.
 const STOPPING: Duration = Duration::from_secs(15);
 
 /// The example cluster of the repository.
@@ -52,14 +52,14 @@ pub async fn get(port: u16, path: &str) -> std::io::Result<Response> {
     timeout(RESPONSE, testkit::http::get((Ipv4Addr::LOCALHOST, port).into(), path)).await?
 }
 
-/// What `localpod --status-file` writes.
+/// The file that `localpod --status-file` writes.
 #[derive(Debug, Deserialize)]
 pub struct Status {
     /// Whether everything answered.
     pub ready: bool,
     /// Port numbers by purpose.
     pub ports: Ports,
-    /// What the containers see as the `ConfigMap`.
+    /// The directory that the containers see as the `ConfigMap`.
     pub config_dir: PathBuf,
     /// localpod's own process.
     pub pid: Pid,
@@ -72,7 +72,7 @@ pub struct Status {
 pub struct ContainerStatus {
     /// `None` while it waits for its restart.
     pub pid: Option<Pid>,
-    /// How often it was started again.
+    /// Number of its restarts.
     pub restarts: u32,
 }
 
@@ -185,7 +185,7 @@ impl Drop for Pod {
     }
 }
 
-/// What the pod logged, for the reader of a failure.
+/// The log of the pod, for the reader of a failure.
 #[allow(clippy::print_stderr, reason = "the test runner shows it with the failure")]
 fn show(log: &[String]) {
     eprintln!("the pod's log:\n{}", log.join("\n"));

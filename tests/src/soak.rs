@@ -21,7 +21,7 @@ use crate::steady::Steady;
 pub use self::options::Options;
 pub use self::summary::Summary;
 
-/// How often the processes are looked at.
+/// Interval of the samples.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Lines of the pod's log that are shown with a failure.
@@ -67,7 +67,7 @@ fn last_words(rig: &Rig) -> String {
     format!("the pod's log ends so:\n{}\n", end.join("\n"))
 }
 
-/// What is watched: the processes of the pod, without localpod, which is none of it.
+/// The watched processes: those of the pod, without localpod.
 async fn processes(rig: &Rig) -> Vec<(&'static str, Pid)> {
     vec![
         ("kubedns", rig.pod.container("kubedns").await),

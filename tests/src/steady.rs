@@ -29,16 +29,16 @@ use self::ledger::{Ledger, WindowId};
 pub use self::question::{Endpoints, Question};
 pub use self::report::{Line, Report};
 
-/// How long a client waits for one answer, without asking again: what resolvers wait before they try again.
+/// Timeout of a client that does not ask again: the time resolvers wait before they try again.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a path that was excused may take until it answers again.
+/// Time for a path that was excused to answer again.
 const RECOVERY: Duration = Duration::from_secs(90);
 
 /// So many answers in a row to every question of a path end an excuse: one may come from a cache.
 const STREAK: u32 = 2;
 
-/// How often questions are sent; as many at a time as the rate asks for.
+/// Interval of sending questions; as many at a time as the rate asks for.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Questions in flight at most: the rate times [`PATIENCE`] is to stay below.
@@ -51,7 +51,7 @@ pub struct Steady {
     task: JoinSet<()>,
 }
 
-/// What the queries in flight share.
+/// State that the queries in flight share.
 struct Shared {
     questions: Vec<Question>,
     ledger: Mutex<Ledger>,
@@ -137,7 +137,7 @@ impl Shared {
 }
 
 impl Excuse {
-    /// What was broken has been mended: waits until the paths answer again, one question after the other, and all asked
+    /// Ends a fault: waits until the paths answer again, one question after the other, and all asked
     /// before have come to an end; ends the excuse there. Panics when they do not.
     pub async fn ends(self) {
         for (path, _) in &self.windows {

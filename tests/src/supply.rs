@@ -1,11 +1,11 @@
-//! What our programs are built from, as cargo tells it: which crates, from where, under which licences.
+//! The crates of our programs as cargo lists them, with their sources and licences.
 //!
 //! * [`graph`]: the dependency graph of the workspace.
 //! * [`licence`]: the licences that are allowed (`deny.toml`), and whether an expression is met by them.
 //! * [`lock`]: where `Cargo.lock` takes crates from.
 //! * [`page`]: the list of what is not ours, `THIRD-PARTY-LICENCES.md`.
 //!
-//! What needs more than cargo (duplicates, licence files, advisories) is cargo-deny's: `make deny`.
+//! The checks that need more than cargo (duplicates, licence files, advisories) are cargo-deny's: `make deny`.
 
 #![allow(
     clippy::panic,

@@ -20,7 +20,7 @@ use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream, answering};
 use tests::lab::{Lab, in_a_line, silent, status_of};
 
-/// How long anything may take on a busy machine.
+/// Timeout of everything, on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A headless Service with this many addresses.

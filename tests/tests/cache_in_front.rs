@@ -59,7 +59,7 @@ fn is_harmless(kind: &Kind, question: &Question, negatives: Negatives) -> bool {
     }
 }
 
-/// What differed: the question, what was asked before, and the two answers.
+/// A difference: the question, the question before, and the two answers.
 struct Findings {
     negatives: Negatives,
     stories: BTreeMap<String, String>,

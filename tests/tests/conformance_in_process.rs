@@ -1,6 +1,6 @@
 //! The recorded answers of kube-dns, faster: events into the index, bytes into the engine, no process and no socket.
 //!
-//! What an answer needs from outside is taken from the recorded exchanges. A question that the engine sends on as it is
+//! Answers from outside are taken from the recorded exchanges. A question that the engine sends on as it is
 //! (forwarding) only counts if kube-dns did so too, and is not compared: that is for the form over real sockets.
 
 #![allow(

@@ -13,7 +13,7 @@ use testkit::processes::{Pid, descendants, is_running, send};
 use testkit::upstream::{Upstream, Zone};
 use tests::e2e::{PATIENCE, Pod, example_cluster, write_kubeconfig};
 
-/// What `dig +short` prints for each question about the example cluster.
+/// Output of `dig +short` for each question about the example cluster.
 const ANSWERS: &[(&str, &[&str])] = &[
     // A and AAAA of cluster IPs
     ("web.default.svc.cluster.local A", &["10.96.12.80"]),
@@ -195,7 +195,7 @@ async fn ctrl_c_leaves_nothing_behind() {
 /// localpod on the cluster of an API server that takes connections and never says a word.
 struct Unanswered {
     process: Process,
-    /// What localpod takes for temporary files.
+    /// Directory of localpod's temporary files.
     temporary: TempDir,
     _kubeconfig: TempDir,
     _silent: TcpListener,

@@ -8,11 +8,11 @@ use std::path::Path;
 use testkit::process::Program;
 use tests::e2e::{PATIENCE, example_cluster};
 
-/// What one start of a program with a mistake must come to.
+/// Expected result of a start with a mistake.
 struct Mistake<'a> {
     program: &'a str,
     args: Vec<String>,
-    /// What the line must hold.
+    /// Words that the line must contain.
     said: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Mistake<'_> {
     }
 }
 
-/// What may stand before the line that counts: klog's information (`I1121 02:36:24...`) of a daemon that began to
+/// Lines allowed before the one that counts: klog's information (`I1121 02:36:24...`) of a daemon that began to
 /// start, and where to find the flags.
 fn is_preamble(line: &str) -> bool {
     let mut start = line.chars();

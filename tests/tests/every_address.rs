@@ -50,7 +50,7 @@ fn cluster() -> Vec<Value> {
     objects
 }
 
-/// What is asked, and the addresses that the answer has to hold.
+/// The question, and the addresses that the answer has to hold.
 fn questions() -> Vec<(&'static str, &'static str, BTreeSet<String>)> {
     let fifty_v4: BTreeSet<String> = (1..=50).map(v4).collect();
     let fifty_v6: BTreeSet<String> = (1..=50).map(v6).collect();

@@ -174,7 +174,7 @@ fn hardened_is_hardened() {
     }
 }
 
-/// What a rollout loses on a kubelet, and what a restarted kubedns serves while the API server is away, is in
+/// Losses of a rollout on a kubelet, and answers of a restarted kubedns while the API server is away, are in
 /// docs/resilience.md. The fields that it depends on are held here.
 #[test]
 fn hardened_pods_are_replaced_without_a_lost_query() {
@@ -200,7 +200,7 @@ const IMAGES: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[sidecar].image",
 ];
 
-/// What else of the base is not as in the stock addon. Whatever is to differ is listed here, with the reason in the
+/// Further differences of the base from the stock addon. Whatever is to differ is listed here, with the reason in the
 /// manifest.
 const UNLIKE_STOCK: &[&str] = &[
     "Deployment/kube-dns.spec.template.spec.containers[dnsmasq].args[3]",

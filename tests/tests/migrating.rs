@@ -43,7 +43,7 @@ case "$*" in
 esac
 "#;
 
-/// What the containers had for images: `{}` is the program.
+/// Former images of the containers: `{}` is the program.
 const IMAGES_OF_1_6: &str = "gcr.io/google_containers/k8s-dns-{}-amd64:1.14.1";
 const IMAGES_OF_1_9: &str = "k8s.gcr.io/k8s-dns-{}-amd64:1.14.10";
 const IMAGES_OF_1_36: &str = "registry.k8s.io/dns/k8s-dns-{}:1.26.7";
@@ -151,7 +151,7 @@ fn from_1_36_without_a_lost_query() {
     assert_eq!(calls, expected.map(|call| format!("-n kube-system {call}")));
 }
 
-/// What was kept can be put back, over whatever has become of it meanwhile.
+/// The kept objects can be put back, over whatever has become of them meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn going_back() {
     if skip() {
@@ -188,7 +188,7 @@ fn ours(manifest: &str) -> Value {
     workload(&render(&root().join(manifest)).unwrap())
 }
 
-/// What came out is ours with the images of the reader's registry.
+/// The result is ours with the images of the reader's registry.
 fn same(after: &Value, ours: &Value) {
     let ours = ours.to_string().replace("kube-dns-rs/", &format!("{REGISTRY}/"));
     let ours = serde_json::from_str(&ours).unwrap();

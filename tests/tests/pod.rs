@@ -18,7 +18,7 @@ use tests::pod::node::{NAME_SERVER, TOKEN, ca_certificate};
 use tests::pod::played::PATIENCE;
 use tests::pod::{Place, PlayedPod, kubelet, means};
 
-/// What everybody in the cluster may ask, and what a pod answers on port 53.
+/// Questions that everybody in the cluster may ask, and the answers of a pod on port 53.
 const ANSWERS: &[(&str, &str, &str)] = &[
     ("kubernetes.default.svc.cluster.local.", "A", "NOERROR 10.96.0.1"),
     (
@@ -40,7 +40,7 @@ const GENERATIONS: &[(&str, Config)] = &[
     ("legacy-1.9", Config::Mounted),
 ];
 
-/// How a generation of kube-dns comes by its `ConfigMap`.
+/// The way a generation of kube-dns gets its `ConfigMap`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Config {
     /// Not at all.
@@ -157,7 +157,7 @@ fn plays(manifest: &str) {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// What is particular to the manifest of an older generation. Its probes have passed before anything is asked.
+/// Particulars of the manifest of an older generation. Its probes have passed before anything is asked.
 fn plays_briefly(mut pod: PlayedPod, config: Config) {
     // Without a role that lets it read the ConfigMap, it has the defaults.
     answers(&pod);
@@ -264,7 +264,7 @@ fn comes_back(pod: &PlayedPod, name: &str, harmed: &str, harm: impl FnOnce(&Cont
     pod.until("www.outside.test.", "A", "NOERROR 198.51.100.80");
 }
 
-/// What the kernel enforces is what the manifest asks for, and not more.
+/// The kernel enforces what the manifest asks for, and not more.
 fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     let rights = pod.rights();
     for container in &pod.manifest.pod.containers {
@@ -282,7 +282,7 @@ fn has_the_rights_of_its_manifest(pod: &PlayedPod) {
     }
 }
 
-/// What a container's `securityContext` asks for, the image's own user where it names none.
+/// Rights in a container's `securityContext`, the image's own user where it names none.
 struct Asked {
     user: (u32, u32),
     no_new_privileges: bool,

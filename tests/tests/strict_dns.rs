@@ -1,4 +1,4 @@
-//! What changes with `--strict-dns`, question by question; `docs/differences.md` lists it.
+//! Changes with `--strict-dns`, question by question; `docs/differences.md` lists them.
 
 #![allow(
     clippy::expect_used,

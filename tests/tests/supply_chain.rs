@@ -1,4 +1,4 @@
-//! What we are built from stays what we agreed to: `deny.toml` on every machine, with cargo alone. `make deny` asks more.
+//! The dependencies stay those we agreed to: `deny.toml` on every machine, with cargo alone. `make deny` asks more.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on has to end there")]
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Percentiles, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many durations these are.
+    /// Number of durations.
     pub count: usize,
     /// Half are at most this.
     pub p50: f64,

@@ -84,7 +84,7 @@ impl Kubedns {
         self.process.id()
     }
 
-    /// What it uses now.
+    /// Its resources now.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of(self.pid()).context("kubedns has ended")
     }
@@ -100,7 +100,7 @@ impl Kubedns {
         Ok(())
     }
 
-    /// What it uses once its memory no longer changes.
+    /// Its resources once its memory no longer changes.
     pub async fn settled_usage(&self) -> anyhow::Result<Usage> {
         let mut usage = self.usage()?;
         let mut same = 0;

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 /// Sockets that queries come from, so that a server with several of its own has work for all of them.
 const CLIENTS: &str = "8";
-/// How much longer than told dnsperf may run.
+/// The time dnsperf may run longer than told.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What is to be asked, and how hard.
+/// The questions, and their rate.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// The dnsperf binary.
@@ -27,7 +27,7 @@ pub struct Load {
     pub span: Duration,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Queries answered.

@@ -85,7 +85,7 @@ pub enum Scenario {
     Real,
 }
 
-/// What else the binary does.
+/// The other commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Sends every datagram back: the floor
@@ -127,7 +127,7 @@ pub enum Command {
 }
 
 impl Measuring {
-    /// How long dnsperf asks one server one kind of question.
+    /// The time dnsperf asks one server one kind of question.
     pub fn span(&self) -> Duration {
         Duration::from_secs(self.seconds.into())
     }

@@ -18,14 +18,14 @@ use crate::zone::Server;
 
 /// Where further servers are named.
 pub const VARIABLE: &str = "BENCH_PEERS";
-/// How long one of ours may take to start.
+/// The time one of ours has to start.
 const PATIENCE: Duration = Duration::from_mins(1);
 const ANSWER: Duration = Duration::from_millis(50);
 
 /// A server that can be asked.
 #[derive(Debug)]
 pub struct Peer {
-    /// What it is called in the results.
+    /// Its name in the results.
     pub name: String,
     /// Where it answers.
     pub address: SocketAddr,
@@ -33,7 +33,7 @@ pub struct Peer {
     pub pid: Pid,
     /// Whether its answers are answers; those of an echo are not.
     pub answers: bool,
-    /// What it can be asked.
+    /// The questions it can be asked.
     pub kinds: Vec<Kind>,
     /// The process, if it is ours.
     _process: Option<Process>,

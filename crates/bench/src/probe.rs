@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::distribution::Distribution;
 
-/// How long the last answers are waited for.
+/// The time to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -27,10 +27,10 @@ pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], pa
     found == expected
 }
 
-/// What asking at a steady pace showed.
+/// Results of asking at a steady pace.
 #[derive(Debug)]
 pub struct Pulse {
-    /// How long answers took.
+    /// Latency of the answers.
     pub answered: Option<Distribution>,
     /// Questions without an answer.
     pub lost: usize,

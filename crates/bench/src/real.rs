@@ -68,7 +68,7 @@ impl Real {
         self.relay.sent()
     }
 
-    /// What it calls its version.
+    /// Its version in its own words.
     pub async fn version(&self) -> anyhow::Result<String> {
         Ok(self.client.apiserver_version().await.context("cannot ask for the version")?.git_version)
     }

@@ -1,4 +1,4 @@
-//! What was found: kept as JSON, shown as Markdown.
+//! The results, kept as JSON, shown as Markdown.
 
 mod document;
 mod goals;
@@ -40,7 +40,7 @@ pub struct Report {
 pub struct Machine {
     /// The day.
     pub date: String,
-    /// What the processor calls itself.
+    /// Name of the processor.
     pub processor: String,
     /// Cores.
     pub cores: usize,
@@ -76,11 +76,11 @@ pub struct Start {
 pub struct Cost {
     /// The servers, in the order they were asked.
     pub servers: Vec<String>,
-    /// What each of them takes.
+    /// Cost of each of them.
     pub prices: Vec<Price>,
 }
 
-/// What a server takes for a kind of question.
+/// Cost of a kind of question for a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     /// The server.
@@ -96,7 +96,7 @@ pub struct Price {
 /// From a change to the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// How long it takes.
+    /// Its duration.
     pub latency: Distribution,
     /// CPU time of the server as a part of one core.
     pub cpu_share: f64,
@@ -105,11 +105,11 @@ pub struct Change {
 /// Many changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Churn {
-    /// What changed.
+    /// The change.
     pub title: String,
     /// CPU time of the server as a part of one core.
     pub cpu_share: f64,
-    /// How long cluster names took meanwhile.
+    /// Latency of cluster names meanwhile.
     pub latency: Distribution,
     /// Queries not answered.
     pub lost: usize,
@@ -120,9 +120,9 @@ pub struct Churn {
 /// Hanging questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outside {
-    /// How long cluster names take.
+    /// Latency of cluster names.
     pub without: Distribution,
-    /// How long they take while other questions hang.
+    /// Their latency while other questions hang.
     pub with: Distribution,
     /// Queries for cluster names that were not answered.
     pub lost: usize,
@@ -139,7 +139,7 @@ pub struct Outside {
 /// On a real API server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Real {
-    /// What it calls its version.
+    /// Its version in its own words.
     pub version: String,
     /// Services of the cluster.
     pub services: usize,
@@ -224,7 +224,7 @@ impl Machine {
     }
 }
 
-/// What cannot be read is not told.
+/// An unreadable value is left out.
 fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(path)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What is measured, one question each.
+//! The scenarios, one question each.
 
 mod change;
 mod churn;

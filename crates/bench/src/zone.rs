@@ -21,7 +21,7 @@ impl Server {
     /// All of them.
     pub(crate) const ALL: [Self; 2] = [Self::Nsd, Self::Knot];
 
-    /// What it is called in the results.
+    /// Its name in the results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Nsd => "nsd",

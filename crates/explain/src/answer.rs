@@ -82,7 +82,7 @@ pub(crate) fn outcome(answers: &[Answer]) -> Outcome {
     }
 }
 
-/// What an alias leads to, if that has none of the addresses asked for.
+/// Target of an alias, if it has none of the addresses asked for.
 pub(crate) fn bare_alias(answers: &[Answer]) -> Option<&str> {
     let addresses = || answers.iter().filter(|answer| answer.is_of_addresses());
     let is_bare = |answer: &Answer| {

@@ -73,7 +73,7 @@ impl Candidate {
         }
     }
 
-    /// What an alias leads to, if that has none of the addresses asked for.
+    /// Target of an alias, if it has none of the addresses asked for.
     pub(crate) fn bare_alias(&self) -> Option<&str> {
         answer::bare_alias(&self.answers)
     }

@@ -11,10 +11,10 @@ use crate::steady::Question;
 /// Names that are asked for.
 const HOSTS: u8 = 8;
 
-/// What names begin with that anybody asks for.
+/// Prefix of the names that anybody asks for.
 const SHARED: &str = "host";
 
-/// What names begin with that kubedns alone asks for.
+/// Prefix of the names that kubedns alone asks for.
 const OWN: &str = "own";
 
 /// An address that only lies hold: no client may ever see it.
@@ -23,7 +23,7 @@ const LIE: &str = "203.0.113.66";
 /// Records of 16 octets beside an answer: 48 KB of them.
 const OVERSIZED: u16 = 3000;
 
-/// How the upstream behaves.
+/// Behaviour of the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
     /// Answers what is so.
@@ -63,7 +63,7 @@ impl Outside {
         *self.mood.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an upstream does in this mood.
+    /// Reaction of an upstream in this mood.
     pub fn handler(&self) -> impl Handler {
         let outside = self.clone();
         let zone = zone();
@@ -71,7 +71,7 @@ impl Outside {
     }
 }
 
-/// What there is outside.
+/// Servers outside the cluster.
 pub fn zone() -> Zone {
     Zone::new(records().iter().map(String::as_str))
 }

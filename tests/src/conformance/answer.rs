@@ -9,7 +9,7 @@ use super::vector::{Edns, Response};
 
 const CHOICE: &str = "<one of the names below>";
 
-/// What came back for a question.
+/// The response to a question.
 #[derive(Clone, Debug)]
 pub enum Observed {
     /// A packet.
@@ -29,7 +29,7 @@ pub struct Answer {
     pub size: usize,
     /// Answer records in the order of the wire.
     pub order: Vec<Record>,
-    /// What is wrong with the packet as such: unreadable, octets too many.
+    /// Faults of the packet as such: unreadable, octets too many.
     pub defect: Option<String>,
 }
 

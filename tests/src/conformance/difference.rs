@@ -46,10 +46,10 @@ pub struct Difference {
     pub title: String,
     /// When it is there.
     pub when: When,
-    /// What kube-dns does.
+    /// Behaviour of kube-dns.
     #[serde(rename = "kube-dns")]
     pub theirs: String,
-    /// What we do, in enough detail to build it.
+    /// Our behaviour, in enough detail to build it.
     pub ours: String,
     /// Why.
     pub why: String,
@@ -86,7 +86,7 @@ pub struct Differences {
     listed: HashMap<(String, usize, usize, When), (usize, usize)>,
 }
 
-/// What is expected for a question: any of these answers.
+/// Expected answers to a question: any of these.
 #[derive(Debug)]
 pub struct Expected {
     /// The answers.
@@ -128,7 +128,7 @@ impl Differences {
         &self.all
     }
 
-    /// What is expected for question number `query` of step number `step`.
+    /// Expected answers to question number `query` of step number `step`.
     pub fn expected(&self, mode: Mode, scenario: &str, step: usize, query: usize, case: &Case) -> Expected {
         let recorded: Vec<Response> = case.recorded().into_iter().cloned().collect();
         let mut expected = Expected { responses: recorded, because: Vec::new() };

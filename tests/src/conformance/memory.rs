@@ -22,7 +22,7 @@ type Key = (String, Transport, bool);
 const KNOWN: [&str; 7] =
     ["outside.test.", "example.com.", "example.net.", "example.org.", "fed.example.", "arpa.", "quirk.test."];
 
-/// What the recorded resolver would say.
+/// The recorded resolver's answers.
 #[derive(Clone, Copy, Debug)]
 pub enum Recalled<'m> {
     /// This was recorded.
@@ -50,7 +50,7 @@ impl Memory {
         Ok(Self { exchanges })
     }
 
-    /// What the resolver would say to a question (`name class type`) of this form.
+    /// The resolver's answer to a question (`name class type`) of this form.
     pub fn recall(&self, question: &str, transport: Transport, opt: bool) -> Recalled<'_> {
         if let Some(exchange) = self.recorded(question, transport, opt) {
             return Recalled::Exchange(exchange);

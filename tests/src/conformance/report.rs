@@ -45,7 +45,7 @@ impl Report {
         self.skipped.push(format!("{scenario}: {why}"));
     }
 
-    /// How many questions were asked.
+    /// Number of questions.
     pub fn asked(&self) -> usize {
         self.verdicts.len()
     }
@@ -55,7 +55,7 @@ impl Report {
         self.verdicts.iter().all(|verdict| matches!(verdict.outcome, Outcome::Agrees | Outcome::Listed(_)))
     }
 
-    /// How often each difference was met.
+    /// Count of each difference that was met.
     pub fn met(&self) -> BTreeMap<&str, usize> {
         let mut met = BTreeMap::new();
         for verdict in &self.verdicts {

@@ -32,9 +32,9 @@ pub struct Scenario {
     /// Whether the API server can be reached.
     #[serde(default)]
     pub api_server: ApiServer,
-    /// What the first lists return.
+    /// Objects that the first lists return.
     pub initial: Vec<Value>,
-    /// What happens, in order.
+    /// The events, in order.
     pub steps: Vec<Step>,
 }
 
@@ -56,7 +56,7 @@ pub enum ApiServer {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// What happens.
+    /// The event.
     pub name: String,
     /// Watch events, each to be digested before the next.
     pub events: Vec<Value>,
@@ -68,7 +68,7 @@ pub struct Step {
     /// Operations that the API server refused, for the reader.
     #[serde(default)]
     pub refused: Value,
-    /// What is asked afterwards.
+    /// The questions afterwards.
     pub queries: Vec<Case>,
 }
 
@@ -96,7 +96,7 @@ pub struct Case {
     pub cname_first: bool,
     /// Octets of the answer, for information.
     pub size: Option<usize>,
-    /// What the reference asked the resolver behind it.
+    /// Questions of the reference to the resolver behind it.
     #[serde(default)]
     pub upstream: Vec<Exchange>,
 }
@@ -133,7 +133,7 @@ pub struct Question {
     pub edns: Option<Edns>,
     /// The whole packet in hex with ID 0, where the fields do not say it all.
     pub wire: Option<String>,
-    /// What is wrong with a packet that is not one well-formed question.
+    /// Fault of a packet that is not one well-formed question.
     pub what: Option<String>,
 }
 
@@ -182,11 +182,11 @@ pub struct Response {
     pub no_answer: Option<String>,
 }
 
-/// What the reference asked the resolver behind it, and what it was told.
+/// Questions of the reference to the resolver behind it, and the answers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
-    /// How it was asked.
+    /// Its transport.
     pub transport: Transport,
     /// `name class type`.
     pub question: String,

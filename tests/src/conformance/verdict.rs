@@ -1,11 +1,11 @@
-//! What came of one question.
+//! Result of one question.
 
 use super::answer::{Answer, Observed};
 use super::difference::{Differences, Mode};
 use super::judge::judge;
 use super::vector::{Response, Scenario};
 
-/// What came of one question.
+/// Result of one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The answer is the recorded one.

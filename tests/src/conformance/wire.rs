@@ -22,7 +22,7 @@ pub use server::{READ_SLICES, Target};
 /// Scenarios under way at a time.
 const AT_A_TIME: usize = 4;
 
-/// What came of one scenario.
+/// Result of one scenario.
 #[derive(Debug)]
 pub enum Played {
     /// All its questions were asked.

@@ -1,4 +1,4 @@
-//! What a binary's `--help` says about its flags, in both of Go's layouts.
+//! Flags in a binary's `--help`, in both of Go's layouts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub struct Flag {
     pub kind: String,
     /// The default that is shown; none where it is the empty, zero or false one.
     pub default: Option<String>,
-    /// What it does.
+    /// Its meaning.
     pub text: String,
 }
 

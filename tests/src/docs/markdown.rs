@@ -20,7 +20,7 @@ pub struct Page {
 pub struct Table {
     /// The heading of the second level it stands under.
     pub section: String,
-    /// What its columns are called.
+    /// Names of its columns.
     pub header: Vec<String>,
     /// The cells, row by row.
     pub rows: Vec<Vec<String>>,
@@ -31,7 +31,7 @@ pub struct Table {
 pub struct Block {
     /// The heading of the second level it stands under.
     pub section: String,
-    /// What stands behind the opening fence.
+    /// The text behind the opening fence.
     pub info: String,
     /// Its lines.
     pub text: String,
@@ -106,7 +106,7 @@ pub fn codes(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// How GitHub links to a heading.
+/// Anchor of a heading, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()

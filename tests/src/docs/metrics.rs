@@ -30,7 +30,7 @@ impl Documented {
     }
 }
 
-/// What is documented for one binary, with that of all three.
+/// Documented metrics of one binary, with those of all three.
 pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
     let page = Page::read("metrics.md");
     let mut all = BTreeMap::new();
@@ -47,7 +47,7 @@ pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
     all
 }
 
-/// What is documented at all.
+/// All documented metrics.
 pub fn all() -> BTreeMap<String, Documented> {
     BINARIES.into_iter().flat_map(of_binary).collect()
 }

@@ -14,7 +14,7 @@ impl Dig {
         Self { port }
     }
 
-    /// What `dig +short` prints, sorted; `question` as typed, such as `-x 10.96.0.1` or `web.default AAAA`.
+    /// Output of `dig +short`, sorted; `question` as typed, such as `-x 10.96.0.1` or `web.default AAAA`.
     pub async fn short(self, question: &str) -> Vec<String> {
         let output = self.run(&format!("+short {question}")).await;
         let mut lines: Vec<String> = output.lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! What a hardened pod may not have.
+//! Rights that a hardened pod may not have.
 //!
 //! From the text alone: a local pod runner ignores most of these fields, so that a pod that starts there proves nothing.
 

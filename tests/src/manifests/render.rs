@@ -26,7 +26,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// What `kubectl kustomize` makes of a directory.
+/// Documents that `kubectl kustomize` makes of a directory.
 pub fn render(directory: &Path) -> Result<Vec<Value>, String> {
     let output = Command::new("kubectl")
         .arg("kustomize")

@@ -87,7 +87,7 @@ pub fn snapshot_faults(pod: &Pod) -> Vec<String> {
     vec![format!("kubedns: {directory} is not an emptyDir of the node's disk: {volume}")]
 }
 
-/// How long a container goes on answering after SIGTERM, in seconds.
+/// The time a container goes on answering after SIGTERM, in seconds.
 fn lameduck(container: &Container) -> Option<u64> {
     flag(&container.args, "lameduck").unwrap_or(LAMEDUCK).strip_suffix('s')?.parse().ok()
 }

@@ -14,7 +14,7 @@ pub struct Container {
     name: String,
 }
 
-/// What the kernel says a process may do.
+/// Rights of a process as the kernel reports them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Effective user and group.
@@ -64,12 +64,12 @@ impl Container {
         self.podman.try_run(["restart", "--time", &grace.to_string(), &self.name]).map(drop)
     }
 
-    /// What it logged.
+    /// Its log.
     pub fn log(&self) -> String {
         self.podman.everything(&["logs", "--tail", "60", &self.name])
     }
 
-    /// What each of its processes may do.
+    /// Rights of each of its processes.
     pub fn rights(&self) -> Vec<Rights> {
         self.pids().into_iter().map(rights).collect()
     }

@@ -32,15 +32,15 @@ pub struct Probe {
     pub container: String,
     /// Where it asks.
     pub port: u16,
-    /// What it asks for.
+    /// Its path.
     pub path: String,
-    /// How long after the container's start it begins.
+    /// Delay after the container's start.
     pub delay: Duration,
-    /// How often it asks.
+    /// Its interval.
     pub period: Duration,
-    /// How long it waits.
+    /// Its timeout.
     pub timeout: Duration,
-    /// How many failures in a row are too many.
+    /// Failures in a row that are too many.
     pub threshold: u32,
 }
 
@@ -129,7 +129,7 @@ fn fill(directory: &Path, volume: &Value) {
     }
 }
 
-/// What every container of a cluster finds in its environment, and what a kubelet fills in.
+/// Environment of every container of a cluster, and the fields that a kubelet fills in.
 fn add_environment(container: &mut Value) {
     let service =
         [("KUBERNETES_SERVICE_HOST", API_SERVER.to_string()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];

@@ -9,7 +9,7 @@ use nix::unistd::geteuid;
 /// Set to `required`, it makes a test fail that would be skipped.
 const SETTING: &str = "KUBE_DNS_RS_PODS";
 
-/// What is started besides podman itself.
+/// Programs that are started besides podman itself.
 const PROGRAMS: &[&[&str]] = &[
     &["podman", "--version"],
     &["ip", "-V"],

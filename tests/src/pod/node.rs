@@ -24,20 +24,20 @@ pub const STUB_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
 /// The token of the pod's service account; nobody else is let in.
 pub const TOKEN: &str = "the-token-of-kube-dns";
 
-/// What the node's name server knows.
+/// Records of the node's name server.
 const OUTSIDE: &[&str] = &[
     "www.outside.test. 60 IN A 198.51.100.80",
     "api.names.test. 60 IN A 10.96.0.1",
     "kubedns.names.test. 60 IN A 10.77.0.60",
 ];
-/// What the stub domain's server knows; no cache keeps it, so that what is asked next shows where it was asked.
+/// Records of the stub domain's server; no cache keeps them, so that the next question shows where it was asked.
 const STUB: &[&str] = &["www.acme.test. 0 IN A 198.51.100.90"];
 
 /// A node; dropping it stops its servers.
 pub struct Node {
     /// Its objects.
     pub store: Store,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Faults,
     /// Its own network namespace, where a kubelet would be.
     pub namespace: NetNs,

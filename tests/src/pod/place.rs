@@ -8,7 +8,7 @@ use super::netns::NetNs;
 use super::node::Node;
 use super::podman::Podman;
 
-/// How many this process has made.
+/// Number that this process has made.
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
 /// A node with a podman; dropping it takes everything away.
@@ -42,7 +42,7 @@ impl Place {
         &self.work
     }
 
-    /// What has to be gone when this is dropped.
+    /// Resources that are removed when this is dropped.
     pub fn traces(&self) -> Vec<PathBuf> {
         let namespaces = [&self.node.namespace, &self.node.client];
         namespaces.iter().map(|namespace| namespace.path().clone()).chain([self.work.clone()]).collect()

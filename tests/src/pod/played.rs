@@ -20,10 +20,10 @@ use super::place::Place;
 use super::podman::Podman;
 use crate::lab::in_a_line;
 
-/// How long anything of the pod may take on a busy machine.
+/// Timeout of everything of the pod, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 
-/// How long one probe waits.
+/// Timeout of one probe.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The pod's address.
@@ -33,7 +33,7 @@ const CONFIG: &str = "kube-dns-config";
 
 /// A running pod; dropping the last one of a place takes everything away.
 pub struct PlayedPod {
-    /// What it was made from.
+    /// Its manifest.
     pub manifest: Manifest,
     /// Where it runs.
     pub place: Arc<Place>,
@@ -100,7 +100,7 @@ impl PlayedPod {
         names.map(|name| (name.clone(), self.container(&name))).collect()
     }
 
-    /// What each container's processes may do, by container.
+    /// Rights of each container's processes, by container.
     pub fn rights(&self) -> Vec<(String, Vec<Rights>)> {
         self.containers().into_iter().map(|(name, container)| (name, container.rights())).collect()
     }

@@ -45,7 +45,7 @@ impl Podman {
         Self { words, work: work.to_owned() }
     }
 
-    /// What to type for it in a shell.
+    /// The words to type for it in a shell.
     pub fn command_line(&self) -> String {
         self.words.join(" ")
     }

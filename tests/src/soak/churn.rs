@@ -26,7 +26,7 @@ const EDIT: u32 = 150;
 /// A change that is not answered by then never will be.
 const LATE: Duration = Duration::from_mins(1);
 
-/// What happened.
+/// The events.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts {
     /// Changes of Services and Endpoints.
@@ -44,7 +44,7 @@ pub(super) struct Churn<'a> {
     counts: RefCell<Counts>,
 }
 
-/// What a Service is at the moment.
+/// Current state of a Service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Old,
@@ -151,7 +151,7 @@ impl<'a> Churn<'a> {
         self.counts.borrow_mut().edits += 1;
     }
 
-    /// How long it takes until kubedns answers with the change that was just made.
+    /// Waits until kubedns answers with the change that was just made, and returns the time that took.
     async fn answered(&self, service: u32, stage: Stage) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         let server = ([127, 0, 0, 1], self.rig.pod.ports.kubedns).into();

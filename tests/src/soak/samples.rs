@@ -1,4 +1,4 @@
-//! What the processes use, sampled over time.
+//! Resources of the processes, sampled over time.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What the soak test came to, as Markdown, and whether it is good.
+//! Results of the soak test as Markdown, and whether they are good.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::churn::Counts;
 use super::samples::{Process, Samples, Thirds};
 use crate::steady::Report;
 
-/// How much more resident memory the last third may have than the second, in percent and KiB.
+/// Bound of the growth of resident memory from the second third to the last, in percent and KiB.
 const MEMORY: (u32, u32) = (5, 512);
-/// How many more descriptors: queries in flight have one each.
+/// Bound of the growth in descriptors: queries in flight have one each.
 const DESCRIPTORS: (u32, u32) = (10, 8);
-/// How many more threads.
+/// Bound of the growth in threads.
 const THREADS: (u32, u32) = (0, 1);
 
 /// The result.

@@ -1,4 +1,4 @@
-//! What was asked and what became of it, by path; and which failures are excused.
+//! Questions and their results, by path; and the failures that are excused.
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ impl Endpoints {
 /// A question with all answers that are right.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What it has to pass.
+    /// The servers it has to pass.
     pub path: &'static str,
     /// Whom to ask.
     pub servers: Endpoints,
@@ -51,7 +51,7 @@ pub struct Question {
     pub rtype: &'static str,
     /// Over TCP.
     pub tcp: bool,
-    /// How often it is asked at most, and how long each time.
+    /// Most attempts, and the timeout of each.
     pub tries: (u32, Duration),
     /// The right answers, each as [`in_a_line`] shows it.
     pub right: Vec<String>,

@@ -1,10 +1,10 @@
-//! What the steady client says at the end.
+//! Final report of the steady client.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What became of the questions of one path.
+/// Results of the questions of one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// Questions sent.

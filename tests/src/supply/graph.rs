@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// What the images are built for. Crates that only other platforms need need not be on this machine; those of the other
+/// Targets of the images. Crates that only other platforms need need not be on this machine; those of the other
 /// architecture are a part of these.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
@@ -55,7 +55,7 @@ struct Kind {
 /// The graph.
 pub struct Graph {
     packages: BTreeMap<String, Package>,
-    /// What each package is linked with.
+    /// Dependencies of each package.
     links: BTreeMap<String, Vec<String>>,
 }
 

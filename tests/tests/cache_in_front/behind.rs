@@ -83,12 +83,12 @@ impl Behind {
         Self { kubedns, dnsmasq, _stop: stop, _tasks: tasks, _process: process, _upstream: upstream }
     }
 
-    /// What kubedns answers.
+    /// Answer of kubedns.
     pub(crate) async fn fresh(&self, queries: &[Query]) -> Vec<String> {
         ask_all(self.kubedns, queries).await
     }
 
-    /// What dnsmasq answers.
+    /// Answer of dnsmasq.
     pub(crate) async fn cached(&self, queries: &[Query]) -> Vec<String> {
         ask_all(self.dnsmasq, queries).await
     }

@@ -49,7 +49,7 @@ async fn jumps_of_the_wall_clock_go_unnoticed() {
     steady.stop().await.check("wall clock +1 h, -1 day, +10 years, back");
 }
 
-/// What a process of the pod reads from the wall clock.
+/// The wall clock as a process of the pod reads it.
 fn date(library: &Path, offset: &Path) -> String {
     let mut date = Command::new("date");
     let output = date.envs(environment(library, offset)).output().unwrap();

@@ -15,7 +15,7 @@ use super::RATE;
 /// Replacements.
 const ROLLS: usize = 10;
 
-/// How long it takes until clients no longer ask a pod that is leaving.
+/// Time until clients no longer ask a pod that is leaving.
 const PROPAGATION: Duration = Duration::from_millis(800);
 
 /// Longer than the propagation; the default is five seconds.

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::{RATE, WHILE};
 
-/// How an upstream can be bad.
+/// Faults of an upstream.
 const MOODS: [(Mood, &str); 8] = [
     (Mood::Silent, "silent"),
     (Mood::Slow(Duration::from_secs(3)), "3 s late"),

@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 /// Rounds of questions to outside that one answer may take.
 const ROUNDS: usize = 4;
 
-/// What came of a scenario.
+/// Result of a scenario.
 pub(crate) struct Played {
     pub(crate) verdicts: Vec<Verdict>,
     /// Questions that were sent on as they are.

@@ -90,7 +90,7 @@ fn addresses<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<IpAddr> {
     texts.into_iter().filter_map(|text| Some(text.parse::<IpAddr>().ok()?.to_canonical())).collect()
 }
 
-/// What a Service is known by, its ports, whether addresses that are not ready are published.
+/// A Service's key, its ports, and whether addresses that are not ready are published.
 type ServiceView = (ObjectKey, String, Vec<Port>, bool);
 
 fn typed_service(service: &core::Service) -> ServiceView {

@@ -20,7 +20,7 @@ use tests::conformance::vector::Response;
 
 use crate::scenario::Scenario;
 
-/// What is published of a scenario's objects.
+/// Snapshot published from a scenario's objects.
 pub(crate) struct Cluster {
     published: Arc<Published>,
 }

@@ -15,7 +15,7 @@ use tests::e2e::{PATIENCE, Pod};
 
 use crate::processes::{Alone, scrape};
 
-/// What kube-dns exported.
+/// Metrics of kube-dns.
 const OLD_KUBE_DNS: &str = include_str!("../../data/kube-dns-metrics.txt");
 const OLD_SIDECAR: &str = include_str!("../../../crates/sidecar/tests/data/sidecar-metrics.txt");
 

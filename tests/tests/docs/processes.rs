@@ -7,7 +7,7 @@ use testkit::process::{Process, Program};
 use tests::docs::exposition::{self, Exposition};
 use tests::e2e::get;
 
-/// How long a start may take on a busy machine.
+/// Timeout of a start, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A process and the port of its metrics.
@@ -57,13 +57,13 @@ impl Alone {
         self
     }
 
-    /// What it exports now.
+    /// Its current metrics.
     pub(crate) async fn scrape(&self) -> Exposition {
         scrape(self.metrics).await
     }
 }
 
-/// What is exported on a port.
+/// Metrics exported on a port.
 pub(crate) async fn scrape(port: u16) -> Exposition {
     let response = get(port, "/metrics").await.unwrap();
     assert_eq!(response.status, 200, "{}", response.body);

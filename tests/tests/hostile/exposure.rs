@@ -1,4 +1,4 @@
-//! What SECURITY.md promises about exposure, held against the real binaries.
+//! Promises of SECURITY.md about exposure, held against the real binaries.
 
 use std::net::Ipv4Addr;
 

@@ -25,7 +25,7 @@ const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const DATAGRAMS: u32 = 30_000;
 const BURST: u32 = 64;
 
-/// What kubedns may use at its worst: see docs/resilience.md.
+/// Resources of kubedns at its worst: see docs/resilience.md.
 const MOST_MEMORY_KIB: u32 = 96 * 1024;
 
 /// Connections of a flood.

@@ -11,7 +11,7 @@ const OF_PROMETHEUS: [&str; 6] = ["namespace", "pod", "instance", "job", "contai
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 const OPERATORS: [&str; 7] = ["and", "or", "unless", "bool", "offset", "inf", "nan"];
 
-/// What an expression names.
+/// Names in an expression.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
     /// Metrics, each with the labels and values it is selected by.

@@ -1,4 +1,4 @@
-//! What the numbers should be, and which of them are not. Goals for times of the clock are shown but not held: they
+//! Goals, and the numbers that miss them. Goals for times of the clock are shown but not held: they
 //! depend on what else the machine does.
 
 use super::{Cost, Report, Start};
@@ -7,7 +7,7 @@ use super::{Cost, Report, Start};
 pub(super) const RESIDENT: f64 = 20.0;
 /// And that of a hundred thousand.
 pub(super) const LARGE_RESIDENT: f64 = 100.0;
-/// How much more it may be for a moment.
+/// The excess allowed for a moment.
 pub(super) const PEAK: f64 = 1.3;
 /// Seconds to the first answer.
 pub(super) const FIRST_ANSWER: f64 = 0.3;

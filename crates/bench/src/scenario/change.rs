@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 const CHANGES: u32 = 1000;
 /// The first of the addresses that Services change to.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
-/// How long an answer may be old.
+/// The time an answer may be old.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_millis(200);
 /// Between two questions for the same name.
@@ -64,7 +64,7 @@ pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     changed
 }
 
-/// How long it takes until the answer is that of `changed`.
+/// Waits until the answer is that of `changed`, and returns the time that took.
 async fn shown(server: SocketAddr, changed: Service, since: Instant) -> anyhow::Result<Duration> {
     let (name, addresses) = (changed.domain_name(), changed.addresses());
     while !probe::leads_to(server, &name, &addresses, ANSWER).await {

@@ -16,7 +16,7 @@ use crate::report::Churn;
 use crate::setup::{Bench, say};
 use apiserver::Running;
 
-/// How long each kind of churn lasts.
+/// Duration of each kind of churn.
 const SPAN: Duration = Duration::from_secs(10);
 /// Pods behind the large Service.
 const LARGE: u32 = 5000;

@@ -1,4 +1,4 @@
-//! What a query costs, in CPU time of the server's process.
+//! Cost of a query, in CPU time of the server's process.
 //!
 //! Every server is asked every kind of question for a moment, one after the other, and all of that several times: what
 //! else the machine does then hits all of them alike. Each moment is compared with the echo's next to it, and the median

@@ -16,14 +16,14 @@ use crate::questions::Kind;
 use crate::report::Outside;
 use crate::setup::{Bench, say};
 
-/// How long cluster names are asked for.
+/// Duration of the questions for cluster names.
 const SPAN: Duration = Duration::from_secs(5);
-/// How long it takes until all hang.
+/// Time until all hang.
 const LEAD: Duration = Duration::from_secs(2);
 /// Questions about names outside are sent in portions: 5,000 a second, since each of them hangs for two seconds.
 const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
-/// How long the last answer may take.
+/// Timeout of the last answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Names that are asked for meanwhile.
 const NAMES: usize = 1000;

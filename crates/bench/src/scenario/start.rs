@@ -1,4 +1,4 @@
-//! How long the first answer takes, and how much memory the records take.
+//! Time to the first answer, and memory of the records.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use crate::questions::Kind;
 use crate::report::Start;
 use crate::setup::{Bench, say};
 
-/// How often it is started to see how long that takes.
+/// Starts that are measured.
 const STARTS: usize = 5;
-/// How often everything is listed again in a row.
+/// Relists in a row.
 const RELISTS: usize = 3;
-/// How long a relist may take.
+/// Timeout of a relist.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How long it is under load.
+/// Duration of the load.
 const LOAD: Duration = Duration::from_secs(3);
 
 /// Starts kubedns on `cluster` several times and follows the memory of the last one.

@@ -15,10 +15,10 @@ use crate::conformance::vector::{Case, Step};
 /// Questions asked at a time, where the resolver behind plays no part.
 const AT_A_TIME: usize = 16;
 
-/// How long an answer may take: two seconds are promised, the rest is for a busy machine.
+/// Timeout of an answer: two seconds are promised, the rest is for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long to wait where silence is expected.
+/// The time to wait where silence is expected.
 const PATIENCE_WITH_SILENCE: Duration = Duration::from_millis(500);
 
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);

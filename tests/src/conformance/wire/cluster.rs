@@ -32,7 +32,7 @@ impl Cluster {
         self.server.url()
     }
 
-    /// What can be made to go wrong.
+    /// Faults.
     pub(crate) fn faults(&self) -> &Faults {
         &self.server.faults
     }

@@ -1,4 +1,4 @@
-//! What stands around the server in a scenario: the resolver behind it, dead addresses, files; and the placeholders
+//! Surroundings of the server in a scenario: the resolver behind it, dead addresses, files; and the placeholders
 //! that the vectors use for them.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// What the resolver does about a question that the vector at hand does not expect.
+/// The resolver's reaction to a question that the vector at hand does not expect.
 fn react(memory: &Memory, asked: &Asked) -> Reaction {
     let question = asked.question.as_ref().map(ToString::to_string).unwrap_or_default();
     match memory.recall(&question, asked.transport, has_opt(&asked.packet)) {

@@ -17,11 +17,11 @@ use crate::conformance::memory::Memory;
 use crate::conformance::vector::{ApiServer, Scenario, Step};
 use crate::conformance::verdict::{Bench, Outcome, Verdict};
 
-/// How long a configuration that is refused is given to show that it has no effect: three periods of the vectors'
+/// The time in which a rejected configuration must have no effect: three periods of the vectors'
 /// `--config-period`. Nothing tells from outside that a server has read a configuration and kept the old one.
 const NO_EFFECT: Duration = Duration::from_millis(900);
 
-/// How long a change may take that leaves no mark to be waited for: of a configuration, of Nodes.
+/// Time for a change that leaves no mark to be waited for: of a configuration, of Nodes.
 const UNMARKED: Duration = Duration::from_secs(10);
 
 /// One scenario under way.

@@ -15,7 +15,7 @@ const START: Duration = Duration::from_secs(30);
 /// The flag that makes ours read `EndpointSlices`.
 pub const READ_SLICES: &str = "--endpoints-source=endpointslices";
 
-/// What is judged.
+/// The judged server.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// Our `kubedns`, with further flags.
