@@ -82,3 +82,4 @@ tools: dnsmasq # What the tests start besides our own binaries.
 	@.ci/need dig bind9-dnsutils "the end-to-end tests ask with it"
 	@.ci/need kubectl kubernetes-client "the end-to-end tests change the cluster with it"
 	@.ci/need faketime faketime "makes the clock jump under the chaos tests"
+	@.ci/need etcd etcd-server "zones from etcd are tested with a real one"

@@ -7,6 +7,7 @@ mod chase;
 mod lookup;
 mod sample;
 mod srv;
+mod texts;
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -21,6 +22,7 @@ use crate::wire::name::labels;
 use crate::wire::{Full, Owner, Query, Section, Writer, class, rtype};
 use crate::zones::Authority;
 use lookup::{Families, Found};
+use srv::Kind;
 
 /// TTL of what came from outside, in seconds.
 const OUTSIDE_TTL: u32 = 60;
@@ -61,6 +63,8 @@ pub(crate) struct Answer<'q, 'b, V> {
     /// Questions that have to be answered from outside first.
     pub(crate) needs: Vec<OutsideQuestion>,
     truncated: bool,
+    /// An upstream, or a zone that is not loaded, has left a question open.
+    unanswered: bool,
     /// What is left of the bound of the work.
     steps: Cell<usize>,
 }
@@ -74,7 +78,17 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         out: &'b mut Vec<u8>,
     ) -> Self {
         let (message, steps) = (Writer::new(query, out), Cell::new(steps));
-        Self { view, query, outside, authority, message, needs: Vec::new(), truncated: false, steps }
+        Self {
+            view,
+            query,
+            outside,
+            authority,
+            message,
+            needs: Vec::new(),
+            truncated: false,
+            unanswered: false,
+            steps,
+        }
     }
 
     /// Whether the work was ended by its bound. Then what was written is not the answer.
@@ -125,8 +139,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         let found = match self.query.qtype {
             rtype::A => self.addresses(path, Families::V4),
             rtype::AAAA => self.addresses(path, Families::V6),
-            rtype::SRV => self.services(path),
-            rtype::NS if !self.view.zone().strict => Answered::Empty,
+            rtype::SRV => self.services(path, Kind::Service),
+            rtype::MX if self.authority.further.is_some() => self.services(path, Kind::MailExchange),
+            rtype::TXT if self.authority.further.is_some() => self.texts(path),
+            rtype::NS if !self.is_whole_zone() => Answered::Empty,
             _ => self.nothing_of_the_type(path),
         };
         // kube-dns answers NXDOMAIN for empty non-terminals, and some search lists depend on it.
@@ -174,10 +190,31 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
                 let soa = (ttl.unwrap_or(SOA_TTL), authority.negative_ttl(zone));
                 self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), soa))
             }
-            rtype::NS if self.is_whole_zone() => self.name_server(),
-            _ if authority.further.is_some() => self.below_apex(&[]),
+            rtype::NS if self.is_whole_zone() => self.name_servers(),
+            _ if authority.further.is_some() => self.further_apex(),
             _ if zone.strict => Answered::Empty,
             _ => Answered::Missing,
+        }
+    }
+
+    /// The own name of a further zone. In SkyDNS' way its addresses stand at `apex.dns`, where there are some.
+    fn further_apex(&mut self) -> Answered {
+        let path: &[&str] = match self.query.qtype {
+            rtype::A | rtype::AAAA if self.authority.is_skydns() => &["dns", "apex"],
+            _ => &[],
+        };
+        match self.below_apex(path) {
+            Answered::Missing if !path.is_empty() => self.below_apex(&[]),
+            answered => answered,
+        }
+    }
+
+    /// Writes the name servers of the zone: those at `ns.dns` in SkyDNS' way, else ourselves.
+    fn name_servers(&mut self) -> Answered {
+        let own = self.authority.is_skydns().then(|| self.services(&["dns", "ns"], Kind::NameServer));
+        match own {
+            Some(Answered::Written) => Answered::Written,
+            _ => self.name_server(),
         }
     }
 
@@ -256,7 +293,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         match self.query.qtype {
             rtype::CNAME => {}
             rtype::A | rtype::AAAA => return None,
-            _ if self.view.zone().strict => {}
+            _ if self.view.zone().strict && !self.authority.is_skydns() => {}
             _ => return None,
         }
         let (mut target, zone, authority) = (None, self.view.zone(), self.authority);
@@ -295,7 +332,28 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
                 *truncated |= message.ptr(&[&pointer.name, zone.domain.wire()], zone.ttl()).is_err();
             }
         });
-        records
+        if records == Answered::Missing { self.further_pointers() } else { records }
+    }
+
+    /// Writes the names that zones of pointers have for the question's name.
+    fn further_pointers(&mut self) -> Answered {
+        let (mut answered, name) = (Answered::Missing, self.query.lower());
+        let (message, truncated) = (&mut self.message, &mut self.truncated);
+        for zone in self.view.zones().pointers(name) {
+            let below = name.get(..name.len() - zone.domain.wire().len()).unwrap_or_default();
+            let mut path: SmallVec<[&str; 34]> =
+                labels(below).filter_map(|label| std::str::from_utf8(label).ok()).collect();
+            path.reverse();
+            let mut steps = LOOKUP;
+            zone.records.records(&path, true, &mut steps, &mut |entry| {
+                if let crate::Host::Name(target) = &entry.record.host {
+                    answered = Answered::Written;
+                    let ttl = zone.ttl.unwrap_or(entry.record.ttl);
+                    *truncated |= message.ptr(&[target.wire()], ttl).is_err();
+                }
+            });
+        }
+        answered
     }
 
     /// Writes the texts of a CHAOS name.

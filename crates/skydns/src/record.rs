@@ -31,6 +31,17 @@ pub struct ServiceRecord<'v> {
     pub priority: u16,
     /// Weight, see [`WEIGHT`].
     pub weight: u16,
+    /// What answers to TXT and MX questions are made of; nothing in a cluster.
+    pub extras: Option<&'v Extras>,
+}
+
+/// What a record has besides addresses and ports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Text of TXT answers; empty for none.
+    pub text: Box<str>,
+    /// It is a mail exchange, with the priority for its preference.
+    pub mail: bool,
 }
 
 /// What a record leads to.
@@ -46,12 +57,14 @@ pub enum Host<'v> {
     Member,
     /// Any other name, inside or outside the zone.
     Name(Cow<'v, Name>),
+    /// Nowhere: it is a text alone.
+    Nothing,
 }
 
 impl<'v> ServiceRecord<'v> {
     /// A record with the usual TTL, priority and weight, and no port.
     pub fn new(host: Host<'v>, base: &'v [u8]) -> Self {
-        Self { host, base, port: 0, ttl: TTL, priority: PRIORITY, weight: WEIGHT }
+        Self { host, base, port: 0, ttl: TTL, priority: PRIORITY, weight: WEIGHT, extras: None }
     }
 
     /// A record that leads to `addresses`.

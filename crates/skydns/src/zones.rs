@@ -25,12 +25,24 @@ pub struct FurtherZone {
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
+    /// Answers as SkyDNS did: the zone's own addresses stand at `apex.dns`, its name servers at `ns.dns`, and aliases that
+    /// lead nowhere count as no record.
+    pub skydns: bool,
+    /// Has no names but for PTR questions, and is not the whole of its domain: what is missing is looked for elsewhere.
+    pub pointers: bool,
 }
 
 impl FurtherZone {
     /// A zone of `records` with their own TTLs.
     pub fn new(domain: &Name, records: Arc<dyn Records>) -> Self {
-        Self { domain: domain.to_lowercase(), records, ttl: None, negative_ttl: crate::record::NEGATIVE_TTL }
+        Self {
+            domain: domain.to_lowercase(),
+            records,
+            ttl: None,
+            negative_ttl: crate::record::NEGATIVE_TTL,
+            skydns: false,
+            pointers: false,
+        }
     }
 }
 
@@ -74,7 +86,12 @@ impl Zones {
 
     /// The longest zone that holds a name (wire format, lower case).
     pub fn find(&self, name: &[u8]) -> Option<&FurtherZone> {
-        self.iter().find(|zone| is_within(name, zone.domain.wire()))
+        self.iter().find(|zone| !zone.pointers && is_within(name, zone.domain.wire()))
+    }
+
+    /// The zones of [pointers](FurtherZone::pointers) that may hold a name (wire format, lower case).
+    pub(crate) fn pointers<'z>(&'z self, name: &'z [u8]) -> impl Iterator<Item = &'z FurtherZone> {
+        self.iter().filter(move |zone| zone.pointers && is_within(name, zone.domain.wire()))
     }
 }
 
@@ -114,6 +131,11 @@ impl<'v> Authority<'v> {
     /// The cluster's own zone.
     pub(crate) fn cluster(view: &'v impl View) -> Self {
         Self { domain: &view.zone().domain, records: view, further: None }
+    }
+
+    /// Whether it [answers as SkyDNS did](FurtherZone::skydns).
+    pub(crate) fn is_skydns(&self) -> bool {
+        self.further.is_some_and(|further| further.skydns)
     }
 
     /// The labels of a name (wire format, lower case) below the domain.

@@ -11,6 +11,7 @@
 //! * [`processes`]: which processes run and what they use.
 //! * [`http`]: one request and its response.
 //! * [`kubectl`]: the real one.
+//! * [`etcd`]: a real one.
 //! * [`eventually`]: wait for a condition without sleeping for a guessed time.
 //!
 //! A broken set-up ends the test at once with a panic that says what is wrong: that is what a test wants.
@@ -26,6 +27,7 @@ pub mod client;
 pub mod codes;
 pub mod config_map;
 pub mod dig;
+pub mod etcd;
 mod eventually;
 pub mod hex;
 pub mod http;

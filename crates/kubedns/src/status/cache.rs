@@ -190,7 +190,9 @@ fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> 
         Host::Member => vec![format!("{label}.{}", below())],
         // As it is written in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
-        Host::Address(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
+        Host::Address(_) | Host::Several(_) | Host::Nothing => {
+            record.addresses().map(|ip| ip.to_string()).collect()
+        }
     }
 }
 

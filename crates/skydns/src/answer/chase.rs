@@ -14,7 +14,7 @@ use crate::wire::{Full, Mark, Name, Owner, Section, Writer, rtype};
 use crate::zones::Authority;
 
 /// The longest chain of aliases that is followed.
-const MAX_CHAIN: usize = 8;
+pub(super) const MAX_CHAIN: usize = 8;
 
 /// Questions that one answer may ask outside: one question of a client must not become hundreds of ours.
 const MAX_QUESTIONS: usize = 32;
@@ -103,6 +103,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
             Ok(Reached::Addresses) => Answered::Written,
             Ok(Reached::Nothing) if self.message.count(Section::Answer) > 0 => Answered::Written,
             Ok(Reached::Nothing) => Answered::Empty,
+            // SkyDNS takes a loop, and a name that must not be asked for, for no record.
+            Ok(Reached::Failed) if self.authority.is_skydns() && !self.unanswered => Answered::Empty,
             Ok(Reached::Failed) => Answered::Failed,
             Err(Full) => {
                 self.truncated = true;
@@ -217,6 +219,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         relative: &[u8],
     ) -> Result<Reached, Full> {
         if !authority.records.has_synced() {
+            self.unanswered = true;
             return Ok(Reached::Failed);
         }
         let Some(path) = path(relative) else { return Ok(Reached::Nothing) };
@@ -251,7 +254,10 @@ impl<'q, V: View> Answer<'q, '_, V> {
                     self.needs.push(question);
                     Reached::Addresses
                 }
-                Some(OutsideAnswer::Failed) => Reached::Failed,
+                Some(OutsideAnswer::Failed) => {
+                    self.unanswered = true;
+                    Reached::Failed
+                }
                 Some(OutsideAnswer::Records(records)) => {
                     self.steps.set(self.steps.get().saturating_sub(records.len()));
                     self.outside_records(walk, records)?

@@ -34,7 +34,8 @@ impl Families {
 pub(super) struct Alias {
     pub(super) target: Name,
     pub(super) ttl: u32,
-    /// An ExternalName: it is shown even where it leads to nothing. A federated name is not.
+    /// An ExternalName: it is shown even where it leads to nothing. A federated name is not, and nothing in a zone that answers
+    /// as SkyDNS did.
     pub(super) external: bool,
 }
 
@@ -70,13 +71,15 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let mut found = Found { lookup: Lookup::Missing, ttl: of.max_ttl(zone), addresses, aliases };
         found.lookup = self.records_of(of, path, false, &mut |entry| match &entry.record.host {
             Host::Name(target) => {
-                let (target, external) = (Name::clone(target), !entry.made_up);
+                let target = Name::clone(target);
+                let external = !entry.made_up && !of.is_skydns();
                 found.aliases.add(Alias { target, ttl: of.ttl_of(zone, entry.record.ttl), external });
             }
             Host::Base | Host::Member => self.add_addresses_of_target(&mut found, of, &entry, families),
             Host::Address(_) | Host::Several(_) => {
                 found.add_addresses(&entry, families, of.ttl_of(zone, entry.record.ttl));
             }
+            Host::Nothing => {}
         });
         found
     }

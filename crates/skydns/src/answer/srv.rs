@@ -1,4 +1,5 @@
-//! SRV answers (RFC 2782): one record an entry, the addresses of their targets in the additional section.
+//! SRV answers (RFC 2782), and those of MX and NS, which are made alike: one record an entry, the addresses of their
+//! targets in the additional section.
 
 use smallvec::SmallVec;
 
@@ -6,12 +7,51 @@ use super::lookup::Families;
 use super::sample::Sample;
 use super::{Answer, Answered, Path, path};
 use crate::backend::{Entry, Lookup, View, has_room_for};
-use crate::record::Host;
+use crate::record::{Host, ServiceRecord};
 use crate::wire::{Full, Name, Owner, Section, rtype};
 
-/// One SRV record to be: entries with the same target, port and priority make the same one.
+/// The type of record that entries are written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Service,
+    /// Entries that are said to be one. The priority is its preference.
+    MailExchange,
+    /// Entries with addresses.
+    NameServer,
+}
+
+impl Kind {
+    fn rtype(self) -> u16 {
+        match self {
+            Self::Service => rtype::SRV,
+            Self::MailExchange => rtype::MX,
+            Self::NameServer => rtype::NS,
+        }
+    }
+
+    fn includes(self, entry: &Entry<'_>) -> bool {
+        match self {
+            Self::Service => stands_in_tree(entry) && entry.record.host != Host::Nothing,
+            Self::MailExchange => {
+                entry.record.host != Host::Nothing && entry.record.extras.is_some_and(|extras| extras.mail)
+            }
+            Self::NameServer => entry.record.addresses().next().is_some(),
+        }
+    }
+
+    /// What tells records with the same target apart.
+    fn numbers(self, record: &ServiceRecord<'_>) -> (u16, u16) {
+        match self {
+            Self::Service => (record.port, record.priority),
+            Self::MailExchange => (0, record.priority),
+            Self::NameServer => (0, 0),
+        }
+    }
+}
+
+/// One record to be: entries with the same target and numbers make the same one.
 #[derive(Debug, Clone)]
-struct Service<'v>(Entry<'v>);
+struct Service<'v>(Entry<'v>, Kind);
 
 impl PartialEq for Service<'_> {
     fn eq(&self, other: &Self) -> bool {
@@ -28,8 +68,8 @@ impl std::hash::Hash for Service<'_> {
 }
 
 impl Service<'_> {
-    fn key(&self) -> (Target<'_>, u16, u16) {
-        (Target::of(&self.0), self.0.record.port, self.0.record.priority)
+    fn key(&self) -> (Target<'_>, (u16, u16)) {
+        (Target::of(&self.0), self.1.numbers(&self.0.record))
     }
 }
 
@@ -49,7 +89,9 @@ impl<'e> Target<'e> {
         match &entry.record.host {
             Host::Name(name) => Self::Name(name),
             Host::Base => Self::Base(entry.record.base),
-            Host::Member | Host::Address(_) | Host::Several(_) => {
+            // The zone itself.
+            _ if entry.label.is_empty() => Self::Base(entry.record.base),
+            Host::Member | Host::Address(_) | Host::Several(_) | Host::Nothing => {
                 Self::Member(entry.label, entry.record.base)
             }
         }
@@ -66,15 +108,15 @@ impl<'e> Target<'e> {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes the SRV records of a name.
-    pub(super) fn services(&mut self, path: &[&str]) -> Answered {
+    /// Writes the records of a name that lead to services of this kind.
+    pub(super) fn services(&mut self, path: &[&str], kind: Kind) -> Answered {
         let domain = self.authority.domain;
         let mut services = Sample::<_, 4>::new(self.room());
         let mut shares = Shares::default();
         let lookup = self.records(path, false, &mut |entry| {
-            if stands_in_tree(&entry) && Target::of(&entry).is_possible(domain) {
+            if kind.includes(&entry) && Target::of(&entry).is_possible(domain) {
                 shares.add(&entry);
-                services.add(Service(entry));
+                services.add(Service(entry, kind));
             }
         });
         match lookup {
@@ -103,15 +145,20 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Answered::Written
     }
 
-    /// Writes one SRV record and says at which offset its target stands.
-    fn service(&mut self, Service(entry): &Service<'q>, weight: u16) -> Result<u16, Full> {
+    /// Writes one record and says at which offset its target stands.
+    fn service(&mut self, Service(entry, kind): &Service<'q>, weight: u16) -> Result<u16, Full> {
         let (record, authority) = (&entry.record, self.authority);
         let (domain, ttl) = (authority.domain.wire(), authority.ttl_of(self.view.zone(), record.ttl));
         let mut at = 0;
-        self.message.record(Section::Answer, Owner::Question, rtype::SRV, ttl, |m| {
-            m.u16(record.priority);
-            m.u16(weight);
-            m.u16(record.port);
+        self.message.record(Section::Answer, Owner::Question, kind.rtype(), ttl, |m| {
+            let numbers: &[u16] = match kind {
+                Kind::Service => &[record.priority, weight, record.port],
+                Kind::MailExchange => &[record.priority],
+                Kind::NameServer => &[],
+            };
+            for number in numbers {
+                m.u16(*number);
+            }
             at = m.position();
             match Target::of(entry) {
                 Target::Name(name) => m.uncompressed(&[name.wire()]),
@@ -129,7 +176,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     fn additional(&mut self, services: &[Service<'q>], targets: &[u16]) -> Result<(), Full> {
         let mut seen: SmallVec<[Target<'_>; 8]> = SmallVec::new();
         let mut node = Node { base: &[], path: path(&[]) };
-        for (Service(entry), &offset) in services.iter().zip(targets) {
+        for (Service(entry, _), &offset) in services.iter().zip(targets) {
             let target = Target::of(entry);
             // A target with several ports is answered once; only few can have been written, so a scan will do.
             if seen.contains(&target) {
@@ -139,7 +186,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
             match target {
                 Target::Name(name) => self.additional_of_name(name)?,
                 Target::Base(base) => self.additional_of_node(&mut node, None, base, offset)?,
-                Target::Member(label, base) if entry.record.is_alias() => {
+                // In SkyDNS' way several entries may have addresses of one target.
+                Target::Member(label, base) if entry.record.is_alias() || self.authority.is_skydns() => {
                     self.additional_of_node(&mut node, Some(label), base, offset)?;
                 }
                 Target::Member(label, base) => {

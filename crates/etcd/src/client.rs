@@ -1,0 +1,252 @@
+//! Requests to etcd's JSON gateway over HTTP/1.1, with TLS and a token where these are asked for. Each client is one
+//! session: files are read when it begins, so that renewed certificates and passwords count from the next one on.
+
+mod tls;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client as Http};
+use hyper_util::rt::TokioExecutor;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::time::timeout;
+
+use crate::gateway::{self, Authenticated, Frames, GatewayError, WatchResponse};
+pub use tls::{TlsError, TlsFiles};
+
+/// How long a TCP connection may take to be set up.
+const CONNECT: Duration = Duration::from_secs(5);
+/// After how much idleness a connection is probed, how often then, and how many times in vain.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// How long a response may take, whole unless it is a watch.
+const RESPONSE: Duration = Duration::from_secs(20);
+/// The largest response that is read whole, in octets.
+const MAX_BODY: usize = 32 << 20;
+/// The largest response that reports an error.
+const MAX_ERROR: usize = 64 << 10;
+/// The longest password, in octets.
+const MAX_PASSWORD: u64 = 4096;
+
+/// How etcd is reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Members of one cluster, `http://` or `https://` with host and port. One is used, the next after it has failed.
+    pub members: Vec<Uri>,
+    /// Certificates.
+    pub tls: TlsFiles,
+    /// Who we are, where etcd has users.
+    pub login: Option<Login>,
+}
+
+/// A user of etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The name.
+    pub user: String,
+    /// The file with the password; white space around it does not count.
+    pub password_file: PathBuf,
+}
+
+/// Why a request has failed.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// The TLS settings are of no use.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The password cannot be read.
+    #[error("cannot read the password in {}", .path.display())]
+    Password {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It cannot be sent.
+    #[error("no such request")]
+    Request(#[from] http::Error),
+    /// Nobody answers.
+    #[error("cannot reach etcd")]
+    Unreachable(#[source] legacy::Error),
+    /// The response takes too long.
+    #[error("no response within {0:?}")]
+    Slow(Duration),
+    /// The response ends early.
+    #[error("the response ended early")]
+    Cut(#[source] Option<hyper::Error>),
+    /// etcd refuses.
+    #[error("etcd answered {status}: {message}")]
+    Refused {
+        /// The status code.
+        status: StatusCode,
+        /// In etcd's words.
+        message: String,
+    },
+    /// The response is not what was asked for.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+}
+
+impl ClientError {
+    /// Whether etcd may know the user no more: the token has expired, or the users have changed.
+    fn is_about_the_token(&self) -> bool {
+        matches!(self, Self::Refused { status, message }
+            if *status == StatusCode::UNAUTHORIZED || message.contains("auth: revision"))
+    }
+}
+
+/// One session with one member.
+pub struct Client {
+    http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    member: Uri,
+    login: Option<Login>,
+    token: Option<HeaderValue>,
+}
+
+impl Client {
+    /// A session with `member`. Reads certificates, so it may block.
+    ///
+    /// # Errors
+    ///
+    /// When the certificates cannot be used.
+    pub fn new(access: &Access, member: &Uri) -> Result<Self, ClientError> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT));
+        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+        tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+        let tls = access.tls.read(member.scheme_str() == Some("https"))?;
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let http = Http::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(https);
+        Ok(Self { http, member: member.clone(), login: access.login.clone(), token: None })
+    }
+
+    /// Posts a request and reads the whole response. With a user, the token is renewed where etcd asks for it.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        request: &Value,
+    ) -> Result<T, ClientError> {
+        let response = self.authorized(path, request).await?;
+        let body = timeout(RESPONSE, read(response, MAX_BODY)).await;
+        let body = body.map_err(|_| ClientError::Slow(RESPONSE))??;
+        Ok(serde_json::from_slice(&body).map_err(GatewayError::from)?)
+    }
+
+    /// Posts a request whose response is a watch.
+    pub(crate) async fn watch(&mut self, request: &Value) -> Result<Watch, ClientError> {
+        let body = self.authorized("/v3/watch", request).await?;
+        Ok(Watch { body, frames: Frames::default() })
+    }
+
+    async fn authorized(&mut self, path: &str, request: &Value) -> Result<Incoming, ClientError> {
+        let Some(login) = self.login.clone() else { return self.send(path, request).await };
+        let is_new = self.token.is_none();
+        if is_new {
+            self.authenticate(&login).await?;
+        }
+        match self.send(path, request).await {
+            Err(error) if error.is_about_the_token() && !is_new => {
+                self.authenticate(&login).await?;
+                self.send(path, request).await
+            }
+            sent => sent,
+        }
+    }
+
+    async fn authenticate(&mut self, login: &Login) -> Result<(), ClientError> {
+        let path = &login.password_file;
+        let unreadable = |source| ClientError::Password { path: path.clone(), source };
+        let password = password(path).await.map_err(unreadable)?;
+        self.token = None;
+        let request = json!({ "name": login.user, "password": password.trim() });
+        let response = self.send("/v3/auth/authenticate", &request).await?;
+        let body = timeout(RESPONSE, read(response, MAX_ERROR)).await;
+        let body = body.map_err(|_| ClientError::Slow(RESPONSE))??;
+        let Authenticated { token } = serde_json::from_slice(&body).map_err(GatewayError::from)?;
+        let mut token = HeaderValue::try_from(token).map_err(http::Error::from)?;
+        token.set_sensitive(true);
+        self.token = Some(token);
+        Ok(())
+    }
+
+    /// Sends a request and returns the body of a good response.
+    async fn send(&self, path: &str, request: &Value) -> Result<Incoming, ClientError> {
+        let mut uri = self.member.clone().into_parts();
+        uri.path_and_query = Some(path.parse().map_err(http::Error::from)?);
+        let uri = Uri::from_parts(uri).map_err(http::Error::from)?;
+        let mut builder = Request::post(uri).header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            builder = builder.header(AUTHORIZATION, token);
+        }
+        let request = builder.body(Full::from(request.to_string()))?;
+        let response = timeout(RESPONSE, self.http.request(request)).await;
+        let response =
+            response.map_err(|_| ClientError::Slow(RESPONSE))?.map_err(ClientError::Unreachable)?;
+        let (head, body) = response.into_parts();
+        if head.status == StatusCode::OK {
+            return Ok(body);
+        }
+        let body =
+            timeout(RESPONSE, read(body, MAX_ERROR)).await.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+        Err(ClientError::Refused { status: head.status, message: gateway::error(&body) })
+    }
+}
+
+/// Reads a whole body.
+async fn read(mut body: Incoming, most: usize) -> Result<Vec<u8>, ClientError> {
+    let mut octets = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ClientError::Cut(Some(error)))?;
+        let piece = frame.data_ref().map(|piece| &**piece).unwrap_or_default();
+        if octets.len() + piece.len() > most {
+            return Err(GatewayError::Large(most).into());
+        }
+        octets.extend_from_slice(piece);
+    }
+    Ok(octets)
+}
+
+async fn password(path: &std::path::Path) -> std::io::Result<String> {
+    use tokio::io::AsyncReadExt as _;
+    let mut password = String::new();
+    tokio::fs::File::open(path).await?.take(MAX_PASSWORD).read_to_string(&mut password).await?;
+    Ok(password)
+}
+
+/// The response to a watch: frames until one of the sides has had enough.
+pub(crate) struct Watch {
+    body: Incoming,
+    frames: Frames,
+}
+
+impl Watch {
+    /// The next frame. May be dropped while it waits; nothing is lost then.
+    pub(crate) async fn next(&mut self) -> Result<WatchResponse, ClientError> {
+        loop {
+            if let Some(frame) = self.frames.next_frame() {
+                return Ok(frame?);
+            }
+            let piece = self.body.frame().await.ok_or(ClientError::Cut(None))?;
+            let piece = piece.map_err(|error| ClientError::Cut(Some(error)))?;
+            self.frames.push(piece.data_ref().map(|piece| &**piece).unwrap_or_default())?;
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The TLS settings of a session, from files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use thiserror::Error;
+
+/// Files in PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The CA certificates that etcd's certificate must lead to; those of the system where none is given.
+    pub ca: Option<PathBuf>,
+    /// The client certificate and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// One is not PEM of its kind, or cannot be read.
+    #[error("cannot use {}: {reason}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There are no CA certificates.
+    #[error("there are no CA certificates to check etcd's with")]
+    NoAuthorities,
+    /// rustls does not take them.
+    #[error("TLS cannot be set up: {0}")]
+    Settings(#[from] rustls::Error),
+}
+
+impl TlsFiles {
+    /// The settings; without CA certificates where TLS is not `needed`.
+    pub(super) fn read(&self, needed: bool) -> Result<ClientConfig, TlsError> {
+        let roots = if needed { self.roots()? } else { RootCertStore::empty() };
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots);
+        Ok(match &self.client {
+            Some((certificate, key)) if needed => {
+                let chain = certificates(certificate)?;
+                let read = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+                builder.with_client_auth_cert(chain, read)?
+            }
+            _ => builder.with_no_client_auth(),
+        })
+    }
+
+    fn roots(&self) -> Result<RootCertStore, TlsError> {
+        let authorities = match &self.ca {
+            Some(file) => certificates(file)?,
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        let mut roots = RootCertStore::empty();
+        match roots.add_parsable_certificates(authorities) {
+            (0, _) => Err(TlsError::NoAuthorities),
+            _ => Ok(roots),
+        }
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let read = read.map_err(|error| unusable(file, &error))?;
+    let empty =
+        || TlsError::File { path: file.to_owned(), reason: "there is no CERTIFICATE in it".to_owned() };
+    if read.is_empty() { Err(empty()) } else { Ok(read) }
+}
+
+fn unusable(path: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
+    TlsError::File { path: path.to_owned(), reason: error.to_string() }
+}

@@ -1,0 +1,279 @@
+//! Follows the keys of one zone: lists them, watches them, and hands on each new state as a whole.
+//!
+//! A session lists once and watches from there on. One that fails is followed by another, which goes on at the revision
+//! that was reached; only where etcd has forgotten that, or has another history, it lists again. The last state stays in
+//! force meanwhile.
+
+mod pause;
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Access, Client, ClientError};
+use crate::gateway::{self, Event, EventKind, GatewayError, Header, KeyValue, Page, WatchResponse};
+use crate::key::{KeyError, Subtree};
+use crate::message::{Message, MessageError};
+use crate::metrics::FeedMetrics;
+use crate::tree::Tree;
+use pause::Backoff;
+
+/// Keys in one page of a list. Where they are too large, fewer are asked for.
+const PAGE: usize = 1000;
+/// The memory that the messages of one zone may take, see [`Tree::octets`].
+const MAX_OCTETS: usize = 128 << 20;
+/// How long a watch may be silent before etcd is asked whether it is still there, and still the same.
+const SILENCE: Duration = Duration::from_secs(30);
+/// A watch that has lasted so long was no failure: the next pause is the shortest again.
+const SETTLED: Duration = Duration::from_secs(10);
+/// Values that cannot be used and have a line in the log, of each page or frame.
+const LOGGED: usize = 5;
+
+/// Receives what a feed has to tell.
+pub trait Sink: Send + Sync {
+    /// A new state of the zone.
+    fn publish(&self, tree: &Tree);
+    /// The connection was lost, for this reason; or is there (again).
+    fn connected(&self, failure: Option<String>);
+}
+
+/// Follows the keys of one zone.
+pub struct Feed<S> {
+    access: Access,
+    keys: Subtree,
+    sink: S,
+    metrics: FeedMetrics,
+    member: usize,
+    tree: Tree,
+    /// The history that `tree` is of; `None` before the first list, and where another one is needed.
+    reached: Option<Header>,
+    /// Nothing before the first session has begun or failed.
+    connected: Option<bool>,
+}
+
+/// Why a session ended.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("the session could not begin")]
+    Begin(#[from] tokio::task::JoinError),
+    #[error("the history since revision {0} is compacted")]
+    Compacted(u64),
+    #[error("etcd has another history: it was set up anew, or restored")]
+    OtherHistory,
+    #[error("the watch was canceled: {0}")]
+    Canceled(String),
+    #[error("the zone takes more than {MAX_OCTETS} octets")]
+    Large,
+}
+
+/// Why a key is passed over.
+#[derive(Debug, Error)]
+enum Skipped {
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
+}
+
+impl<S: Sink> Feed<S> {
+    /// A feed of `keys`, from etcd as `access` says.
+    pub fn new(access: Access, keys: Subtree, sink: S, metrics: FeedMetrics) -> Self {
+        Self { access, keys, sink, metrics, member: 0, tree: Tree::default(), reached: None, connected: None }
+    }
+
+    /// Follows the zone until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut backoff = Backoff::default();
+        loop {
+            let begun = Instant::now();
+            let ended = tokio::select! {
+                ended = self.session() => ended,
+                () = stop.cancelled() => return,
+            };
+            if self.connected == Some(true) && begun.elapsed() > SETTLED {
+                backoff = Backoff::default();
+            }
+            if let Err(failure) = ended {
+                self.failed(&failure);
+            }
+            tokio::select! {
+                () = sleep(backoff.next_pause()) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        self.metrics.failures.inc();
+        if matches!(failure, Failure::Compacted(_) | Failure::OtherHistory | Failure::Large) {
+            self.reached = None;
+        }
+        self.member += 1;
+        let error = daemon::error_chain::brief(failure);
+        let (keys, records) = (&self.keys, self.tree.len());
+        match self.connected.replace(false) {
+            Some(false) => tracing::debug!(%keys, error, "etcd still not connected"),
+            Some(true) => {
+                tracing::warn!(%keys, records, error, "etcd connection lost, keeping the last records");
+            }
+            None => {
+                tracing::warn!(%keys, error, "etcd cannot be reached, the names of the zone are SERVFAIL");
+            }
+        }
+        self.metrics.connected.set(0);
+        self.sink.connected(Some(error));
+    }
+
+    fn succeeded(&mut self) {
+        if self.connected.replace(true) != Some(true) {
+            tracing::info!(keys = %self.keys, records = self.tree.len(), "etcd connected");
+        }
+        self.metrics.connected.set(1);
+        self.sink.connected(None);
+    }
+
+    /// One session; ends with what is wrong with it.
+    async fn session(&mut self) -> Result<(), Failure> {
+        let mut client = self.client().await?;
+        let reached = match self.reached {
+            Some(reached) => reached,
+            None => self.list(&mut client).await?,
+        };
+        let request = gateway::watch(&self.keys.range(), reached.revision + 1);
+        let mut watch = client.watch(&request).await?;
+        loop {
+            match timeout(SILENCE, watch.next()).await {
+                Ok(response) => self.take(response?)?,
+                Err(_) => self.check(&mut client).await?,
+            }
+        }
+    }
+
+    async fn client(&self) -> Result<Client, Failure> {
+        let (access, count) = (self.access.clone(), self.access.members.len().max(1));
+        let member = self.access.members.get(self.member % count).cloned().unwrap_or_default();
+        // It reads files.
+        Ok(tokio::task::spawn_blocking(move || Client::new(&access, &member)).await??)
+    }
+
+    /// Reads all keys, page by page as of one revision, and publishes them.
+    async fn list(&mut self, client: &mut Client) -> Result<Header, Failure> {
+        let (mut keys, mut tree) = (self.keys.range(), Tree::default());
+        let (mut limit, mut header) = (PAGE, None::<Header>);
+        loop {
+            let revision = header.map_or(0, |header| header.revision);
+            let page = client.post::<Page>("/v3/kv/range", &gateway::range(&keys, limit, revision)).await;
+            let page = match page {
+                Err(ClientError::Gateway(GatewayError::Large(_))) if limit > 1 => {
+                    limit /= 4;
+                    continue;
+                }
+                page => page?,
+            };
+            let first = *header.get_or_insert(page.header);
+            if let Some(last) = page.kvs.last().filter(|_| page.more) {
+                keys.start = [&last.key[..], b"\0"].concat();
+            }
+            let more = page.more && !page.kvs.is_empty();
+            self.set(&mut tree, page.kvs.into_iter().map(|kv| (EventKind::Put, kv)))?;
+            if !more {
+                (self.tree, self.reached) = (tree, Some(first));
+                self.metrics.lists.inc();
+                self.publish();
+                return Ok(first);
+            }
+        }
+    }
+
+    /// Takes a frame of the watch.
+    fn take(&mut self, response: WatchResponse) -> Result<(), Failure> {
+        let reached = self.reached.unwrap_or_default();
+        if response.compact_revision != 0 {
+            return Err(Failure::Compacted(reached.revision));
+        }
+        if response.canceled {
+            return Err(Failure::Canceled(response.cancel_reason));
+        }
+        // A watch from a revision that is yet to come waits for it, silently.
+        if response.header.cluster_id != reached.cluster_id || response.header.revision < reached.revision {
+            return Err(Failure::OtherHistory);
+        }
+        if response.created {
+            self.succeeded();
+            return Ok(());
+        }
+        // While a watch catches up, its header is ahead of the changes.
+        let last = response.events.last().map(|event| event.kv.mod_revision);
+        let revision = last.unwrap_or(response.header.revision);
+        let mut tree = self.tree.clone();
+        self.set(&mut tree, response.events.into_iter().map(|Event { kind, kv }| (kind, kv)))?;
+        (self.tree, self.reached) = (tree, Some(Header { revision, ..response.header }));
+        if last.is_some() {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Asks whether etcd is still there, and still the same.
+    async fn check(&self, client: &mut Client) -> Result<(), Failure> {
+        let page: Page = client.post("/v3/kv/range", &gateway::range(&self.keys.range(), 1, 0)).await?;
+        let reached = self.reached.unwrap_or_default();
+        if page.header.cluster_id != reached.cluster_id || page.header.revision < reached.revision {
+            return Err(Failure::OtherHistory);
+        }
+        Ok(())
+    }
+
+    /// Puts changes into `tree`.
+    fn set(
+        &self,
+        tree: &mut Tree,
+        changes: impl Iterator<Item = (EventKind, KeyValue)>,
+    ) -> Result<(), Failure> {
+        let mut skipped = 0;
+        for (kind, kv) in changes {
+            if let Err(error) = self.set_one(tree, kind, &kv) {
+                skipped += 1;
+                if skipped <= LOGGED {
+                    let key = String::from_utf8_lossy(&kv.key);
+                    tracing::warn!(%key, %error, "etcd key skipped");
+                }
+            }
+            if tree.octets() > MAX_OCTETS {
+                return Err(Failure::Large);
+            }
+        }
+        self.metrics.skipped.inc_by(skipped as u64);
+        if let Some(more) = skipped.checked_sub(LOGGED + 1) {
+            tracing::warn!(more = more + 1, "further etcd keys skipped");
+        }
+        Ok(())
+    }
+
+    /// A value that cannot be used leaves no record, also none of the value before: a list would know nothing of that.
+    fn set_one(&self, tree: &mut Tree, kind: EventKind, kv: &KeyValue) -> Result<(), Skipped> {
+        let Some(path) = self.keys.path(&kv.key)? else { return Ok(()) };
+        if kind == EventKind::Delete {
+            tree.remove(&path);
+            return Ok(());
+        }
+        match Message::parse(&kv.value) {
+            Ok(message) if kv.lease != 0 => tree.set(&path, message.leased()),
+            Ok(message) => tree.set(&path, message),
+            Err(error) => {
+                tree.remove(&path);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        self.metrics.records.set(i64::try_from(self.tree.len()).unwrap_or(i64::MAX));
+        self.sink.publish(&self.tree);
+    }
+}

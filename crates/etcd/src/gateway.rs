@@ -1,0 +1,307 @@
+//! The messages of etcd's JSON gateway (`/v3/...`): requests as they are written, responses as they are read. Numbers are
+//! strings there, octets are Base64, and what is zero is left out.
+
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+/// The largest frame of a watch, in octets.
+pub const MAX_FRAME: usize = 32 << 20;
+
+/// Which history a response tells of, and how far it goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// Another one after etcd was set up anew.
+    #[serde(deserialize_with = "number")]
+    pub cluster_id: u64,
+    /// The number of changes so far.
+    #[serde(deserialize_with = "number")]
+    pub revision: u64,
+}
+
+/// A key with its value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct KeyValue {
+    /// The key.
+    #[serde(deserialize_with = "octets")]
+    pub key: Vec<u8>,
+    /// The value.
+    #[serde(deserialize_with = "octets")]
+    pub value: Vec<u8>,
+    /// The revision of its last change.
+    #[serde(deserialize_with = "number")]
+    pub mod_revision: u64,
+    /// The lease that the key ends with; 0 for none.
+    #[serde(deserialize_with = "number")]
+    pub lease: u64,
+}
+
+/// A part of a range.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Page {
+    /// Which history it is from.
+    pub header: Header,
+    /// The keys in order.
+    pub kvs: Vec<KeyValue>,
+    /// There are further keys.
+    pub more: bool,
+}
+
+/// The token that authenticates further requests.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Authenticated {
+    /// The token.
+    pub token: String,
+}
+
+/// One frame of a watch.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct WatchResponse {
+    /// Which history it is from.
+    pub header: Header,
+    /// The watch has begun.
+    pub created: bool,
+    /// The watch has ended.
+    pub canceled: bool,
+    /// Why.
+    pub cancel_reason: String,
+    /// The watch has ended because what it begins with is forgotten; 0 if it has not.
+    #[serde(deserialize_with = "number")]
+    pub compact_revision: u64,
+    /// The changes in their order.
+    pub events: Vec<Event>,
+}
+
+/// A change of one key.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// Whether the key was set or deleted.
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    /// The key, and its value unless it was deleted.
+    pub kv: KeyValue,
+}
+
+/// The kind of a change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum EventKind {
+    /// The key was set.
+    #[default]
+    Put,
+    /// The key was deleted.
+    Delete,
+}
+
+/// Why a response cannot be used.
+#[derive(Debug, Error)]
+pub enum GatewayError {
+    /// It is too large.
+    #[error("more than {0} octets")]
+    Large(usize),
+    /// It is something else than etcd's JSON.
+    #[error("not a response of etcd: {0}")]
+    Foreign(#[from] serde_json::Error),
+    /// etcd reports an error.
+    #[error("{0}")]
+    Reported(String),
+}
+
+/// The request for a page of a range, as of `revision` unless that is 0.
+pub fn range(keys: &Range<Vec<u8>>, limit: usize, revision: u64) -> Value {
+    json!({
+        "key": BASE64_STANDARD.encode(&keys.start),
+        "range_end": BASE64_STANDARD.encode(&keys.end),
+        "limit": limit.to_string(),
+        "revision": revision.to_string(),
+    })
+}
+
+/// The request for all changes of a range from `revision` on.
+pub fn watch(keys: &Range<Vec<u8>>, revision: u64) -> Value {
+    json!({ "create_request": {
+        "key": BASE64_STANDARD.encode(&keys.start),
+        "range_end": BASE64_STANDARD.encode(&keys.end),
+        "start_revision": revision.to_string(),
+        "progress_notify": true,
+    }})
+}
+
+/// The message of an error response; the response itself, shortened, where it is none of etcd's.
+pub fn error(body: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    let reported = serde_json::from_slice::<Value>(body).ok();
+    let message = |value: &Value| value.get("message").and_then(Value::as_str).map(str::to_owned);
+    let found = reported.and_then(|value| message(&value).or_else(|| value.get("error").and_then(message)));
+    let text = found.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    text.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+}
+
+/// Reads one frame of a watch.
+///
+/// # Errors
+///
+/// When it is no frame, or reports an error.
+pub fn frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
+    #[derive(Deserialize)]
+    struct Frame {
+        result: Option<WatchResponse>,
+    }
+    match serde_json::from_slice::<Frame>(line)?.result {
+        Some(response) => Ok(response),
+        None => Err(GatewayError::Reported(error(line))),
+    }
+}
+
+/// The stream of a watch in lines, a frame each.
+#[derive(Debug, Default)]
+pub struct Frames {
+    pending: Vec<u8>,
+    /// What of `pending` is known to hold no end of a line.
+    searched: usize,
+}
+
+impl Frames {
+    /// Adds what was received.
+    ///
+    /// # Errors
+    ///
+    /// When a frame is too large.
+    pub fn push(&mut self, octets: &[u8]) -> Result<(), GatewayError> {
+        if self.pending.len() + octets.len() > MAX_FRAME {
+            return Err(GatewayError::Large(MAX_FRAME));
+        }
+        self.pending.extend_from_slice(octets);
+        Ok(())
+    }
+
+    /// The next whole frame.
+    pub fn next_frame(&mut self) -> Option<Result<WatchResponse, GatewayError>> {
+        loop {
+            let unseen = self.pending.get(self.searched..)?;
+            let Some(end) = unseen.iter().position(|octet| *octet == b'\n') else {
+                self.searched = self.pending.len();
+                return None;
+            };
+            let line: Vec<u8> = self.pending.drain(..=self.searched + end).collect();
+            self.searched = 0;
+            if !line.trim_ascii().is_empty() {
+                return Some(frame(&line));
+            }
+        }
+    }
+}
+
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Text(String),
+        Plain(u64),
+    }
+    match Number::deserialize(from)? {
+        Number::Plain(number) => Ok(number),
+        Number::Text(text) => text.parse().map_err(|_| D::Error::custom("not a number")),
+    }
+}
+
+fn octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(from)?;
+    BASE64_STANDARD.decode(text).map_err(|_| D::Error::custom("not Base64"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded from etcd 3.4.23.
+    const CREATED: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","member_id":"3319814642761637952","revision":"2","raft_term":"2"},"created":true}}"#;
+    const PUT: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","member_id":"3319814642761637952","revision":"2","raft_term":"2"},"events":[{"kv":{"key":"L3NreWRucy9sb2NhbC9h","create_revision":"2","mod_revision":"2","version":"1","value":"eyJob3N0IjoiMS4yLjMuNCJ9"}}]}}"#;
+    const DELETE: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","revision":"3"},"events":[{"type":"DELETE","kv":{"key":"L3NreWRucy9sb2NhbC9h","mod_revision":"3"}}]}}"#;
+    const COMPACTED: &str = r#"{"result":{"header":{"cluster_id":"324952591200643719","raft_term":"2"},"canceled":true,"compact_revision":"3"}}"#;
+    const HEADER: Header = Header { cluster_id: 324_952_591_200_643_719, revision: 2 };
+
+    fn frames(stream: &[u8], piece: usize) -> Vec<WatchResponse> {
+        let (mut frames, mut read) = (Frames::default(), Vec::new());
+        for piece in stream.chunks(piece) {
+            frames.push(piece).unwrap();
+            while let Some(frame) = frames.next_frame() {
+                read.push(frame.unwrap());
+            }
+        }
+        read
+    }
+
+    #[test]
+    fn frames_are_read_however_they_are_cut() {
+        let stream = format!("{CREATED}\n{PUT}\n\n{DELETE}\n{COMPACTED}\n{CREATED}");
+        let set = KeyValue {
+            key: b"/skydns/local/a".into(),
+            value: br#"{"host":"1.2.3.4"}"#.into(),
+            mod_revision: 2,
+            lease: 0,
+        };
+        let deleted = KeyValue { value: Vec::new(), mod_revision: 3, ..set.clone() };
+        let event = |kind, kv| vec![Event { kind, kv }];
+        let later = Header { revision: 3, ..HEADER };
+        let expected = [
+            WatchResponse { header: HEADER, created: true, ..WatchResponse::default() },
+            WatchResponse { header: HEADER, events: event(EventKind::Put, set), ..WatchResponse::default() },
+            WatchResponse {
+                header: later,
+                events: event(EventKind::Delete, deleted),
+                ..WatchResponse::default()
+            },
+            WatchResponse {
+                header: Header { revision: 0, ..HEADER },
+                canceled: true,
+                compact_revision: 3,
+                ..WatchResponse::default()
+            },
+        ];
+        for piece in [1, 7, 100, stream.len()] {
+            assert_eq!(frames(stream.as_bytes(), piece), expected, "{piece}");
+        }
+    }
+
+    #[test]
+    fn errors_are_told_in_the_words_of_etcd() {
+        let cases = [
+            (
+                r#"{"error":"e","message":"required revision has been compacted","code":11}"#,
+                "required revision has been compacted",
+            ),
+            (r#"{"error":{"grpc_code":14,"http_code":503,"message":"no leader"}}"#, "no leader"),
+            ("<html>\n404", "<html>404"),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(error(body.as_bytes()), expected);
+        }
+        assert_eq!(frame(cases[1].0.as_bytes()).unwrap_err().to_string(), "no leader");
+        assert!(matches!(frame(b"<html>"), Err(GatewayError::Foreign(_))));
+        assert!(matches!(
+            frame(br#"{"result":{"events":[{"kv":{"key":"%"}}]}}"#),
+            Err(GatewayError::Foreign(_))
+        ));
+    }
+
+    #[test]
+    fn a_frame_without_end_is_not_kept() {
+        let mut frames = Frames::default();
+        let piece = vec![b' '; 1 << 20];
+        let fitting = (0..=MAX_FRAME >> 20)
+            .take_while(|_| frames.push(&piece).is_ok() && frames.next_frame().is_none());
+        assert_eq!(fitting.count(), MAX_FRAME >> 20);
+    }
+}

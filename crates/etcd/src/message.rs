@@ -1,0 +1,235 @@
+//! The value of a key: SkyDNS' message, a JSON object. Not the key, see [`crate::key`].
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Deserialize;
+use serde_json::Value;
+use skydns::record::Extras;
+use skydns::{Host, Name};
+use smol_str::SmolStr;
+use thiserror::Error;
+
+/// The longest value that is read, in octets. A TXT record of that size does not fit into an answer over UDP by far.
+pub const MAX_VALUE: usize = 16 << 10;
+/// TTL of messages without one, in seconds, as in CoreDNS.
+pub const DEFAULT_TTL: u32 = 300;
+/// The longest TTL of messages with a lease, in seconds. etcd removes them when the lease ends, which may be soon: this is
+/// the shortest TTL that CoreDNS gives them.
+pub const LEASED_TTL: u32 = 30;
+/// The longest TTL (RFC 2181, section 8).
+const MAX_TTL: u32 = i32::MAX.unsigned_abs();
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The address or the name that it leads to; nothing for a text alone.
+    pub host: Host<'static>,
+    /// Port of SRV answers.
+    pub port: u16,
+    /// Priority of SRV answers, preference of MX answers.
+    pub priority: u16,
+    /// Weight of SRV answers; 0 counts as 100.
+    pub weight: u16,
+    /// Seconds.
+    pub ttl: u32,
+    /// Its text, and whether it is a mail exchange, too.
+    pub extras: Extras,
+    /// Leftmost labels of the key's name that are not part of the name of an address in SRV, MX and NS answers.
+    pub target_strip: usize,
+    /// Messages of other groups are left out of one answer; empty for none.
+    pub group: SmolStr,
+}
+
+/// Why a value is no message.
+#[derive(Debug, Error)]
+pub enum MessageError {
+    /// It is too long.
+    #[error("{0} octets, more than {MAX_VALUE}")]
+    Long(usize),
+    /// It is no JSON object, or a field has another type.
+    #[error("not a SkyDNS message: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A number is out of its range.
+    #[error("{field} {value} is not from 0 to {}", u16::MAX)]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: i64,
+    },
+    /// The host is neither an address nor a name.
+    #[error("host {0:?} is neither an address nor a name")]
+    Host(String),
+}
+
+/// The fields as they are written. What is not known is ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    host: String,
+    port: i64,
+    priority: i64,
+    weight: i64,
+    text: String,
+    mail: bool,
+    ttl: u32,
+    targetstrip: i64,
+    group: String,
+}
+
+impl Message {
+    /// Reads a value. As in Go, the case of field names makes no difference and `null` is a field that is missing.
+    ///
+    /// # Errors
+    ///
+    /// When it is no message, or one that cannot be served.
+    pub fn parse(value: &[u8]) -> Result<Self, MessageError> {
+        if value.len() > MAX_VALUE {
+            return Err(MessageError::Long(value.len()));
+        }
+        let written: BTreeMap<String, Value> = serde_json::from_slice(value)?;
+        let given = written.into_iter().filter(|(_, value)| !value.is_null());
+        let object = given.map(|(field, value)| (field.to_ascii_lowercase(), value)).collect();
+        let fields: Fields = serde_json::from_value(Value::Object(object))?;
+        Ok(Self {
+            host: host(&fields.host)?,
+            port: number("port", fields.port)?,
+            priority: match number("priority", fields.priority)? {
+                0 => skydns::record::PRIORITY,
+                priority => priority,
+            },
+            weight: number("weight", fields.weight)?,
+            ttl: if fields.ttl == 0 { DEFAULT_TTL } else { fields.ttl.min(MAX_TTL) },
+            extras: Extras { text: fields.text.into(), mail: fields.mail },
+            target_strip: number("targetstrip", fields.targetstrip)?.into(),
+            group: fields.group.into(),
+        })
+    }
+
+    /// The same message at a key with a lease.
+    #[must_use]
+    pub fn leased(self) -> Self {
+        Self { ttl: self.ttl.min(LEASED_TTL), ..self }
+    }
+}
+
+fn number(field: &'static str, value: i64) -> Result<u16, MessageError> {
+    u16::try_from(value).map_err(|_| MessageError::Range { field, value })
+}
+
+/// An address, or else a name. An IPv4 address in the form of IPv6 is one of IPv4, as in Go.
+fn host(text: &str) -> Result<Host<'static>, MessageError> {
+    if text.is_empty() {
+        return Ok(Host::Nothing);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Host::Address(address.to_canonical()));
+    }
+    let is_printable = text.bytes().all(|octet| octet.is_ascii_graphic());
+    let name = Name::parse(text).ok().filter(|_| is_printable);
+    name.map(|name| Host::Name(Cow::Owned(name))).ok_or_else(|| MessageError::Host(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(host: Host<'static>) -> Message {
+        Message {
+            host,
+            port: 0,
+            priority: 10,
+            weight: 0,
+            ttl: 300,
+            extras: Extras::default(),
+            target_strip: 0,
+            group: SmolStr::default(),
+        }
+    }
+
+    fn name(text: &str) -> Host<'static> {
+        Host::Name(Cow::Owned(Name::parse(text).unwrap()))
+    }
+
+    fn address(text: &str) -> Host<'static> {
+        Host::Address(text.parse().unwrap())
+    }
+
+    #[test]
+    fn messages_are_read_as_skydns_reads_them() {
+        let cases = [
+            ("nothing at all", "{}", message(Host::Nothing)),
+            ("an address", r#"{"host":"10.0.1.125"}"#, message(address("10.0.1.125"))),
+            ("an address of IPv6", r#"{"host":"2003::8:1"}"#, message(address("2003::8:1"))),
+            ("one mapped into it", r#"{"host":"::ffff:10.0.0.1"}"#, message(address("10.0.0.1"))),
+            ("a name", r#"{"host":"Service1.example.com."}"#, message(name("Service1.example.com"))),
+            (
+                "all fields",
+                r#"{"host":"a.example","port":8080,"priority":20,"weight":5,"text":"x y","mail":true,"ttl":60,"targetstrip":2,"group":"g1"}"#,
+                Message {
+                    port: 8080,
+                    priority: 20,
+                    weight: 5,
+                    extras: Extras { text: "x y".into(), mail: true },
+                    ttl: 60,
+                    target_strip: 2,
+                    group: "g1".into(),
+                    ..message(name("a.example"))
+                },
+            ),
+            (
+                "that of kube2sky",
+                r#"{"host":"10.0.0.10","priority":10,"weight":10,"ttl":30}"#,
+                Message { weight: 10, ttl: 30, ..message(address("10.0.0.10")) },
+            ),
+            (
+                "that of external-dns",
+                r#"{"host":"1.2.3.4","text":"\"heritage=external-dns\"","targetstrip":1,"setIdentifier":"a"}"#,
+                Message {
+                    extras: Extras { text: "\"heritage=external-dns\"".into(), mail: false },
+                    target_strip: 1,
+                    ..message(address("1.2.3.4"))
+                },
+            ),
+            (
+                "fields in upper case, and null",
+                r#"{"Host":"10.0.0.1","TTL":5,"port":null}"#,
+                Message { ttl: 5, ..message(address("10.0.0.1")) },
+            ),
+        ];
+        for (case, json, expected) in cases {
+            assert_eq!(Message::parse(json.as_bytes()).unwrap(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_lease_shortens_the_ttl() {
+        for (ttl, expected) in [(0, 30), (20, 20), (3600, 30)] {
+            let message = Message::parse(format!("{{\"ttl\":{ttl}}}").as_bytes()).unwrap();
+            assert_eq!(message.leased().ttl, expected, "{ttl}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_says_why() {
+        let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(MAX_VALUE));
+        let cases = [
+            ("", "not a SkyDNS message: EOF"),
+            ("null", "not a SkyDNS message: invalid type: null"),
+            ("[]", "not a SkyDNS message: invalid type: sequence"),
+            (r#"{"host":1}"#, "not a SkyDNS message: invalid type: integer"),
+            (r#"{"port":"80"}"#, "not a SkyDNS message: invalid type: string"),
+            (r#"{"port":65536}"#, "port 65536 is not from 0 to 65535"),
+            (r#"{"weight":-1}"#, "weight -1 is not from 0 to 65535"),
+            (r#"{"host":"a..b"}"#, r#"host "a..b" is neither an address nor a name"#),
+            (r#"{"host":"a b"}"#, r#"host "a b" is neither an address nor a name"#),
+            (&long, "16395 octets, more than 16384"),
+        ];
+        for (value, expected) in cases {
+            let error = Message::parse(value.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{value}: {error}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The messages of a zone as what the DNS server asks for: [`skydns::Records`].
+
+use std::borrow::Cow;
+
+use skydns::{Entry, Host, Lookup, Records, ServiceRecord};
+
+use crate::tree::{Stored, Tree};
+
+/// The records of a zone; none that are known before the first list.
+#[derive(Debug, Clone, Default)]
+pub struct ZoneRecords(Option<Tree>);
+
+impl From<Tree> for ZoneRecords {
+    fn from(tree: Tree) -> Self {
+        Self(Some(tree))
+    }
+}
+
+impl Records for ZoneRecords {
+    fn has_synced(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup {
+        let Some(tree) = &self.0 else { return Lookup::Missing };
+        let exactly = || tree.exactly(path).map(|stored| vec![stored]);
+        let found = if exact { exactly() } else { tree.find(path, steps) };
+        let Some(found) = found else { return Lookup::Missing };
+        for stored in found {
+            visit(stored.entry());
+        }
+        Lookup::Exists
+    }
+
+    fn has_descendants(&self, path: &[&str]) -> bool {
+        self.0.as_ref().is_some_and(|tree| tree.holds(path))
+    }
+}
+
+impl Stored {
+    fn entry(&self) -> Entry<'_> {
+        let message = &self.message;
+        let host = match &message.host {
+            Host::Name(name) => Host::Name(Cow::Borrowed(name)),
+            other => other.clone(),
+        };
+        let record = ServiceRecord {
+            port: message.port,
+            ttl: message.ttl,
+            priority: message.priority,
+            weight: message.weight,
+            extras: Some(&message.extras),
+            ..ServiceRecord::new(host, &self.base)
+        };
+        Entry { label: &self.label, record, made_up: false }
+    }
+}

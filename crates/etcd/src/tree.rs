@@ -1,0 +1,372 @@
+//! The messages of a zone as a persistent tree, and which of them a name leads to: SkyDNS' rules, as CoreDNS has them.
+//!
+//! A name stands for all messages below its key, however deep, and for its own where there are none below. `*` and `any`
+//! in the place of a label stand for any one. Groups choose among what was found.
+
+use std::sync::Arc;
+
+use skydns::Host;
+use smol_str::SmolStr;
+use treecache::{Node, TreeCache};
+
+use crate::key::Path;
+use crate::message::Message;
+
+/// Steps that a child takes on a walk: it lies somewhere in memory, see [`skydns::Records::records`].
+const CHILD: usize = 32;
+/// Octets that each message is counted as besides those of its key and value.
+const OVERHEAD: usize = 256;
+
+/// All messages of one zone. `clone` is a handful of reference counts.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    messages: TreeCache<Arc<Stored>>,
+    count: usize,
+    octets: usize,
+}
+
+impl PartialEq for Tree {
+    fn eq(&self, other: &Self) -> bool {
+        self.all() == other.all()
+    }
+}
+
+/// A message in its place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) message: Message,
+    /// Labels of the key below the zone, the deepest last, with slashes.
+    pub(crate) key: Box<str>,
+    /// The leftmost label of the name of its address; empty for the zone itself.
+    pub(crate) label: SmolStr,
+    /// The other labels of that name below the zone, in wire format without the root.
+    pub(crate) base: Box<[u8]>,
+}
+
+impl Stored {
+    fn new(path: &[&str], message: Message) -> Self {
+        // What is stripped off beyond the zone is not stripped at all, as in SkyDNS beyond the whole name.
+        let strip = Some(message.target_strip).filter(|strip| *strip <= path.len()).unwrap_or_default();
+        let target = path.get(..path.len() - strip).unwrap_or_default();
+        let (label, above) = target.split_last().map_or(("", target), |(label, above)| (*label, above));
+        let mut base = Vec::new();
+        for label in above.iter().rev() {
+            base.push(u8::try_from(label.len()).unwrap_or_default());
+            base.extend_from_slice(label.as_bytes());
+        }
+        Self { message, key: path.join("/").into(), label: label.into(), base: base.into() }
+    }
+
+    /// How many labels the key has.
+    fn depth(&self) -> usize {
+        self.key.bytes().filter(|octet| *octet == b'/').count() + 1
+    }
+
+    fn octets(&self) -> usize {
+        let host = match &self.message.host {
+            Host::Name(name) => name.wire().len(),
+            _ => 0,
+        };
+        OVERHEAD + 2 * self.key.len() + self.message.extras.text.len() + self.message.group.len() + host
+    }
+
+    fn has_host(&self) -> bool {
+        self.message.host != Host::Nothing
+    }
+}
+
+impl Tree {
+    /// Sets the message of a key.
+    pub fn set(&mut self, path: &Path<'_>, message: Message) {
+        let Some((label, above)) = path.split_last() else { return };
+        let stored = Arc::new(Stored::new(path, message));
+        self.octets += stored.octets();
+        self.count += 1;
+        if let Some(before) = self.messages.set_entry(above, (*label).into(), stored) {
+            self.forget(&before);
+        }
+    }
+
+    /// Removes the message of a key, if there is one.
+    pub fn remove(&mut self, path: &Path<'_>) {
+        let Some((label, above)) = path.split_last() else { return };
+        if let Some(before) = self.messages.remove_entry(above, label) {
+            self.forget(&before);
+        }
+    }
+
+    fn forget(&mut self, before: &Stored) {
+        self.octets -= before.octets();
+        self.count -= 1;
+    }
+
+    /// The number of messages.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True when there is no message.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The memory that the messages take, roughly, in octets.
+    pub fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// True when there is a key at `path` or below it.
+    pub fn holds(&self, path: &[&str]) -> bool {
+        let below = self.messages.node(path).is_some_and(|node| !node.is_empty());
+        below || self.exactly(path).is_some()
+    }
+
+    /// The message of that very key.
+    pub(crate) fn exactly(&self, path: &[&str]) -> Option<&Stored> {
+        let (label, above) = path.split_last()?;
+        self.messages.entry(above, label).map(|stored| &**stored)
+    }
+
+    /// All messages in the order of their keys.
+    fn all(&self) -> Vec<&Stored> {
+        let mut found = Found { steps: usize::MAX, messages: Vec::new() };
+        found.below(self.messages.root());
+        found.messages.sort_unstable_by_key(|stored| &*stored.key);
+        found.messages
+    }
+
+    /// The messages that a name leads to: `None` when it does not exist. `steps` bounds the work.
+    pub(crate) fn find(&self, path: &[&str], steps: &mut usize) -> Option<Vec<&Stored>> {
+        let mut found = Found { steps: *steps, messages: Vec::new() };
+        if path.iter().any(|label| is_wildcard(label)) {
+            found.walk(self.messages.root(), path);
+        } else {
+            match self.messages.node(path) {
+                Some(node) => found.below(node),
+                None => found.messages.extend(self.exactly(path)),
+            }
+        }
+        *steps = found.steps;
+        // The order that etcd has them in decides about groups.
+        found.messages.sort_unstable_by_key(|stored| &*stored.key);
+        let messages = chosen(found.messages);
+        (!messages.is_empty()).then_some(messages)
+    }
+}
+
+fn is_wildcard(label: &str) -> bool {
+    matches!(label, "*" | "any")
+}
+
+/// The walk for one name.
+struct Found<'t> {
+    steps: usize,
+    messages: Vec<&'t Stored>,
+}
+
+impl<'t> Found<'t> {
+    /// Takes what matches `path`, and all below it.
+    fn walk(&mut self, node: &'t Node<Arc<Stored>>, path: &[&str]) {
+        let Some((&label, rest)) = path.split_first() else { return self.below(node) };
+        if !is_wildcard(label) {
+            if let Some(stored) = node.entry(label).filter(|_| rest.is_empty()) {
+                self.take(stored);
+            }
+            if let Some(child) = node.child(label) {
+                self.step(child, rest);
+            }
+            return;
+        }
+        if rest.is_empty() {
+            return self.below(node);
+        }
+        for (_, child) in node.children() {
+            self.step(child, rest);
+        }
+    }
+
+    fn step(&mut self, child: &'t Node<Arc<Stored>>, rest: &[&str]) {
+        self.steps = self.steps.saturating_sub(CHILD);
+        if self.steps > 0 {
+            self.walk(child, rest);
+        }
+    }
+
+    fn below(&mut self, node: &'t Node<Arc<Stored>>) {
+        for (_, stored) in node.entries() {
+            self.take(stored);
+        }
+        for (_, child) in node.children() {
+            self.step(child, &[]);
+        }
+    }
+
+    fn take(&mut self, stored: &'t Arc<Stored>) {
+        self.steps = self.steps.saturating_sub(1);
+        if self.steps > 0 {
+            self.messages.push(stored);
+        }
+    }
+}
+
+/// What an answer is made of: those of one group, and aliases once.
+fn chosen(all: Vec<&Stored>) -> Vec<&Stored> {
+    if all.iter().all(|stored| stored.message.group.is_empty()) {
+        return without_repeated_aliases(all);
+    }
+    // Texts alone do not decide which group hosts are of.
+    let hosts: Vec<&Stored> = all.iter().copied().filter(|stored| stored.has_host()).collect();
+    let texts = grouped(&all).into_iter().filter(|stored| !stored.has_host());
+    let chosen = grouped(&hosts).into_iter().chain(texts).collect();
+    without_repeated_aliases(chosen)
+}
+
+/// The messages of the group that the shortest keys are of, and those of none. Where these disagree, all of them.
+fn grouped<'t>(all: &[&'t Stored]) -> Vec<&'t Stored> {
+    let Some(first) = all.first() else { return Vec::new() };
+    let (mut group, mut depth) = (&first.message.group, first.depth());
+    for stored in all {
+        if stored.depth() < depth {
+            if stored.message.group.is_empty() {
+                break;
+            }
+            (group, depth) = (&stored.message.group, stored.depth());
+        }
+    }
+    let of_another = |stored: &&&Stored| !stored.message.group.is_empty() && stored.message.group != *group;
+    let disagree = all.iter().filter(of_another).any(|stored| stored.depth() == depth);
+    if group.is_empty() || disagree {
+        return all.to_vec();
+    }
+    all.iter().filter(|stored| !of_another(stored)).copied().collect()
+}
+
+/// SkyDNS takes messages with the same host and numbers once, before their weights are added up. Addresses stay: they have
+/// names of their own.
+fn without_repeated_aliases(mut all: Vec<&Stored>) -> Vec<&Stored> {
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|stored| {
+        let Message { host, port, priority, weight, extras, .. } = &stored.message;
+        let Host::Name(name) = host else { return true };
+        seen.insert((name.to_lowercase(), *port, *priority, *weight, &extras.text, extras.mail))
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys with slashes below the zone, and their values.
+    fn tree(messages: &[(&str, &str)]) -> Tree {
+        let mut tree = Tree::default();
+        for (key, value) in messages {
+            tree.set(&key.split('/').collect(), Message::parse(value.as_bytes()).unwrap());
+        }
+        tree
+    }
+
+    fn find(tree: &Tree, name: &str) -> Option<Vec<String>> {
+        let path: Vec<&str> = name.split('.').rev().filter(|label| !label.is_empty()).collect();
+        let found = tree.find(&path, &mut 10_000)?;
+        Some(found.into_iter().map(|stored| stored.key.to_string()).collect())
+    }
+
+    #[test]
+    fn names_stand_for_what_is_below_them() {
+        let host = r#"{"host":"10.0.0.1"}"#;
+        let keys =
+            ["east/production/rails", "east/staging/rails/1", "west/staging/rails", "west/staging", "any"];
+        let tree = tree(&keys.map(|key| (key, host)));
+        let cases: [(&str, Option<&[&str]>); 12] = [
+            ("rails.production.east", Some(&["east/production/rails"])),
+            ("production.east", Some(&["east/production/rails"])),
+            ("east", Some(&["east/production/rails", "east/staging/rails/1"])),
+            ("1.rails.staging.east", Some(&["east/staging/rails/1"])),
+            ("2.rails.staging.east", None),
+            ("eas", None),
+            // Its own message counts only where there is none below.
+            ("staging.west", Some(&["west/staging/rails"])),
+            ("staging.*", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
+            ("staging.any", Some(&["east/staging/rails/1", "west/staging", "west/staging/rails"])),
+            ("*.production.*", Some(&["east/production/rails"])),
+            ("nothing.*", None),
+            ("*.rails.*.east", Some(&["east/staging/rails/1"])),
+        ];
+        for (name, expected) in cases {
+            let expected = expected.map(|keys| keys.iter().map(ToString::to_string).collect());
+            assert_eq!(find(&tree, name), expected, "{name}");
+        }
+        assert_eq!(find(&tree, "").unwrap().len(), 5, "the apex stands for all of them");
+    }
+
+    #[test]
+    fn groups_choose_and_those_without_one_always_stay() {
+        let host = |last: u8, group: &str| format!(r#"{{"host":"127.0.0.{last}","group":"{group}"}}"#);
+        let (text, other) = (r#"{"text":"t"}"#, r#"{"text":"t","group":"g2"}"#);
+        let cases: [(&str, &[(&str, &str)], &[&str]); 6] = [
+            ("one group", &[("a", &host(1, "g1")), ("sub/b", &host(2, "g1"))], &["a", "sub/b"]),
+            ("without one", &[("a", &host(1, "g1")), ("sub/b", &host(2, ""))], &["a", "sub/b"]),
+            ("another one below", &[("a", &host(1, "g1")), ("sub/b", &host(2, "g2"))], &["a"]),
+            ("two side by side", &[("a", &host(1, "g1")), ("b", &host(2, "g2"))], &["a", "b"]),
+            ("a text before", &[("a", text), ("b", &host(1, "g1")), ("c/d", &host(2, "g2"))], &["b", "a"]),
+            ("a text of another", &[("a", &host(1, "g1")), ("b/c", other)], &["a"]),
+        ];
+        for (case, messages, expected) in cases {
+            assert_eq!(find(&tree(messages), "").unwrap(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn aliases_that_repeat_are_taken_once() {
+        let alias = r#"{"host":"www.miek.nl"}"#;
+        let address = r#"{"host":"10.0.0.1"}"#;
+        let tree = tree(&[
+            ("a", alias),
+            ("b", alias),
+            ("c", r#"{"host":"WWW.miek.nl","port":1}"#),
+            ("d", address),
+            ("e", address),
+        ]);
+        assert_eq!(find(&tree, "").unwrap(), ["a", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn labels_are_stripped_off_the_names_of_addresses_within_the_zone() {
+        for (strip, label, base) in [
+            (0, "x", &b"\x03bar\x03com"[..]),
+            (1, "bar", b"\x03com"),
+            (2, "com", b""),
+            (3, "", b""),
+            (4, "x", b"\x03bar\x03com"),
+        ] {
+            let tree = tree(&[("com/bar/x", &format!(r#"{{"targetstrip":{strip}}}"#))]);
+            let stored = tree.exactly(&["com", "bar", "x"]).unwrap();
+            assert_eq!((&*stored.label, &*stored.base), (label, base), "{strip}");
+        }
+    }
+
+    #[test]
+    fn a_walk_ends_when_its_steps_are_used_up() {
+        let keys: Vec<String> = (0..100).map(|number| format!("{number}/x")).collect();
+        let tree = tree(&keys.iter().map(|key| (&**key, r#"{"host":"10.0.0.1"}"#)).collect::<Vec<_>>());
+        for name in ["", "*", "x.*"] {
+            let path: Vec<&str> = name.split('.').rev().filter(|label| !label.is_empty()).collect();
+            let mut steps = 1000;
+            let found = tree.find(&path, &mut steps).unwrap();
+            assert_eq!(steps, 0, "{name:?}");
+            assert!(found.len() < 40, "{name:?}: {}", found.len());
+        }
+    }
+
+    #[test]
+    fn what_is_removed_leaves_nothing_behind() {
+        let mut tree = tree(&[("a/b/c", r#"{"text":"x"}"#), ("a/b/c", r#"{"text":"y"}"#)]);
+        assert_eq!(tree.len(), 1);
+        tree.remove(&["a", "b"].into_iter().collect());
+        assert_eq!(tree.len(), 1);
+        tree.remove(&["a", "b", "c"].into_iter().collect());
+        assert_eq!((tree.len(), tree.octets()), (0, 0));
+        assert!(!tree.holds(&["a"]) && !tree.holds(&[]));
+    }
+}

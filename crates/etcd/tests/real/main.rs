@@ -1,0 +1,230 @@
+//! The feed of a zone on a real etcd: what is there, what changes, what happens when etcd goes away.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test whose set-up fails has to end there")]
+
+mod relay;
+mod seen;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use etcd::{Access, Login, TlsFiles};
+use relay::Relay;
+use seen::Seen;
+use testkit::etcd::Etcd;
+use testkit::eventually;
+use testkit::tls::{Gate, file};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const ZONE: &str = "/skydns/local/skydns";
+
+fn access(url: &str) -> Access {
+    Access { members: vec![url.parse().unwrap()], ..Access::default() }
+}
+
+#[tokio::test]
+async fn what_is_there_and_what_changes_is_followed() {
+    let Some(etcd) = Etcd::start("following the keys of a zone is").await else { return };
+    let value = r#"{"host":"10.0.0.1"}"#;
+    for key in ["east/web", "east/db", "west/web"] {
+        etcd.put(&format!("{ZONE}/{key}"), value).await;
+    }
+    etcd.put("/skydns/local/skydns-2/other", value).await;
+    etcd.put(&format!("{ZONE}/broken"), "{").await;
+    let seen = Seen::feed(access(&etcd.url()));
+    seen.until(|tree| tree.len() == 3).await;
+    assert_eq!(seen.metric("kubedns_etcd_skipped_keys_total"), 1, "the broken one");
+
+    etcd.put(&format!("{ZONE}/broken"), value).await;
+    seen.until(|tree| tree.len() == 4).await;
+    etcd.put(&format!("{ZONE}/broken"), "{}{").await;
+    seen.until(|tree| tree.len() == 3).await;
+    etcd.delete(&format!("{ZONE}/east/web")).await;
+    etcd.put("/skydns/local/skydns-2/further", value).await;
+    seen.until(|tree| tree.len() == 2).await;
+    assert_eq!(seen.metric("kubedns_etcd_records"), 2);
+    assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1);
+    assert_eq!(seen.metric("kubedns_etcd_connected"), 1);
+}
+
+/// Some thousand keys are several pages.
+#[tokio::test]
+async fn a_zone_of_many_pages_is_listed_whole() {
+    let Some(etcd) = Etcd::start("listing in pages is").await else { return };
+    for chunk in 0..25 {
+        let puts: Vec<_> =
+            (0..100).map(|key| etcd.put_in_transaction(&format!("{ZONE}/{chunk}/{key}"), "{}")).collect();
+        etcd.transaction(puts).await;
+    }
+    let seen = Seen::feed(access(&etcd.url()));
+    seen.until(|tree| tree.len() == 2500).await;
+}
+
+#[tokio::test]
+async fn an_outage_keeps_the_last_records_and_the_watch_goes_on_where_it_was() {
+    let Some(mut etcd) = Etcd::start("an outage of etcd is").await else { return };
+    etcd.put(&format!("{ZONE}/web"), r#"{"host":"10.0.0.1"}"#).await;
+    let seen = Seen::feed(access(&etcd.url()));
+    seen.until(|tree| tree.len() == 1).await;
+    seen.until_connected().await;
+
+    etcd.stop();
+    let failure = seen.until_lost().await;
+    assert!(!failure.is_empty());
+    assert_eq!(seen.tree().len(), 1);
+    assert_eq!(seen.metric("kubedns_etcd_connected"), 0);
+
+    etcd.begin().await;
+    etcd.put(&format!("{ZONE}/web/2"), r#"{"host":"10.0.0.2"}"#).await;
+    seen.until(|tree| tree.len() == 2).await;
+    assert_eq!(seen.metric("kubedns_etcd_lists_total"), 1, "nothing was listed again");
+}
+
+#[tokio::test]
+async fn what_is_compacted_meanwhile_is_listed_again() {
+    let Some(etcd) = Etcd::start("compaction is").await else { return };
+    etcd.put(&format!("{ZONE}/old"), "{}").await;
+    let mut relay = Relay::open(etcd.address).await;
+    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    seen.until(|tree| tree.len() == 1).await;
+    seen.until_connected().await;
+
+    relay.close().await;
+    seen.until_lost().await;
+    etcd.delete(&format!("{ZONE}/old")).await;
+    for key in ["a", "b"] {
+        etcd.put(&format!("{ZONE}/{key}"), "{}").await;
+    }
+    etcd.compact().await;
+    relay.reopen().await;
+    seen.until(|tree| tree.len() == 2).await;
+    assert_eq!(seen.metric("kubedns_etcd_lists_total"), 2);
+}
+
+#[tokio::test]
+async fn an_etcd_that_was_set_up_anew_is_listed_again() {
+    let Some(mut etcd) = Etcd::start("another history is").await else { return };
+    for key in ["a", "b", "c"] {
+        etcd.put(&format!("{ZONE}/{key}"), "{}").await;
+    }
+    let seen = Seen::feed(access(&etcd.url()));
+    seen.until(|tree| tree.len() == 3).await;
+    etcd.stop();
+    etcd.forget();
+    etcd.begin().await;
+    // Its revision is lower than that which was reached: a watch from there would wait for ever.
+    etcd.put(&format!("{ZONE}/new"), "{}").await;
+    seen.until(|tree| tree.len() == 1).await;
+}
+
+#[tokio::test]
+async fn the_next_member_is_asked_when_one_fails() {
+    let Some(etcd) = Etcd::start("several members are").await else { return };
+    etcd.put(&format!("{ZONE}/web"), "{}").await;
+    let nobody = format!("http://127.0.0.1:{}", testkit::ports::free_port());
+    let members = [nobody, etcd.url()].iter().map(|url| url.parse().unwrap()).collect();
+    let seen = Seen::feed(Access { members, ..Access::default() });
+    seen.until(|tree| tree.len() == 1).await;
+}
+
+#[tokio::test]
+async fn users_are_authenticated_by_a_password_from_a_file() {
+    let Some(mut etcd) = Etcd::start("users of etcd are").await else { return };
+    etcd.put(&format!("{ZONE}/web"), "{}").await;
+    etcd.ask_for_users("dns", "secret", "/skydns/").await;
+    let nobody = Seen::feed(access(&etcd.url()));
+    let failure = nobody.until_lost().await;
+    assert!(failure.contains("user name is empty"), "{failure}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let password_file = folder.path().join("password");
+    let login = Login { user: "dns".to_owned(), password_file: password_file.clone() };
+    let seen = Seen::feed(Access { login: Some(login), ..access(&etcd.url()) });
+    let failure = seen.until_lost().await;
+    assert!(failure.contains("cannot read the password"), "{failure}");
+    std::fs::write(&password_file, "wrong\n").unwrap();
+    eventually(PATIENCE, async || seen.until_lost().await.contains("authentication failed")).await;
+    std::fs::write(&password_file, "secret\n").unwrap();
+    seen.until(|tree| tree.len() == 1).await;
+}
+
+#[tokio::test]
+async fn over_tls_etcd_has_to_be_whom_the_ca_says() {
+    let Some(etcd) = Etcd::start("TLS with etcd is").await else { return };
+    etcd.put(&format!("{ZONE}/web"), "{}").await;
+    let cases = [
+        ("server", "ca.pem", None),
+        ("stranger", "ca.pem", Some("UnknownIssuer")),
+        ("expired", "ca.pem", Some("expired")),
+    ];
+    for (certificate, ca, expected) in cases {
+        let gate = Gate::open(certificate, etcd.address).await;
+        let tls = TlsFiles { ca: Some(file(ca)), client: None };
+        let seen = Seen::feed(Access { tls, ..access(&format!("https://{}", gate.address)) });
+        match expected {
+            None => seen.until(|tree| tree.len() == 1).await,
+            Some(text) => {
+                let failure = seen.until_lost().await;
+                assert!(failure.contains(text), "{certificate}: {failure}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_to_whom_asks_for_it() {
+    let Some(etcd) = Etcd::start("client certificates for etcd are").await else { return };
+    etcd.put(&format!("{ZONE}/web"), "{}").await;
+    let pem = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/testdata/tls").join(name);
+    let gate = Gate::over(asking_for_certificates(&pem), etcd.address).await;
+    let access = access(&format!("https://localhost:{}", gate.address.port()));
+    let without = TlsFiles { ca: Some(pem("ca.pem")), client: None };
+    let seen = Seen::feed(Access { tls: without.clone(), ..access.clone() });
+    assert!(!seen.until_lost().await.is_empty());
+    let with = TlsFiles { client: Some((pem("client.pem"), pem("client.key"))), ..without };
+    Seen::feed(Access { tls: with, ..access }).until(|tree| tree.len() == 1).await;
+}
+
+fn asking_for_certificates(pem: &impl Fn(&str) -> PathBuf) -> ServerConfig {
+    let ca = CertificateDer::from_pem_file(pem("ca.pem")).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(ca).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let chain = vec![CertificateDer::from_pem_file(pem("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(pem("server.key")).unwrap();
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    builder.with_client_cert_verifier(verifier.build().unwrap()).with_single_cert(chain, key).unwrap()
+}
+
+/// Whatever happened: what a feed has seen is what a feed sees that begins now.
+#[tokio::test]
+async fn any_history_ends_as_a_fresh_list() {
+    let Some(etcd) = Etcd::start("histories of etcd are").await else { return };
+    let mut relay = Relay::open(etcd.address).await;
+    let seen = Seen::feed(access(&format!("http://{}", relay.address)));
+    for step in 0..400 {
+        let key = format!("{ZONE}/{}/{}", fastrand::u8(..4), fastrand::u8(..8));
+        match fastrand::u8(..20) {
+            0 => relay.close().await,
+            1 => relay.reopen().await,
+            2 if step % 3 == 0 => etcd.compact().await,
+            3..8 => etcd.delete(&key).await,
+            8 => etcd.put(&key, "not JSON").await,
+            _ => etcd.put(&key, &format!(r#"{{"host":"10.0.0.{}"}}"#, fastrand::u8(1..))).await,
+        }
+    }
+    relay.reopen().await;
+    etcd.put(&format!("{ZONE}/last"), "{}").await;
+    let fresh = Seen::feed(access(&etcd.url()));
+    fresh.until(|tree| tree.holds(&["last"])).await;
+    seen.until(|tree| tree.holds(&["last"])).await;
+    assert_eq!(seen.tree(), fresh.tree());
+}

@@ -1,0 +1,172 @@
+//! A table of messages and questions, and the way from the one to the answers of the other.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd::records::ZoneRecords;
+use etcd::{Access, Feed, Metrics, Sink, Subtree, Tree};
+use skydns::engine::{Identity, Outcome, answer};
+use skydns::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
+use skydns::wire::Transport;
+use skydns::{FurtherZone, Lookup, Name, Pointer, Records, View, Zone, Zones};
+use testkit::etcd::Etcd;
+use testkit::message::Message;
+use testkit::query::Query;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Whoever listens to nothing but the tree.
+struct Last(watch::Sender<Option<Tree>>);
+
+impl Sink for Last {
+    fn publish(&self, tree: &Tree) {
+        self.0.send_replace(Some(tree.clone()));
+    }
+
+    fn connected(&self, _failure: Option<String>) {}
+}
+
+/// A cluster without names, and zones from etcd beside it.
+pub(crate) struct Served {
+    zone: Zone,
+    zones: Zones,
+}
+
+impl Records for Served {
+    fn has_synced(&self) -> bool {
+        true
+    }
+
+    fn records<'v>(
+        &'v self,
+        _: &[&str],
+        _: bool,
+        _: &mut usize,
+        _: &mut dyn FnMut(skydns::Entry<'v>),
+    ) -> Lookup {
+        Lookup::Missing
+    }
+
+    fn has_descendants(&self, _: &[&str]) -> bool {
+        false
+    }
+}
+
+impl View for Served {
+    fn reverse_record<'v>(&'v self, _: IpAddr, _: &mut dyn FnMut(&'v Pointer)) {}
+
+    fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
+    fn zones(&self) -> &Zones {
+        &self.zones
+    }
+}
+
+impl Served {
+    /// Puts values at the keys of names into etcd, and serves `zones` and reverse names from there. Nothing where etcd is
+    /// not installed.
+    pub(crate) async fn from(zones: &[&str], messages: &[(&str, &str)], untested: &str) -> Option<Self> {
+        let etcd = Etcd::start(untested).await?;
+        for chunk in messages.chunks(100) {
+            let put = |(name, value): &(&str, &str)| etcd.put_in_transaction(&key(name), value);
+            etcd.transaction(chunk.iter().map(put).collect()).await;
+        }
+        let mut table = Zones::none();
+        for domain in zones.iter().chain(&["arpa"]) {
+            let domain = Name::parse(domain).unwrap();
+            let records = Arc::new(ZoneRecords::from(listed(&etcd, &domain).await));
+            let pointers = domain.label_count() == 1;
+            table = table.with(FurtherZone { skydns: true, pointers, ..FurtherZone::new(&domain, records) });
+        }
+        Some(Self { zone: Zone::new(&Name::parse("cluster.local").unwrap()), zones: table })
+    }
+
+    /// The RCODE and the records of answer and additional section as text, without TTL and class, sorted.
+    pub(crate) fn ask(&self, question: &str, outside: &[&str]) -> String {
+        let (name, rtype) = question.split_once(' ').unwrap();
+        let query = Query::new(&format!("{name}."), rtype).wire();
+        let identity = Identity { version: String::new() };
+        let (mut known, mut out) = (Outside::none(), Vec::new());
+        loop {
+            match answer(self, &identity, &query, Transport::Tcp, &known, &mut out) {
+                Outcome::Reply(_) => return show(&out),
+                Outcome::Ask(questions) => {
+                    for question in questions {
+                        let records = said(outside, &question);
+                        known.insert(question, OutsideAnswer::Records(records));
+                    }
+                }
+                other => return format!("{other:?}"),
+            }
+        }
+    }
+
+    /// Asks all questions; each line of what is expected is a record, those of the additional section after a `+`.
+    pub(crate) fn check(&self, cases: &[(&str, &str)], outside: &[&str]) {
+        for (question, expected) in cases {
+            let expected: Vec<&str> =
+                expected.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect();
+            let answered = self.ask(question, outside);
+            assert_eq!(answered.split('\n').collect::<Vec<_>>(), expected, "{question}");
+        }
+    }
+}
+
+async fn listed(etcd: &Etcd, domain: &Name) -> Tree {
+    let (sender, mut seen) = watch::channel(None);
+    let metrics = Metrics::new(&prometheus::Registry::new()).unwrap().feed("");
+    let access = Access { members: vec![etcd.url().parse().unwrap()], ..Access::default() };
+    let feed = Feed::new(access, Subtree::new("/skydns", domain), Last(sender), metrics);
+    let mut running = JoinSet::new();
+    running.spawn(feed.run(CancellationToken::new()));
+    let listed = tokio::time::timeout(Duration::from_mins(1), seen.wait_for(Option::is_some)).await;
+    listed.unwrap().unwrap().clone().unwrap()
+}
+
+fn key(name: &str) -> String {
+    let labels: Vec<&str> = name.trim_end_matches('.').rsplit('.').collect();
+    format!("/skydns/{}", labels.join("/"))
+}
+
+/// What an upstream says to a question, of lines with `OWNER TYPE DATA`: all of the type and all aliases, if the name is
+/// there at all.
+fn said(lines: &[&str], question: &OutsideQuestion) -> Vec<OutsideRecord> {
+    let name = question.name.to_string();
+    let is_there = lines.iter().any(|line| line.starts_with(&format!("{} ", name.trim_end_matches('.'))));
+    if is_there { lines.iter().filter_map(|line| record(line, question.qtype)).collect() } else { Vec::new() }
+}
+
+fn record(line: &str, qtype: u16) -> Option<OutsideRecord> {
+    let [owner, rtype, data] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
+    let (rtype, rdata) = match rtype {
+        "A" => (1, data.parse::<std::net::Ipv4Addr>().unwrap().octets().to_vec()),
+        "AAAA" => (28, data.parse::<std::net::Ipv6Addr>().unwrap().octets().to_vec()),
+        _ => (5, Name::parse(data).unwrap().wire().to_vec()),
+    };
+    let owner = Name::parse(owner).unwrap();
+    (rtype == 5 || rtype == qtype).then(|| OutsideRecord { owner, rtype, rdata: rdata.into() })
+}
+
+fn show(message: &[u8]) -> String {
+    let message = Message::parse(message).unwrap();
+    let lines = |records: &[testkit::record::Record], mark: &str| {
+        let mut lines: Vec<String> =
+            records.iter().map(|record| format!("{mark}{}", plain(&record.to_string()))).collect();
+        lines.sort();
+        lines
+    };
+    let rcode = Some(message.rcode_name()).filter(|rcode| rcode != "NOERROR" || message.answer.is_empty());
+    let rcode = rcode.map(|rcode| if rcode == "NOERROR" { "NODATA".to_owned() } else { rcode });
+    let all = rcode.into_iter().chain(lines(&message.answer, "")).chain(lines(&message.additional, "+ "));
+    all.collect::<Vec<_>>().join("\n")
+}
+
+/// A record without TTL and class.
+fn plain(record: &str) -> String {
+    let words: Vec<&str> = record.split_whitespace().collect();
+    [&words[..1], &words[3..]].concat().join(" ")
+}

@@ -1,0 +1,88 @@
+//! TXT answers: the texts of a name, or of the name that its alias leads to.
+
+use super::chase::MAX_CHAIN;
+use super::sample::Sample;
+use super::{Answer, Answered, path};
+use crate::backend::{Lookup, View};
+use crate::record::Host;
+use crate::wire::{Full, Name, Owner, Section, rtype};
+use crate::zones::Authority;
+
+/// What a name has for a TXT question.
+struct Texts<'q> {
+    lookup: Lookup,
+    all: Sample<(&'q str, u32), 4>,
+    /// The first of its aliases in the order of names, with its TTL.
+    alias: Option<(Name, u32)>,
+}
+
+impl<'q, V: View> Answer<'q, '_, V> {
+    /// Writes the texts of a name. An alias is followed within our zones; one that leads to no text is not shown.
+    pub(super) fn texts(&mut self, path: &[&str]) -> Answered {
+        let found = self.texts_of(self.authority, path);
+        match found.lookup {
+            Lookup::Missing => return Answered::Missing,
+            Lookup::Unknown => return Answered::Unknown,
+            Lookup::Exists => {}
+        }
+        let mark = self.message.mark();
+        match self.write_texts(found) {
+            Ok(true) => {
+                self.settle_ttls();
+                Answered::Written
+            }
+            Ok(false) => {
+                self.message.rewind(mark);
+                Answered::Empty
+            }
+            Err(Full) => {
+                self.truncated = true;
+                Answered::Written
+            }
+        }
+    }
+
+    /// Writes the texts, or aliases up to a name with texts. False where that leads to none.
+    fn write_texts(&mut self, mut found: Texts<'q>) -> Result<bool, Full> {
+        let mut owner: Option<Name> = None;
+        for _ in 0..=MAX_CHAIN {
+            let place = owner.as_ref().map(|name| [name.wire()]);
+            let place = place.as_ref().map_or(Owner::Question, |parts| Owner::Parts(parts));
+            let (texts, cut) = found.all.into_shuffled();
+            self.truncated |= cut;
+            for (text, ttl) in &texts {
+                self.message.record(Section::Answer, place, rtype::TXT, *ttl, |m| {
+                    // As many character-strings as it takes (RFC 1035, section 3.3.14).
+                    for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
+                        m.bytes(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
+                        m.bytes(part);
+                    }
+                })?;
+            }
+            let Some((target, ttl)) = found.alias.filter(|_| texts.is_empty()) else {
+                return Ok(!texts.is_empty());
+            };
+            self.message.cname(place, target.wire(), ttl)?;
+            let lower = target.to_lowercase();
+            let Some(authority) = Authority::of(self.view, lower.wire()) else { return Ok(false) };
+            let Some(path) = path(authority.relative(lower.wire())) else { return Ok(false) };
+            found = self.texts_of(authority, &path);
+            owner = Some(target);
+        }
+        Ok(false)
+    }
+
+    fn texts_of(&self, of: Authority<'q>, path: &[&str]) -> Texts<'q> {
+        let (zone, mut alias, mut texts) = (self.view.zone(), None::<(Name, u32)>, Sample::new(self.room()));
+        let lookup = self.records_of(of, path, false, &mut |entry| {
+            let ttl = of.ttl_of(zone, entry.record.ttl);
+            if let Some(extras) = entry.record.extras.filter(|extras| !extras.text.is_empty()) {
+                texts.add((&*extras.text, ttl));
+            } else if let Host::Name(name) = &entry.record.host {
+                let first = alias.as_ref().is_none_or(|(known, _)| **name < *known);
+                alias = if first { Some((Name::clone(name), ttl)) } else { alias.take() };
+            }
+        });
+        Texts { lookup, all: texts, alias }
+    }
+}

@@ -1,0 +1,178 @@
+//! A real etcd on loopback, of one member.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::ports::free_port;
+use crate::process::{Process, Program};
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running etcd with data of its own. It ends with this process.
+#[derive(Debug)]
+pub struct Etcd {
+    /// Where it listens for clients.
+    pub address: SocketAddr,
+    program: PathBuf,
+    data: tempfile::TempDir,
+    arguments: Vec<String>,
+    token: Option<String>,
+    process: Option<Process>,
+}
+
+/// Where etcd is installed. Says loudly what is not tested where it is not; without a terminal the runner shows it too.
+#[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
+pub fn installed(untested: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("etcd")).find(|file| file.is_file());
+    if found.is_none() {
+        eprintln!("SKIPPED: etcd (package etcd-server) is not installed, so {untested} NOT tested");
+    }
+    found
+}
+
+impl Etcd {
+    /// Starts it, if it is installed, and waits until it answers.
+    pub async fn start(untested: &str) -> Option<Self> {
+        Self::with(untested, &[]).await
+    }
+
+    /// The same with further arguments.
+    pub async fn with(untested: &str, arguments: &[&str]) -> Option<Self> {
+        let program = installed(untested)?;
+        let mut etcd = Self {
+            address: (Ipv4Addr::LOCALHOST, free_port()).into(),
+            program,
+            data: tempfile::tempdir().expect("a directory"),
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            token: None,
+            process: None,
+        };
+        etcd.begin().await;
+        Some(etcd)
+    }
+
+    /// Its URL, without TLS.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Starts it again after [`Etcd::stop`], with the data that it had.
+    pub async fn begin(&mut self) {
+        let peer = format!("http://127.0.0.1:{}", free_port());
+        let (url, data) = (self.url(), self.data.path().join("data"));
+        let program = Program::tied(&self.program).args([
+            "--name=test",
+            "--unsafe-no-fsync",
+            "--log-level=error",
+            &format!("--data-dir={}", data.display()),
+            &format!("--listen-client-urls={url}"),
+            &format!("--advertise-client-urls={url}"),
+            &format!("--listen-peer-urls={peer}"),
+            &format!("--initial-advertise-peer-urls={peer}"),
+            &format!("--initial-cluster=test={peer}"),
+        ]);
+        let mut process = program.args(&self.arguments).start();
+        let etcd = &*self;
+        process.until("answered", PATIENCE, || etcd.try_call("/v3/maintenance/status", json!({}))).await;
+        self.process = Some(process);
+    }
+
+    /// Kills it; its data stay.
+    pub fn stop(&mut self) {
+        self.process = None;
+    }
+
+    /// Takes its data away; it has to be stopped.
+    pub fn forget(&mut self) {
+        std::fs::remove_dir_all(self.data.path().join("data")).expect("its data");
+    }
+
+    /// Sets a key.
+    pub async fn put(&self, key: &str, value: &str) {
+        self.call("/v3/kv/put", json!({ "key": encoded(key), "value": encoded(value) })).await;
+    }
+
+    /// The part of a [transaction](Self::transaction) that sets a key.
+    pub fn put_in_transaction(&self, key: &str, value: &str) -> Value {
+        json!({ "request_put": { "key": encoded(key), "value": encoded(value) } })
+    }
+
+    /// Does all of this at once; 128 operations at the most.
+    pub async fn transaction(&self, operations: Vec<Value>) {
+        self.call("/v3/kv/txn", json!({ "success": operations })).await;
+    }
+
+    /// Deletes a key.
+    pub async fn delete(&self, key: &str) {
+        self.call("/v3/kv/deleterange", json!({ "key": encoded(key) })).await;
+    }
+
+    /// Forgets all changes so far, so that no watch can go on from them.
+    pub async fn compact(&self) {
+        let page = self.call("/v3/kv/range", json!({ "key": encoded("x") })).await;
+        let revision = page.pointer("/header/revision").cloned().unwrap_or_default();
+        self.call("/v3/kv/compaction", json!({ "revision": revision, "physical": true })).await;
+    }
+
+    /// Makes the user root with this password, another user that may read what begins with `prefix`, and has etcd ask for them.
+    pub async fn ask_for_users(&mut self, user: &str, password: &str, prefix: &str) {
+        let end = format!("{}0", prefix.trim_end_matches('/'));
+        let permission = json!({ "permType": "READ", "key": encoded(prefix), "range_end": encoded(&end) });
+        for (path, request) in [
+            ("user/add", json!({ "name": "root", "password": "root" })),
+            ("role/add", json!({ "name": "root" })),
+            ("user/grant", json!({ "user": "root", "role": "root" })),
+            ("user/add", json!({ "name": user, "password": password })),
+            ("role/add", json!({ "name": "reader" })),
+            ("role/grant", json!({ "name": "reader", "perm": permission })),
+            ("user/grant", json!({ "user": user, "role": "reader" })),
+            ("enable", json!({})),
+        ] {
+            self.call(&format!("/v3/auth/{path}"), request).await;
+        }
+        let response =
+            self.call("/v3/auth/authenticate", json!({ "name": "root", "password": "root" })).await;
+        self.token = response.get("token").and_then(Value::as_str).map(str::to_owned);
+    }
+
+    /// Posts a request to its JSON gateway; panics when that fails.
+    pub async fn call(&self, path: &str, request: Value) -> Value {
+        let called = self.try_call(path, request).await;
+        called.unwrap_or_else(|error| panic!("etcd {path}: {error}"))
+    }
+
+    async fn try_call(&self, path: &str, request: Value) -> std::io::Result<Value> {
+        let (body, address) = (request.to_string(), self.address);
+        let token =
+            self.token.as_ref().map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+        let exchange = async move {
+            let mut stream = TcpStream::connect(address).await?;
+            let head = format!(
+                "POST {path} HTTP/1.0\r\nHost: test\r\n{token}Content-Length: {}\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(format!("{head}{body}").as_bytes()).await?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await?;
+            Ok::<_, std::io::Error>(text)
+        };
+        let text = timeout(PATIENCE, exchange).await??;
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body).filter(|_| text.contains(" 200 OK\r\n"));
+        let body = body.ok_or_else(|| std::io::Error::other(text.clone()))?;
+        Ok(serde_json::from_str(body)?)
+    }
+}
+
+fn encoded(text: &str) -> String {
+    BASE64_STANDARD.encode(text)
+}
