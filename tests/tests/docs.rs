@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has to end there")]
 
+#[path = "docs/commands.rs"]
+mod commands;
 #[path = "docs/configmap.rs"]
 mod configmap;
 #[path = "docs/flags.rs"]

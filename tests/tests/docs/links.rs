@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tests::docs::markdown::Page;
 use tests::repository;
 
-/// The directories with pages; those of the crates have none.
+/// Directories with pages; those of the crates have none.
 const DIRECTORIES: &[&str] = &[
     "",
     "charts/kube-dns-rs",
@@ -19,13 +19,13 @@ const DIRECTORIES: &[&str] = &[
     "tests/conformance/coredns",
 ];
 
-fn pages() -> impl Iterator<Item = PathBuf> {
+pub(crate) fn pages() -> impl Iterator<Item = PathBuf> {
     let files = DIRECTORIES.iter().flat_map(|directory| fs::read_dir(repository().join(directory)).unwrap());
     let paths = files.map(|file| file.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|kind| kind == "md"))
 }
 
-fn page(path: &Path) -> Page {
+pub(crate) fn page(path: &Path) -> Page {
     Page::parse(&fs::read_to_string(path).unwrap())
 }
 

@@ -1,0 +1,119 @@
+//! Commands in the pages name what there is: files, targets of make, crates and tests, containers, subcommands, ports.
+//!
+//! Whether they print what the pages show is for whoever changed the page: their outputs are recorded from real runs. The
+//! commands of docs/migrating.md run in `migrating.rs`, those of README.md in `e2e.rs`.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use tests::repository;
+
+use crate::links::{page, pages};
+
+/// Ports of the pod in the manifests, and those of the runs whose output the pages show.
+const PORTS: &[&str] = &[
+    "53", "5300", "5305", "7300", "7301", "7302", "7303", "7304", "7307", "7451", "7453", "8081", "10053",
+    "10054", "10055", "10056",
+];
+const SUBCOMMANDS: &[&str] = &["check", "explain", "tap", "top"];
+const CONTAINERS: &[&str] = &["dnsmasq", "kubedns", "sidecar"];
+/// Directories of the repository that commands begin paths with.
+const PATHS: &[&str] = &["charts/", "examples/", "fuzz/", "images/", "manifests/", "tests/"];
+
+/// The commands of all pages: `(page, command)`, without their comments.
+fn commands() -> Vec<(String, String)> {
+    let blocks = pages().flat_map(|path| {
+        let name = path.strip_prefix(repository()).unwrap().display().to_string();
+        page(&path).blocks.into_iter().map(move |block| (name.clone(), block))
+    });
+    let lines = blocks.flat_map(|(name, block)| {
+        let lines: Vec<String> = block.text.lines().map(str::trim).map(str::to_owned).collect();
+        lines.into_iter().filter_map(move |line| Some((name.clone(), line.strip_prefix("$ ")?.to_owned())))
+    });
+    lines.map(|(name, line)| (name, line.split("  #").next().unwrap_or_default().trim().to_owned())).collect()
+}
+
+fn targets_of_make() -> BTreeSet<String> {
+    let text = fs::read_to_string(repository().join("Makefile")).unwrap();
+    let rules = text.lines().filter(|line| !line.starts_with([' ', '\t', '#']));
+    rules.filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
+}
+
+/// The words behind each `word`.
+fn after<'a>(words: &'a [&'a str], word: &'a str) -> impl Iterator<Item = &'a str> {
+    words.windows(2).filter(move |pair| pair[0] == word).map(|pair| pair[1])
+}
+
+fn faults(command: &str, targets: &BTreeSet<String>) -> Vec<String> {
+    let words: Vec<&str> =
+        command.split(' ').map(|word| word.trim_matches(['"', '\'', '(', ')', ';'])).collect();
+    let mut faults = Vec::new();
+    let mut hold = |good: bool, fault: String| {
+        if !good {
+            faults.push(fault);
+        }
+    };
+    for word in &words {
+        if PATHS.iter().any(|path| word.starts_with(path)) && !word.contains(['$', '*']) {
+            hold(repository().join(word).exists(), format!("no {word}"));
+        }
+    }
+    if words[0] == "make" {
+        hold(targets.contains(words[1]), format!("no target {}", words[1]));
+    }
+    if words[0] == "cargo" {
+        after(&words, "-p").for_each(|name| {
+            hold(
+                name == "tests" || repository().join("crates").join(name).exists(),
+                format!("no crate {name}"),
+            );
+        });
+        after(&words, "--test").for_each(|name| {
+            hold(repository().join(format!("tests/tests/{name}.rs")).exists(), format!("no test {name}"));
+        });
+    }
+    if words[0] == "kubectl" {
+        after(&words, "-c").for_each(|name| hold(CONTAINERS.contains(&name), format!("no container {name}")));
+    }
+    for program in ["kube-dns", "/kube-dns"] {
+        after(&words, program)
+            .filter(|word| word.chars().all(|c| c.is_ascii_lowercase()) && words[0] != "sed")
+            .for_each(|word| hold(SUBCOMMANDS.contains(&word), format!("no subcommand {word}")));
+    }
+    if words[0] == "dig" {
+        after(&words, "-p").for_each(|port| hold(PORTS.contains(&port), format!("no port {port}")));
+    }
+    faults
+}
+
+#[test]
+fn commands_name_what_there_is() {
+    let (commands, targets) = (commands(), targets_of_make());
+    assert!(commands.len() > 100, "{}", commands.len());
+    let found: Vec<String> = commands
+        .iter()
+        .flat_map(|(page, command)| {
+            faults(command, &targets).into_iter().map(move |fault| format!("{page}: {fault}: {command}"))
+        })
+        .collect();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn a_command_that_names_what_is_not_there_is_found() {
+    let targets = targets_of_make();
+    for (command, fault) in [
+        ("make tets", "no target tets"),
+        ("cargo test -p skydsn", "no crate skydsn"),
+        ("cargo test -p tests --test podd", "no test podd"),
+        ("kubectl -n kube-system logs deploy/kube-dns -c nanny", "no container nanny"),
+        (
+            "kubectl -n kube-system exec deploy/kube-dns -c kubedns -- /kube-dns explian web",
+            "no subcommand explian",
+        ),
+        ("kubectl apply -f manifests/bse", "no manifests/bse"),
+        ("dig @127.0.0.1 -p 5353 web", "no port 5353"),
+    ] {
+        assert_eq!(faults(command, &targets), [fault], "{command}");
+    }
+}
