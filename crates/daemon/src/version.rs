@@ -19,4 +19,4 @@ pub const COMMIT: &str = match option_env!("KUBE_DNS_RS_COMMIT") {
 };
 
 /// The page that says what to do about a fault; the name of its section follows.
-pub const RUNBOOKS: &str = "https://github.com/kube-dns-rs/kube-dns-rs/blob/main/docs/troubleshooting.md#";
+pub const RUNBOOKS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/troubleshooting.md#");

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use daemon::version::RUNBOOKS;
 use serde::{Serialize, Serializer};
 
 /// Condition of the pod.
