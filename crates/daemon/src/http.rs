@@ -8,6 +8,7 @@ mod connections;
 mod get;
 mod reply;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use warp::Filter;
 use crate::error_chain::without_number;
 use crate::net::wildcard_addr;
 
-pub use self::get::{GetError, Page, get};
+pub use self::get::{Following, GetError, Page, follow, get};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
 
 /// Why a server does not start.
@@ -125,6 +126,18 @@ fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind((ip, port).into())?;
     socket.listen(BACKLOG)
+}
+
+/// The address of the client of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddr(pub SocketAddr);
+
+/// Whether the client is on this machine, or in this pod. What pods ask, and who asks, is not for everybody who can reach
+/// the port.
+pub fn is_local() -> impl Filter<Extract = (bool,), Error = Infallible> + Clone + Send + Sync + 'static {
+    warp::ext::optional::<ClientAddr>().map(|client: Option<ClientAddr>| {
+        client.is_some_and(|client| client.0.ip().to_canonical().is_loopback())
+    })
 }
 
 /// Matches one whole path, whatever the method: Go's mux has no other idea of a route.

@@ -23,7 +23,7 @@
 //!
 //! Every place in the source that logs may write 30 lines at once and one a second after that. What is left out is
 //! counted and told as soon as anything is written again. Debug and trace lines are not limited: who asks for them
-//! wants them all.
+//! wants them all. Nor are events whose target ends with `::queries`: who writes them bounds them.
 
 mod format;
 mod level;
@@ -42,6 +42,8 @@ use self::format::{Fields, Line};
 pub use self::level::{Level, Modules};
 use self::queue::Queue;
 
+/// The end of the target of events that have a bound of their own: a query each.
+const QUERIES: &str = "::queries";
 /// Lines that wait to be written on standard error.
 static STDERR: Queue = Queue::new();
 /// Writing lines takes little.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::query_log::QueryLog;
 use crate::server::{ServerAddr, Upstream};
 
 /// A valid kube-dns configuration. [`Config::default`] is what holds without a `ConfigMap`.
@@ -19,6 +20,8 @@ pub struct Config {
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
     /// Servers in place of those in the node's resolv.conf (`upstreamNameservers`); empty: resolv.conf is used.
     pub upstream_nameservers: Vec<Upstream>,
+    /// The queries that are written into the log (`queryLog`), if any.
+    pub query_log: Option<QueryLog>,
 }
 
 impl Config {
@@ -36,6 +39,9 @@ impl Config {
         }
         for server in &self.upstream_nameservers {
             hash.field('u', &[&server.to_string()]);
+        }
+        if let Some(log) = &self.query_log {
+            hash.field('q', &[&log.text]);
         }
         Version(hash.0)
     }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use crate::federation::FederationError;
+use crate::query_log::QueryLogError;
 use crate::server::AddressError;
 
 /// The longest part of an offending value that an error repeats, in characters.
@@ -61,6 +62,8 @@ pub(crate) enum Reason {
     TooManyUpstreams(usize),
     #[error(transparent)]
     Federation(#[from] FederationError),
+    #[error(transparent)]
+    QueryLog(#[from] QueryLogError),
     // The rest are limits of ours.
     #[error("too large: {octets} octets, at most {limit} are accepted")]
     TooLarge { octets: usize, limit: usize },

@@ -11,6 +11,7 @@ use crate::distance::distance;
 use crate::error::{ConfigError, Reason, shorten};
 use crate::federation;
 use crate::name;
+use crate::query_log::{Fields, QueryLog};
 use crate::server::{ServerAddr, Upstream};
 
 /// The data of a `ConfigMap`: key -> value as it was read.
@@ -34,6 +35,8 @@ const MAX_UNKNOWN: usize = 16;
 pub enum Key {
     /// `federations`
     Federations,
+    /// `queryLog`
+    QueryLog,
     /// `stubDomains`
     StubDomains,
     /// `upstreamNameservers`
@@ -41,12 +44,13 @@ pub enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 3] = [Self::Federations, Self::StubDomains, Self::UpstreamNameservers];
+    const ALL: [Self; 4] = [Self::Federations, Self::QueryLog, Self::StubDomains, Self::UpstreamNameservers];
 
     /// As it is written in the `ConfigMap`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Federations => "federations",
+            Self::QueryLog => "queryLog",
             Self::StubDomains => "stubDomains",
             Self::UpstreamNameservers => "upstreamNameservers",
         }
@@ -66,6 +70,10 @@ impl Key {
     fn accepted(self) -> &'static str {
         match self {
             Self::Federations => "name=domain, several separated by commas",
+            Self::QueryLog => {
+                "a JSON object with any of name, client, rcode, type (each a text, several values separated by \
+                 commas), rate, seconds and until"
+            }
             Self::StubDomains => {
                 "a JSON object of domain -> list of servers, each an IP, IP:port, [IPv6]:port, DNS name or name:port, \
                  names in lower case without a dot at the end, addresses also as tcp://IP or tls://IP[#name]"
@@ -117,6 +125,7 @@ pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
         let text = text(name, value)?;
         match Key::from_name(name) {
             Some(Key::Federations) => config.federations = federations(text)?,
+            Some(Key::QueryLog) => config.query_log = query_log(text)?,
             Some(Key::StubDomains) => config.stub_domains = stub_domains(text)?,
             Some(Key::UpstreamNameservers) => config.upstream_nameservers = upstream_nameservers(text)?,
             None => {}
@@ -136,6 +145,13 @@ fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ConfigError> {
 
 fn federations(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     federation::parse(text).map_err(|error| Key::Federations.error(text, Reason::Federation(error)))
+}
+
+fn query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
+    let key = Key::QueryLog;
+    let fields: Option<Fields> = json(key, text)?;
+    let log = fields.map(|fields| QueryLog::new(&fields, text)).transpose();
+    log.map_err(|error| key.error(text, Reason::QueryLog(error)))
 }
 
 fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {

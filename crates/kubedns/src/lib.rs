@@ -11,6 +11,7 @@ pub mod options;
 mod run;
 pub mod status;
 pub mod sync;
+mod tap;
 mod upstream_state;
 
 pub use run::run;

@@ -11,6 +11,9 @@ fn main() -> ExitCode {
         Some(word) if word == "check" => return kubedns::check::command(words).print(),
         _ => {}
     }
+    if let Some(done) = querylog::command("kube-dns", std::env::args_os().skip(1)) {
+        return done;
+    }
     let program = daemon::Program { name: "kube-dns", style: Style::Pflag, worker_threads: 2 };
     daemon::main(program, kubedns::run)
 }

@@ -44,7 +44,9 @@ const COMMANDS: &str = "\
 Commands:
   kube-dns explain NAME [TYPE]          how a name resolves and why, or why it does not
   kube-dns check config FILE|DIR|-      whether a ConfigMap is good, before it is applied
-  kube-dns check cluster                whether a running kube-dns is well, and what to do if not";
+  kube-dns check cluster                whether a running kube-dns is well, and what to do if not
+  kube-dns tap                          follow queries and their answers as they are given
+  kube-dns top                          who asks most, and for what";
 
 /// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]

@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::options::{Exposition, Options, PreferZone, Topology};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
+use crate::tap;
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, PodMode, Progress, Question};
@@ -73,6 +74,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
+    let (tap, top) = (dns.tap(), tap::top::route(&dns.top(), &published, options.topology));
+    let watching = tap::route(&tap, shutdown.stop.clone()).or(top).unify();
     let fallthrough = Arc::clone(&zone.fallthrough);
     let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), fallthrough);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
@@ -108,7 +111,10 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.critical("keeping records", thread.run(sync.run(stop())));
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
     forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
-    serve_status(&mut tasks, status_server, &status, &explainer, stop());
+    let logs_all = options.log.v.0 >= tap::log::EACH_QUERY;
+    tasks.lasting("writing the query log", tap::log::run(tap, configuration.state(), logs_all, stop()));
+    let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
+    tasks.lasting("serving the status", status_server.run(routes, stop()));
     serve_metrics(&mut tasks, metrics_server, &registry, &exposition, stop());
     let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
     if let Some(node) = own_node {
@@ -139,17 +145,6 @@ fn serve_metrics(
     if let Some(server) = server {
         tasks.lasting("serving metrics", server.run(registry.route(&exposition.path), stop));
     }
-}
-
-fn serve_status(
-    tasks: &mut Tasks,
-    server: daemon::http::Server,
-    status: &Status,
-    explainer: &Explainer,
-    stop: CancellationToken,
-) {
-    let routes = status.routes().or(explainer.route()).unify();
-    tasks.lasting("serving the status", server.run(routes, stop));
 }
 
 /// Keeps replies of the dnsmasq behind kubedns no longer than the configuration that they follow from.
@@ -313,6 +308,8 @@ fn bind_dns(
     let server = skydns::server::Server::bind(config, Arc::clone(published))
         .map_err(|error| daemon::http::BindError::new(&address, &error))
         .context("cannot serve DNS")?;
+    let taps = tap::metrics::TapMetrics::new(server.tap()).context("cannot set up metrics")?;
+    registry.register("kubedns_tap*", taps)?;
     registry.register("kubedns_udp_*", crate::drops::Drops::new(server.local_addr())?)?;
     tracing::info!(address = %server.local_addr(), "serving DNS over UDP and TCP");
     Ok(server)
@@ -329,7 +326,7 @@ async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result
     let status = daemon::http::Server::bind(&options.http_bind_address, options.healthz_port)
         .await
         .context("cannot serve the status")?;
-    tracing::info!(address = %status.local_addr(), "serving /readiness, /cache and /explain");
+    tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
     let Some(port) = exposition.port else {
         tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
         return Ok((status, None));

@@ -13,9 +13,15 @@ use crate::config::routes::Forward;
 const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.\n\
                      Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
 
+/// What it ends with.
+const COMMANDS: &str = "\
+Commands, of the kubedns in the pod:
+  dnsmasq-nanny tap                     follow queries and their answers as they are given
+  dnsmasq-nanny top                     who asks most, and for what";
+
 /// The flags; those that the reference has keep its names, meanings and defaults.
 #[derive(Debug, clap::Parser)]
-#[command(name = "dnsmasq-nanny", about = ABOUT)]
+#[command(name = "dnsmasq-nanny", about = ABOUT, after_help = COMMANDS)]
 pub struct Flags {
     /// location of the dnsmasq executable
     #[arg(long = "dnsmasqExec", value_name = "string", default_value = "/usr/sbin/dnsmasq")]

@@ -14,6 +14,9 @@ fn main() -> ExitCode {
     if let Some(failed) = daemon::exec::requested(&std::env::args_os().collect::<Vec<_>>()) {
         return failed;
     }
+    if let Some(done) = querylog::command("dnsmasq-nanny", std::env::args_os().skip(1)) {
+        return done;
+    }
     let program = Program { name: "dnsmasq-nanny", style: Style::Go, worker_threads: 1 };
     daemon::main(program, nanny::run)
 }

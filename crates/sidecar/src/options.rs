@@ -10,6 +10,12 @@ use crate::spec::Spec;
 /// The reference's text, and what is new.
 const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
 
+/// The end of `--help`.
+const COMMANDS: &str = "\
+Commands, of the kubedns in the pod:
+  sidecar tap                           follow queries and their answers as they are given
+  sidecar top                           who asks most, and for what";
+
 /// The rule by which the health of dnsmasq and kubedns is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
@@ -23,6 +29,7 @@ pub enum Mode {
 
 /// The command line of the sidecar.
 #[derive(Clone, Debug, clap::Parser)]
+#[command(after_help = COMMANDS)]
 pub struct Options {
     /// address that the dnsmasq server is listening on
     #[arg(long, value_name = "string", default_value = "127.0.0.1")]

@@ -1,8 +1,8 @@
 //! Answering what the engine cannot answer at once: forwarded questions, names outside that an answer leads to, and
 //! expensive queries.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -18,6 +18,8 @@ use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::search::SearchList;
 use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
+use crate::tap::{Answered, Tap};
+use crate::top::{Sampler, Top};
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
 use crate::zones::Authority;
 
@@ -52,6 +54,10 @@ pub struct Resolver<B> {
     lane: Lane,
     tasks: TaskTracker,
     runtime: Handle,
+    tap: Arc<Tap>,
+    top: Arc<Top>,
+    /// Samples what was answered by async tasks.
+    sampler: Mutex<Sampler>,
 }
 
 impl<B: Backend> Resolver<B> {
@@ -64,8 +70,20 @@ impl<B: Backend> Resolver<B> {
         runtime: Handle,
     ) -> Self {
         let waiting = Shares::new(MAX_WAITING, MAX_WAITING_OF_CLIENT);
-        let lane = Lane::new();
-        Self { backend, identity, forwarder, shard, waiting, lane, tasks: TaskTracker::new(), runtime }
+        let (lane, tasks) = (Lane::new(), TaskTracker::new());
+        let (tap, top) = (Arc::<Tap>::default(), Arc::<Top>::default());
+        let sampler = Mutex::new(top.sampler());
+        Self { backend, identity, forwarder, shard, waiting, lane, tasks, runtime, tap, top, sampler }
+    }
+
+    /// Where answered queries can be watched.
+    pub fn tap(&self) -> &Arc<Tap> {
+        &self.tap
+    }
+
+    /// Who asks most, and for what.
+    pub fn top(&self) -> &Arc<Top> {
+        &self.top
     }
 
     /// Answers `client` at once, if that can be done with little work; see [`engine::answer`]. Names outside are answered from
@@ -199,6 +217,7 @@ impl<B: Backend> Resolver<B> {
         message: &[u8],
         transport: Transport,
         outcome: Outcome,
+        asker: SocketAddr,
         share: Share,
     ) -> Option<Vec<u8>> {
         let started = Instant::now();
@@ -207,7 +226,8 @@ impl<B: Backend> Resolver<B> {
             Outcome::Search(list) => self.search(message, transport, list, client, &mut out).await?,
             outcome => self.settle(message, transport, outcome, client, &mut out).await?,
         };
-        self.shard.record(reply, transport, Took::Waited(started.elapsed()), out.len());
+        let took = Took::Waited(started.elapsed());
+        self.record(&Answered { client: asker, transport, query: message, response: &out, reply, took });
         Some(out)
     }
 
@@ -253,16 +273,33 @@ impl<B: Backend> Resolver<B> {
         Some(self.end_walk(walk, &query, out))
     }
 
-    /// Counts an answer that was given at once by an async task.
-    pub(crate) fn record(&self, reply: Reply, transport: Transport, elapsed: Duration, size: usize) {
-        self.shard.record(reply, transport, Took::AtOnce(elapsed), size);
+    /// Counts an answer that was given by an async task, and shows it to those who watch.
+    pub(crate) fn record(&self, answered: &Answered<'_>) {
+        let Answered { transport, response, reply, took, .. } = *answered;
+        self.shard.record(reply, transport, took, response.len());
+        // A sample more or less is not worth waiting for.
+        if let Ok(mut sampler) = self.sampler.try_lock()
+            && sampler.is_due()
+        {
+            sampler.take(answered, Instant::now());
+        }
+        if self.tap.is_on() {
+            self.tap.copy(answered);
+        }
     }
 
     /// SERVFAIL for a query that was not admitted.
-    pub(crate) fn refuse(&self, message: &[u8], transport: Transport, system: System) -> Option<Vec<u8>> {
+    pub(crate) fn refuse(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        system: System,
+        client: SocketAddr,
+    ) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let reply = servfail(message, transport, system, &mut out)?;
-        self.shard.record(reply, transport, Took::AtOnce(Duration::ZERO), out.len());
+        let took = Took::AtOnce(Duration::ZERO);
+        self.record(&Answered { client, transport, query: message, response: &out, reply, took });
         Some(out)
     }
 
@@ -272,13 +309,13 @@ impl<B: Backend> Resolver<B> {
         message: &[u8],
         transport: Transport,
         outcome: Outcome,
-        client: IpAddr,
+        client: SocketAddr,
         send: impl FnOnce(&[u8]) + Send + 'static,
     ) -> bool {
-        let Some(share) = self.admit(client, message, &outcome) else { return true };
+        let Some(share) = self.admit(client.ip(), message, &outcome) else { return true };
         let (this, message): (_, Box<[u8]>) = (Arc::clone(self), message.into());
         let task = async move {
-            if let Some(answer) = this.resolve(&message, transport, outcome, share).await {
+            if let Some(answer) = this.resolve(&message, transport, outcome, client, share).await {
                 send(&answer);
             }
         };

@@ -14,7 +14,9 @@ use crate::engine::Identity;
 use crate::forward::Forwarder;
 use crate::metrics::Metrics;
 use crate::resolve::Resolver;
+use crate::tap::Tap;
 use crate::tcp;
+use crate::top::Top;
 use crate::udp::{self, UdpSocket};
 
 /// Attempts to find a port that is free for both UDP and TCP when none is given.
@@ -56,6 +58,16 @@ impl<B: Backend> Server<B> {
     /// The bound address; the same for UDP and TCP.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where answered queries can be watched.
+    pub fn tap(&self) -> Arc<Tap> {
+        Arc::clone(self.resolver.tap())
+    }
+
+    /// Who asks most, and for what.
+    pub fn top(&self) -> Arc<Top> {
+        Arc::clone(self.resolver.top())
     }
 
     /// Answers queries until the token is cancelled, then those that are waiting for upstreams, and those that come

@@ -1,7 +1,7 @@
 //! DNS over TCP (RFC 7766): pipelined queries, answers as they get ready, every wait and queue bounded.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
 use crate::engine::Outcome;
+use crate::metrics::Took;
 use crate::resolve::{BUDGET, Resolver};
 use crate::shares::Shares;
+use crate::tap::Answered;
 use crate::wire::{self, Transport, framed};
 
 /// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
@@ -60,7 +62,7 @@ impl<B: Backend> Server<B> {
                 // Where no place is left, the next client waits until a connection ends.
                 accepted = accept(&self.listener), if shares.taken() < MAX_CONNECTIONS => {
                     let Some((stream, client)) = accepted else { continue };
-                    let Some(share) = shares.take(client) else { continue };
+                    let Some(share) = shares.take(client.ip()) else { continue };
                     let busy = shares.taken() > MAX_CONNECTIONS / 2;
                     let connection = Connection {
                         stream,
@@ -90,9 +92,9 @@ impl<B: Backend> Server<B> {
 }
 
 /// The next connection.
-async fn accept(listener: &TcpListener) -> Option<(TcpStream, IpAddr)> {
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((stream, client)) => Some((stream, client.ip())),
+        Ok(accepted) => Some(accepted),
         Err(error) => {
             tracing::debug!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -103,7 +105,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, IpAddr)> {
 
 struct Connection<B> {
     stream: TcpStream,
-    client: IpAddr,
+    client: SocketAddr,
     resolver: Arc<Resolver<B>>,
     idle: Duration,
 }
@@ -188,9 +190,15 @@ impl<B: Backend> Connection<B> {
             answers.extend_from_slice(&[0, 0]);
             match self.resolver.answer(&query, self.client, Transport::Tcp, &mut answers) {
                 Outcome::Reply(reply) => {
-                    let size = answers.len() - start - 2;
                     prefix(&mut answers, start);
-                    self.resolver.record(reply, Transport::Tcp, started.elapsed(), size);
+                    self.resolver.record(&Answered {
+                        client: self.client,
+                        transport: Transport::Tcp,
+                        query: &query,
+                        response: answers.get(start + 2..).unwrap_or_default(),
+                        reply,
+                        took: Took::AtOnce(started.elapsed()),
+                    });
                 }
                 Outcome::Ignore => answers.truncate(start),
                 outcome => {
@@ -214,16 +222,17 @@ impl<B: Backend> Connection<B> {
     fn answer_later(&self, query: Vec<u8>, outcome: Outcome, in_flight: &mut InFlight) {
         let resolver = Arc::clone(&self.resolver);
         let expensive = outcome == Outcome::Expensive;
-        let share = resolver.admit(self.client, &query, &outcome);
+        let client = self.client;
+        let share = resolver.admit(client.ip(), &query, &outcome);
         in_flight.spawn(expensive, async move {
             if let Some(share) = share {
-                return resolver.resolve(&query, Transport::Tcp, outcome, share).await;
+                return resolver.resolve(&query, Transport::Tcp, outcome, client, share).await;
             }
             if expensive {
                 // Refused at once, it would be asked again at once.
                 tokio::time::sleep(BUDGET).await;
             }
-            resolver.refuse(&query, Transport::Tcp, outcome.system())
+            resolver.refuse(&query, Transport::Tcp, outcome.system(), client)
         });
     }
 

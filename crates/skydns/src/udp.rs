@@ -21,6 +21,8 @@ use crate::backend::Backend;
 use crate::engine::Outcome;
 use crate::metrics::{Shard, Took};
 use crate::resolve::{BUDGET, Resolver, servfail};
+use crate::tap::Answered;
+use crate::top::Sampler;
 use crate::wire::Transport;
 
 /// Datagrams that are received, answered and sent at once.
@@ -38,6 +40,7 @@ pub(crate) struct Worker<B: Backend> {
     socket: Arc<UdpSocket>,
     resolver: Arc<Resolver<B>>,
     shard: Arc<Shard>,
+    sampler: Sampler,
     stop: Arc<AtomicBool>,
     /// Nothing is put to upstreams any more.
     ending: bool,
@@ -74,7 +77,8 @@ impl<B: Backend> Worker<B> {
         shard: Arc<Shard>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        Self { socket, resolver, shard, stop, ending: false }
+        let sampler = resolver.top().sampler();
+        Self { socket, resolver, shard, sampler, stop, ending: false }
     }
 
     /// Serves until `stop` is set, which is looked at whenever the socket has been quiet for a moment, and then to the
@@ -111,7 +115,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Receives a batch and answers it. False when there was none.
-    fn serve(&self, buffers: &mut Buffers, wait: Wait) -> bool {
+    fn serve(&mut self, buffers: &mut Buffers, wait: Wait) -> bool {
         let Buffers { queries, answers, receiving, sending } = buffers;
         let mut received = [None; BATCH];
         let Some(count) = self.receive(receiving, queries, &mut received, wait) else { return false };
@@ -150,7 +154,7 @@ impl<B: Backend> Worker<B> {
 
     /// Answers one datagram into `answers`, or hands it over to be answered later.
     fn answer(
-        &self,
+        &mut self,
         buffer: &[u8; MAX_QUERY],
         datagram: Received,
         answers: &mut Vec<u8>,
@@ -171,7 +175,21 @@ impl<B: Backend> Worker<B> {
         let before = std::mem::replace(now, Instant::now());
         let took = Took::AtOnce(now.duration_since(before));
         self.shard.record(reply, Transport::Udp, took, end - start);
+        if self.sampler.is_due() || self.resolver.tap().is_on() {
+            let (client, response) = (datagram.peer.socket_addr(), answers.get(start..).unwrap_or_default());
+            let transport = Transport::Udp;
+            self.show(&Answered { client, transport, query: message, response, reply, took }, *now);
+        }
         Some(Pending { start, end, peer: datagram.peer })
+    }
+
+    /// Shows an answered query to those who watch, and to the sampler if it is its turn.
+    #[cold]
+    fn show(&mut self, answered: &Answered<'_>, now: Instant) {
+        self.sampler.take(answered, now);
+        if self.resolver.tap().is_on() {
+            self.resolver.tap().copy(answered);
+        }
     }
 
     /// Hands a query over to be answered later. True when there is no room for it.
@@ -179,7 +197,7 @@ impl<B: Backend> Worker<B> {
         let socket = Arc::clone(&self.socket);
         // A full send buffer drops the answer, as the network might.
         let send = move |answer: &[u8]| socket.send(answer, &peer);
-        self.resolver.resolve_later(message, Transport::Udp, outcome, peer.address(), send)
+        self.resolver.resolve_later(message, Transport::Udp, outcome, peer.socket_addr(), send)
     }
 
     /// Sends a batch. Replies that leave from the same local address go out in one system call.

@@ -9,6 +9,8 @@ mod expensive;
 mod fixed;
 #[path = "server/search.rs"]
 mod search;
+#[path = "server/tap.rs"]
+mod tap;
 #[path = "server/tcp.rs"]
 mod tcp_connections;
 

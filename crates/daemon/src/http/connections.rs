@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use warp::http::{Request, StatusCode};
 use warp::reply::Response;
 
-use super::Limits;
 use super::reply::plain_error;
+use super::{ClientAddr, Limits};
 
 /// The time requests in progress have once the server is to stop.
 const FINISHING: Duration = Duration::from_secs(2);
@@ -43,13 +43,13 @@ where
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => oldest.retain(|connection| !connection.is_finished()),
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, client)) => {
                     if oldest.len() >= limits.connections.max(1)
                         && let Some(oldest) = oldest.pop_front()
                     {
                         oldest.abort();
                     }
-                    let task = connection(stream, limits, service.clone(), stop.clone());
+                    let task = connection(stream, ClientAddr(client), limits, service.clone(), stop.clone());
                     oldest.push_back(connections.spawn(task));
                 }
                 Err(error) => pause(&error).await,
@@ -66,12 +66,18 @@ async fn pause(error: &std::io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn connection<S, F>(stream: TcpStream, limits: Limits, service: S, stop: CancellationToken)
-where
+async fn connection<S, F>(
+    stream: TcpStream,
+    client: ClientAddr,
+    limits: Limits,
+    service: S,
+    stop: CancellationToken,
+) where
     S: Service<Request<Incoming>, Response = Response, Error = Infallible, Future = F>,
     F: Future<Output = Result<Response, Infallible>>,
 {
-    let bounded = hyper::service::service_fn(|request| {
+    let bounded = hyper::service::service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(client);
         let reply = service.call(request);
         async move {
             Ok::<_, Infallible>(match tokio::time::timeout(limits.handler_time, reply).await {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
 /// Characters of a status line that an error repeats.
@@ -44,21 +44,78 @@ pub enum GetError {
 /// Gets `target` (a path, with its query) from `authority` (`host:port`). Takes no longer than `time`, and no more than
 /// `size` octets. Any status is a page.
 pub async fn get(authority: &str, target: &str, time: Duration, size: usize) -> Result<Page, GetError> {
-    let breaks = |c: char| c.is_ascii_control() || c == ' ' || !c.is_ascii();
-    if target.contains(breaks) {
-        return Err(GetError::Target(target.to_owned()));
-    }
     let reading = async {
-        let mut stream = TcpStream::connect(authority).await?;
-        // HTTP/1.0: one answer, not in chunks, then the end of the connection.
-        let request = format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
+        let stream = request(authority, target).await?;
         let mut reply = Vec::new();
         stream.take(size as u64 + 1).read_to_end(&mut reply).await?;
         if reply.len() > size { Err(GetError::Large(size)) } else { Ok(reply) }
     };
     let reply = tokio::time::timeout(time, reading).await.map_err(|_| GetError::Slow(time))??;
     page(&reply)
+}
+
+/// Connects and asks.
+async fn request(authority: &str, target: &str) -> Result<TcpStream, GetError> {
+    let breaks = |c: char| c.is_ascii_control() || c == ' ' || !c.is_ascii();
+    if target.contains(breaks) {
+        return Err(GetError::Target(target.to_owned()));
+    }
+    let mut stream = TcpStream::connect(authority).await?;
+    // HTTP/1.0: one answer, not in chunks, then the end of the connection.
+    let request = format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    Ok(stream)
+}
+
+/// A page that goes on as long as the server likes.
+#[derive(Debug)]
+pub struct Following(BufReader<TcpStream>);
+
+impl Following {
+    /// The next line, without its end; `None` at the end of the page.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks, or a line is longer than `size` octets.
+    pub async fn line(&mut self, size: usize) -> Result<Option<String>, GetError> {
+        let mut line = Vec::new();
+        let length = (&mut self.0).take(size as u64 + 1).read_until(b'\n', &mut line).await?;
+        if length > size {
+            return Err(GetError::Large(size));
+        }
+        Ok((length > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned()))
+    }
+}
+
+/// Begins to get a page that goes on: the head takes no longer than `time`. A page with another status than 200 is an
+/// [`Ok`] of `Err`.
+pub async fn follow(
+    authority: &str,
+    target: &str,
+    time: Duration,
+) -> Result<Result<Following, Page>, GetError> {
+    const HEAD: usize = 16 * 1024;
+    const REFUSAL: u64 = 64 * 1024;
+    let beginning = async {
+        let mut stream = BufReader::new(request(authority, target).await?);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let read = (&mut stream).take(HEAD as u64).read_until(b'\n', &mut head).await?;
+            if head.len() > HEAD {
+                return Err(GetError::Large(HEAD));
+            }
+            if read == 0 {
+                break;
+            }
+        }
+        let mut page = page(&head)?;
+        if page.status == 200 {
+            return Ok(Ok(Following(stream)));
+        }
+        stream.take(REFUSAL).read_to_end(&mut page.body).await?;
+        Ok(Err(page))
+    };
+    tokio::time::timeout(time, beginning).await.map_err(|_| GetError::Slow(time))?
 }
 
 fn page(reply: &[u8]) -> Result<Page, GetError> {

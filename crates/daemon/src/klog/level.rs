@@ -8,7 +8,7 @@ use tracing::Metadata;
 use crate::flags::{ValueError, plain};
 
 /// The crates of this project; everything else is somebody else's and quieter.
-const OURS: [&str; 14] = [
+const OURS: [&str; 15] = [
     "treecache",
     "dnsconfig",
     "daemon",
@@ -18,6 +18,7 @@ const OURS: [&str; 14] = [
     "cluster",
     "dnsclient",
     "explain",
+    "querylog",
     "kubedns",
     "nanny",
     "sidecar",

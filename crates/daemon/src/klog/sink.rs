@@ -59,7 +59,8 @@ where
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        let limited = *metadata.level() <= tracing::Level::INFO;
+        let is_query = metadata.target().ends_with(super::QUERIES);
+        let limited = *metadata.level() <= tracing::Level::INFO && !is_query;
         let now = Instant::now();
         if limited && !self.limiter.admit(metadata, now) {
             return;

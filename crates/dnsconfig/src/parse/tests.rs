@@ -1,6 +1,9 @@
 //! Values that kube-dns took or refused, as recorded from it, and the limits that are ours.
 
+use std::time::Duration;
+
 use super::*;
+use crate::query_log::{DEFAULT_RATE, Filter};
 
 fn data(entries: &[(&str, &str)]) -> RawData {
     entries.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
@@ -71,7 +74,7 @@ fn unknown_keys_name_the_one_that_is_meant() {
         ("stub_domains", "did you mean stubDomains?"),
         ("stubDomian", "did you mean stubDomains?"),
         ("Federation", "did you mean federations?"),
-        ("Corefile", "the keys are federations, stubDomains, upstreamNameservers"),
+        ("Corefile", "the keys are federations, queryLog, stubDomains, upstreamNameservers"),
     ] {
         let unknown: Vec<String> = unknown_keys(&data(&[(key, ""), ("stubDomains", "{}")]))
             .iter()
@@ -128,6 +131,41 @@ fn refused_values_begin_with_the_reason() {
         assert!(line.contains(&format!("key {key}, value {value:?}; accepted: ")), "{line}");
         assert!(!line.contains('\n'), "{line}");
     }
+}
+
+#[test]
+fn query_logs() {
+    let log = |text: &str| parse(&data(&[("queryLog", text)])).map(|config| config.query_log);
+    assert_eq!(log("null"), Ok(None));
+    let all = log("{}").unwrap().unwrap();
+    assert_eq!((all.filter, all.rate, all.until, all.lasts), (Filter::default(), DEFAULT_RATE, None, None));
+    let text = r#"{"name": "*.acme.example", "client": "10.0.0.0/8", "rcode": "SERVFAIL", "type": "A,AAAA",
+        "rate": 10, "seconds": 60, "until": "2026-01-31T12:00:00Z"}"#;
+    let some = log(text).unwrap().unwrap();
+    assert!(some.filter.has_name(b"a.acme.example") && !some.filter.has_name(b"acme.example"));
+    assert_eq!((some.rate, some.lasts, some.until.is_some()), (10, Some(Duration::from_secs(60)), true));
+    for (text, reason) in [
+        ("", "unexpected end of JSON input"),
+        (r#"{"nam": "x"}"#, "invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`"),
+        (r#"{"name": 1}"#, "invalid JSON: invalid type: integer `1`"),
+        (r#"{"rcode": "SERVFAI"}"#, "rcode: unknown RCODE \"SERVFAI\""),
+        (r#"{"type": "B"}"#, "type: unknown type \"B\""),
+        (r#"{"client": "10.0.0.0/40"}"#, "client \"10.0.0.0/40\""),
+        (r#"{"rate": 0}"#, "rate 0: 1 to 100000 lines a second are accepted"),
+        (r#"{"seconds": -1}"#, "invalid JSON: "),
+        (r#"{"until": "tomorrow"}"#, "until \"tomorrow\": a time like 2026-01-31T12:00:00Z is accepted"),
+    ] {
+        let error = log(text).unwrap_err();
+        assert!(error.to_string().starts_with(reason) && error.key() == "queryLog", "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_query_log_is_part_of_the_version() {
+    let version = |text: &str| parse(&data(&[("queryLog", text)])).unwrap().version();
+    assert_eq!(version("null"), Config::default().version());
+    assert_ne!(version("{}"), Config::default().version());
+    assert_ne!(version("{}"), version(r#"{"rate": 5}"#));
 }
 
 #[test]
@@ -196,7 +234,7 @@ mod properties {
         }
 
         #[test]
-        fn no_octets_make_it_panic(key in "(stubDomains|upstreamNameservers|federations|x)", value: Vec<u8>) {
+        fn no_octets_make_it_panic(key in "(stubDomains|upstreamNameservers|federations|queryLog|x)", value: Vec<u8>) {
             let result = parse(&RawData::from([(key, value)]));
             if let Err(error) = result {
                 prop_assert!(!error.to_string().contains('\n'));

@@ -64,12 +64,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The address of the client.
-    pub(crate) fn address(&self) -> IpAddr {
-        let v4 = self.remote.as_sockaddr_in().map(|remote| IpAddr::from(remote.ip()));
-        let v6 = || self.remote.as_sockaddr_in6().map(|remote| IpAddr::from(remote.ip()));
+    /// The address and the port of the client.
+    pub(crate) fn socket_addr(&self) -> SocketAddr {
+        let v4 = self.remote.as_sockaddr_in().map(|remote| SocketAddr::V4((*remote).into()));
+        let v6 = || self.remote.as_sockaddr_in6().map(|remote| SocketAddr::V6((*remote).into()));
         // A UDP socket receives from nobody else.
-        v4.or_else(v6).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+        v4.or_else(v6).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }
 }
 

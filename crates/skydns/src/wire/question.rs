@@ -16,7 +16,7 @@ pub struct Question<'a> {
 impl<'a> Question<'a> {
     /// Reads the question behind the header of `message`, and where it ends. Nothing that a pointer may point to comes
     /// before it, so its name is never compressed.
-    pub(super) fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
+    pub(crate) fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
         let end = name::walk(message, HEADER, |_| ())?;
         let name = message.get(HEADER..end).unwrap_or_default();
         let (qtype, qclass) = (u16_at(message, end)?, u16_at(message, end + 2)?);

@@ -12,6 +12,8 @@ use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheLimits, CacheMetrics, ForwardMetrics, Forwarder, Limits, TlsTrust};
 use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
+use skydns::tap::Tap;
+use skydns::top::Top;
 use skydns::{
     Backend, Entry, FurtherZone, Host, Lookup, Name, Pointer, Records, Search, ServiceRecord, View, Zone,
     Zones,
@@ -269,6 +271,8 @@ impl Backend for Always {
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Metrics,
+    pub(crate) tap: Arc<Tap>,
+    pub(crate) top: Arc<Top>,
     stop: CancellationToken,
     task: tokio::task::JoinSet<std::io::Result<()>>,
 }
@@ -298,11 +302,11 @@ pub(crate) fn start(view: Fixed) -> Running {
 pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
     let metrics = Metrics::new("skydns", "skydns");
     let server = bind(address, view, metrics.clone()).unwrap_or_else(|error| panic!("bind: {error}"));
-    let address = server.local_addr();
+    let (address, tap, top) = (server.local_addr(), server.tap(), server.top());
     let stop = CancellationToken::new();
     let mut task = tokio::task::JoinSet::new();
     task.spawn(server.run(stop.clone()));
-    Running { address, metrics, stop, task }
+    Running { address, metrics, tap, top, stop, task }
 }
 
 impl Running {

@@ -1,0 +1,110 @@
+//! Names of record types and RCODEs, as they are written in presentation format, in flags and in the `ConfigMap`.
+
+/// The types that are known by name. Others are written `TYPE65280` (RFC 3597, section 5).
+const TYPES: [(&str, u16); 14] = [
+    ("A", 1),
+    ("AAAA", 28),
+    ("SRV", 33),
+    ("PTR", 12),
+    ("CNAME", 5),
+    ("TXT", 16),
+    ("SOA", 6),
+    ("NS", 2),
+    ("MX", 15),
+    ("NAPTR", 35),
+    ("SVCB", 64),
+    ("HTTPS", 65),
+    ("CAA", 257),
+    ("ANY", 255),
+];
+
+/// The RCODEs that are known by name. Others are written `RCODE23`.
+const RCODES: [(&str, u16); 7] = [
+    ("NOERROR", 0),
+    ("FORMERR", 1),
+    ("SERVFAIL", 2),
+    ("NXDOMAIN", 3),
+    ("NOTIMP", 4),
+    ("REFUSED", 5),
+    ("BADVERS", 16),
+];
+
+/// Not the name of a type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown type {0:?}: {list}, or TYPE and a number", list = TYPES.map(|(name, _)| name).join(", "))]
+pub struct UnknownType(String);
+
+/// Not the name of an RCODE.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown RCODE {0:?}: {list}, or RCODE and a number", list = RCODES.map(|(name, _)| name).join(", "))]
+pub struct UnknownRcode(String);
+
+/// Reads the name of a type in any case.
+pub fn parse_type(text: &str) -> Result<u16, UnknownType> {
+    parse(&TYPES, "TYPE", text).ok_or_else(|| UnknownType(shown(text)))
+}
+
+/// Reads the name of an RCODE in any case.
+pub fn parse_rcode(text: &str) -> Result<u16, UnknownRcode> {
+    parse(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shown(text)))
+}
+
+/// The name of a type.
+pub fn type_name(number: u16) -> String {
+    name(&TYPES, "TYPE", number)
+}
+
+/// The name of an RCODE.
+pub fn rcode_name(code: u16) -> String {
+    name(&RCODES, "RCODE", code)
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+fn parse(known: &[(&str, u16)], prefix: &str, text: &str) -> Option<u16> {
+    let upper = text.to_ascii_uppercase();
+    if let Some((_, number)) = known.iter().find(|(name, _)| *name == upper) {
+        return Some(*number);
+    }
+    let digits = upper.strip_prefix(prefix).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok())
+}
+
+fn name(known: &[(&str, u16)], prefix: &str, number: u16) -> String {
+    match known.iter().find(|(_, known)| *known == number) {
+        Some((name, _)) => (*name).to_owned(),
+        None => format!("{prefix}{number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types() {
+        for (text, number) in [("A", 1), ("aaaa", 28), ("Srv", 33), ("TYPE65280", 65_280), ("type1", 1)] {
+            assert_eq!(parse_type(text), Ok(number), "{text}");
+        }
+        assert_eq!((type_name(33), type_name(65_280)), ("SRV".to_owned(), "TYPE65280".to_owned()));
+        for text in ["", "B", "TYPE", "TYPE65536", "TYPE-1", "TYPE+1", "A A"] {
+            assert!(parse_type(text).is_err(), "{text}");
+        }
+        let error = parse_type("ADDRESS").unwrap_err().to_string();
+        assert!(error.starts_with("unknown type \"ADDRESS\": A, AAAA, SRV, PTR,"), "{error}");
+        assert!(parse_type(&"x".repeat(9000)).unwrap_err().to_string().len() < 200);
+    }
+
+    #[test]
+    fn rcodes() {
+        for (text, number) in [("NOERROR", 0), ("servfail", 2), ("RCODE23", 23), ("rcode3", 3)] {
+            assert_eq!(parse_rcode(text), Ok(number), "{text}");
+        }
+        assert_eq!((rcode_name(3), rcode_name(23)), ("NXDOMAIN".to_owned(), "RCODE23".to_owned()));
+        for text in ["", "SERVFAILS", "RCODE", "RCODE+1", "2"] {
+            assert!(parse_rcode(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Which queries are told to whoever watches: a [`Filter`], and the `queryLog` of the `ConfigMap`.
+//!
+//! A filter is compiled once and looks at a query without copying anything of it.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Utc};
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type};
+
+/// Values that each part of a filter may have.
+const MAX_VALUES: usize = 32;
+/// The longest pattern: a name has at most 253 letters.
+const MAX_PATTERN: usize = 300;
+/// Lines a second, unless another number is given.
+pub const DEFAULT_RATE: u32 = 1000;
+/// The most lines a second.
+pub const MAX_RATE: u32 = 100_000;
+/// The longest time that queries are followed live, in seconds.
+pub const MAX_SECONDS: u32 = 600;
+
+/// The parts of a filter as they are written: each a list separated by commas, empty for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilterText<'a> {
+    /// Patterns of names: `*.acme.example`. `*` stands for any letters, dots too, `?` for one.
+    pub name: &'a str,
+    /// Addresses and networks of clients: `10.0.0.0/8`.
+    pub client: &'a str,
+    /// RCODEs: `SERVFAIL`.
+    pub rcode: &'a str,
+    /// Types: `A`.
+    pub qtype: &'a str,
+}
+
+/// A part of a filter that means nothing. One line, which says what is accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// Not a pattern of names.
+    #[error("name {0:?}: letters, digits, -, _, dots, * and ? are accepted")]
+    Name(String),
+    /// Neither an address nor a network.
+    #[error("client {0:?}: an address (10.0.0.1) or a network (10.0.0.0/8) is accepted")]
+    Client(String),
+    /// Not an RCODE.
+    #[error("rcode: {0}")]
+    Rcode(#[from] UnknownRcode),
+    /// Not a type.
+    #[error("type: {0}")]
+    Type(#[from] UnknownType),
+    /// Too many values.
+    #[error("{part}: at most {MAX_VALUES} values are accepted")]
+    Many {
+        /// The part.
+        part: &'static str,
+    },
+}
+
+/// Chooses queries. Every part that is given has to match; [`Filter::default`] matches all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    names: Vec<Box<[u8]>>,
+    clients: Vec<IpNet>,
+    rcodes: Vec<u16>,
+    types: Vec<u16>,
+}
+
+impl Filter {
+    /// Compiles a filter.
+    pub fn new(text: &FilterText<'_>) -> Result<Self, FilterError> {
+        Ok(Self {
+            names: values("name", text.name, pattern)?,
+            clients: values("client", text.client, network)?,
+            rcodes: values("rcode", text.rcode, |rcode| Ok(parse_rcode(rcode)?))?,
+            types: values("type", text.qtype, |qtype| Ok(parse_type(qtype)?))?,
+        })
+    }
+
+    /// Whether the query of a client, of a type and with this RCODE may match; [`has_name`](Self::has_name) decides.
+    pub fn has(&self, client: IpAddr, qtype: u16, rcode: u16) -> bool {
+        any(&self.rcodes, |wanted| *wanted == rcode)
+            && any(&self.types, |wanted| *wanted == qtype)
+            && any(&self.clients, |network| network.contains(&client.to_canonical()))
+    }
+
+    /// Whether names are told apart.
+    pub fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Whether a name, in lower case and without a dot at its end, matches.
+    pub fn has_name(&self, name: &[u8]) -> bool {
+        any(&self.names, |pattern| matches(pattern, name))
+    }
+}
+
+fn any<T>(wanted: &[T], is: impl FnMut(&T) -> bool) -> bool {
+    wanted.is_empty() || wanted.iter().any(is)
+}
+
+fn values<T>(
+    part: &'static str,
+    text: &str,
+    read: impl Fn(&str) -> Result<T, FilterError>,
+) -> Result<Vec<T>, FilterError> {
+    let words = || text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    if words().count() > MAX_VALUES {
+        return Err(FilterError::Many { part });
+    }
+    words().map(read).collect()
+}
+
+fn pattern(text: &str) -> Result<Box<[u8]>, FilterError> {
+    let is_accepted = |b: u8| b.is_ascii_alphanumeric() || b"-_.*?".contains(&b);
+    if text.len() > MAX_PATTERN || !text.bytes().all(is_accepted) {
+        return Err(FilterError::Name(text.chars().take(40).collect()));
+    }
+    let pattern = if text.len() > 1 { text.strip_suffix('.').unwrap_or(text) } else { text };
+    Ok(pattern.to_ascii_lowercase().into_bytes().into())
+}
+
+fn network(text: &str) -> Result<IpNet, FilterError> {
+    let network = text.parse::<IpNet>().ok();
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    network.or_else(address).ok_or_else(|| FilterError::Client(text.chars().take(60).collect()))
+}
+
+/// Whether `name` matches a pattern of `*` and `?`. Takes at most as many steps as the product of their lengths.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut of, mut star) = (0, 0, None);
+    while let Some(&letter) = name.get(at) {
+        match pattern.get(of) {
+            Some(b'*') => {
+                star = Some((of + 1, at));
+                of += 1;
+            }
+            Some(&wanted) if wanted == b'?' || wanted == letter => (at, of) = (at + 1, of + 1),
+            _ => {
+                let Some((after, taken)) = star else { return false };
+                star = Some((after, taken + 1));
+                (at, of) = (taken + 1, after);
+            }
+        }
+    }
+    pattern.get(of..).is_some_and(|rest| rest.iter().all(|wanted| *wanted == b'*'))
+}
+
+/// The `queryLog` of a `ConfigMap`: which queries are written into the log, how many and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryLog {
+    /// The queries.
+    pub filter: Filter,
+    /// Lines a second, at most.
+    pub rate: u32,
+    /// Ends at this time.
+    pub until: Option<SystemTime>,
+    /// Ends so long after it was read.
+    pub lasts: Option<Duration>,
+    /// As it is written, for [`Version`](crate::Version).
+    pub(crate) text: String,
+}
+
+/// Why a `queryLog` is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryLogError {
+    /// The filter.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The number of lines.
+    #[error("rate {0}: 1 to {MAX_RATE} lines a second are accepted")]
+    Rate(u32),
+    /// The time it ends at.
+    #[error("until {0:?}: a time like 2026-01-31T12:00:00Z is accepted")]
+    Until(String),
+}
+
+/// The fields as they are written. A field that is not among them refuses the value.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fields {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    client: String,
+    #[serde(default)]
+    rcode: String,
+    #[serde(default, rename = "type")]
+    qtype: String,
+    rate: Option<u32>,
+    until: Option<String>,
+    seconds: Option<u32>,
+}
+
+impl QueryLog {
+    pub(crate) fn new(fields: &Fields, text: &str) -> Result<Self, QueryLogError> {
+        let Fields { name, client, rcode, qtype, rate, until, seconds } = fields;
+        let filter = Filter::new(&FilterText { name, client, rcode, qtype })?;
+        let rate = rate.unwrap_or(DEFAULT_RATE);
+        if rate == 0 || rate > MAX_RATE {
+            return Err(QueryLogError::Rate(rate));
+        }
+        let until = until.as_deref().map(time).transpose()?;
+        let lasts = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        Ok(Self { filter, rate, until, lasts, text: text.trim().to_owned() })
+    }
+
+    /// How long it goes on from `now`, where it began at `begun`; `None` without an end.
+    pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
+        let left = |end: SystemTime| end.duration_since(now).unwrap_or_default();
+        let lasts = self.lasts.and_then(|lasts| begun.checked_add(lasts));
+        self.until.into_iter().chain(lasts).map(left).min()
+    }
+}
+
+fn time(text: &str) -> Result<SystemTime, QueryLogError> {
+    let time = text.parse::<DateTime<Utc>>();
+    time.map(SystemTime::from).map_err(|_| QueryLogError::Until(text.chars().take(40).collect()))
+}
+
+#[cfg(test)]
+mod tests;

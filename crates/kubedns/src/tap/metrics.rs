@@ -1,0 +1,45 @@
+//! What became of the queries that somebody wanted to see.
+
+use std::sync::Arc;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounterVec, IntGauge, Opts};
+use skydns::tap::{Counts, Tap};
+
+const RECORDS: &str = "kubedns_tap_records_total";
+const HELP_RECORDS: &str =
+    "Queries that matched a tap, the query log or dnstap, by result: sent, rate_limited or dropped.";
+const TAPS: &str = "kubedns_taps";
+const HELP_TAPS: &str = "Taps, query logs and dnstap outputs that are open.";
+
+/// A collector over the counts of a tap.
+#[derive(Debug)]
+pub(crate) struct TapMetrics {
+    tap: Arc<Tap>,
+    records: IntCounterVec,
+    taps: IntGauge,
+}
+
+impl TapMetrics {
+    pub(crate) fn new(tap: Arc<Tap>) -> prometheus::Result<Self> {
+        let records = IntCounterVec::new(Opts::new(RECORDS, HELP_RECORDS), &["result"])?;
+        Ok(Self { tap, records, taps: IntGauge::new(TAPS, HELP_TAPS)? })
+    }
+}
+
+impl Collector for TapMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        [self.records.desc(), self.taps.desc()].concat()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let Counts { taken, over_rate, dropped, watches } = self.tap.counts();
+        for (result, count) in [("sent", taken), ("rate_limited", over_rate), ("dropped", dropped)] {
+            let counter = self.records.with_label_values(&[result]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+        self.taps.set(i64::try_from(watches).unwrap_or(i64::MAX));
+        [self.records.collect(), self.taps.collect()].concat()
+    }
+}

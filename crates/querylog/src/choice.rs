@@ -1,0 +1,169 @@
+//! Which queries somebody wants to follow: on the command line and in the query string of `/tap`.
+
+use std::time::Duration;
+
+use dnsconfig::query_log::{DEFAULT_RATE, Filter, FilterError, FilterText, MAX_RATE, MAX_SECONDS};
+
+/// How long queries are followed unless something else is said, in seconds.
+const SECONDS: &str = "30";
+
+/// The flags of `tap`, which are the parameters of `/tap` as well.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Parameters {
+    /// names, separated by commas; * stands for any letters, ? for one: *.acme.example
+    #[arg(long, value_name = "string", default_value = "")]
+    pub(crate) name: String,
+    /// addresses and networks of clients, separated by commas: 10.0.0.0/8
+    #[arg(long, value_name = "string", default_value = "")]
+    pub(crate) client: String,
+    /// RCODEs, separated by commas: SERVFAIL,NXDOMAIN
+    #[arg(long, value_name = "string", default_value = "")]
+    pub(crate) rcode: String,
+    /// record types, separated by commas: A,AAAA
+    #[arg(long = "type", value_name = "string", default_value = "")]
+    pub(crate) qtype: String,
+    /// how long to follow, from 1 to 600
+    #[arg(long, value_name = "int", default_value = SECONDS)]
+    pub(crate) seconds: String,
+    /// lines a second, at most; the others are counted
+    #[arg(long, value_name = "int", default_value = "1000")]
+    pub(crate) rate: String,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        let text = || String::new();
+        let (seconds, rate) = (SECONDS.to_owned(), DEFAULT_RATE.to_string());
+        Self { name: text(), client: text(), rcode: text(), qtype: text(), seconds, rate }
+    }
+}
+
+/// Which queries to follow, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The queries.
+    pub filter: Filter,
+    /// Lines a second, at most.
+    pub rate: u32,
+    /// The time.
+    pub time: Duration,
+}
+
+/// A choice that means nothing. One line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// The filter.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// A number.
+    #[error("{name} {value:?}: a number from 1 to {limit} is accepted")]
+    Number {
+        /// The parameter.
+        name: &'static str,
+        /// As it was given.
+        value: String,
+        /// The most.
+        limit: u32,
+    },
+    /// A parameter that there is not.
+    #[error("unknown parameter {0:?}: name, client, rcode, type, seconds and rate are accepted")]
+    Unknown(String),
+    /// A parameter that is given twice.
+    #[error("{0} is given twice: separate values by commas")]
+    Repeated(String),
+}
+
+impl Choice {
+    pub(crate) fn new(parameters: &Parameters) -> Result<Self, ChoiceError> {
+        let Parameters { name, client, rcode, qtype, seconds, rate } = parameters;
+        let filter = Filter::new(&FilterText { name, client, rcode, qtype })?;
+        let seconds = number("seconds", seconds, MAX_SECONDS)?;
+        let rate = number("rate", rate, MAX_RATE)?;
+        Ok(Self { filter, rate, time: Duration::from_secs(seconds.into()) })
+    }
+
+    /// Reads a query string.
+    pub fn from_query(query: &str) -> Result<Self, ChoiceError> {
+        let mut parameters = Parameters::default();
+        let mut given = Vec::new();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            let place = match &*key {
+                "name" => &mut parameters.name,
+                "client" => &mut parameters.client,
+                "rcode" => &mut parameters.rcode,
+                "type" => &mut parameters.qtype,
+                "seconds" => &mut parameters.seconds,
+                "rate" => &mut parameters.rate,
+                other => return Err(ChoiceError::Unknown(other.chars().take(40).collect())),
+            };
+            *place = value.into_owned();
+            if given.contains(&key) {
+                return Err(ChoiceError::Repeated(key.into_owned()));
+            }
+            given.push(key);
+        }
+        Self::new(&parameters)
+    }
+}
+
+impl Parameters {
+    /// The target of a request, percent-encoded.
+    pub(crate) fn target(&self) -> String {
+        let Self { name, client, rcode, qtype, seconds, rate } = self;
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let pairs = [
+            ("name", name),
+            ("client", client),
+            ("rcode", rcode),
+            ("type", qtype),
+            ("seconds", seconds),
+            ("rate", rate),
+        ];
+        for (key, value) in pairs {
+            if !value.is_empty() {
+                query.append_pair(key, value);
+            }
+        }
+        format!("/tap?{}", query.finish())
+    }
+}
+
+fn number(name: &'static str, value: &str, limit: u32) -> Result<u32, ChoiceError> {
+    let number = value.parse().ok().filter(|number| (1..=limit).contains(number));
+    number.ok_or_else(|| ChoiceError::Number { name, value: value.chars().take(40).collect(), limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_read_as_it_was_meant() {
+        let parameters = Parameters {
+            name: "*.acme.example,?x".to_owned(),
+            client: "10.0.0.0/8".to_owned(),
+            qtype: "A,AAAA".to_owned(),
+            seconds: "5".to_owned(),
+            ..Parameters::default()
+        };
+        let target = parameters.target();
+        assert_eq!(Choice::from_query(target.strip_prefix("/tap?").unwrap()), Choice::new(&parameters));
+        let choice = Choice::from_query("").unwrap();
+        let (filter, time) = (Filter::default(), Duration::from_secs(30));
+        assert_eq!(choice, Choice { filter, rate: 1000, time });
+    }
+
+    #[test]
+    fn mistakes_have_a_line() {
+        for (query, line) in [
+            ("nam=x", "unknown parameter \"nam\": name, client, rcode, type, seconds and rate are accepted"),
+            ("type=A&type=AAAA", "type is given twice: separate values by commas"),
+            ("seconds=601", "seconds \"601\": a number from 1 to 600 is accepted"),
+            ("seconds=0", "seconds \"0\": a number from 1 to 600 is accepted"),
+            ("rate=x", "rate \"x\": a number from 1 to 100000 is accepted"),
+            ("client=x", "client \"x\": an address (10.0.0.1) or a network (10.0.0.0/8) is accepted"),
+        ] {
+            assert_eq!(Choice::from_query(query).unwrap_err().to_string(), line);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `kube-dns tap` and `kube-dns top`: ask kubedns and print.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use daemon::flags::{Exit, Style, parse};
+use daemon::http::{Following, GetError, Page};
+use serde::Deserialize;
+
+use crate::choice::Parameters;
+use crate::ranking::Ranking;
+use crate::{Choice, Line};
+
+const TAP_USAGE: &str = "\
+Follows queries and their answers. Ends by itself.
+
+  tap [--name GLOB] [--client NETWORK] [--rcode RCODE] [--type TYPE] [--seconds 30] [--rate 1000] [--json]
+
+";
+const TOP_USAGE: &str = "\
+Says which clients asked most in the last minutes, and for what.
+
+  top [--server http://127.0.0.1:8081] [--json]
+
+";
+/// kubedns, as the manifests run it.
+const KUBEDNS: &str = "http://127.0.0.1:8081";
+/// The longest time for the beginning of an answer.
+const TIME: Duration = Duration::from_secs(10);
+/// The longest line, and the largest ranking.
+const SIZE: usize = 1 << 20;
+/// Nobody answers.
+const FAILED: u8 = 1;
+
+#[derive(Debug, Clone, clap::Parser)]
+struct TapOptions {
+    /// the status port of the kubedns that is asked
+    #[arg(long, value_name = "string", default_value = KUBEDNS)]
+    server: String,
+    #[command(flatten)]
+    parameters: Parameters,
+    /// print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, clap::Parser)]
+struct TopOptions {
+    /// the status port of the kubedns that is asked
+    #[arg(long, value_name = "string", default_value = KUBEDNS)]
+    server: String,
+    /// print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is nothing to print. One line each.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("cannot ask {0}: {1}; is it running there?")]
+    Get(String, GetError),
+    #[error("{0} answers: {1}")]
+    Status(String, String),
+    #[error("{0} answers something else than expected: it may be of another version ({1})")]
+    Foreign(String, serde_json::Error),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+}
+
+/// Runs the command that `words` begin with, if it is one of these: `program` is what the binary is called.
+pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match words.next()?.to_str()? {
+        "tap" => Some(tap(program, words)),
+        "top" => Some(top(program, words)),
+        _ => None,
+    }
+}
+
+/// Runs `tap`; `words` are those behind it. The exit code is 0 at the end, 1 when nobody answers, and 2 when the command
+/// line is wrong.
+fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let name = format!("{program} tap");
+    let read = read::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
+        let choice = Choice::new(&options.parameters);
+        choice.map_err(|error| wrong(&name, &error.to_string()))?;
+        Ok((authority(&name, &options.server)?.to_owned(), options))
+    });
+    match read {
+        Ok((authority, options)) => finish(&name, run(follow(&authority, &options))),
+        Err(exit) => exit.print(),
+    }
+}
+
+/// Runs `top`; `words` are those behind it. The exit codes are those of [`tap`].
+fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let name = format!("{program} top");
+    let read = read::<TopOptions>(&name, TOP_USAGE, words)
+        .and_then(|options| Ok((authority(&name, &options.server)?.to_owned(), options)));
+    match read {
+        Ok((authority, options)) => finish(&name, run(rank(&authority, options.json))),
+        Err(exit) => exit.print(),
+    }
+}
+
+fn read<P: clap::Parser>(
+    name: &str,
+    usage: &str,
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<P, Exit> {
+    parse(name, Style::Pflag, words).map_err(|exit| match exit.status {
+        0 => Exit { stderr: format!("{usage}{}", exit.stderr), ..exit },
+        _ => exit,
+    })
+}
+
+fn wrong(name: &str, text: &str) -> Exit {
+    let stderr = format!("{name}: {text}\nUsage of {name}: see {name} --help\n");
+    Exit { status: 2, stdout: String::new(), stderr }
+}
+
+/// Host and port of a URL.
+fn authority<'s>(name: &str, server: &'s str) -> Result<&'s str, Exit> {
+    let rest = server.strip_prefix("http://").unwrap_or(server);
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let is_authority = |c: char| c.is_ascii_alphanumeric() || ".-:[]%_".contains(c);
+    let is_good = rest.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok() && rest.chars().all(is_authority)
+    });
+    if is_good {
+        Ok(rest)
+    } else {
+        Err(wrong(name, &format!("--server {server:?}: http://HOST:PORT is accepted")))
+    }
+}
+
+fn run(asking: impl Future<Output = Result<(), CommandError>>) -> Result<(), CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(CommandError::Runtime)?.block_on(asking)
+}
+
+fn finish(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            Exit { status: FAILED, stdout: String::new(), stderr: format!("{name}: {error}\n") }.print()
+        }
+    }
+}
+
+/// What a page is that says something else than what was asked for.
+fn refusal(authority: &str, page: &Page) -> CommandError {
+    let text = String::from_utf8_lossy(&page.body);
+    let line: String =
+        text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+    let line = if line.is_empty() { page.status_line.clone() } else { line };
+    CommandError::Status(authority.to_owned(), line)
+}
+
+async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandError> {
+    let failed = |error| CommandError::Get(authority.to_owned(), error);
+    let target = options.parameters.target();
+    let page = daemon::http::follow(authority, &target, TIME).await.map_err(failed)?;
+    let mut following = page.map_err(|page| refusal(authority, &page))?;
+    while let Some(line) = next(authority, &mut following).await? {
+        let shown =
+            if options.json { line } else { text(&line).map_err(|error| foreign(authority, error))? };
+        // Whoever reads has gone.
+        if writeln!(io::stdout().lock(), "{shown}").is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+async fn next(authority: &str, following: &mut Following) -> Result<Option<String>, CommandError> {
+    following.line(SIZE).await.map_err(|error| CommandError::Get(authority.to_owned(), error))
+}
+
+fn foreign(authority: &str, error: serde_json::Error) -> CommandError {
+    CommandError::Foreign(authority.to_owned(), error)
+}
+
+/// A line of `/tap`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    LeftOut {
+        #[serde(rename = "leftOut")]
+        left_out: u64,
+    },
+    Query(Line),
+}
+
+fn text(json: &str) -> Result<String, serde_json::Error> {
+    let text = match serde_json::from_str(json)? {
+        Told::Query(line) => line.with_time(),
+        Told::LeftOut { left_out } => format!("... {left_out} left out"),
+    };
+    // Names are what strangers asked for.
+    Ok(text.replace(char::is_control, "?"))
+}
+
+async fn rank(authority: &str, json: bool) -> Result<(), CommandError> {
+    let page = daemon::http::get(authority, "/top", TIME, SIZE).await;
+    let page = page.map_err(|error| CommandError::Get(authority.to_owned(), error))?;
+    if page.status != 200 {
+        return Err(refusal(authority, &page));
+    }
+    let ranking: Ranking = serde_json::from_slice(&page.body).map_err(|error| foreign(authority, error))?;
+    let text = if json { String::from_utf8_lossy(&page.body).into_owned() } else { ranking.to_string() };
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_tap_as_text() {
+        let query = r#"{"time":"2026-01-31T12:00:00Z","client":"10.0.0.1","name":"a.","type":"A","rcode":"NOERROR","by":"auth"}"#;
+        assert_eq!(text(query).unwrap(), "2026-01-31T12:00:00Z 10.0.0.1 - A a. NOERROR auth");
+        assert_eq!(text(r#"{"leftOut":3}"#).unwrap(), "... 3 left out");
+        assert!(text("{}").is_err());
+    }
+
+    #[test]
+    fn command_lines() {
+        let tap = |words: &str| {
+            let words = words.split_whitespace().map(OsString::from);
+            read::<TapOptions>("kube-dns tap", TAP_USAGE, words)
+        };
+        let options = tap("--name=*.acme.example --client 10.0.0.0/8 --type A --seconds=5 --json").unwrap();
+        assert_eq!(
+            options.parameters.target(),
+            "/tap?name=*.acme.example&client=10.0.0.0%2F8&type=A&seconds=5&rate=1000"
+        );
+        assert!(options.json);
+        let help = tap("--help").unwrap_err();
+        assert!(help.status == 0 && help.stderr.starts_with("Follows queries"), "{}", help.stderr);
+        assert_eq!(tap("word").unwrap_err().status, 2);
+        for (server, good) in [(KUBEDNS, true), ("[::1]:8081", true), ("https://a:1", false), ("a", false)] {
+            assert_eq!(authority("x", server).is_ok(), good, "{server}");
+        }
+        assert!(command("kube-dns", ["explain"].map(OsString::from).into_iter()).is_none());
+    }
+}

@@ -1,0 +1,100 @@
+//! One answered query as a line.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+
+/// An answered query. In JSON, fields that are not known are left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// When the answer was ready: UTC as in RFC 3339, see [`timestamp`].
+    pub time: String,
+    /// The client's address.
+    pub client: String,
+    /// `udp` or `tcp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// The name, in presentation format.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub qtype: String,
+    /// The RCODE.
+    pub rcode: String,
+    /// The size of the answer, in octets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<usize>,
+    /// The time to the answer, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micros: Option<u64>,
+    /// Whether the answer was cut.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// What answered: `auth`, `reverse`, `stub`, `recursive` or `cache`; of dnsmasq also the upstream it asked.
+    pub by: String,
+}
+
+/// As people read it: `10.244.0.7 udp A web.default.svc.cluster.local. NOERROR 84B 35us auth`.
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let transport = self.transport.as_deref().unwrap_or("-");
+        let name = if self.name.is_empty() { "-" } else { &self.name };
+        write!(f, "{} {transport} {} {name} {}", self.client, self.qtype, self.rcode)?;
+        if let Some(size) = self.size {
+            write!(f, " {size}B")?;
+        }
+        if let Some(micros) = self.micros {
+            write!(f, " {micros}us")?;
+        }
+        write!(f, " {}", self.by)?;
+        if self.truncated { f.write_str(" truncated") } else { Ok(()) }
+    }
+}
+
+impl Line {
+    /// With its time in front.
+    pub fn with_time(&self) -> String {
+        format!("{} {self}", self.time)
+    }
+}
+
+/// A time as a [`Line`] has it: `2026-01-31T12:00:00.000000Z`.
+pub fn timestamp(time: SystemTime) -> String {
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn text_and_json() {
+        let line = Line {
+            time: timestamp(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)),
+            client: "10.244.0.7".to_owned(),
+            transport: Some("udp".to_owned()),
+            name: "web.default.svc.cluster.local.".to_owned(),
+            qtype: "A".to_owned(),
+            rcode: "NOERROR".to_owned(),
+            size: Some(84),
+            micros: Some(35),
+            truncated: true,
+            by: "auth".to_owned(),
+        };
+        let text = "2023-11-14T22:13:20.123000Z 10.244.0.7 udp A web.default.svc.cluster.local. NOERROR 84B 35us auth \
+                    truncated";
+        assert_eq!(line.with_time(), text);
+        let json = serde_json::to_string(&line).unwrap();
+        assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line);
+        let unknown = Line { transport: None, size: None, micros: None, truncated: false, ..line };
+        assert_eq!(unknown.to_string(), "10.244.0.7 - A web.default.svc.cluster.local. NOERROR auth");
+        let json = serde_json::to_string(&unknown).unwrap();
+        assert!(!json.contains("size") && !json.contains("truncated"), "{json}");
+        assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), unknown);
+    }
+}

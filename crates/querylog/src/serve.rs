@@ -1,0 +1,143 @@
+//! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON for each query.
+//!
+//! Who asks from outside the pod is refused: what pods look up is not for everybody who can reach the port. `kubectl exec`
+//! and `kubectl port-forward` come from within.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, Stream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use warp::http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use warp::http::{Method, StatusCode};
+use warp::reply::{Reply as _, Response};
+use warp::{Filter, Rejection};
+
+use crate::{Choice, Line};
+
+/// Readers at a time.
+pub const MAX_READERS: usize = 4;
+/// New lines are looked for so often.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Octets that are sent at once, about.
+const CHUNK: usize = 64 << 10;
+/// What was left out is told so often.
+const TELL: Duration = Duration::from_secs(1);
+
+/// Lines of queries, as they come.
+pub trait Source: Send + Sync + 'static {
+    /// The next line, if there is one.
+    fn next(&mut self) -> Option<Line>;
+    /// Lines that were wanted and left out since the last call.
+    fn left_out(&mut self) -> u64;
+}
+
+/// The route. `open` begins to collect lines; its error is told.
+pub fn route<S: Source>(
+    open: impl Fn(&Choice) -> Result<S, String> + Clone + Send + Sync + 'static,
+    stop: CancellationToken,
+) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
+    let readers = Arc::new(Semaphore::new(MAX_READERS));
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    daemon::http::exact_path("/tap").and(warp::method()).and(query).and(daemon::http::is_local()).map(
+        move |method: Method, query: String, local: bool| {
+            if method != Method::GET {
+                return not_allowed();
+            }
+            if !local {
+                return refused(StatusCode::FORBIDDEN, &"only from within the pod");
+            }
+            let choice = match Choice::from_query(&query) {
+                Ok(choice) => choice,
+                Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
+            };
+            let Ok(reader) = Arc::clone(&readers).try_acquire_owned() else {
+                let busy = format!("{MAX_READERS} others follow the queries already");
+                return refused(StatusCode::SERVICE_UNAVAILABLE, &busy);
+            };
+            match open(&choice) {
+                Ok(source) => reply(Following::new(source, &choice, reader, stop.clone())),
+                Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error),
+            }
+        },
+    )
+}
+
+fn refused(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
+    daemon::http::plain_error(status, format!("{why}\n"))
+}
+
+/// 405 for a page that is only read.
+pub fn not_allowed() -> Response {
+    let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+    response
+}
+
+fn reply<S: Source>(following: Following<S>) -> Response {
+    let mut response = warp::reply::stream(following.chunks()).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    response
+}
+
+/// One reader.
+struct Following<S> {
+    source: S,
+    end: Instant,
+    told: Instant,
+    stop: CancellationToken,
+    _reader: OwnedSemaphorePermit,
+}
+
+impl<S: Source> Following<S> {
+    fn new(source: S, choice: &Choice, reader: OwnedSemaphorePermit, stop: CancellationToken) -> Self {
+        let now = Instant::now();
+        Self { source, end: now + choice.time, told: now, stop, _reader: reader }
+    }
+
+    /// The body of the reply. It ends with the time, with the process, and with the reader.
+    fn chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
+        stream::unfold(self, |mut this| async move { Some((Ok(this.chunk().await?), this)) })
+    }
+
+    /// The next lines, as soon as there are some; `None` at the end.
+    async fn chunk(&mut self) -> Option<String> {
+        loop {
+            let now = Instant::now();
+            let over = now >= self.end || self.stop.is_cancelled();
+            let mut chunk = self.lines();
+            if over || now - self.told >= TELL {
+                self.told = now;
+                let left_out = self.source.left_out();
+                if left_out > 0 {
+                    chunk += &format!("{{\"leftOut\":{left_out}}}\n");
+                }
+            }
+            if !chunk.is_empty() {
+                return Some(chunk);
+            }
+            if over {
+                return None;
+            }
+            sleep(PAUSE.min(self.end - now)).await;
+        }
+    }
+
+    fn lines(&mut self) -> String {
+        let mut chunk = String::new();
+        while chunk.len() < CHUNK
+            && let Some(line) = self.source.next()
+        {
+            if let Ok(json) = serde_json::to_string(&line) {
+                chunk += &json;
+                chunk.push('\n');
+            }
+        }
+        chunk
+    }
+}
+
+#[cfg(test)]
+mod tests;

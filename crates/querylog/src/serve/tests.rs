@@ -1,0 +1,116 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use daemon::http::{Following, GetError, Page, Server, follow};
+
+use super::*;
+
+#[derive(Default)]
+struct Lines {
+    waiting: VecDeque<Line>,
+    left_out: u64,
+}
+
+/// A source that a test fills; it notes when nobody follows any more.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Lines>>);
+
+impl Source for Shared {
+    fn next(&mut self) -> Option<Line> {
+        self.0.lock().unwrap().waiting.pop_front()
+    }
+
+    fn left_out(&mut self) -> u64 {
+        std::mem::take(&mut self.0.lock().unwrap().left_out)
+    }
+}
+
+fn line(name: &str) -> Line {
+    Line {
+        time: String::new(),
+        client: "10.0.0.1".to_owned(),
+        transport: None,
+        name: name.to_owned(),
+        qtype: "A".to_owned(),
+        rcode: "NOERROR".to_owned(),
+        size: None,
+        micros: None,
+        truncated: false,
+        by: "auth".to_owned(),
+    }
+}
+
+async fn serve(lines: &Shared) -> (String, CancellationToken) {
+    let server = Server::bind("127.0.0.1", 0).await.unwrap();
+    let (address, stop) = (server.local_addr().to_string(), CancellationToken::new());
+    let shared = lines.clone();
+    let route = route(move |_| Ok(shared.clone()), stop.clone());
+    tokio::spawn(server.run(route, stop.clone()));
+    (address, stop)
+}
+
+async fn open(address: &str, target: &str) -> Result<Result<Following, Page>, GetError> {
+    follow(address, target, Duration::from_secs(10)).await
+}
+
+#[tokio::test]
+async fn lines_are_sent_as_they_come_and_the_reply_ends_with_its_time() {
+    let lines = Shared::default();
+    let (address, _stop) = serve(&lines).await;
+    let mut following = open(&address, "/tap?seconds=2").await.unwrap().unwrap();
+    for name in ["a.", "b."] {
+        lines.0.lock().unwrap().waiting.push_back(line(name));
+        let found: Line = serde_json::from_str(&following.line(1000).await.unwrap().unwrap()).unwrap();
+        assert_eq!(found.name, name);
+    }
+    lines.0.lock().unwrap().left_out = 7;
+    assert_eq!(following.line(1000).await.unwrap().as_deref(), Some("{\"leftOut\":7}"));
+    assert_eq!(following.line(1000).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_makes_room_and_a_stop_ends_all() {
+    let lines = Shared::default();
+    let (address, stop) = serve(&lines).await;
+    let mut all = Vec::new();
+    for _ in 0..MAX_READERS {
+        all.push(open(&address, "/tap?seconds=600").await.unwrap().unwrap());
+    }
+    let refused = open(&address, "/tap").await.unwrap().unwrap_err();
+    let body = String::from_utf8(refused.body).unwrap();
+    assert_eq!((refused.status, body.as_str()), (503, "4 others follow the queries already\n"));
+    all.pop();
+    let mut again = loop {
+        match open(&address, "/tap?seconds=600").await.unwrap() {
+            Ok(following) => break following,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    stop.cancel();
+    assert_eq!(again.line(1000).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn mistakes_and_strangers_are_refused() {
+    let lines = Shared::default();
+    let (address, _stop) = serve(&lines).await;
+    let refused = open(&address, "/tap?seconds=x").await.unwrap().unwrap_err();
+    let body = String::from_utf8(refused.body).unwrap();
+    assert_eq!((refused.status, body.as_str()), (400, "seconds \"x\": a number from 1 to 600 is accepted\n"));
+    let route = route(move |_| Ok(Shared::default()), CancellationToken::new());
+    let request = |method: &str, client: Option<&str>| {
+        let request = warp::test::request().method(method).path("/tap?seconds=1");
+        match client {
+            Some(client) => request.extension(daemon::http::ClientAddr(client.parse().unwrap())),
+            None => request,
+        }
+    };
+    for (method, client, status) in [
+        ("POST", Some("127.0.0.1:1"), 405),
+        ("GET", Some("10.244.0.7:1"), 403),
+        ("GET", Some("[fd00::1]:1"), 403),
+        ("GET", None, 403),
+    ] {
+        assert_eq!(request(method, client).reply(&route).await.status(), status, "{method} {client:?}");
+    }
+}

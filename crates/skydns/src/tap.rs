@@ -1,0 +1,350 @@
+//! Answered queries, copied for whoever watches them.
+//!
+//! While nobody does, a query costs one relaxed load. Each [`Watch`] has a filter, which is applied before anything is
+//! copied, a number of records a second, and a bounded queue; what does not fit is left out and counted. So a reader that
+//! is slow loses records, and never an answer.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use dnsconfig::query_log::Filter;
+use tokio::sync::mpsc;
+
+use crate::engine::Reply;
+use crate::metrics::{System, Took};
+use crate::wire::{Question, Transport, name::MAX_NAME, rcode};
+
+/// Watches at a time.
+const MAX_WATCHES: usize = 8;
+/// Records that wait for a reader.
+const QUEUE: usize = 4096;
+/// Octets of the names and messages among them.
+const QUEUE_OCTETS: usize = 2 << 20;
+/// A reader looks so often for new records. Waking it for each would cost the thread that answers a system call.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A query and its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// Who asked.
+    pub client: SocketAddr,
+    /// How.
+    pub transport: Transport,
+    /// The query.
+    pub query: &'a [u8],
+    /// The answer.
+    pub response: &'a [u8],
+    /// The metrics of the answer.
+    pub reply: Reply,
+    /// The time to the answer.
+    pub took: Took,
+}
+
+impl Answered<'_> {
+    /// The name that was asked for, in wire format; empty where the query is malformed.
+    pub(crate) fn name(&self) -> &[u8] {
+        Question::read(self.query).map_or(&[], |(question, _)| question.name)
+    }
+}
+
+/// A copy of a query and its answer.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// When the answer was ready.
+    pub time: SystemTime,
+    /// Who asked.
+    pub client: SocketAddr,
+    /// How.
+    pub transport: Transport,
+    /// The name in wire format; empty where the query is malformed.
+    pub name: Box<[u8]>,
+    /// QTYPE; 0 where the query is malformed.
+    pub qtype: u16,
+    /// The RCODE.
+    pub rcode: u16,
+    /// The size of the answer, in octets.
+    pub size: usize,
+    /// The time to the answer.
+    pub took: Duration,
+    /// Whether it was cut.
+    pub truncated: bool,
+    /// `auth`, `reverse`, `stub`, `recursive` or `cache`.
+    pub by: &'static str,
+    /// Both messages, where they were asked for.
+    pub messages: Option<Messages>,
+}
+
+/// A query and its answer as they are on the wire.
+#[derive(Debug, Clone)]
+pub struct Messages {
+    /// The query.
+    pub query: Box<[u8]>,
+    /// The answer.
+    pub response: Box<[u8]>,
+}
+
+impl Record {
+    fn of(answered: &Answered<'_>, time: SystemTime, with_messages: bool) -> Self {
+        let Answered { client, transport, query, response, reply, took } = *answered;
+        let (Took::AtOnce(elapsed) | Took::Waited(elapsed)) = took;
+        let messages = || Messages { query: query.into(), response: response.into() };
+        Self {
+            time,
+            client,
+            transport,
+            name: answered.name().into(),
+            qtype: reply.qtype,
+            rcode: reply.rcode,
+            size: response.len(),
+            took: elapsed,
+            truncated: reply.truncated,
+            by: by(reply, took),
+            messages: with_messages.then(messages),
+        }
+    }
+
+    fn octets(&self) -> usize {
+        let messages = self.messages.as_ref();
+        self.name.len() + messages.map_or(0, |messages| messages.query.len() + messages.response.len())
+    }
+}
+
+/// The part of the server that answered. Names outside that are answered at once come from the cache, unless they are
+/// refused.
+fn by(reply: Reply, took: Took) -> &'static str {
+    match (reply.system, took) {
+        (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => "cache",
+        (system, _) => system.label(),
+    }
+}
+
+/// Records a second.
+#[derive(Debug)]
+struct Rate {
+    limit: u32,
+    /// The second in the upper half, those of it in the lower.
+    taken: AtomicU64,
+}
+
+impl Rate {
+    /// Whether there is room for one more in this second.
+    fn admits(&self, second: u64) -> bool {
+        let second = second << 32;
+        let next = |taken: u64| {
+            let of_this_second = if taken & !u64::from(u32::MAX) == second { taken } else { second };
+            (of_this_second - second < u64::from(self.limit)).then_some(of_this_second + 1)
+        };
+        self.taken.fetch_update(Relaxed, Relaxed, next).is_ok()
+    }
+}
+
+/// What becomes of the records.
+#[derive(Debug, Default)]
+struct Counters {
+    taken: AtomicU64,
+    over_rate: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// Records of all watches since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Given to readers.
+    pub taken: u64,
+    /// Left out because of the number of records a second.
+    pub over_rate: u64,
+    /// Left out because the reader was slow.
+    pub dropped: u64,
+    /// Watches now.
+    pub watches: usize,
+}
+
+/// Whom to copy records for, and which.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// The queries.
+    pub filter: Filter,
+    /// Records a second.
+    pub rate: u32,
+    /// Whether their messages are wanted.
+    pub messages: bool,
+}
+
+#[derive(Debug)]
+struct Sink {
+    choice: Choice,
+    rate: Rate,
+    records: mpsc::Sender<Record>,
+    octets: AtomicUsize,
+    left_out: AtomicU64,
+}
+
+impl Sink {
+    fn wants(&self, answered: &Answered<'_>) -> bool {
+        let (filter, reply) = (&self.choice.filter, answered.reply);
+        filter.has(answered.client.ip(), reply.qtype, reply.rcode)
+            && (!filter.has_names() || {
+                let mut text = [0; MAX_NAME];
+                filter.has_name(text_of(answered.name(), &mut text))
+            })
+    }
+
+    fn offer(&self, answered: &Answered<'_>, time: SystemTime, counters: &Counters) {
+        if !self.wants(answered) {
+            return;
+        }
+        let second = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let admitted = self.rate.admits(second);
+        if admitted && self.push(Record::of(answered, time, self.choice.messages)) {
+            counters.taken.fetch_add(1, Relaxed);
+            return;
+        }
+        self.left_out.fetch_add(1, Relaxed);
+        if admitted { &counters.dropped } else { &counters.over_rate }.fetch_add(1, Relaxed);
+    }
+
+    /// False where there is no room.
+    fn push(&self, record: Record) -> bool {
+        let octets = record.octets();
+        let has_room = self.octets.fetch_add(octets, Relaxed) + octets <= QUEUE_OCTETS;
+        let pushed = has_room && self.records.try_send(record).is_ok();
+        if !pushed {
+            self.octets.fetch_sub(octets, Relaxed);
+        }
+        pushed
+    }
+}
+
+/// A name as a filter sees it: in lower case, with dots between its labels.
+fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
+    // The length octet of each label but the first becomes the dot before it.
+    let mut next = 0;
+    let mut length = 0;
+    for (at, octet) in wire.iter().enumerate().take(MAX_NAME) {
+        let is_length = at == next;
+        if is_length {
+            next += usize::from(*octet) + 1;
+        }
+        if at > 0
+            && let Some(place) = text.get_mut(at - 1)
+        {
+            *place = if is_length { b'.' } else { octet.to_ascii_lowercase() };
+            length = at;
+        }
+    }
+    // Behind the last label there is the root's dot.
+    text.get(..length.saturating_sub(1)).unwrap_or_default()
+}
+
+/// Eight are open already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{MAX_WATCHES} others watch the queries already")]
+pub struct TooMany;
+
+/// The place that all answers pass. One for all transports.
+#[derive(Debug, Default)]
+pub struct Tap {
+    on: AtomicBool,
+    sinks: ArcSwap<Vec<Arc<Sink>>>,
+    /// Held while the sinks are replaced.
+    changing: Mutex<()>,
+    counters: Counters,
+}
+
+impl Tap {
+    /// Whether anybody watches.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    /// Copies an answered query for those who want it.
+    #[cold]
+    pub(crate) fn copy(&self, answered: &Answered<'_>) {
+        let time = SystemTime::now();
+        for sink in self.sinks.load().iter() {
+            sink.offer(answered, time, &self.counters);
+        }
+    }
+
+    /// Begins to watch.
+    ///
+    /// # Errors
+    ///
+    /// When too many do.
+    pub fn watch(self: &Arc<Self>, choice: Choice) -> Result<Watch, TooMany> {
+        let (sender, records) = mpsc::channel(QUEUE);
+        let rate = Rate { limit: choice.rate, taken: AtomicU64::new(0) };
+        let (octets, left_out) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let sink = Arc::new(Sink { choice, rate, records: sender, octets, left_out });
+        self.change(|sinks| {
+            if sinks.len() >= MAX_WATCHES {
+                return Err(TooMany);
+            }
+            sinks.push(Arc::clone(&sink));
+            Ok(())
+        })?;
+        Ok(Watch { tap: Arc::clone(self), sink, records })
+    }
+
+    /// Records since the start.
+    pub fn counts(&self) -> Counts {
+        let Counters { taken, over_rate, dropped } = &self.counters;
+        let [taken, over_rate, dropped] = [taken, over_rate, dropped].map(|count| count.load(Relaxed));
+        Counts { taken, over_rate, dropped, watches: self.sinks.load().len() }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Sink>>) -> T) -> T {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sinks = self.sinks.load().to_vec();
+        let changed = change(&mut sinks);
+        self.on.store(!sinks.is_empty(), Relaxed);
+        self.sinks.store(Arc::new(sinks));
+        changed
+    }
+}
+
+/// The records that one reader asked for. Dropping it ends them.
+#[derive(Debug)]
+pub struct Watch {
+    tap: Arc<Tap>,
+    sink: Arc<Sink>,
+    records: mpsc::Receiver<Record>,
+}
+
+impl Watch {
+    /// The next record, if there is one.
+    pub fn take(&mut self) -> Option<Record> {
+        let record = self.records.try_recv().ok()?;
+        self.sink.octets.fetch_sub(record.octets(), Relaxed);
+        Some(record)
+    }
+
+    /// Waits for the next record.
+    pub async fn next(&mut self) -> Record {
+        loop {
+            if let Some(record) = self.take() {
+                return record;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Records that were wanted and are missing, since the last call.
+    pub fn left_out(&self) -> u64 {
+        self.sink.left_out.swap(0, Relaxed)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.tap.change(|sinks| sinks.retain(|sink| !Arc::ptr_eq(sink, &self.sink)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Who asks most, and for what: the last minutes, from samples in bounded memory.
+//!
+//! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches of its own, which are added up
+//! when somebody looks. A sketch has [`SLOTS`] slots, so that a share is at most 0.2 % of all below the truth. A thread takes
+//! every answer up to some [`SAMPLES`] a second and beyond them a random one in so many, each standing for that many. Of a
+//! share of 2 % in two minutes at full speed that is 2400 samples: it is told within a tenth.
+//!
+//! Two windows rotate. A window of a thread takes at most some 600 KiB, where all names are as long as names can be, and a
+//! quarter of that as a rule.
+
+mod sketch;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use self::sketch::Sketch;
+use crate::tap::Answered;
+use crate::wire::{name, rcode};
+
+/// What a sketch tells apart.
+pub const SLOTS: usize = 512;
+/// Samples of one thread in a second, about.
+pub const SAMPLES: u32 = 1000;
+/// The time of one window. What is told is that of the last one and of the one that has begun.
+const WINDOW: Duration = Duration::from_mins(2);
+/// The most answers that one sample stands for.
+const MAX_STRIDE: u32 = 1 << 16;
+
+/// The sketches of one window.
+#[derive(Debug, Default)]
+struct Tables {
+    queries: u64,
+    samples: u64,
+    missing: u64,
+    failed: u64,
+    clients: Sketch,
+    names: Sketch,
+    nxdomain: Sketch,
+    servfail: Sketch,
+}
+
+impl Tables {
+    fn clear(&mut self) {
+        (self.queries, self.samples, self.missing, self.failed) = (0, 0, 0, 0);
+        for sketch in [&mut self.clients, &mut self.names, &mut self.nxdomain, &mut self.servfail] {
+            sketch.clear();
+        }
+    }
+
+    fn add(&mut self, client: IpAddr, name: &[u8], code: u16, weight: u64) {
+        self.queries += weight;
+        self.samples += 1;
+        match client {
+            IpAddr::V4(ip) => self.clients.add(&ip.octets(), weight),
+            IpAddr::V6(ip) => self.clients.add(&ip.octets(), weight),
+        }
+        self.names.add(name, weight);
+        match code {
+            rcode::NXDOMAIN => {
+                self.missing += weight;
+                self.nxdomain.add(name, weight);
+            }
+            rcode::SERVFAIL => {
+                self.failed += weight;
+                self.servfail.add(name, weight);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The windows of one thread.
+#[derive(Debug)]
+struct Windows {
+    begun: Instant,
+    current: Tables,
+    last: Tables,
+}
+
+impl Windows {
+    fn new(now: Instant) -> Self {
+        Self { begun: now, current: Tables::default(), last: Tables::default() }
+    }
+
+    fn rotate(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.begun);
+        if elapsed < WINDOW {
+            return;
+        }
+        std::mem::swap(&mut self.current, &mut self.last);
+        self.current.clear();
+        if elapsed >= 2 * WINDOW {
+            self.last.clear();
+        }
+        self.begun = now;
+    }
+}
+
+/// The samples of all threads.
+#[derive(Debug)]
+pub struct Top {
+    started: Instant,
+    threads: Mutex<Vec<Arc<Mutex<Windows>>>>,
+}
+
+impl Default for Top {
+    fn default() -> Self {
+        Self { started: Instant::now(), threads: Mutex::default() }
+    }
+}
+
+/// One row: a client or a name, and the answers it stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row<T> {
+    /// The client or the name.
+    pub key: T,
+    /// Answers.
+    pub queries: u64,
+}
+
+/// Who asked most in the last minutes, the first most. Numbers are estimates, never above the truth by more than chance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ranking {
+    /// The time that it is about: two to four minutes, or since the start.
+    pub time: Duration,
+    /// Answers in that time.
+    pub queries: u64,
+    /// Those that were looked at.
+    pub samples: u64,
+    /// NXDOMAIN.
+    pub missing: u64,
+    /// SERVFAIL.
+    pub failed: u64,
+    /// Clients.
+    pub clients: Vec<Row<IpAddr>>,
+    /// Names, in presentation format.
+    pub names: Vec<Row<String>>,
+    /// Names that do not exist.
+    pub nxdomain: Vec<Row<String>>,
+    /// Names that could not be resolved.
+    pub servfail: Vec<Row<String>>,
+}
+
+impl Top {
+    /// The samples of one more thread.
+    pub(crate) fn sampler(&self) -> Sampler {
+        let windows = Arc::new(Mutex::new(Windows::new(self.started)));
+        self.threads().push(Arc::clone(&windows));
+        Sampler { windows, skip: 0, stride: 1, taken: 0, since: Instant::now() }
+    }
+
+    /// Those that asked most, at most `rows` of each kind.
+    pub fn ranking(&self, rows: usize) -> Ranking {
+        let (now, threads) = (Instant::now(), self.threads().clone());
+        let mut sum = Sum::default();
+        let mut time = Duration::ZERO;
+        for windows in &threads {
+            // The thread that answers passes over a sample meanwhile.
+            let mut windows = windows.lock().unwrap_or_else(PoisonError::into_inner);
+            windows.rotate(now);
+            let before = if windows.begun == self.started { Duration::ZERO } else { WINDOW };
+            time = time.max(now.saturating_duration_since(windows.begun) + before);
+            sum.add(&windows.last);
+            sum.add(&windows.current);
+        }
+        let names = |counts| sorted(counts, rows, |wire: &[u8]| Some(name::to_text(wire)));
+        Ranking {
+            time,
+            queries: sum.queries,
+            samples: sum.samples,
+            missing: sum.missing,
+            failed: sum.failed,
+            clients: sorted(sum.clients, rows, address),
+            names: names(sum.names),
+            nxdomain: names(sum.nxdomain),
+            servfail: names(sum.servfail),
+        }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<Arc<Mutex<Windows>>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The windows of all threads, added up.
+#[derive(Default)]
+struct Sum {
+    queries: u64,
+    samples: u64,
+    missing: u64,
+    failed: u64,
+    clients: Counts,
+    names: Counts,
+    nxdomain: Counts,
+    servfail: Counts,
+}
+
+type Counts = HashMap<Box<[u8]>, u64>;
+
+impl Sum {
+    fn add(&mut self, tables: &Tables) {
+        self.queries += tables.queries;
+        self.samples += tables.samples;
+        self.missing += tables.missing;
+        self.failed += tables.failed;
+        for (counts, sketch) in [
+            (&mut self.clients, &tables.clients),
+            (&mut self.names, &tables.names),
+            (&mut self.nxdomain, &tables.nxdomain),
+            (&mut self.servfail, &tables.servfail),
+        ] {
+            for (key, count) in sketch.counts() {
+                *counts.entry(key.into()).or_default() += count;
+            }
+        }
+    }
+}
+
+fn sorted<T: Ord>(counts: Counts, rows: usize, key: impl Fn(&[u8]) -> Option<T>) -> Vec<Row<T>> {
+    let mut all: Vec<(Box<[u8]>, u64)> = counts.into_iter().collect();
+    all.sort_by(|(a, more), (b, fewer)| fewer.cmp(more).then_with(|| a.cmp(b)));
+    all.truncate(rows);
+    all.into_iter().filter_map(|(octets, queries)| Some(Row { key: key(&octets)?, queries })).collect()
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
+}
+
+/// Chooses the answers of one thread that are looked at.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    windows: Arc<Mutex<Windows>>,
+    /// Answers to pass over.
+    skip: u32,
+    /// Answers that a sample stands for.
+    stride: u32,
+    /// Samples since the stride was looked at last, and when that was.
+    taken: u32,
+    since: Instant,
+}
+
+impl Sampler {
+    /// Whether the next answer is looked at.
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.skip = self.skip.wrapping_sub(1);
+        self.skip == u32::MAX
+    }
+
+    /// Looks at an answer, if it is [due](Self::is_due).
+    pub(crate) fn take(&mut self, answered: &Answered<'_>, now: Instant) {
+        if self.skip != u32::MAX {
+            return;
+        }
+        let weight = self.stride.into();
+        self.pace(now);
+        // Whoever reads the sketches does so for moments: the sample is passed over, not waited for.
+        if let Ok(mut windows) = self.windows.try_lock() {
+            windows.rotate(now);
+            let mut lower = [0; name::MAX_NAME];
+            let name = lower_case(answered.name(), &mut lower);
+            let client = answered.client.ip().to_canonical();
+            windows.current.add(client, name, answered.reply.rcode, weight);
+        }
+    }
+
+    /// Chooses the next answer: a random one, so that what repeats in step is not seen out of proportion.
+    fn pace(&mut self, now: Instant) {
+        self.taken += 1;
+        let elapsed = now.saturating_duration_since(self.since);
+        if self.taken >= SAMPLES || elapsed >= Duration::from_secs(1) {
+            let answers = u64::from(self.taken) * u64::from(self.stride);
+            let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).max(1);
+            let stride = answers.saturating_mul(1_000_000) / micros / u64::from(SAMPLES);
+            self.stride = u32::try_from(stride).unwrap_or(MAX_STRIDE).clamp(1, MAX_STRIDE);
+            (self.taken, self.since) = (0, now);
+        }
+        self.skip = fastrand::u32(0..2 * self.stride - 1);
+    }
+}
+
+fn lower_case<'l>(name: &[u8], lower: &'l mut [u8; name::MAX_NAME]) -> &'l [u8] {
+    for (to, from) in lower.iter_mut().zip(name) {
+        *to = from.to_ascii_lowercase();
+    }
+    lower.get(..name.len()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

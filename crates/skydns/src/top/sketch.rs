@@ -1,0 +1,88 @@
+//! One space-saving sketch (Metwally, Agrawal, El Abbadi 2005): the keys that occur most, in bounded memory.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::RandomState;
+
+use super::SLOTS;
+
+#[derive(Debug)]
+struct Slot {
+    key: Vec<u8>,
+    hash: u64,
+    count: u64,
+    /// What the count may be too high by: the count of the key that had the slot before.
+    error: u64,
+}
+
+/// Counts of the [`SLOTS`] keys that occur most.
+#[derive(Debug, Default)]
+pub(super) struct Sketch {
+    slots: Vec<Slot>,
+    /// Slots by the hash of their keys. It has 64 bits and a seed of its own: that two keys share one is not worth a
+    /// comparison.
+    index: HashMap<u64, usize, RandomState>,
+    hasher: RandomState,
+}
+
+impl Sketch {
+    /// Counts a key. Looks at all slots where the key is new.
+    pub(super) fn add(&mut self, key: &[u8], weight: u64) {
+        let hash = self.hasher.hash_one(key);
+        if let Some(slot) = self.index.get(&hash).and_then(|at| self.slots.get_mut(*at)) {
+            slot.count += weight;
+            return;
+        }
+        let at = if self.slots.len() < SLOTS {
+            self.slots.push(Slot { key: key.to_vec(), hash, count: weight, error: 0 });
+            self.slots.len() - 1
+        } else {
+            let Some((at, slot)) = self.slots.iter_mut().enumerate().min_by_key(|(_, slot)| slot.count)
+            else {
+                return;
+            };
+            self.index.remove(&slot.hash);
+            slot.key.clear();
+            slot.key.extend_from_slice(key);
+            (slot.hash, slot.error) = (hash, slot.count);
+            slot.count += weight;
+            at
+        };
+        self.index.insert(hash, at);
+    }
+
+    /// The keys and how often they occurred at least.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.slots.iter().map(|slot| (slot.key.as_slice(), slot.count - slot.error))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+        self.index.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frequent_are_kept_among_many_that_occur_once() {
+        let mut sketch = Sketch::default();
+        for n in 0..100_000_u32 {
+            sketch.add(&n.to_be_bytes(), 1);
+            if n % 10 == 0 {
+                sketch.add(b"often", 3);
+            }
+        }
+        assert_eq!(sketch.slots.len(), SLOTS);
+        assert_eq!(sketch.index.len(), SLOTS);
+        let often = sketch.counts().find(|(key, _)| *key == b"often").map(|(_, count)| count).unwrap();
+        assert!((29_000..=30_000).contains(&often), "{often}");
+        // Nothing else is shown as frequent.
+        assert!(sketch.counts().filter(|(_, count)| *count > 1).count() == 1);
+        sketch.clear();
+        assert_eq!(sketch.counts().count(), 0);
+    }
+}
