@@ -112,7 +112,8 @@ impl<S: Source> Following<S> {
                 self.told = now;
                 let left_out = self.source.left_out();
                 if left_out > 0 {
-                    chunk += &format!("{{\"leftOut\":{left_out}}}\n");
+                    chunk += &serde_json::json!({ "leftOut": left_out }).to_string();
+                    chunk.push('\n');
                 }
             }
             if !chunk.is_empty() {

@@ -143,7 +143,7 @@ fn query_logs() {
         "rate": 10, "seconds": 60, "until": "2026-01-31T12:00:00Z"}"#;
     let some = log(text).unwrap().unwrap();
     assert!(some.filter.has_name(b"a.acme.example") && !some.filter.has_name(b"acme.example"));
-    assert_eq!((some.rate, some.lasts, some.until.is_some()), (10, Some(Duration::from_secs(60)), true));
+    assert_eq!((some.rate, some.lasts, some.until.is_some()), (10, Some(Duration::from_mins(1)), true));
     for (text, reason) in [
         ("", "unexpected end of JSON input"),
         (r#"{"nam": "x"}"#, "invalid JSON: unknown field `nam`, expected one of `name`, `client`, `rcode`"),

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use daemon::http::{Following, GetError, Page, Server, follow};
+use tokio::task::JoinSet;
 
 use super::*;
 
@@ -40,13 +41,14 @@ fn line(name: &str) -> Line {
     }
 }
 
-async fn serve(lines: &Shared) -> (String, CancellationToken) {
+async fn serve(lines: &Shared) -> (String, CancellationToken, JoinSet<()>) {
     let server = Server::bind("127.0.0.1", 0).await.unwrap();
     let (address, stop) = (server.local_addr().to_string(), CancellationToken::new());
     let shared = lines.clone();
     let route = route(move |_| Ok(shared.clone()), stop.clone());
-    tokio::spawn(server.run(route, stop.clone()));
-    (address, stop)
+    let mut tasks = JoinSet::new();
+    tasks.spawn(server.run(route, stop.clone()));
+    (address, stop, tasks)
 }
 
 async fn open(address: &str, target: &str) -> Result<Result<Following, Page>, GetError> {
@@ -56,7 +58,7 @@ async fn open(address: &str, target: &str) -> Result<Result<Following, Page>, Ge
 #[tokio::test]
 async fn lines_are_sent_as_they_come_and_the_reply_ends_with_its_time() {
     let lines = Shared::default();
-    let (address, _stop) = serve(&lines).await;
+    let (address, _stop, _server) = serve(&lines).await;
     let mut following = open(&address, "/tap?seconds=2").await.unwrap().unwrap();
     for name in ["a.", "b."] {
         lines.0.lock().unwrap().waiting.push_back(line(name));
@@ -71,7 +73,7 @@ async fn lines_are_sent_as_they_come_and_the_reply_ends_with_its_time() {
 #[tokio::test]
 async fn a_reader_that_goes_makes_room_and_a_stop_ends_all() {
     let lines = Shared::default();
-    let (address, stop) = serve(&lines).await;
+    let (address, stop, _server) = serve(&lines).await;
     let mut all = Vec::new();
     for _ in 0..MAX_READERS {
         all.push(open(&address, "/tap?seconds=600").await.unwrap().unwrap());
@@ -93,7 +95,7 @@ async fn a_reader_that_goes_makes_room_and_a_stop_ends_all() {
 #[tokio::test]
 async fn mistakes_and_strangers_are_refused() {
     let lines = Shared::default();
-    let (address, _stop) = serve(&lines).await;
+    let (address, _stop, _server) = serve(&lines).await;
     let refused = open(&address, "/tap?seconds=x").await.unwrap().unwrap_err();
     let body = String::from_utf8(refused.body).unwrap();
     assert_eq!((refused.status, body.as_str()), (400, "seconds \"x\": a number from 1 to 600 is accepted\n"));

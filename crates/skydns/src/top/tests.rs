@@ -27,6 +27,10 @@ fn take(sampler: &mut Sampler, client: [u8; 4], label: &str, code: u16, now: Ins
 /// A mix of names and clients, each with its share in thousandths. The rest are names and clients that occur once.
 const MIX: [u32; 8] = [200, 120, 80, 60, 40, 30, 25, 21];
 
+fn client(at: usize) -> [u8; 4] {
+    [10, 0, 0, u8::try_from(at).unwrap()]
+}
+
 /// Two threads answer so many a second for a minute.
 fn ranking_of_mix(per_second: u32) -> Ranking {
     let top = Top::default();
@@ -42,21 +46,12 @@ fn ranking_of_mix(per_second: u32) -> Ranking {
                 left = left.wrapping_sub(*share);
                 hit
             });
-            match found {
-                Some(at) => {
-                    let code = if at % 2 == 0 { rcode::NOERROR } else { rcode::NXDOMAIN };
-                    take(
-                        &mut sampler,
-                        [10, 0, 0, u8::try_from(at).unwrap()],
-                        &format!("Name{at}"),
-                        code,
-                        now,
-                    );
-                }
-                None => {
-                    let client = rng.u32(..).to_be_bytes();
-                    take(&mut sampler, client, &format!("x{}", rng.u32(..)), rcode::SERVFAIL, now);
-                }
+            if let Some(at) = found {
+                let code = if at % 2 == 0 { rcode::NOERROR } else { rcode::NXDOMAIN };
+                take(&mut sampler, client(at), &format!("Name{at}"), code, now);
+            } else {
+                let stranger = rng.u32(..).to_be_bytes();
+                take(&mut sampler, stranger, &format!("x{}", rng.u32(..)), rcode::SERVFAIL, now);
             }
         }
     }
@@ -75,9 +70,8 @@ fn shares_above_two_percent_are_told_within_a_tenth() {
         };
         assert!(close(ranking.queries, 1000), "{} of {sent}", ranking.queries);
         for (at, share) in MIX.into_iter().enumerate() {
-            let client =
-                ranking.clients.iter().find(|row| row.key == IpAddr::from([10, 0, 0, at as u8])).unwrap();
-            assert!(close(client.queries, share), "{per_second}: client {at}: {}", client.queries);
+            let found = ranking.clients.iter().find(|row| row.key == IpAddr::from(client(at))).unwrap();
+            assert!(close(found.queries, share), "{per_second}: client {at}: {}", found.queries);
             let name = ranking.names.iter().find(|row| row.key == format!("name{at}.")).unwrap();
             assert!(close(name.queries, share), "{per_second}: name {at}: {}", name.queries);
             let missing = ranking.nxdomain.iter().find(|row| row.key == format!("name{at}."));
