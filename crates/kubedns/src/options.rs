@@ -30,6 +30,7 @@ use cluster::watch::endpoints::Choice;
 
 use skydns::forward::TlsTrust;
 
+pub use crate::tap::dnstap::{Output, Reader, ReaderError};
 pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use explain::Topology;
 pub use external::ExternalZoneError;
@@ -176,6 +177,9 @@ pub struct Options {
     /// keys that the certificates of upstream servers over TLS must have besides: NAME=BASE64, separated by commas, each the SHA-256 of a public key
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_tls_pin: Pins,
+    /// where to send each query and its answer as dnstap, `unix:///PATH` or `tcp://HOST:PORT`; empty for nowhere
+    #[arg(long, value_name = "string", default_value = "")]
+    pub dnstap: Output,
     /// Logging.
     #[command(flatten)]
     pub log: LogFlags,

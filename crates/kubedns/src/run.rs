@@ -27,7 +27,8 @@ use crate::metrics::Metrics;
 use crate::options::{Exposition, Options, PreferZone, Topology};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
-use crate::tap;
+use crate::tap::Queries;
+use crate::tap::metrics::TapMetrics;
 use crate::upstream_state::UpstreamState;
 use cluster::connect::Connection;
 use cluster::index::{Index, PodMode, Progress, Question};
@@ -62,9 +63,6 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     options.search()?;
     options.external_zone()?;
     let own_node = options.node_of_zone(std::env::var("NODE_NAME").ok())?;
-    if options.profiling {
-        tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
-    }
     let connection = connect(&options).await?;
     let registry = daemon::metrics::Metrics::new("kubedns")?;
     let metrics = Metrics::new(&registry)?;
@@ -74,8 +72,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
-    let (tap, top) = (dns.tap(), tap::top::route(&dns.top(), &published, options.topology));
-    let watching = tap::route(&tap, shutdown.stop.clone()).or(top).unify();
+    let queries = Queries { tap: dns.tap(), top: dns.top() };
     let fallthrough = Arc::clone(&zone.fallthrough);
     let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), fallthrough);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
@@ -111,8 +108,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.critical("keeping records", thread.run(sync.run(stop())));
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
     forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
-    let logs_all = options.log.v.0 >= tap::log::EACH_QUERY;
-    tasks.lasting("writing the query log", tap::log::run(tap, configuration.state(), logs_all, stop()));
+    queries.follow(&mut tasks, &options, configuration.state(), &stop());
+    let watching = queries.routes(status.published(), options.topology, stop());
     let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
     tasks.lasting("serving the status", status_server.run(routes, stop()));
     serve_metrics(&mut tasks, metrics_server, &registry, &exposition, stop());
@@ -129,6 +126,9 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
 }
 
 async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
+    if options.profiling {
+        tracing::warn!("there is no profiling over HTTP; use perf on the process instead");
+    }
     let connection = Connection::new(options.access()?).await.context("cannot create a kubernetes client")?;
     tracing::info!(url = connection.url(), "using the API server");
     Ok(Arc::new(connection))
@@ -308,7 +308,7 @@ fn bind_dns(
     let server = skydns::server::Server::bind(config, Arc::clone(published))
         .map_err(|error| daemon::http::BindError::new(&address, &error))
         .context("cannot serve DNS")?;
-    let taps = tap::metrics::TapMetrics::new(server.tap()).context("cannot set up metrics")?;
+    let taps = TapMetrics::new(server.tap()).context("cannot set up metrics")?;
     registry.register("kubedns_tap*", taps)?;
     registry.register("kubedns_udp_*", crate::drops::Drops::new(server.local_addr())?)?;
     tracing::info!(address = %server.local_addr(), "serving DNS over UDP and TCP");

@@ -1,20 +1,28 @@
-//! Answered queries for those who watch: `GET /tap`, the query log and `GET /top`.
+//! Answered queries for those who watch: `GET /tap`, the query log, dnstap and `GET /top`.
 //!
 //! The DNS server copies what a filter matches ([`skydns::tap`]); here it becomes lines.
 
+pub(crate) mod dnstap;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod top;
 
 use std::sync::Arc;
 
+use cluster::snapshot::Published;
+use daemon::tasks::Tasks;
+use explain::Topology;
 use querylog::{Line, Source};
 use skydns::name;
 use skydns::tap::{Choice, Record, Tap, Watch};
+use skydns::top::Top;
 use skydns::wire::text::{rcode_name, type_name};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use warp::reply::Response;
 use warp::{Filter, Rejection};
+
+use crate::options::Options;
 
 /// A reader of `/tap`.
 struct Reader(Watch);
@@ -29,17 +37,45 @@ impl Source for Reader {
     }
 }
 
-/// `GET /tap`. Its replies end with `stop`.
-pub(crate) fn route(
-    tap: &Arc<Tap>,
-    stop: CancellationToken,
-) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
-    let tap = Arc::clone(tap);
-    let open = move |choice: &querylog::Choice| {
-        let choice = Choice { filter: choice.filter.clone(), rate: choice.rate, messages: false };
-        tap.watch(choice).map(Reader).map_err(|error| error.to_string())
-    };
-    querylog::serve::route(open, stop)
+/// The queries of a server, for those who watch.
+pub(crate) struct Queries {
+    pub(crate) tap: Arc<Tap>,
+    pub(crate) top: Arc<Top>,
+}
+
+impl Queries {
+    /// Starts what watches without being asked over HTTP: the query log and dnstap.
+    pub(crate) fn follow(
+        &self,
+        tasks: &mut Tasks,
+        options: &Options,
+        config: watch::Receiver<dnsconfig::State>,
+        stop: &CancellationToken,
+    ) {
+        if let Some(reader) = options.dnstap.0.clone() {
+            let version = format!("{} {}", daemon::version::PROJECT, daemon::version::VERSION);
+            let sending = dnstap::run(reader, Arc::clone(&self.tap), version, stop.clone());
+            tasks.lasting("sending dnstap", sending);
+        }
+        let all = options.log.v.0 >= log::EACH_QUERY;
+        let writing = log::run(Arc::clone(&self.tap), config, all, stop.clone());
+        tasks.lasting("writing the query log", writing);
+    }
+
+    /// `GET /tap` and `GET /top`. Replies of the former end with `stop`.
+    pub(crate) fn routes(
+        &self,
+        published: &Arc<Published>,
+        topology: Topology,
+        stop: CancellationToken,
+    ) -> impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static {
+        let tap = Arc::clone(&self.tap);
+        let open = move |choice: &querylog::Choice| {
+            let choice = Choice { filter: choice.filter.clone(), rate: choice.rate, messages: false };
+            tap.watch(choice).map(Reader).map_err(|error| error.to_string())
+        };
+        querylog::serve::route(open, stop).or(top::route(&self.top, published, topology)).unify()
+    }
 }
 
 fn line(record: &Record) -> Line {

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use tokio::task::JoinSet;
+
 use super::*;
 
 fn log(json: &str) -> QueryLog {
@@ -31,12 +33,12 @@ async fn an_edit_is_followed() {
     let tap = Arc::new(Tap::default());
     let state = |json: Option<&str>| {
         let config = dnsconfig::Config { query_log: json.map(log), ..dnsconfig::Config::default() };
-        let (follower, _) = (dnsconfig::Source::Fixed(config).open(), ());
-        follower.subscribe().borrow().clone()
+        dnsconfig::Source::Fixed(config).open().subscribe().borrow().clone()
     };
     let sender = watch::Sender::new(state(None));
     let stop = CancellationToken::new();
-    let task = tokio::spawn(run(Arc::clone(&tap), sender.subscribe(), false, stop.clone()));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(run(Arc::clone(&tap), sender.subscribe(), false, stop.clone()));
     for (json, open) in [(None, 0), (Some("{}"), 1), (Some(r#"{"seconds": 60}"#), 1), (None, 0)] {
         sender.send(state(json)).unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -50,12 +52,12 @@ async fn an_edit_is_followed() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(tap.counts().watches, 0);
     stop.cancel();
-    task.await.unwrap();
+    tasks.join_next().await.unwrap().unwrap();
 
     let stop = CancellationToken::new();
-    let all = tokio::spawn(run(Arc::clone(&tap), sender.subscribe(), true, stop.clone()));
+    tasks.spawn(run(Arc::clone(&tap), sender.subscribe(), true, stop.clone()));
     tokio::time::sleep(Duration::from_secs(1000)).await;
     assert_eq!(tap.counts().watches, 1, "--v=6 has no end");
     stop.cancel();
-    all.await.unwrap();
+    tasks.join_next().await.unwrap().unwrap();
 }

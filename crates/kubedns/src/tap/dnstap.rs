@@ -1,0 +1,183 @@
+//! dnstap: every query and its answer to a reader, as protobuf messages in frame streams (<https://dnstap.info>).
+//!
+//! We connect to the reader, and again after growing pauses when it goes. Nothing is copied while there is none. A reader
+//! that is slow loses messages, which `kubedns_tap_records_total` counts.
+
+mod frames;
+mod message;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dnsconfig::query_log::Filter;
+use skydns::tap::{Choice, Tap, Watch};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use self::frames::{FINISH, READY, START, STOP, control, data};
+use self::message::Sender;
+
+/// The pause after the first failure; it doubles up to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_mins(1);
+/// How long the reader may take for each step.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to end.
+const ENDING: Duration = Duration::from_secs(1);
+/// Octets that are sent at once, about.
+const CHUNK: usize = 64 << 10;
+
+/// `--dnstap`: where the reader listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// At a unix socket.
+    Unix(PathBuf),
+    /// At a host and a port.
+    Tcp(String),
+}
+
+/// Not the address of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unix:///PATH and tcp://HOST:PORT are accepted")]
+pub struct ReaderError;
+
+/// `--dnstap`, if it is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output(pub Option<Reader>);
+
+impl FromStr for Output {
+    type Err = ReaderError;
+
+    fn from_str(text: &str) -> Result<Self, ReaderError> {
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let unix = || text.strip_prefix("unix://").filter(|path| path.starts_with('/') && path.len() > 1);
+        let is_address = |address: &&str| {
+            address.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+            })
+        };
+        let tcp =
+            || text.strip_prefix("tcp://").filter(is_address).map(|address| Reader::Tcp(address.to_owned()));
+        unix()
+            .map(|path| Reader::Unix(path.into()))
+            .or_else(tcp)
+            .map(|reader| Self(Some(reader)))
+            .ok_or(ReaderError)
+    }
+}
+
+impl Reader {
+    async fn connect(&self) -> std::io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Self::Tcp(address) => Box::new(TcpStream::connect(address).await?),
+        })
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum DnstapError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("the reader took longer than {PATIENCE:?}")]
+    Slow(#[from] tokio::time::error::Elapsed),
+    #[error("the reader does not accept dnstap")]
+    Refused,
+    #[error("the reader closed the connection")]
+    Closed,
+    #[error(transparent)]
+    Watches(#[from] skydns::tap::TooMany),
+}
+
+/// Sends what is answered to the reader until `stop`. `version` is what we are called.
+pub(crate) async fn run(reader: Reader, tap: Arc<Tap>, version: String, stop: CancellationToken) {
+    let sender = Sender::new(version);
+    let mut pause = FIRST_PAUSE;
+    while !stop.is_cancelled() {
+        let connected = timeout(PATIENCE, connect(&reader)).await.map_err(DnstapError::from);
+        let error = match connected.and_then(|connected| connected) {
+            Ok(stream) => {
+                tracing::info!(?reader, "dnstap reader connected");
+                pause = FIRST_PAUSE;
+                match send(stream, &tap, &sender, &stop).await {
+                    Ok(()) => return,
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        tracing::warn!(
+            ?reader,
+            error = &error as &dyn std::error::Error,
+            ?pause,
+            "no dnstap reader, trying again"
+        );
+        stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// Connects, and agrees on what is sent.
+async fn connect(reader: &Reader) -> Result<Box<dyn Stream>, DnstapError> {
+    let mut stream = reader.connect().await?;
+    stream.write_all(&control(READY)).await?;
+    if !frames::read_control(&mut stream).await?.accepts() {
+        return Err(DnstapError::Refused);
+    }
+    stream.write_all(&control(START)).await?;
+    Ok(stream)
+}
+
+/// Sends until `stop` or an error.
+async fn send(
+    mut stream: Box<dyn Stream>,
+    tap: &Arc<Tap>,
+    sender: &Sender,
+    stop: &CancellationToken,
+) -> Result<(), DnstapError> {
+    let mut watch = tap.watch(Choice { filter: Filter::default(), rate: u32::MAX, messages: true })?;
+    let mut unexpected = [0; 64];
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            read = stream.read(&mut unexpected) => {
+                read?;
+                return Err(DnstapError::Closed);
+            }
+            chunk = chunk(&mut watch, sender) => timeout(PATIENCE, stream.write_all(&chunk)).await??,
+        }
+    }
+    // What is left in the reader's way is its own business.
+    let _ = timeout(ENDING, async {
+        stream.write_all(&control(STOP)).await?;
+        frames::read_control(&mut stream).await.map(|control| control.kind == FINISH)
+    })
+    .await;
+    Ok(())
+}
+
+/// The frames of the next records.
+async fn chunk(watch: &mut Watch, sender: &Sender) -> Vec<u8> {
+    let mut chunk = Vec::new();
+    let mut next = Some(watch.next().await);
+    while let Some(record) = next {
+        for message in sender.messages(&record).into_iter().flatten() {
+            data(&message, &mut chunk);
+        }
+        next = if chunk.len() < CHUNK { watch.take() } else { None };
+    }
+    chunk
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! The messages of dnstap, as far as we send them (<https://dnstap.info/Architecture/>, `dnstap.proto`).
+
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use prost::Message as _;
+use skydns::tap::Record;
+use skydns::wire::Transport;
+
+/// `Dnstap.Type.MESSAGE`
+const MESSAGE: i32 = 1;
+/// `Message.Type.CLIENT_QUERY`
+pub(super) const CLIENT_QUERY: i32 = 5;
+/// `Message.Type.CLIENT_RESPONSE`
+pub(super) const CLIENT_RESPONSE: i32 = 6;
+
+/// The outermost message.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Dnstap {
+    /// Who sends it: the name of the pod.
+    #[prost(bytes = "vec", optional, tag = "1")]
+    pub(super) identity: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub(super) version: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "14")]
+    pub(super) message: Option<Message>,
+    #[prost(int32, required, tag = "15")]
+    pub(super) kind: i32,
+}
+
+/// A query, or an answer.
+#[allow(clippy::struct_field_names, reason = "the names of dnstap.proto")]
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Message {
+    #[prost(int32, required, tag = "1")]
+    pub(super) kind: i32,
+    /// 1 for IPv4, 2 for IPv6.
+    #[prost(int32, optional, tag = "2")]
+    pub(super) socket_family: Option<i32>,
+    /// 1 for UDP, 2 for TCP.
+    #[prost(int32, optional, tag = "3")]
+    pub(super) socket_protocol: Option<i32>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub(super) query_address: Option<Vec<u8>>,
+    #[prost(uint32, optional, tag = "6")]
+    pub(super) query_port: Option<u32>,
+    #[prost(uint64, optional, tag = "8")]
+    pub(super) query_time_sec: Option<u64>,
+    #[prost(fixed32, optional, tag = "9")]
+    pub(super) query_time_nsec: Option<u32>,
+    #[prost(bytes = "vec", optional, tag = "10")]
+    pub(super) query_message: Option<Vec<u8>>,
+    #[prost(uint64, optional, tag = "12")]
+    pub(super) response_time_sec: Option<u64>,
+    #[prost(fixed32, optional, tag = "13")]
+    pub(super) response_time_nsec: Option<u32>,
+    #[prost(bytes = "vec", optional, tag = "14")]
+    pub(super) response_message: Option<Vec<u8>>,
+}
+
+/// Makes the messages of this process.
+pub(super) struct Sender {
+    identity: Vec<u8>,
+    version: Vec<u8>,
+}
+
+impl Sender {
+    pub(super) fn new(version: String) -> Self {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self { identity: name.trim().as_bytes().to_vec(), version: version.into_bytes() }
+    }
+
+    /// The query and the answer, if the record has its messages.
+    pub(super) fn messages(&self, record: &Record) -> Option<[Vec<u8>; 2]> {
+        let messages = record.messages.as_ref()?;
+        let (family, address) = match record.client.ip().to_canonical() {
+            IpAddr::V4(ip) => (1, ip.octets().to_vec()),
+            IpAddr::V6(ip) => (2, ip.octets().to_vec()),
+        };
+        let [(asked, asked_nanos), (answered, answered_nanos)] =
+            [record.time.checked_sub(record.took).unwrap_or(record.time), record.time].map(since_1970);
+        let query = Message {
+            kind: CLIENT_QUERY,
+            socket_family: Some(family),
+            socket_protocol: Some(if record.transport == Transport::Udp { 1 } else { 2 }),
+            query_address: Some(address),
+            query_port: Some(record.client.port().into()),
+            query_time_sec: Some(asked),
+            query_time_nsec: Some(asked_nanos),
+            query_message: None,
+            response_time_sec: None,
+            response_time_nsec: None,
+            response_message: None,
+        };
+        let response = Message {
+            kind: CLIENT_RESPONSE,
+            response_time_sec: Some(answered),
+            response_time_nsec: Some(answered_nanos),
+            response_message: Some(messages.response.to_vec()),
+            ..query.clone()
+        };
+        let query = Message { query_message: Some(messages.query.to_vec()), ..query };
+        Some([query, response].map(|message| self.encode(message)))
+    }
+
+    fn encode(&self, message: Message) -> Vec<u8> {
+        let (identity, version) = (Some(self.identity.clone()), Some(self.version.clone()));
+        Dnstap { identity, version, message: Some(message), kind: MESSAGE }.encode_to_vec()
+    }
+}
+
+fn since_1970(time: SystemTime) -> (u64, u32) {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs(), since.subsec_nanos())
+}
