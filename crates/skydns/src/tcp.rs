@@ -188,7 +188,7 @@ impl<B: Backend> Connection<B> {
             let started = Instant::now();
             let start = answers.len();
             answers.extend_from_slice(&[0, 0]);
-            match self.resolver.answer(&query, self.client, Transport::Tcp, &mut answers) {
+            match self.resolver.answer(&query, self.client.ip(), Transport::Tcp, &mut answers) {
                 Outcome::Reply(reply) => {
                     prefix(&mut answers, start);
                     self.resolver.record(&Answered {

@@ -161,8 +161,8 @@ impl<B: Backend> Worker<B> {
         now: &mut Instant,
     ) -> Option<Pending> {
         let message = buffer.get(..datagram.len)?;
-        let start = answers.len();
-        let reply = match self.resolver.answer(message, datagram.peer.address(), Transport::Udp, answers) {
+        let (start, client) = (answers.len(), datagram.peer.socket_addr());
+        let reply = match self.resolver.answer(message, client.ip(), Transport::Udp, answers) {
             Outcome::Reply(reply) => reply,
             Outcome::Ignore => return None,
             outcome => {
@@ -176,8 +176,7 @@ impl<B: Backend> Worker<B> {
         let took = Took::AtOnce(now.duration_since(before));
         self.shard.record(reply, Transport::Udp, took, end - start);
         if self.sampler.is_due() || self.resolver.tap().is_on() {
-            let (client, response) = (datagram.peer.socket_addr(), answers.get(start..).unwrap_or_default());
-            let transport = Transport::Udp;
+            let (transport, response) = (Transport::Udp, answers.get(start..).unwrap_or_default());
             self.show(&Answered { client, transport, query: message, response, reply, took }, *now);
         }
         Some(Pending { start, end, peer: datagram.peer })
