@@ -138,6 +138,9 @@ pub struct Options {
     /// answer as the RFCs ask for where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
+    /// say why a query is not answered, to clients that sent EDNS (RFC 8914)
+    #[arg(long)]
+    pub extended_errors: bool,
     /// zones whose names are forwarded when they are missing in the cluster, separated by commas; . for all names
     #[arg(long, value_name = "string", default_value = "")]
     pub fallthrough: Zones,
@@ -323,6 +326,7 @@ impl Options {
         Ok(Zone {
             other_domains: self.domain.other_names().into(),
             strict: self.strict_dns,
+            extended_errors: self.extended_errors,
             forwards_all: self.topology.forwards_all(),
             ttl: self.ttl.0,
             negative_ttl: self.negative_ttl.0.or(self.ttl.0).unwrap_or(usual.negative_ttl),

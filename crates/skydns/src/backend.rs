@@ -106,6 +106,8 @@ pub struct Zone {
     pub other_domains: Arc<[Name]>,
     /// Answer to the letter of the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,
+    /// Say why a query is not answered, to clients that sent EDNS (RFC 8914).
+    pub extended_errors: bool,
     /// Forward what kube-dns keeps back, too: outside names of one label, and questions for all types (ANY).
     pub forwards_all: bool,
     /// TTL of what the zone answers, in seconds; `None` for the usual ones.
@@ -143,6 +145,7 @@ impl Zone {
             domain: domain.to_lowercase(),
             other_domains: Arc::new([]),
             strict: false,
+            extended_errors: false,
             forwards_all: false,
             ttl: None,
             fallthrough: Arc::new([]),

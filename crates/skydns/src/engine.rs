@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use crate::answer::{Answer, Answered};
 use crate::backend::View;
+use crate::cause::Cause;
 pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
@@ -103,7 +104,7 @@ pub(crate) fn answer_for<V: View>(
     };
     query.max_udp = view.zone().max_udp();
     let start = out.len();
-    let outcome = Engine { view, identity, query: &query, outside, asker }.answer(out);
+    let outcome = Engine { view, identity, query: &query, outside, asker, start }.answer(out);
     if !matches!(outcome, Outcome::Reply(_)) {
         out.truncate(start);
     }
@@ -116,6 +117,8 @@ struct Engine<'a, V> {
     query: &'a Query<'a>,
     outside: &'a Outside,
     asker: Asker,
+    /// Where the answer begins.
+    start: usize,
 }
 
 impl<V: View> Engine<'_, V> {
@@ -123,22 +126,26 @@ impl<V: View> Engine<'_, V> {
         let zone = self.view.zone();
         let name = self.query.lower();
         if self.query.lax && zone.strict {
-            return self.bare(rcode::FORMERR, flag::RD, out);
+            self.bare(rcode::FORMERR, flag::RD, out);
+            return self.because(&Cause::Malformed, rcode::FORMERR, System::Auth, out);
         }
         if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
             return self.bare(rcode::BADVERS, flag::RD, out);
         }
         if self.query.qtype == rtype::ANY && (!zone.forwards_all || Authority::of(self.view, name).is_some())
         {
-            return self.refused(out);
+            return self.refused(&Cause::AnyType, out);
         }
         if self.query.qclass != class::IN {
             return self.other_class(out);
         }
         if let Some(search) = zone.search.as_ref().filter(|search| search.holds(name)) {
-            let list = search.candidates(self.query.name, zone);
-            let list = list.filter(|_| self.query.qtype != rtype::ANY && self.view.has_synced());
-            return list.map_or_else(|| self.refused(out), Outcome::Search);
+            let any = self.query.qtype == rtype::ANY;
+            return match search.candidates(self.query.name, zone) {
+                Some(list) if !any && self.view.has_synced() => Outcome::Search(list),
+                _ if any => self.refused(&Cause::AnyType, out),
+                _ => self.refused(&Cause::NotSynced, out),
+            };
         }
         let authority = Authority::of(self.view, name);
         if self.query.qtype == rtype::PTR
@@ -156,7 +163,7 @@ impl<V: View> Engine<'_, V> {
             None => self.forward(out),
             Some(authority) if authority.records.has_synced() => self.authoritative(authority, out),
             Some(authority) if authority.further.is_some() => self.not_loaded(out),
-            Some(_) => self.refused(out),
+            Some(_) => self.refused(&Cause::NotSynced, out),
         }
     }
 
@@ -167,7 +174,7 @@ impl<V: View> Engine<'_, V> {
     /// The content of a further zone is not known yet.
     fn not_loaded(&self, out: &mut Vec<u8>) -> Outcome {
         Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
-        self.reply(System::Auth, rcode::SERVFAIL, false)
+        self.because(&Cause::ZoneNotLoaded, rcode::SERVFAIL, System::Auth, out)
     }
 
     /// An answer without records. `copied` are the flags taken from the query; CD always is one of them.
@@ -178,8 +185,17 @@ impl<V: View> Engine<'_, V> {
     }
 
     /// kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
-    fn refused(&self, out: &mut Vec<u8>) -> Outcome {
-        self.bare(rcode::REFUSED, if self.view.zone().strict { flag::RD } else { 0 }, out)
+    fn refused(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
+        self.bare(rcode::REFUSED, if self.view.zone().strict { flag::RD } else { 0 }, out);
+        self.because(cause, rcode::REFUSED, System::Auth, out)
+    }
+
+    /// Adds the cause to the answer that was written, where that is asked for.
+    fn because(&self, cause: &Cause, rcode: u16, system: System, out: &mut Vec<u8>) -> Outcome {
+        if self.view.zone().extended_errors {
+            cause.append(self.start, self.query.limit(), out);
+        }
+        self.reply(system, rcode, false)
     }
 
     fn copied_flags(&self) -> u16 {
@@ -193,7 +209,7 @@ impl<V: View> Engine<'_, V> {
         let system = if stub.is_some() { System::Stub } else { System::Recursive };
         if zone.keeps_back(self.query.lower()) {
             Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
-            return self.reply(system, rcode::SERVFAIL, false);
+            return self.because(&Cause::OneLabel, rcode::SERVFAIL, system, out);
         }
         Outcome::Forward(system)
     }
@@ -202,10 +218,11 @@ impl<V: View> Engine<'_, V> {
         let texts = self.chaos_texts();
         // Whoever follows the routes must not wait for the cluster's records.
         if !self.view.has_synced() && self.query.lower() != ROUTES {
-            return self.refused(out);
+            return self.refused(&Cause::NotSynced, out);
         }
         if texts.is_empty() {
-            return self.bare(rcode::REFUSED, flag::RD, out);
+            self.bare(rcode::REFUSED, flag::RD, out);
+            return self.because(&Cause::OtherClass, rcode::REFUSED, System::Auth, out);
         }
         let mut records = self.begin(Authority::cluster(self.view), out);
         records.chaos(&texts);
@@ -235,7 +252,7 @@ impl<V: View> Engine<'_, V> {
     fn reverse(&self, address: IpAddr, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
         if !self.view.has_synced() {
             // It may be an address of the cluster: nobody else may answer for it.
-            return self.refused(out);
+            return self.refused(&Cause::NotSynced, out);
         }
         let start = out.len();
         let mut records = self.begin(Authority::cluster(self.view), out);
@@ -286,7 +303,14 @@ impl<V: View> Engine<'_, V> {
         let truncated = answer.truncated();
         let flags = self.copied_flags() | own | truncation(truncated, self.query);
         answer.message.finish(flags, rcode);
-        self.reply(System::Auth, rcode, truncated)
+        match found {
+            Answered::Failed => {
+                let cause = self.outside.failure().unwrap_or(&Cause::Alias);
+                self.because(cause, rcode, System::Auth, out)
+            }
+            Answered::Unknown => self.because(&Cause::RegionUnknown, rcode, System::Auth, out),
+            _ => self.reply(System::Auth, rcode, truncated),
+        }
     }
 
     /// The search list of the client, where the name is in its first domain.

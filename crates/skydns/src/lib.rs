@@ -7,6 +7,7 @@
 mod answer;
 pub mod ask;
 pub mod backend;
+mod cause;
 pub mod engine;
 pub mod forward;
 mod lane;

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::cause::Cause;
 use crate::wire::Name;
 
 /// A question that only an upstream can answer.
@@ -39,12 +40,13 @@ pub enum OutsideAnswer {
 pub struct Outside {
     answers: Vec<(OutsideQuestion, OutsideAnswer)>,
     closed: bool,
+    failure: Option<Cause>,
 }
 
 impl Outside {
     /// Nothing is known yet.
     pub const fn none() -> Self {
-        Self { answers: Vec::new(), closed: false }
+        Self { answers: Vec::new(), closed: false, failure: None }
     }
 
     /// What is known of a question; nothing means that it is still to be asked.
@@ -56,6 +58,16 @@ impl Outside {
     /// Ends the asking: what is not known counts as failed, and an answer is made of the rest.
     pub fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// Remembers why a question got no usable answer; the first cause stays.
+    pub(crate) fn fail(&mut self, cause: Cause) {
+        self.failure.get_or_insert(cause);
+    }
+
+    /// Why the first question without a usable answer got none.
+    pub(crate) fn failure(&self) -> Option<&Cause> {
+        self.failure.as_ref()
     }
 
     /// Remembers an answer.

@@ -10,10 +10,11 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::{Backend, View};
+use crate::cause::Cause;
 use crate::engine::{self, Asker, Identity, Outcome, Reply};
 use crate::forward::{self, FORWARDED_FLAGS, Forwarder};
 use crate::lane::Lane;
-use crate::metrics::{Shard, System, Took};
+use crate::metrics::{Completion, Shard, System, Took};
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion, OutsideRecord};
 use crate::search::SearchList;
 use crate::search::walk::Walk;
@@ -172,8 +173,11 @@ impl<B: Backend> Resolver<B> {
     }
 
     fn end_walk(&self, walk: Walk, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
-        let steps = walk.steps();
+        let (steps, start) = (walk.steps(), out.len());
         let (reply, completion) = walk.finish(query, out);
+        if completion == Completion::Failed {
+            self.explain(query.message, query.transport, &Cause::Completion, start, out);
+        }
         self.shard.completed(completion, steps);
         reply
     }
@@ -293,14 +297,43 @@ impl<B: Backend> Resolver<B> {
         &self,
         message: &[u8],
         transport: Transport,
-        system: System,
+        outcome: &Outcome,
         client: SocketAddr,
     ) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let reply = servfail(message, transport, system, &mut out)?;
+        let cause = Cause::of_refusal(outcome);
+        let reply = self.fail(message, transport, outcome.system(), &cause, &mut out)?;
         let took = Took::AtOnce(Duration::ZERO);
         self.record(&Answered { client, transport, query: message, response: &out, reply, took });
         Some(out)
+    }
+
+    /// SERVFAIL for a query that cannot be resolved, or that there is no room for.
+    pub(crate) fn fail(
+        &self,
+        message: &[u8],
+        transport: Transport,
+        system: System,
+        cause: &Cause,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        let start = out.len();
+        let reply = servfail(message, transport, system, out)?;
+        self.explain(message, transport, cause, start, out);
+        Some(reply)
+    }
+
+    /// Adds the cause to the response that begins at `start`, where that is asked for.
+    fn explain(&self, message: &[u8], transport: Transport, cause: &Cause, start: usize, out: &mut Vec<u8>) {
+        let view = self.backend.view();
+        if view.zone().extended_errors
+            && let Ok(mut query) = Query::parse(message, transport)
+            // An upstream may send an OPT record to who sent none.
+            && query.edns.is_some()
+        {
+            query.max_udp = view.zone().max_udp();
+            cause.append(start, query.limit(), out);
+        }
     }
 
     /// Resolves in a task of its own and hands the answer to `send`. True when `client` has too many waiting already.
@@ -350,10 +383,15 @@ impl<B: Backend> Resolver<B> {
         };
         match self.forwarder.exchange(forwarded(&query), servers, client).await {
             Ok(upstream) => {
+                let start = out.len();
                 let truncated = fit(&upstream.message, &query, out);
+                if matches!(upstream.rcode, rcode::SERVFAIL | rcode::REFUSED) {
+                    let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
+                    self.explain(message, transport, &cause, start, out);
+                }
                 Some(Reply { system, qtype: query.qtype, rcode: upstream.rcode, truncated })
             }
-            Err(_) => servfail(message, transport, system, out),
+            Err(error) => self.fail(message, transport, system, &Cause::from(&error), out),
         }
     }
 
@@ -386,11 +424,13 @@ impl<B: Backend> Resolver<B> {
                     self.shard.expensive(done.is_some());
                     // Differs from kube-dns: it answers whatever that takes, and nobody else meanwhile.
                     let Some(done) = done else {
-                        return servfail(message, transport, System::Auth, out);
+                        return self.fail(message, transport, System::Auth, &Cause::Expensive, out);
                     };
                     (outcome, outside, *out) = done;
                 }
-                Outcome::Ask(_) => return servfail(message, transport, System::Auth, out),
+                Outcome::Ask(_) => {
+                    return self.fail(message, transport, System::Auth, &Cause::Alias, out);
+                }
                 Outcome::Forward(_) | Outcome::Search(_) | Outcome::Ignore => return None,
             }
         }
@@ -423,6 +463,10 @@ impl<B: Backend> Resolver<B> {
         questions.dedup();
         let asked = questions.iter().map(|question| self.look_up(question, client, deadline));
         for (question, answer) in questions.iter().zip(join_all(asked).await) {
+            let answer = answer.unwrap_or_else(|cause| {
+                outside.fail(cause);
+                OutsideAnswer::Failed
+            });
             outside.insert(question.clone(), answer);
         }
     }
@@ -432,22 +476,24 @@ impl<B: Backend> Resolver<B> {
         question: &OutsideQuestion,
         client: IpAddr,
         deadline: tokio::time::Instant,
-    ) -> OutsideAnswer {
+    ) -> Result<OutsideAnswer, Cause> {
         let lower = question.name.to_lowercase();
         let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(question.name.wire(), question.qtype);
         let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
         // In a later round there may be no time left to see the upstreams fail.
         let asked = tokio::time::timeout_at(deadline, asked).await;
-        match asked.unwrap_or_else(|_| self.forwarder.kept(query, servers)) {
-            Ok(reply) => {
-                let view = self.backend.view();
-                let is_ours = |name: &[u8]| Authority::of(&*view, name).is_some();
-                let answer = outside_answer(question, is_ours, &reply.message, reply.rcode);
-                // What is missing from a truncated reply may be all of the addresses.
-                if reply.truncated && !has_addresses(&answer) { OutsideAnswer::Failed } else { answer }
+        let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
+        let reply = reply.map_err(|error| Cause::from(&error))?;
+        let view = self.backend.view();
+        let is_ours = |name: &[u8]| Authority::of(&*view, name).is_some();
+        match outside_answer(question, is_ours, &reply.message, reply.rcode) {
+            OutsideAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
+            // What is missing from a truncated reply may be all of the addresses.
+            answer @ OutsideAnswer::Records(_) if reply.truncated && !has_addresses(&answer) => {
+                Ok(OutsideAnswer::Failed)
             }
-            Err(_) => OutsideAnswer::Failed,
+            answer @ OutsideAnswer::Records(_) => Ok(answer),
         }
     }
 }

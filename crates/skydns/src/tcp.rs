@@ -232,7 +232,7 @@ impl<B: Backend> Connection<B> {
                 // Refused at once, it would be asked again at once.
                 tokio::time::sleep(BUDGET).await;
             }
-            resolver.refuse(&query, Transport::Tcp, outcome.system(), client)
+            resolver.refuse(&query, Transport::Tcp, &outcome, client)
         });
     }
 

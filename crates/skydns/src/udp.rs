@@ -18,9 +18,10 @@ pub use socket::UdpSocket;
 use socket::{Peer, QUIET, Wait};
 
 use crate::backend::Backend;
+use crate::cause::Cause;
 use crate::engine::Outcome;
 use crate::metrics::{Shard, Took};
-use crate::resolve::{BUDGET, Resolver, servfail};
+use crate::resolve::{BUDGET, Resolver};
 use crate::tap::Answered;
 use crate::top::Sampler;
 use crate::wire::Transport;
@@ -166,9 +167,15 @@ impl<B: Backend> Worker<B> {
             Outcome::Reply(reply) => reply,
             Outcome::Ignore => return None,
             outcome => {
-                let system = outcome.system();
-                let refused = self.ending || self.resolve_later(message, outcome, datagram.peer);
-                refused.then(|| servfail(message, Transport::Udp, system, answers)).flatten()?
+                let (system, refusal) = (outcome.system(), Cause::of_refusal(&outcome));
+                let cause = if self.ending {
+                    Cause::Stopping
+                } else if self.resolve_later(message, outcome, datagram.peer) {
+                    refusal
+                } else {
+                    return None;
+                };
+                self.resolver.fail(message, Transport::Udp, system, &cause, answers)?
             }
         };
         let end = answers.len();

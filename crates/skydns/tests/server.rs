@@ -5,6 +5,8 @@
 mod autopath;
 #[path = "server/expensive.rs"]
 mod expensive;
+#[path = "server/extended_errors.rs"]
+mod extended_errors;
 #[path = "support/fixed.rs"]
 mod fixed;
 #[path = "server/search.rs"]

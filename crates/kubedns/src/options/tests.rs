@@ -108,6 +108,12 @@ fn records_are_those_of_kube_dns_unless_a_flag_says_otherwise() {
 }
 
 #[test]
+fn causes_are_told_where_a_flag_asks_for_it() {
+    let told = |words: &[&str]| options(words).unwrap().zone().unwrap().extended_errors;
+    assert!(!told(&[]) && told(&["--extended-errors"]) && !told(&["--extended-errors=false"]));
+}
+
+#[test]
 fn the_scope_is_the_whole_cluster_unless_a_flag_says_otherwise() {
     let scope = |words: &[&str]| options(words).unwrap().scope();
     assert_eq!(scope(&[]), Ok(Scope::default()));

@@ -26,6 +26,8 @@ pub(crate) struct Fixed {
     zones: Zones,
     records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord<'static>)>>,
     synced: bool,
+    /// A name of which it cannot be told what it stands for.
+    unknown: Option<&'static [&'static str]>,
     lookups: AtomicUsize,
     /// A name that takes long to look up, and how often that was done.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
@@ -63,6 +65,7 @@ impl Fixed {
             zones,
             records,
             synced: true,
+            unknown: None,
             lookups: AtomicUsize::new(0),
             laborious: None,
             cache: None,
@@ -120,6 +123,11 @@ impl Fixed {
     /// How often records were looked up.
     pub(crate) fn lookups(&self) -> usize {
         self.lookups.load(Ordering::Relaxed)
+    }
+
+    /// The same with a name of which it cannot be told what it stands for.
+    pub(crate) fn with_unknown(self, path: &'static [&'static str]) -> Self {
+        Self { unknown: Some(path), ..self }
     }
 
     /// The same before its first lists are in.
@@ -196,6 +204,12 @@ impl Fixed {
         self
     }
 
+    /// The same under `--extended-errors`.
+    pub(crate) fn extended_errors(mut self) -> Self {
+        self.zone.extended_errors = true;
+        self
+    }
+
     /// The same under `--strict-dns`.
     pub(crate) fn strict(mut self) -> Self {
         self.zone.strict = true;
@@ -216,6 +230,9 @@ impl Records for Fixed {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
         self.lookups.fetch_add(1, Ordering::Relaxed);
+        if self.unknown.is_some_and(|unknown| unknown == path) {
+            return Lookup::Unknown;
+        }
         let Some((_, records)) = self.records.iter().find(|(key, _)| *key == path) else {
             return Lookup::Missing;
         };
