@@ -269,7 +269,7 @@ fn components_combine_in_their_order() {
         let optional = ["hardened", "direct", "alone", "ha"].into_iter().enumerate();
         let mut components: Vec<&str> =
             optional.filter(|(at, _)| chosen & 1 << at != 0).map(|(_, name)| name).collect();
-        components.extend(["nodelocal", "endpointslices", "pods"]);
+        components.extend(["nodelocal", "endpointslices", "pods", "clusterset"]);
         let has = |name| components.contains(&name);
         if has("direct") && has("alone") {
             continue;

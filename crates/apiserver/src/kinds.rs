@@ -14,9 +14,10 @@ pub enum Resource {
     ServiceAccounts,
     Services,
     EndpointSlices,
+    ServiceImports,
 }
 
-/// The properties of one kind. All have version `v1` in their group.
+/// The properties of one kind.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) resource: Resource,
@@ -48,7 +49,7 @@ const EMPTY_SERVICE: &str = r#","spec":{},"status":{"loadBalancer":{}}"#;
 const EMPTY_SLICE: &str = r#","addressType":"","endpoints":null,"ports":null"#;
 
 /// All kinds, indexed by `Resource as usize`.
-static KINDS: [Kind; 8] = [
+static KINDS: [Kind; 9] = [
     kind(Resource::ConfigMaps, "ConfigMap", "configmaps", "cm", ""),
     kind(Resource::Endpoints, "Endpoints", "endpoints", "ep", ""),
     Kind { namespaced: false, ..kind(Resource::Namespaces, "Namespace", "namespaces", "ns", EMPTY) },
@@ -61,6 +62,11 @@ static KINDS: [Kind; 8] = [
         group: "discovery.k8s.io",
         short_name: None,
         ..kind(Resource::EndpointSlices, "EndpointSlice", "endpointslices", "", EMPTY_SLICE)
+    },
+    // A custom resource: always JSON, and not in the documents about the API.
+    Kind {
+        group: "multicluster.x-k8s.io",
+        ..kind(Resource::ServiceImports, "ServiceImport", "serviceimports", "svcim", "")
     },
 ];
 
@@ -78,7 +84,7 @@ impl Resource {
 
     /// The resource of a URL path: group, version, plural.
     pub(crate) fn from_path(group: &str, version: &str, plural: &str) -> Option<Self> {
-        let mut kinds = KINDS.iter().filter(|_| version == "v1");
+        let mut kinds = KINDS.iter().filter(|kind| kind.version() == version);
         kinds.find(|kind| kind.group == group && kind.plural == plural).map(|kind| kind.resource)
     }
 
@@ -98,7 +104,20 @@ impl fmt::Display for Resource {
 impl Kind {
     /// `apiVersion` of its objects.
     pub(crate) fn api_version(&self) -> &'static str {
-        if self.group.is_empty() { "v1" } else { "discovery.k8s.io/v1" }
+        match self.group {
+            "" => "v1",
+            "discovery.k8s.io" => "discovery.k8s.io/v1",
+            _ => "multicluster.x-k8s.io/v1alpha1",
+        }
+    }
+
+    fn version(&self) -> &'static str {
+        self.api_version().rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Whether its objects come in protobuf, too.
+    pub(crate) fn has_protobuf(&self) -> bool {
+        self.version() == "v1"
     }
 
     /// Resource with its group, as in messages: `services`, `endpointslices.discovery.k8s.io`.
@@ -125,7 +144,7 @@ mod tests {
         for (index, kind) in KINDS.iter().enumerate() {
             assert_eq!(kind.resource as usize, index, "{}", kind.name);
             assert_eq!(Resource::from_object(kind.api_version(), kind.name), Some(kind.resource));
-            assert_eq!(Resource::from_path(kind.group, "v1", kind.plural), Some(kind.resource));
+            assert_eq!(Resource::from_path(kind.group, kind.version(), kind.plural), Some(kind.resource));
             let text = format!(r#"{{"metadata":{{}}{}}}"#, kind.empty_tail);
             assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
         }

@@ -16,7 +16,8 @@ pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> 
         | Resource::Nodes
         | Resource::Pods
         | Resource::ServiceAccounts
-        | Resource::EndpointSlices => subdomain(name),
+        | Resource::EndpointSlices
+        | Resource::ServiceImports => subdomain(name),
     }
 }
 

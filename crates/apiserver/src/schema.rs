@@ -37,8 +37,9 @@ pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, S
     match write.resource {
         Resource::ConfigMaps => through::<ConfigMap>(write, |_, _| Ok(())),
         Resource::Nodes => through::<Node>(write, |_, _| Ok(())),
-        // The type of pods is larger than all the others together, and nobody here reads more than their status.
-        Resource::Pods => Ok(write.value.clone()),
+        // The type of pods is larger than all the others together, and nobody here reads more than their status. Custom
+        // resources have no type.
+        Resource::Pods | Resource::ServiceImports => Ok(write.value.clone()),
         Resource::ServiceAccounts => through::<ServiceAccount>(write, |_, _| Ok(())),
         Resource::Endpoints => through(write, |endpoints, _| {
             default_endpoints(endpoints);

@@ -1,4 +1,5 @@
-//! Label and field selectors of lists and watches: equality alone, as `kubectl -l` and the watch of one object use it.
+//! Label and field selectors of lists and watches: equality, as `kubectl -l` and the watch of one object use it, and whether
+//! there is a label.
 
 use serde_json::Value;
 
@@ -17,19 +18,20 @@ pub(crate) struct Selection {
     fields: Vec<Term>,
 }
 
-/// `key=value` or `key!=value`.
+/// `key=value` or `key!=value`; without a value `key`, of labels alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,
     equal: bool,
-    value: String,
+    value: Option<String>,
 }
 
 impl Selection {
     /// Reads `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
         let (labels, fields) = (parse_terms(labels)?, parse_terms(fields)?);
-        if let Some(term) = fields.iter().find(|term| !FIELDS.contains(&term.key.as_str())) {
+        let unsupported = |term: &&Term| term.value.is_none() || !FIELDS.contains(&term.key.as_str());
+        if let Some(term) = fields.iter().find(unsupported) {
             return Err(Status::bad_request(format!("field label not supported: {}", term.key)));
         }
         Ok(Self { namespace: namespace.to_owned(), labels, fields })
@@ -63,7 +65,10 @@ impl Term {
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
-        (value == Some(self.value.as_str())) == self.equal
+        match &self.value {
+            None => value.is_some(),
+            own => (value == own.as_deref()) == self.equal,
+        }
     }
 }
 
@@ -73,19 +78,19 @@ fn parse_terms(text: &str) -> Result<Vec<Term>, Status> {
 
 fn parse_term(term: &str) -> Result<Term, Status> {
     let (key, equal, value) = if let Some((key, value)) = term.split_once("!=") {
-        (key, false, value)
+        (key, false, Some(value))
     } else if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
-        (key, true, value)
+        (key, true, Some(value))
     } else {
-        ("", true, "")
+        (term, true, None)
     };
-    let (key, value) = (key.trim(), value.trim());
+    let key = key.trim();
     if key.is_empty() || key.contains(' ') {
         let message =
-            format!("unable to parse requirement: found '{term}', expected KEY=VALUE or KEY!=VALUE");
+            format!("unable to parse requirement: found '{term}', expected KEY=VALUE, KEY!=VALUE or KEY");
         return Err(Status::bad_request(message));
     }
-    Ok(Term { key: key.to_owned(), equal, value: value.to_owned() })
+    Ok(Term { key: key.to_owned(), equal, value: value.map(|value| value.trim().to_owned()) })
 }
 
 #[cfg(test)]
@@ -109,6 +114,8 @@ mod tests {
             ("app!=web", "", false),
             ("tier!=web", "", true),
             ("a/b=", "", true),
+            ("a/b", "", true),
+            ("tier", "", false),
             ("app=web, tier=x", "", false),
             ("", "metadata.name=web", true),
             ("", "metadata.name!=web", false),
@@ -123,9 +130,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_rejected() {
-        for (labels, fields) in
-            [("a b", ""), ("app", ""), ("a in (b)", ""), ("=x", ""), ("", "spec.type=x"), ("", "x")]
-        {
+        for (labels, fields) in [("a b", ""), ("a in (b)", ""), ("=x", ""), ("", "spec.type=x"), ("", "x")] {
             assert_eq!(Selection::parse("", labels, fields).unwrap_err().code(), 400, "{labels} {fields}");
         }
     }

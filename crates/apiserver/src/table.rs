@@ -33,7 +33,8 @@ pub(crate) fn columns(resource: Resource) -> Option<Columns> {
         | Resource::Namespaces
         | Resource::Nodes
         | Resource::Pods
-        | Resource::ServiceAccounts => {
+        | Resource::ServiceAccounts
+        | Resource::ServiceImports => {
             return None;
         }
     };

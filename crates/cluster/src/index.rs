@@ -16,6 +16,7 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 use treecache::TreeCache;
 
+use crate::clusterset::{ClusterSet, ClusterSetZone};
 use crate::few::Few;
 use crate::listing::Listing;
 use crate::objects::{Change, EndpointsSource, Event, Namespace, Node, ObjectKey, Pod, Service, ServiceKind};
@@ -43,6 +44,7 @@ pub struct Index {
     services_listed: bool,
     port_lists: Shared<PortRecords>,
     pods: Pods,
+    clusterset: Option<ClusterSet>,
     namespaces: Listing<SmolStr>,
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
@@ -76,6 +78,8 @@ pub struct Options {
     pub namespaces: Namespaces,
     /// The domain of Services with addresses outside of the cluster; what is there the records say.
     pub external_zone: Option<Name>,
+    /// The zone of the cluster set, if it is served.
+    pub clusterset: Option<ClusterSetZone>,
 }
 
 /// The answers to pod names (`--pods`).
@@ -125,6 +129,8 @@ pub struct Counts {
     pub over_capacity: usize,
     /// Pods with an address, if pod names are verified.
     pub pods: Option<usize>,
+    /// Services of the cluster set, if that is served.
+    pub imports: Option<usize>,
 }
 
 impl Index {
@@ -146,8 +152,10 @@ impl Index {
             Namespaces::Only(names) => Some(names.iter().map(|name| (name.clone(), ())).collect()),
             Namespaces::Selected(_) => Some(treecache::Map::default()),
         };
+        let clusterset = options.clusterset.clone().map(ClusterSet::new);
         Self {
             options,
+            clusterset,
             store: Store::default(),
             nodes: BTreeMap::new(),
             listed_nodes: BTreeMap::new(),
@@ -196,8 +204,16 @@ impl Index {
             Event::Namespace(change) if self.selects_namespaces() => self.apply_namespace(change),
             Event::Pod(change) if self.options.pods == PodMode::Verified => self.apply_pod(change),
             Event::Namespace(_) | Event::Pod(_) => {}
+            Event::ServiceImport(change) => self.change_clusterset(|set| set.apply_import(change)),
+            Event::ImportedSlice(change) => self.change_clusterset(|set| set.apply_slice(change)),
             Event::EndpointsFrom(source) => self.use_source(source),
             Event::EndpointsInsteadOfSlices => self.fall_back(),
+        }
+    }
+
+    fn change_clusterset(&mut self, change: impl FnOnce(&mut ClusterSet)) {
+        if let Some(clusterset) = &mut self.clusterset {
+            change(clusterset);
         }
     }
 
@@ -322,6 +338,7 @@ impl Index {
         for key in self.store.keys_in(namespace) {
             self.outdate(&key);
         }
+        self.change_clusterset(|set| set.outdate(namespace));
         if let Some(served) = &mut self.snapshot.served {
             if serve {
                 served.insert(namespace.clone(), ());
@@ -583,6 +600,10 @@ impl Index {
             self.snapshot.pods = PodNames::Verified(namespaces);
             self.changed = true;
         }
+        let zone = self.clusterset.as_mut().and_then(|set| set.publish(|name| self.snapshot.serves(name)));
+        if let Some(zone) = zone {
+            self.set_further_zone(zone);
+        }
         let outdated = std::mem::take(&mut self.outdated);
         for (key, old) in &outdated {
             self.rebuild(key, old);
@@ -618,7 +639,8 @@ impl Index {
     /// How much there is, by walking all objects.
     pub fn counts(&self) -> Counts {
         let pods = (self.options.pods == PodMode::Verified).then(|| self.pods.count());
-        Counts { pods, ..self.store.objects().counts() }
+        let imports = self.clusterset.as_ref().map(ClusterSet::count);
+        Counts { pods, imports, ..self.store.objects().counts() }
     }
 
     /// What a snapshot file keeps.

@@ -8,6 +8,7 @@
 //!
 //! DNS messages, the configuration and explanations are not known here.
 
+pub mod clusterset;
 pub mod connect;
 pub mod few;
 pub mod index;

@@ -18,6 +18,7 @@ use smol_str::SmolStr;
 
 use crate::few::Few;
 
+pub(crate) use api::IMPORT_NAME;
 pub(crate) use parse::MAGIC;
 pub use parse::{Encoded, Exposed, FromApi, MalformedObject, Note, Parsed, PodNamed, Zoned};
 
@@ -64,26 +65,40 @@ pub enum Kind {
     Namespace,
     /// core/v1 Pod.
     Pod,
+    /// multicluster.x-k8s.io/v1alpha1 `ServiceImport`.
+    ServiceImport,
+    /// discovery.k8s.io/v1 `EndpointSlice` of a `ServiceImport`. They are watched by themselves.
+    ImportedSlice,
 }
 
 impl Kind {
-    /// The plural of the kind in lower case, as in URLs, RBAC rules and metric labels.
+    /// The plural of the kind in lower case, as in URLs and RBAC rules.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Service => "services",
             Self::Endpoints => "endpoints",
-            Self::EndpointSlice => "endpointslices",
+            Self::EndpointSlice | Self::ImportedSlice => "endpointslices",
             Self::Node => "nodes",
             Self::ConfigMap => "configmaps",
             Self::Namespace => "namespaces",
             Self::Pod => "pods",
+            Self::ServiceImport => "serviceimports",
+        }
+    }
+
+    /// The kind in metric labels and log lines: its plural, which the endpoint slices of imports do not have alone.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::ImportedSlice => "imported_endpointslices",
+            other => other.plural(),
         }
     }
 
     /// The path of the kind's API group and version on the API server.
     pub fn api(self) -> &'static str {
         match self {
-            Self::EndpointSlice => "/apis/discovery.k8s.io/v1",
+            Self::EndpointSlice | Self::ImportedSlice => "/apis/discovery.k8s.io/v1",
+            Self::ServiceImport => "/apis/multicluster.x-k8s.io/v1alpha1",
             Self::Service | Self::Endpoints | Self::Node | Self::ConfigMap | Self::Namespace | Self::Pod => {
                 "/api/v1"
             }
@@ -98,7 +113,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.plural())
+        f.write_str(self.label())
     }
 }
 
@@ -337,6 +352,21 @@ pub struct Pod {
     pub addresses: Few<IpAddr>,
 }
 
+/// A `ServiceImport`: a Service of the cluster set. Of type `ClusterSetIP` it has cluster IPs, or none yet; else it is headless.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceImport(pub Service);
+
+/// An `EndpointSlice` of a `ServiceImport`, which stands in the place of the slice's Service (label
+/// `multicluster.kubernetes.io/service-name`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedSlice {
+    /// The cluster that its endpoints are in (label `multicluster.kubernetes.io/source-cluster`), in lower case. Empty if
+    /// it has none.
+    pub cluster: SmolStr,
+    /// The slice.
+    pub slice: EndpointSlice,
+}
+
 /// A `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMap {
@@ -399,6 +429,10 @@ pub enum Event {
     Namespace(Change<Namespace>),
     /// About pods.
     Pod(Change<Pod>),
+    /// About Services of the cluster set; only while it is served.
+    ServiceImport(Change<ServiceImport>),
+    /// About their slices.
+    ImportedSlice(Change<ImportedSlice>),
     /// From here on the endpoints of this source count. It comes after the first `RelistDone` of that source; changes
     /// of both may lie in between. Slices go on to be told while Endpoints count, or are taken back by an empty list;
     /// Endpoints end when slices count, and begin with a list when they are needed again. Before the first of these

@@ -23,6 +23,7 @@ use crate::objects::{
 };
 
 pub use external::ExternalNode;
+pub(crate) use label::dashed;
 pub use node::{Labelled, PortRecords, ServiceNode};
 
 /// The records of one Service.
@@ -114,7 +115,7 @@ impl<'o> Group<'o> {
         Group { members: members.collect(), ports: &subset.ports }
     }
 
-    fn of_slice(slice: &'o EndpointSlice, not_ready_too: bool) -> Self {
+    pub(crate) fn of_slice(slice: &'o EndpointSlice, not_ready_too: bool) -> Self {
         let members = slice.endpoints.iter().flat_map(|endpoint| {
             // An unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
             let (ready, hostname) = (endpoint.ready != Some(false), endpoint.hostname.as_ref());
@@ -231,7 +232,7 @@ fn base(key: &ObjectKey) -> Option<Arc<[u8]>> {
 }
 
 /// The node's labels of a port: `_tcp`, `_http`. Ports without a name have no SRV records.
-fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
+pub(crate) fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
     if name.is_empty() || protocol.as_str().is_empty() {
         return None;
     }

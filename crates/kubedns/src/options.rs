@@ -1,5 +1,6 @@
 //! The command line and the environment: those of kube-dns, and what is new.
 
+mod clusterset;
 mod domains;
 mod external;
 mod pins;
@@ -31,6 +32,7 @@ use cluster::watch::endpoints::Choice;
 use skydns::forward::TlsTrust;
 
 pub use crate::tap::dnstap::{Output, Reader, ReaderError};
+pub use clusterset::ClusterSetError;
 pub use domains::{ClusterDomains, ClusterDomainsError};
 pub use explain::Topology;
 pub use external::ExternalZoneError;
@@ -159,6 +161,9 @@ pub struct Options {
     /// search domains behind those of the cluster for search-suffix and autopath, separated by commas; those of resolv-conf unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub search_domains: Domains,
+    /// domain of the cluster set, such as clusterset.local, whose service imports are watched and served (KEP-1645); empty for none
+    #[arg(long, value_name = "string", default_value = "")]
+    pub clusterset_domain: Domains,
     /// where dnsmasq stands: drop-in (it asks kubedns for names of the cluster), cache (it asks kubedns for all names, see -forward of the nanny) direct (kubedns asks it, as its only nameserver) or alone (there is none, clients ask kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: Topology,
@@ -301,7 +306,15 @@ impl Options {
             external: self.external_records(),
         };
         let external_zone = self.external_zone.0.first().map(Domain::name);
-        index::Options { records, pods: self.pods, namespaces: scope.namespaces.clone(), external_zone }
+        // A domain that is taken ends the start.
+        let clusterset = self.clusterset().ok().flatten();
+        index::Options {
+            records,
+            pods: self.pods,
+            namespaces: scope.namespaces.clone(),
+            external_zone,
+            clusterset,
+        }
     }
 
     /// What may be kept of the replies of upstream servers, if anything.

@@ -62,6 +62,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let (config_from, scope, zone) = (options.config_from()?, options.scope()?, options.zone()?);
     options.search()?;
     options.external_zone()?;
+    options.clusterset()?;
     let own_node = options.node_of_zone(std::env::var("NODE_NAME").ok())?;
     let connection = connect(&options).await?;
     let registry = daemon::metrics::Metrics::new("kubedns")?;
@@ -211,6 +212,9 @@ impl ApiServer {
             let pods = self.feed(scope, Event::Pod).needed_for("--pods=verified");
             tasks.lasting("watching pods", thread.run(pods.run(stop())));
         }
+        if !options.clusterset_domain.0.is_empty() {
+            self.watch_clusterset(tasks, thread, scope, &stop());
+        }
         self.watch_services(tasks, thread, options, scope, stop());
         let Self { connection, metrics, sink, settings, in_force } = self;
         let (metrics, pace) = (metrics.watch.clone(), Pace::default());
@@ -258,6 +262,20 @@ impl ApiServer {
     /// A feed of the node of this process, for its zone.
     fn own_node(&self, name: &str) -> Feed<Node, Event> {
         nodes::own_node(&self.connection, &self.metrics.watch, self.sink.clone(), name, "--prefer-zone=auto")
+    }
+
+    fn watch_clusterset(
+        &self,
+        tasks: &mut Tasks,
+        thread: &OneThread,
+        scope: &Scope,
+        stop: &CancellationToken,
+    ) {
+        let needed_for = "--clusterset-domain";
+        let imports = self.feed(scope, Event::ServiceImport).optional().needed_for(needed_for);
+        let slices = self.feed(scope, Event::ImportedSlice).optional().needed_for(needed_for);
+        tasks.lasting("watching service imports", thread.run(imports.run(stop.clone())));
+        tasks.lasting("watching imported endpoints", thread.run(slices.run(stop.clone())));
     }
 
     /// A feed of the objects of a kind that are in the scope.

@@ -218,7 +218,7 @@ impl Sync {
             if was_listed {
                 causes.extend(self.cause(&event));
             }
-            self.fed |= !matches!(event, Event::Node(_) | Event::OwnNode(_));
+            self.fed |= is_of_snapshot_file(&event);
             self.index.apply(event);
         }
         self.note_source();
@@ -353,6 +353,12 @@ impl Sync {
             saving.look_after(&self.index, source, last).await;
         }
     }
+}
+
+/// Whether a snapshot file would have older objects of the kind.
+fn is_of_snapshot_file(event: &Event) -> bool {
+    use Event::{ImportedSlice, Node, OwnNode, ServiceImport};
+    !matches!(event, Node(_) | OwnNode(_) | ServiceImport(_) | ImportedSlice(_))
 }
 
 /// Whether the configuration is not known `CONFIG_PATIENCE` after all else was ready, which is noted in `since`.

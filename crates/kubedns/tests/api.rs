@@ -4,6 +4,7 @@
 mod api {
     mod check;
     mod cluster;
+    mod clusterset;
     mod endpoints;
     mod explain;
     mod feed;

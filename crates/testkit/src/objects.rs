@@ -104,6 +104,31 @@ pub fn mk_endpoint_slice(
     with_labels(slice, &[("kubernetes.io/service-name", service)])
 }
 
+/// A `ServiceImport` of type `ClusterSetIP` or `Headless`, with ports as for [`mk_cluster_ip`].
+pub fn mk_service_import(namespace: &str, name: &str, kind: &str, ips: &[&str], ports: &[&str]) -> Value {
+    let mut import = mk_object("multicluster.x-k8s.io/v1alpha1", "ServiceImport", namespace, name);
+    set(&mut import, "spec", json!({"type": kind, "ips": ips, "ports": mk_ports(ports)}));
+    import
+}
+
+/// An `EndpointSlice` of a `ServiceImport`, of endpoints in one cluster, as for [`mk_endpoint_slice`]. The name is
+/// `service-cluster`.
+pub fn mk_imported_slice(
+    namespace: &str,
+    service: &str,
+    cluster: &str,
+    addresses: &[&str],
+    ports: &[&str],
+) -> Value {
+    let mut slice = mk_endpoint_slice(namespace, service, cluster, addresses, ports);
+    set(&mut slice["metadata"], "labels", json!({}));
+    let labels = [
+        ("multicluster.kubernetes.io/service-name", service),
+        ("multicluster.kubernetes.io/source-cluster", cluster),
+    ];
+    with_labels(slice, &labels)
+}
+
 /// A `ConfigMap`.
 pub fn mk_config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
     let mut config_map = mk_object("v1", "ConfigMap", namespace, name);

@@ -139,7 +139,7 @@ impl Call<'_> {
     /// The form of a list or watch.
     fn format(&self) -> Result<Format, Status> {
         let wanted = format(&self.request.headers)?;
-        let plain = self.spoiled || !self.api.protobuf;
+        let plain = self.spoiled || !self.api.protobuf || !self.at.kind().has_protobuf();
         Ok(if plain && wanted == Format::Protobuf { Format::Json } else { wanted })
     }
 

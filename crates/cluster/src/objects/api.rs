@@ -15,8 +15,18 @@ use smol_str::SmolStr;
 use crate::few::Few;
 
 /// `metadata.labels` and `metadata.annotations` that are read; the JSON reader keeps no others.
-const READ: [&str; 8] =
-    [SERVICE_NAME, ZONE, REGION, OLD_ZONE, OLD_REGION, UNREADY, OVER_CAPACITY, LAST_CHANGE];
+const READ: [&str; 10] = [
+    SERVICE_NAME,
+    ZONE,
+    REGION,
+    OLD_ZONE,
+    OLD_REGION,
+    UNREADY,
+    OVER_CAPACITY,
+    LAST_CHANGE,
+    IMPORT_NAME,
+    SOURCE_CLUSTER,
+];
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const REGION: &str = "topology.kubernetes.io/region";
@@ -24,6 +34,8 @@ pub(super) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 pub(super) const OLD_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 pub(super) const UNREADY: &str = "service.alpha.kubernetes.io/tolerate-unready-endpoints";
 pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
+pub(crate) const IMPORT_NAME: &str = "multicluster.kubernetes.io/service-name";
+pub(super) const SOURCE_CLUSTER: &str = "multicluster.kubernetes.io/source-cluster";
 pub(super) const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// The part that every object has.
@@ -197,6 +209,29 @@ impl From<ExposedService> for Service {
         });
         Self { metadata, spec }
     }
+}
+
+/// A custom resource: always JSON, so the tags stand for nothing.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct ServiceImport {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) spec: Option<ImportSpec>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct ImportSpec {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) ports: Vec<Port>,
+    #[prost(string, repeated, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) ips: Vec<String>,
+    #[prost(string, optional, tag = "3")]
+    pub(super) r#type: Option<String>,
 }
 
 /// `v1.ServicePort` and `discovery.v1.EndpointPort`, whose tags agree.

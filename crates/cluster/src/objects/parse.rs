@@ -16,8 +16,9 @@ use smol_str::SmolStr;
 
 use super::api;
 use super::{
-    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, Kind,
-    Namespace, Node, ObjectKey, Pod, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    Address, AddressType, ConfigMap, EndpointPort, EndpointSlice, Endpoints, ExternalAddress, ImportedSlice,
+    Kind, Namespace, Node, ObjectKey, Pod, Protocol, Service, ServiceImport, ServiceKind, ServicePort,
+    SliceEndpoint, Subset,
 };
 use crate::few::Few;
 
@@ -183,14 +184,55 @@ impl FromApi for Service {
             publish_not_ready: publish_not_ready(&metadata, &spec),
             created: created(&metadata),
             external: Few::default(),
-            ports: each(spec.ports, |port| {
-                Some(ServicePort {
-                    name: port.name().into(),
-                    protocol: protocol(port.protocol()),
-                    port: port_number(port.number?, notes)?,
-                })
-            }),
+            ports: service_ports(spec.ports, notes),
         })
+    }
+}
+
+impl FromApi for ServiceImport {
+    const KIND: Kind = Kind::ServiceImport;
+    type Api = api::ServiceImport;
+
+    fn key(&self) -> &ObjectKey {
+        &self.0.key
+    }
+
+    fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
+        api.metadata.as_ref()
+    }
+
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let (metadata, spec) = (api.metadata.unwrap_or_default(), api.spec.unwrap_or_default());
+        let kind = if spec.r#type() == "Headless" { ServiceKind::Headless } else { by_ip(&spec.ips, notes) };
+        Ok(Self(Service {
+            key: metadata.key_of(Self::KIND)?,
+            kind,
+            publish_not_ready: false,
+            created: created(&metadata),
+            external: Few::default(),
+            ports: service_ports(spec.ports, notes),
+        }))
+    }
+}
+
+impl FromApi for ImportedSlice {
+    const KIND: Kind = Kind::ImportedSlice;
+    type Api = api::EndpointSlice;
+
+    fn key(&self) -> &ObjectKey {
+        &self.slice.key
+    }
+
+    fn metadata(api: &Self::Api) -> Option<&api::Metadata> {
+        api.metadata.as_ref()
+    }
+
+    fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject> {
+        let labels = api.metadata.as_ref().map(|metadata| metadata.labels.as_slice()).unwrap_or_default();
+        let label = |key| SmolStr::new(api::value(labels, key).unwrap_or_default());
+        let (service, cluster) = (label(api::IMPORT_NAME), label(api::SOURCE_CLUSTER).to_ascii_lowercase());
+        let slice = EndpointSlice { service, ..EndpointSlice::convert(api, notes)? };
+        Ok(Self { cluster: cluster.into(), slice })
     }
 }
 
@@ -374,6 +416,10 @@ fn service_kind(spec: &api::ServiceSpec, notes: &mut Vec<Note>) -> ServiceKind {
     if written.iter().any(|ip| ip == "None") {
         return ServiceKind::Headless;
     }
+    by_ip(written, notes)
+}
+
+fn by_ip(written: &[String], notes: &mut Vec<Note>) -> ServiceKind {
     let ips: Few<IpAddr> =
         written.iter().filter(|text| !text.is_empty()).filter_map(|text| ip_address(text, notes)).collect();
     if ips.is_empty() { ServiceKind::WithoutIp } else { ServiceKind::ClusterIp(ips) }
@@ -418,6 +464,16 @@ fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> Few<IpAddr> {
 fn addresses(list: Vec<api::Address>, notes: &mut Vec<Note>) -> Box<[Address]> {
     each(list, |address| {
         Some(Address { ip: ip_address(&address.ip, notes)?, hostname: hostname(address.hostname) })
+    })
+}
+
+fn service_ports(list: Vec<api::Port>, notes: &mut Vec<Note>) -> Arc<[ServicePort]> {
+    each(list, |port| {
+        Some(ServicePort {
+            name: port.name().into(),
+            protocol: protocol(port.protocol()),
+            port: port_number(port.number?, notes)?,
+        })
     })
 }
 

@@ -20,7 +20,7 @@ pub(super) fn hash(ip: IpAddr) -> SmolStr {
 
 /// The label that CoreDNS gives an address: dashes for dots or colons, and no dash at the end, where no label may have
 /// one. `10.0.0.1` gives `10-0-0-1`, `fd00::` gives `fd00--0`.
-pub(super) fn dashed(ip: IpAddr) -> SmolStr {
+pub(crate) fn dashed(ip: IpAddr) -> SmolStr {
     let text = smol_str::format_smolstr!("{ip}");
     let dashes = text.chars().map(|character| if matches!(character, '.' | ':') { '-' } else { character });
     dashes.chain(text.ends_with(':').then_some('0')).collect()

@@ -101,7 +101,7 @@ impl ServiceNode {
     fn positions_near(&self, port: Option<&PortRecords>) -> Range<usize> {
         let some = port.and_then(|port| port.members.as_deref()).unwrap_or_default();
         let with_port = some.partition_point(|position| *position < self.near);
-        let all = some.len() > 0 && !zone::is_safe(with_port, some.len());
+        let all = !some.is_empty() && !zone::is_safe(with_port, some.len());
         if all { 0..self.members.len() } else { 0..self.near as usize }
     }
 

@@ -3,7 +3,7 @@
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
 
-use crate::objects::Kind;
+use crate::objects::{IMPORT_NAME, Kind};
 use crate::scope::{Namespaces, Scope};
 
 /// The part of a collection that is listed at once.
@@ -46,6 +46,7 @@ impl Collection {
         };
         let labels = match (kind, &scope.namespaces) {
             (Kind::Service, _) => scope.services.clone(),
+            (Kind::ImportedSlice, _) => Some(IMPORT_NAME.to_owned()),
             (Kind::Namespace, Namespaces::Selected(selector)) => Some(selector.clone()),
             _ => None,
         };
@@ -104,6 +105,27 @@ impl Collection {
 mod tests {
     use super::*;
 
+    /// What is asked for.
+    fn paths(kind: Kind, scope: &Scope) -> Vec<String> {
+        let path = |collection: &Collection| {
+            let list = collection.list(&Extent::Page { limit: 1, token: None });
+            let request = collection.request().list(&ListParams { limit: None, ..list }).unwrap();
+            request.uri().to_string()
+        };
+        Collection::in_scope(kind, scope).iter().map(path).collect()
+    }
+
+    #[test]
+    fn imports_have_slices_of_their_own() {
+        let services = Some("tier=x".to_owned());
+        let scope = Scope { namespaces: Namespaces::Only(vec!["a".into()]), services };
+        let slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices\
+                      ?&labelSelector=multicluster.kubernetes.io%2Fservice-name";
+        assert_eq!(paths(Kind::ImportedSlice, &scope), [slices]);
+        let imports = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/a/serviceimports?";
+        assert_eq!(paths(Kind::ServiceImport, &scope), [imports]);
+    }
+
     #[test]
     fn a_scope_decides_what_is_asked_for() {
         let only = |names: &[&str]| Namespaces::Only(names.iter().map(|name| (*name).into()).collect());
@@ -148,13 +170,7 @@ mod tests {
             ),
         ];
         for (name, scope, kind, expected) in cases {
-            let collections = Collection::in_scope(kind, &scope);
-            let path = |collection: &Collection| {
-                let list = collection.list(&Extent::Page { limit: 1, token: None });
-                let request = collection.request().list(&ListParams { limit: None, ..list }).unwrap();
-                request.uri().to_string()
-            };
-            assert_eq!(collections.iter().map(path).collect::<Vec<_>>(), expected, "{name}");
+            assert_eq!(paths(kind, &scope), expected, "{name}");
         }
     }
 }

@@ -62,6 +62,9 @@ impl Complaints {
         let kind = self.kind;
         if !new {
             tracing::debug!(%kind, %failure, failures, ?pause, "still cannot follow the API server");
+        } else if remark && let Some(needed_for) = self.needed_for {
+            let verbs = "list and watch";
+            tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; going on without it, trying again now and then");
         } else if remark {
             tracing::info!(%kind, %failure, "not permitted to read this; going on without it, trying again now and then");
         } else if error && let Some(needed_for) = self.needed_for {

@@ -70,9 +70,9 @@ impl WatchMetrics {
 
     /// The metrics of the feed of `kind`, all at zero.
     pub fn feed(&self, kind: Kind) -> FeedMetrics {
-        let label = [kind.plural()];
+        let label = [kind.label()];
         for reason in Failure::REASONS.into_iter().chain(["timeout"]) {
-            self.restarts.with_label_values(&[kind.plural(), reason]);
+            self.restarts.with_label_values(&[kind.label(), reason]);
         }
         FeedMetrics {
             kind,
@@ -88,7 +88,7 @@ impl WatchMetrics {
 
     /// How often lists and watches of `kind` have ended for `reason`.
     pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
-        self.restarts.with_label_values(&[kind.plural(), reason]).get()
+        self.restarts.with_label_values(&[kind.label(), reason]).get()
     }
 
     /// Whether a watch of `kind` is open. Asking makes no series of a kind that nobody follows.
@@ -96,7 +96,7 @@ impl WatchMetrics {
         let families = self.connected.collect();
         let mut series = families.iter().flat_map(MetricFamily::get_metric);
         let is_of_kind =
-            |metric: &&Metric| metric.get_label().iter().any(|label| label.value() == kind.plural());
+            |metric: &&Metric| metric.get_label().iter().any(|label| label.value() == kind.label());
         series.find(is_of_kind).is_some_and(|metric| metric.get_gauge().get_value() > 0.0)
     }
 }
@@ -139,7 +139,7 @@ impl FeedMetrics {
 
     /// A list or watch ended.
     pub(super) fn restarted(&self, reason: &str) {
-        self.restarts.with_label_values(&[self.kind.plural(), reason]).inc();
+        self.restarts.with_label_values(&[self.kind.label(), reason]).inc();
     }
 
     /// An event arrived.

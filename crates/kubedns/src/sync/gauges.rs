@@ -18,8 +18,10 @@ pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
         metrics.objects.with_label_values(&[kind.plural()]).set(number(objects));
         metrics.addresses.with_label_values(&[kind.plural()]).set(number(addresses));
     }
-    if let Some(pods) = counts.pods {
-        metrics.objects.with_label_values(&[Kind::Pod.plural()]).set(number(pods));
+    for (kind, objects) in [(Kind::Pod, counts.pods), (Kind::ServiceImport, counts.imports)] {
+        if let Some(objects) = objects {
+            metrics.objects.with_label_values(&[kind.label()]).set(number(objects));
+        }
     }
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(

@@ -1,0 +1,177 @@
+//! The zone of a cluster set (KEP-1645): `ServiceImport`s, the slices of their endpoints in all clusters of the set, and
+//! the records made of them. It is a further zone beside the cluster's own, and shares none of its objects.
+
+mod import;
+mod zone;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use skydns::{FurtherZone, Name};
+use smol_str::SmolStr;
+
+use crate::listing::Listing;
+use crate::objects::{Change, ImportedSlice, ObjectKey, ServiceImport};
+pub use import::Import;
+pub use zone::ImportRecords;
+
+/// The zone as the flags have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterSetZone {
+    /// The domain, `clusterset.local`.
+    pub domain: Name,
+    /// TTL of the answers, in seconds; `None` for the usual one.
+    pub ttl: Option<u32>,
+    /// TTL of negative answers, in seconds.
+    pub negative_ttl: u32,
+}
+
+/// The objects of the cluster set, and the records made of them.
+///
+/// The records only depend on the objects, not on the order they came in.
+#[derive(Debug)]
+pub(crate) struct ClusterSet {
+    zone: ClusterSetZone,
+    imports: HashMap<ObjectKey, ServiceImport, RandomState>,
+    /// By import, and by the name of the slice.
+    slices: HashMap<ObjectKey, BTreeMap<SmolStr, ImportedSlice>, RandomState>,
+    /// The import that each slice belongs to: its label is mutable.
+    owners: HashMap<ObjectKey, ObjectKey, RandomState>,
+    listed_imports: Listing<ObjectKey>,
+    listed_slices: Listing<ObjectKey>,
+    /// Imports whose objects have changed since their records were made.
+    outdated: HashSet<ObjectKey, RandomState>,
+    records: ImportRecords,
+    changed: bool,
+}
+
+impl ClusterSet {
+    pub(crate) fn new(zone: ClusterSetZone) -> Self {
+        Self {
+            zone,
+            imports: HashMap::default(),
+            slices: HashMap::default(),
+            owners: HashMap::default(),
+            listed_imports: Listing::default(),
+            listed_slices: Listing::default(),
+            outdated: HashSet::default(),
+            records: ImportRecords::default(),
+            changed: true,
+        }
+    }
+
+    pub(crate) fn apply_import(&mut self, change: Change<ServiceImport>) {
+        match change {
+            Change::RelistStarted => self.listed_imports.begin(self.imports.keys().cloned()),
+            Change::RelistDone => {
+                for key in self.listed_imports.finish() {
+                    self.remove_import(&key);
+                }
+                self.check_sync();
+            }
+            Change::Apply(import) => {
+                let key = import.0.key.clone();
+                self.listed_imports.settle(&key);
+                if self.imports.get(&key) != Some(&import) {
+                    self.imports.insert(key.clone(), import);
+                    self.outdated.insert(key);
+                }
+            }
+            Change::Deleted(key) => {
+                self.listed_imports.settle(&key);
+                self.remove_import(&key);
+            }
+        }
+    }
+
+    fn remove_import(&mut self, key: &ObjectKey) {
+        if self.imports.remove(key).is_some() {
+            self.outdated.insert(key.clone());
+        }
+    }
+
+    pub(crate) fn apply_slice(&mut self, change: Change<ImportedSlice>) {
+        match change {
+            Change::RelistStarted => self.listed_slices.begin(self.owners.keys().cloned()),
+            Change::RelistDone => {
+                for key in self.listed_slices.finish() {
+                    self.remove_slice(&key);
+                }
+                self.check_sync();
+            }
+            Change::Apply(slice) => {
+                self.listed_slices.settle(&slice.slice.key);
+                self.set_slice(slice);
+            }
+            Change::Deleted(key) => {
+                self.listed_slices.settle(&key);
+                self.remove_slice(&key);
+            }
+        }
+    }
+
+    fn set_slice(&mut self, slice: ImportedSlice) {
+        let (key, owner) = (slice.slice.key.clone(), slice.slice.service_key());
+        if self.owners.get(&key).is_some_and(|before| *before != owner) {
+            self.remove_slice(&key);
+        }
+        let slices = self.slices.entry(owner.clone()).or_default();
+        if slices.get(&key.name) == Some(&slice) {
+            return;
+        }
+        slices.insert(key.name.clone(), slice);
+        self.owners.insert(key, owner.clone());
+        self.outdated.insert(owner);
+    }
+
+    fn remove_slice(&mut self, key: &ObjectKey) {
+        let Some(owner) = self.owners.remove(key) else { return };
+        if let Some(slices) = self.slices.get_mut(&owner) {
+            slices.remove(&key.name);
+            if slices.is_empty() {
+                self.slices.remove(&owner);
+            }
+        }
+        self.outdated.insert(owner);
+    }
+
+    fn check_sync(&mut self) {
+        if !self.records.synced && self.listed_imports.is_complete() && self.listed_slices.is_complete() {
+            self.records.synced = true;
+            self.changed = true;
+        }
+    }
+
+    /// The number of imports.
+    pub(crate) fn count(&self) -> usize {
+        self.imports.len()
+    }
+
+    /// To be called when a namespace begins or ceases to be served.
+    pub(crate) fn outdate(&mut self, namespace: &str) {
+        let of_namespace = self.imports.keys().filter(|key| key.namespace == namespace);
+        self.outdated.extend(of_namespace.cloned());
+    }
+
+    /// Makes the records anew that have changed; `None` if none have. `serves` tells which namespaces are served.
+    pub(crate) fn publish(&mut self, serves: impl Fn(&str) -> bool) -> Option<FurtherZone> {
+        for key in std::mem::take(&mut self.outdated) {
+            let import = if serves(&key.namespace) { self.build(&key) } else { None };
+            self.changed |= self.records.set(&key, import.map(Arc::new));
+        }
+        std::mem::take(&mut self.changed).then(|| {
+            let ClusterSetZone { domain, ttl, negative_ttl } = &self.zone;
+            let zone = FurtherZone::new(domain, Arc::new(self.records.clone()));
+            FurtherZone { ttl: *ttl, negative_ttl: *negative_ttl, ..zone }
+        })
+    }
+
+    fn build(&self, key: &ObjectKey) -> Option<Import> {
+        let slices = self.slices.get(key).into_iter().flat_map(BTreeMap::values);
+        Import::build(&self.imports.get(key)?.0, slices)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! The records of one `ServiceImport`, from its name downwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use skydns::{Entry, Host, ServiceRecord, name};
+use smol_str::SmolStr;
+
+use crate::few::Few;
+use crate::objects::{ImportedSlice, ObjectKey, Service, ServiceKind};
+use crate::records::{Group, dashed, port_path};
+
+/// The records of a `ServiceImport`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Import {
+    /// The addresses of the import itself, under the label of its name; `None` if it is headless.
+    own: Option<Members>,
+    /// The endpoints by the cluster that they are in, sorted.
+    clusters: Few<(SmolStr, Members)>,
+}
+
+/// Addresses under labels below one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Members {
+    /// The name, see [`ServiceRecord::base`].
+    base: Arc<[u8]>,
+    /// Sorted by label, each label only once.
+    labelled: Few<Member>,
+    /// The labels of the ports that any of them has, sorted.
+    ports: Few<[SmolStr; 2]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Member {
+    label: SmolStr,
+    addresses: Few<IpAddr>,
+    ports: Few<Port>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Port {
+    /// The labels of protocol and name: `_tcp`, `_http`; `None` for a port without a name.
+    path: Option<[SmolStr; 2]>,
+    number: u16,
+}
+
+/// What the slices of one cluster tell of one label.
+#[derive(Default)]
+struct Collected {
+    addresses: Vec<IpAddr>,
+    ports: Vec<Port>,
+}
+
+impl Import {
+    /// Builds the records; `None` where there are none: of a headless import without endpoints, as in CoreDNS.
+    pub(super) fn build<'o>(
+        import: &Service,
+        slices: impl Iterator<Item = &'o ImportedSlice>,
+    ) -> Option<Self> {
+        let own = match &import.kind {
+            ServiceKind::ClusterIp(addresses) => Some(Members::own(import, addresses)?),
+            ServiceKind::Headless => None,
+            // It exists, but has no addresses yet.
+            ServiceKind::WithoutIp | ServiceKind::ExternalName(_) => Some(Members::own(import, &[])?),
+        };
+        let clusters = clusters(&import.key, slices);
+        (own.is_some() || !clusters.is_empty()).then_some(Self { own, clusters })
+    }
+
+    /// Visits what `path`, the labels below the import's name, leads to. False when that is nothing. There are no
+    /// wildcards. For `steps` see [`skydns::Records::records`].
+    pub(super) fn visit<'v>(
+        &'v self,
+        path: &[&str],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        match path {
+            [] => {
+                self.named().for_each(|members| members.visit(steps, visit));
+                true
+            }
+            [protocol, name] if protocol.starts_with('_') => {
+                let port = [*protocol, *name];
+                self.named().filter(|members| members.visit_port(port, steps, visit)).count() > 0
+            }
+            [cluster, label] => {
+                let member = self.cluster(cluster).and_then(|members| Some((members, members.find(label)?)));
+                member.map(|(members, member)| member.visit(&members.base, steps, visit)).is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether anything lies at `path` or below it (RFC 8020).
+    pub(super) fn has_descendants(&self, path: &[&str]) -> bool {
+        match path {
+            [] => true,
+            [protocol] if protocol.starts_with('_') => {
+                self.named().flat_map(|members| members.ports.iter()).any(|[own, _]| own == protocol)
+            }
+            [cluster] => self.cluster(cluster).is_some(),
+            path => self.visit(path, &mut 1, &mut |_| {}),
+        }
+    }
+
+    /// Visits the owner name of each record once: its labels from the import downwards.
+    pub fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        visit(&[]);
+        let ports: BTreeSet<&[SmolStr; 2]> = self.named().flat_map(|members| members.ports.iter()).collect();
+        for [protocol, name] in ports {
+            visit(&[protocol, name]);
+        }
+        for (cluster, members) in &*self.clusters {
+            members.labelled.iter().for_each(|member| visit(&[cluster, &member.label]));
+        }
+    }
+
+    /// Those that the name of the import, and those of its ports, stand for.
+    fn named(&self) -> impl Iterator<Item = &Members> {
+        let clusters = if self.own.is_some() { &[][..] } else { &self.clusters };
+        self.own.iter().chain(clusters.iter().map(|(_, members)| members))
+    }
+
+    fn cluster(&self, id: &str) -> Option<&Members> {
+        let at = self.clusters.binary_search_by(|(own, _)| own.as_str().cmp(id)).ok()?;
+        self.clusters.get(at).map(|(_, members)| members)
+    }
+}
+
+impl Members {
+    fn new(base: Arc<[u8]>, labelled: Few<Member>) -> Self {
+        let ports = labelled.iter().flat_map(|member| member.ports.iter());
+        let ports: BTreeSet<&[SmolStr; 2]> = ports.filter_map(|port| port.path.as_ref()).collect();
+        let ports = ports.into_iter().cloned().collect();
+        Self { base, labelled, ports }
+    }
+
+    /// The import's own addresses. Its name is that of the member, so that SRV records lead to it.
+    fn own(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
+        let ObjectKey { namespace, name } = &import.key;
+        let base: Arc<[u8]> = name::relative(&format!("{namespace}.svc")).ok()?.into();
+        name::child(name, &base)?;
+        let ports = import.ports.iter();
+        let mut ports: Vec<Port> = ports
+            .map(|port| Port { path: port_path(&port.protocol, &port.name), number: port.port })
+            .collect();
+        ports.sort_unstable();
+        ports.dedup();
+        let addresses: Few<IpAddr> = addresses.iter().copied().collect();
+        let is_pending = addresses.is_empty();
+        let member = Member { label: name.clone(), addresses, ports: ports.into() };
+        Some(Self::new(base, if is_pending { Few::default() } else { Few::one(member) }))
+    }
+
+    fn find(&self, label: &str) -> Option<&Member> {
+        let at = self.labelled.binary_search_by(|member| member.label.as_str().cmp(label)).ok()?;
+        self.labelled.get(at)
+    }
+
+    fn visit<'v>(&'v self, steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) {
+        self.labelled.iter().for_each(|member| member.visit(&self.base, steps, visit));
+    }
+
+    /// Visits the SRV records of a port. False when there are none.
+    fn visit_port<'v>(
+        &'v self,
+        path: [&str; 2],
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> bool {
+        let is_of = |own: &[SmolStr; 2]| own.each_ref().map(SmolStr::as_str) == path;
+        if !self.ports.iter().any(is_of) {
+            return false;
+        }
+        for member in &*self.labelled {
+            if *steps == 0 {
+                break;
+            }
+            let ports = member.ports.iter().filter(|port| port.path.as_ref().is_some_and(is_of));
+            for port in ports {
+                let record = ServiceRecord::new(Host::Member, &self.base).with_port(port.number);
+                visit_bounded(&member.label, record, steps, visit);
+            }
+        }
+        true
+    }
+}
+
+impl Member {
+    /// Visits the addresses, once for each port: the SRV records of a plain name have them all.
+    fn visit<'v>(&'v self, base: &'v [u8], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) {
+        let record = ServiceRecord::for_addresses(&self.addresses, base);
+        if self.ports.is_empty() {
+            visit_bounded(&self.label, record.clone(), steps, visit);
+        }
+        for port in &*self.ports {
+            visit_bounded(&self.label, record.clone().with_port(port.number), steps, visit);
+        }
+    }
+}
+
+/// Visits an entry, which takes a step, if one is left.
+fn visit_bounded<'v>(
+    label: &'v str,
+    record: ServiceRecord<'v>,
+    steps: &mut usize,
+    visit: &mut dyn FnMut(Entry<'v>),
+) {
+    if *steps > 0 {
+        *steps -= 1;
+        visit(Entry { label, record, made_up: false });
+    }
+}
+
+/// The endpoints that are ready, by cluster. Those without a hostname have the name that CoreDNS gives them.
+fn clusters<'o>(key: &ObjectKey, slices: impl Iterator<Item = &'o ImportedSlice>) -> Few<(SmolStr, Members)> {
+    let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, Collected>> = BTreeMap::new();
+    for ImportedSlice { cluster, slice } in slices {
+        let group = Group::of_slice(slice, false);
+        let ports = group.ports.iter();
+        let ports: Vec<Port> = ports
+            .map(|port| Port { path: port_path(&port.protocol, &port.name), number: port.port })
+            .collect();
+        for member in group.members {
+            let label = member.hostname.cloned().unwrap_or_else(|| dashed(member.ip));
+            let collected = clusters.entry(cluster).or_default().entry(label).or_default();
+            collected.addresses.push(member.ip);
+            collected.ports.extend(ports.iter().cloned());
+        }
+    }
+    let cluster = |(id, members): (&SmolStr, _)| Some((id.clone(), cluster(key, id, members)?));
+    clusters.into_iter().filter_map(cluster).collect()
+}
+
+/// The endpoints of one cluster; `None` if its name can be no label, or is longer than there is room for.
+fn cluster(key: &ObjectKey, id: &SmolStr, members: BTreeMap<SmolStr, Collected>) -> Option<Members> {
+    let import =
+        name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().filter(|_| !id.is_empty())?;
+    let base: Arc<[u8]> = name::child(id, &import)?.into();
+    let member = |(label, Collected { mut addresses, mut ports }): (SmolStr, Collected)| {
+        name::child(&label, &base)?;
+        addresses.sort_unstable();
+        addresses.dedup();
+        ports.sort_unstable();
+        ports.dedup();
+        Some(Member { label, addresses: addresses.into(), ports: ports.into() })
+    };
+    let members: Few<Member> = members.into_iter().filter_map(member).collect();
+    (!members.is_empty()).then(|| Members::new(base, members))
+}

@@ -1,0 +1,80 @@
+//! The content of the zone at one moment, as queries see it.
+
+use std::sync::Arc;
+
+use skydns::{Entry, Lookup, Records};
+use treecache::TreeCache;
+
+use super::import::Import;
+use crate::objects::ObjectKey;
+
+/// The records of all imports. `clone` is a reference count.
+#[derive(Debug, Clone, Default)]
+pub struct ImportRecords {
+    /// The first lists are in.
+    pub(super) synced: bool,
+    /// By namespace and name.
+    imports: TreeCache<Arc<Import>>,
+}
+
+impl ImportRecords {
+    /// Puts the records of an import in the place of those that it had. False when they are the same.
+    pub(super) fn set(
+        &mut self,
+        ObjectKey { namespace, name }: &ObjectKey,
+        import: Option<Arc<Import>>,
+    ) -> bool {
+        let path = [namespace.as_str()];
+        if self.imports.entry(&path, name) == import.as_ref() {
+            return false;
+        }
+        match import {
+            Some(import) => drop(self.imports.set_entry(&path, name.clone(), import)),
+            None => drop(self.imports.remove_entry(&path, name)),
+        }
+        true
+    }
+}
+
+impl ImportRecords {
+    /// Visits the owner name of each record once, as a path: see [`Records::records`].
+    pub fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        for (namespace, imports) in self.imports.root().children() {
+            for (name, import) in imports.entries() {
+                let above = ["svc", namespace.as_str(), name.as_str()];
+                import.owner_names(&mut |below| visit(&[&above, below].concat()));
+            }
+        }
+    }
+}
+
+impl Records for ImportRecords {
+    fn has_synced(&self) -> bool {
+        self.synced
+    }
+
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup {
+        let ["svc", namespace, name, below @ ..] = path else { return Lookup::Missing };
+        let import = self.imports.entry(&[namespace], name);
+        // Only aliases are looked up exactly, and there are none.
+        let found = !exact && import.is_some_and(|import| import.visit(below, steps, visit));
+        if found { Lookup::Exists } else { Lookup::Missing }
+    }
+
+    fn has_descendants(&self, path: &[&str]) -> bool {
+        match path {
+            [] | ["svc"] => true,
+            ["svc", namespace] => self.imports.node(&[namespace]).is_some(),
+            ["svc", namespace, name, below @ ..] => {
+                self.imports.entry(&[namespace], name).is_some_and(|import| import.has_descendants(below))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `--clusterset-domain`: the zone of a cluster set (KEP-1645).
+
+use cluster::clusterset::ClusterSetZone;
+use thiserror::Error;
+
+use super::{Domain, Options};
+
+/// A domain that the zone of the cluster set cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ClusterSetError {
+    /// There is more than one.
+    #[error("--clusterset-domain is one domain, and not {0}")]
+    Several(usize),
+    /// It is a domain of the cluster.
+    #[error("--clusterset-domain: {0} is a domain of the cluster itself; clusterset.local is usual")]
+    Cluster(Domain),
+    /// It is the domain of another zone.
+    #[error("--clusterset-domain: {0} is the domain of --external-zone")]
+    External(Domain),
+    /// Its names are completed with the search list.
+    #[error("--clusterset-domain: names below {0} are completed with the search list (--search-suffix)")]
+    Completed(Domain),
+}
+
+impl Options {
+    /// The zone of the cluster set, if it is to be served. Its TTLs are those of the cluster zone.
+    ///
+    /// # Errors
+    ///
+    /// When another flag has the domain already.
+    pub fn clusterset(&self) -> Result<Option<ClusterSetZone>, ClusterSetError> {
+        let domain = match self.clusterset_domain.0.as_slice() {
+            [] => return Ok(None),
+            [domain] => domain,
+            several => return Err(ClusterSetError::Several(several.len())),
+        };
+        if self.domain.all().any(|own| own == domain) {
+            return Err(ClusterSetError::Cluster(domain.clone()));
+        }
+        if self.external_zone.0.contains(domain) {
+            return Err(ClusterSetError::External(domain.clone()));
+        }
+        let name = domain.name();
+        if let Some(suffix) = self.search_suffix.0.iter().find(|suffix| name.is_within(&suffix.name())) {
+            return Err(ClusterSetError::Completed(suffix.clone()));
+        }
+        let negative_ttl =
+            self.negative_ttl.0.or(self.ttl.0).unwrap_or(skydns::Zone::new(&name).negative_ttl);
+        Ok(Some(ClusterSetZone { domain: name, ttl: self.ttl.0, negative_ttl }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn domains() {
+        let read = |flags: &[&str]| {
+            let options = Options::try_parse_from([&["kube-dns"], flags].concat()).unwrap();
+            let zone = options.clusterset().map_err(|error| error.to_string())?;
+            Ok(zone.map(|zone| (zone.domain.to_string(), zone.ttl, zone.negative_ttl)))
+        };
+        let zone = |ttl, negative_ttl| Ok(Some(("clusterset.local.".to_owned(), ttl, negative_ttl)));
+        let wrong = |line: &str| Err(line.to_owned());
+        let set = "--clusterset-domain=clusterset.local";
+        let cases: [(&[&str], Result<_, String>); 9] = [
+            (&[], Ok(None)),
+            (&[set], zone(None, 60)),
+            (&[set, "--ttl=5s"], zone(Some(5), 5)),
+            (&[set, "--ttl=5s", "--negative-ttl=1s"], zone(Some(5), 1)),
+            (&[set, "--search-suffix=search.local"], zone(None, 60)),
+            (&["--clusterset-domain=a.local,b.local"], wrong("--clusterset-domain is one domain, and not 2")),
+            (
+                &["--clusterset-domain=cluster.local."],
+                wrong(
+                    "--clusterset-domain: cluster.local. is a domain of the cluster itself; clusterset.local is usual",
+                ),
+            ),
+            (
+                &[set, "--external-zone=clusterset.local"],
+                wrong("--clusterset-domain: clusterset.local. is the domain of --external-zone"),
+            ),
+            (
+                &["--clusterset-domain=set.search.local", "--search-suffix=search.local"],
+                wrong(
+                    "--clusterset-domain: names below search.local. are completed with the search list (--search-suffix)",
+                ),
+            ),
+        ];
+        for (flags, expected) in cases {
+            assert_eq!(read(flags), expected, "{flags:?}");
+        }
+    }
+}
