@@ -41,7 +41,8 @@ impl Candidate {
 
     fn alone(snapshot: &Snapshot, front: &Front, name: Name, types: &[u16]) -> Self {
         let lower = name.to_lowercase();
-        let path = kind::path(&snapshot.zone, &lower);
+        let further = kind::further(snapshot, &lower).map(|zone| &zone.domain);
+        let path = kind::path(&snapshot.zone, &lower).filter(|_| further.is_none());
         let labels: Option<Vec<&str>> = path.as_ref().map(|path| path.iter().map(String::as_str).collect());
         let kind = kind::of(snapshot, &lower, labels.as_deref());
         let route = kind::route(&snapshot.zone, &lower, &kind);
@@ -49,7 +50,8 @@ impl Candidate {
         sources.extend(kind.service().filter(|key| !sources.contains(key)).cloned());
         let more_sources = sources.len().saturating_sub(MAX_OBJECTS);
         sources.truncate(MAX_OBJECTS);
-        let domain = snapshot.zone.domain_of(lower.wire()).unwrap_or(&snapshot.zone.domain);
+        let domain = further.or_else(|| snapshot.zone.domain_of(lower.wire()));
+        let domain = domain.unwrap_or(&snapshot.zone.domain);
         let dnsmasq = front.way(&lower, domain, &route);
         let answer = |qtype: &u16| {
             front.answers(&lower, *qtype).unwrap_or_else(|| Answer::new(snapshot, &name, *qtype))

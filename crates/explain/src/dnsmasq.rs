@@ -3,7 +3,7 @@
 //!
 //! It is another process, and its command line is not known here. The stock one sends the cluster domain and both
 //! reverse trees to kubedns and does not cache negative answers; the nanny adds the servers of the same configuration
-//! that kubedns has, or kubedns alone.
+//! that kubedns has, or kubedns alone. It is taken to ask kubedns for zones beside the cluster's, too.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn behind(route: &Route) -> Dnsmasq {
         Route::Upstreams { servers } | Route::StubDomain { servers, .. } => {
             way(DnsmasqAsks::NotInFront, None, servers)
         }
-        Route::ClusterDomain { .. } | Route::Reverse { .. } | Route::SingleLabel => {
+        Route::ClusterDomain { .. } | Route::Reverse { .. } | Route::SingleLabel | Route::Zone { .. } => {
             way(DnsmasqAsks::NotInFront, None, &[""; 0])
         }
     }

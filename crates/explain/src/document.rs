@@ -106,8 +106,8 @@ pub(crate) struct Detail {
     pub(crate) dnsmasq: Dnsmasq,
 }
 
-/// The servers responsible for a name, as kubedns sees it: itself for the cluster domain, itself or others for addresses,
-/// nobody for names of one label, which are not sent out.
+/// The servers responsible for a name, as kubedns sees it: itself for the cluster domain and for zones beside it, itself or
+/// others for addresses, nobody for names of one label, which are not sent out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Route {
@@ -116,6 +116,7 @@ pub(crate) enum Route {
     StubDomain { domain: String, servers: Vec<String> },
     Upstreams { servers: Vec<String> },
     SingleLabel,
+    Zone { domain: String },
 }
 
 /// The meaning of a name's labels. Namespace and name of a Service may be the wildcard `*`.
@@ -162,6 +163,11 @@ pub(crate) enum NameKind {
     Formless,
     Reverse {
         address: IpAddr,
+    },
+    /// A name in a zone beside the cluster's; `synced` once its first content is in.
+    Zone {
+        domain: String,
+        synced: bool,
     },
     /// A name outside the cluster domain.
     #[serde(rename = "outside")]

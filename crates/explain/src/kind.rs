@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use cluster::objects::ObjectKey;
 use cluster::snapshot::{Snapshot, pod_address};
 use skydns::wire::reverse;
-use skydns::{Name, Records as _, View as _, Zone, name};
+use skydns::zones::Authority;
+use skydns::{FurtherZone, Name, Records as _, View as _, Zone, name};
 use treecache::ANY;
 
 use crate::document::{NameKind, Route};
@@ -20,8 +21,16 @@ pub(crate) fn path(zone: &Zone, name: &Name) -> Option<Vec<String>> {
     Some(labels)
 }
 
+/// The zone beside the cluster's that has a name (in lower case).
+pub(crate) fn further<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s FurtherZone> {
+    Authority::of(snapshot, name.wire()).and_then(|authority| authority.further)
+}
+
 /// The meaning of a name (in lower case) with this path.
 pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
+    if let Some(FurtherZone { domain, records, .. }) = further(snapshot, name) {
+        return NameKind::Zone { domain: domain.to_string(), synced: records.has_synced() };
+    }
     match (path, reverse::address(name.wire())) {
         (Some(path), _) => below_domain(snapshot, path),
         (None, Some(address)) => NameKind::Reverse { address },
@@ -80,6 +89,7 @@ pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
     let (servers, stub_domain) = zone.servers_for(name.wire());
     let servers = servers.iter().map(ToString::to_string).collect();
     match (kind, stub_domain) {
+        (NameKind::Zone { domain, .. }, _) => Route::Zone { domain: domain.clone() },
         (NameKind::Reverse { address }, _) => Route::Reverse { address: *address, servers },
         (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },
         (NameKind::External, None) if name.label_count() < 2 && !zone.forwards_all => Route::SingleLabel,

@@ -229,6 +229,11 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
             ("formless", text)
         }
         NameKind::External => return None,
+        NameKind::Zone { domain, synced: false } => (
+            "zone_not_loaded",
+            format!("the content of the zone {domain} is not known yet: until it is, its names are SERVFAIL"),
+        ),
+        NameKind::Zone { .. } => no_such_type(candidate),
         NameKind::Apex
         | NameKind::WellKnown
         | NameKind::Federation { .. }

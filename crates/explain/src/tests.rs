@@ -9,3 +9,4 @@ mod readings;
 mod transcript;
 mod warnings;
 mod ways;
+mod zones;
