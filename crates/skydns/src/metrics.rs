@@ -132,7 +132,7 @@ struct Expensive {
 
 /// The end of a search for a name, see `crate::search`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Completion {
+pub enum Completion {
     /// A name of the cluster.
     Cluster,
     /// A name that an upstream answers for.

@@ -7,7 +7,7 @@
 //!
 //! [`Search`] says which names such a question stands for; [`walk`] goes through them.
 
-pub(crate) mod walk;
+pub mod walk;
 
 use smallvec::SmallVec;
 

@@ -11,6 +11,7 @@ use skydns::engine::Identity;
 use skydns::forward::{ForwardMetrics, Forwarder, Limits};
 use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
+use skydns::{Name, Search};
 use testkit::message::Message;
 use testkit::ports::free_port;
 use testkit::process::{Process, Program};
@@ -23,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::engine::published_with;
-use crate::kinds::Kind;
+use crate::kinds::{Kind, SUFFIX};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Questions under way at a time.
@@ -57,7 +58,11 @@ impl Behind {
         let upstream = Upstream::start(outside).await;
         let numbers = 0..u32::try_from(count).expect("a small number");
         let objects = numbers.flat_map(|n| (kind.objects)(&format!("n{n}"), n));
-        let published = published_with(objects, |zone| zone.upstreams = Arc::new([upstream.addr().into()]));
+        let published = published_with(objects, |zone| {
+            zone.upstreams = Arc::new([upstream.addr().into()]);
+            let suffix = Name::parse(SUFFIX).expect("a domain");
+            zone.search = Some(Arc::new(Search::new(Some(&suffix), false, [])));
+        });
         let config = Config {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             udp_sockets: NonZeroUsize::MIN,

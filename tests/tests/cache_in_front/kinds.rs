@@ -9,6 +9,16 @@ use testkit::query::Query;
 
 use crate::engine::{headless, v4, v6};
 
+/// The suffix below which names are completed, and names as a pod asks for them that has no other search domain.
+pub(crate) const SUFFIX: &str = "search.cluster.local";
+const COMPLETED: &[(&str, &str)] = &[
+    ("web", "web+"),
+    ("_http._tcp.web", "_http._tcp.web+"),
+    ("web-0.web", "web-0.web+"),
+    ("ext", "ext+"),
+    ("gone", "gone+"),
+];
+
 /// One kind of Service.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
@@ -17,7 +27,7 @@ pub(crate) struct Kind {
     /// Names that are asked for every type.
     names: &'static [&'static str],
     /// Names of ExternalName Services, and names that stand for them.
-    pub(crate) alias_names: &'static [&'static str],
+    alias_names: &'static [&'static str],
     /// Whether `_http._tcp.web` has port 80.
     pub(crate) has_ports: bool,
     /// Whether `ext` leads to a name that does not exist.
@@ -142,15 +152,34 @@ impl Kind {
         questions.push(Question { name: REVERSE, rtype: "PTR" });
         questions
     }
+
+    /// The same about completed names, and about those that they lead to.
+    pub(crate) fn questions_with_completed(&self) -> Vec<Question> {
+        let names = COMPLETED.iter().filter(|(name, _)| self.names.contains(name));
+        let completed = names
+            .flat_map(|(_, name)| ["A", "AAAA", "SRV", "CNAME", "TXT"].map(|rtype| Question { name, rtype }));
+        self.questions().into_iter().chain(completed).collect()
+    }
+
+    /// Whether a name is that of an ExternalName Service, or stands for one.
+    pub(crate) fn is_alias(&self, name: &str) -> bool {
+        self.alias_names.contains(&name.trim_end_matches('+'))
+    }
 }
 
 impl Question {
+    /// Whether the name is completed with a search list.
+    pub(crate) fn is_completed(&self) -> bool {
+        self.name.ends_with('+')
+    }
+
     /// The question about Service number `n`.
     pub(crate) fn query(self, n: usize) -> Query {
         let n = u32::try_from(n).expect("a small number");
         let name = match self.name {
             REVERSE => reverse::name(v4(n).parse().expect("an address")),
             "" => format!("n{n}.svc.cluster.local."),
+            name if name.ends_with('+') => format!("{}.n{n}.{SUFFIX}.", name.trim_end_matches('+')),
             name => format!("{name}.n{n}.svc.cluster.local."),
         };
         Query::new(&name, self.rtype)

@@ -1,5 +1,8 @@
 //! The walk through a search list: which name is asked for next, and the answer that the responses amount to.
 //!
+//! Only A and AAAA, which decide where it ends, are answered with an alias: a cache takes an alias for that of every type, and
+//! records of another type may be those of another name.
+//!
 //! It ends where glibc's resolver would, which asks for A and AAAA together: at the first name with records of either type,
 //! so that both questions of a client end at the same name. A name without any does not end it. Unlike glibc it ends at a
 //! name that cannot be looked up, as musl does: what follows could be the wrong answer.
@@ -10,15 +13,19 @@ use super::SearchList;
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
-use crate::wire::{Full, Header, Message, Name, Owner, Query, Record, Section, Writer, flag, rcode, rtype};
+use crate::wire::{
+    Full, HEADER, Header, Message, Name, Owner, Query, Record, Section, Writer, flag, rcode, rtype,
+};
 
 /// A walk under way.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub struct Walk {
     list: SearchList,
     /// Which candidate is asked for.
     at: usize,
-    /// The other type of addresses, of a question for addresses: resolvers ask for both.
+    /// The type that is asked for.
+    qtype: u16,
+    /// The other type of addresses, where the type is one: resolvers ask for both.
     pair: Option<u16>,
     /// The candidate is asked for that one.
     other_type: bool,
@@ -56,17 +63,18 @@ struct Response {
 
 impl Walk {
     /// The walk through `list` for `query`.
-    pub(crate) fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
-        let pair = match query.qtype {
-            rtype::A => Some(rtype::AAAA),
-            rtype::AAAA => Some(rtype::A),
-            _ => None,
+    pub fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
+        let (qtype, pair) = match query.qtype {
+            // The alias is the one that addresses have.
+            rtype::A | rtype::CNAME => (rtype::A, Some(rtype::AAAA)),
+            rtype::AAAA => (rtype::AAAA, Some(rtype::A)),
+            other => (other, None),
         };
         let (end, ttl, alias_ttl) = (End::Missing, zone.negative_ttl, zone.ttl());
         let suffix = zone.search.as_ref().and_then(|search| search.suffix());
         let owner = suffix.filter(|suffix| !suffix.is_within(&zone.domain)).unwrap_or(&zone.domain).clone();
         let as_asked = None;
-        Self { list, at: 0, pair, other_type: false, owner, as_asked, ttl, alias_ttl, end, steps: 0 }
+        Self { list, at: 0, qtype, pair, other_type: false, owner, as_asked, ttl, alias_ttl, end, steps: 0 }
     }
 
     /// The list that is walked.
@@ -75,13 +83,13 @@ impl Walk {
     }
 
     /// The message of the next question; `None` at the end of the walk.
-    pub(crate) fn question(&mut self, query: &Query<'_>) -> Option<Vec<u8>> {
+    pub fn question(&mut self, query: &Query<'_>) -> Option<Vec<u8>> {
         if matches!(self.end, End::Found(..) | End::Failed) {
             return None;
         }
         let name = self.list.names.get(self.at)?;
         self.steps += 1;
-        let qtype = self.pair.filter(|_| self.other_type).unwrap_or(query.qtype);
+        let qtype = self.pair.filter(|_| self.other_type).unwrap_or(self.qtype);
         let counts = [1, 0, 0, u16::from(query.edns.is_some())];
         let header = Header { flags: query.header.flags & !flag::TC, counts, ..query.header };
         let mut message = header.octets().to_vec();
@@ -95,7 +103,7 @@ impl Walk {
     }
 
     /// Takes the response to the last question, which came through `system`.
-    pub(crate) fn take(&mut self, message: &[u8], system: System) {
+    pub fn take(&mut self, message: &[u8], system: System) {
         let Ok(header) = Header::parse(message) else { return self.fail() };
         let found = header.counts[1] > 0 || header.is_truncated();
         let response = || Response { message: message.to_vec(), system };
@@ -126,7 +134,7 @@ impl Walk {
     }
 
     /// Ends the walk: a name cannot be looked up.
-    pub(crate) fn fail(&mut self) {
+    pub fn fail(&mut self) {
         self.end = End::Failed;
     }
 
@@ -148,14 +156,11 @@ impl Walk {
         self.steps
     }
 
-    /// Appends the answer to `out`: an alias of the name that the walk ended at, so that the canonical name is the one that
-    /// the whole search list would have led to, with what the response says of it.
-    pub(crate) fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
-        if let (End::Missing, Some(Response { message, system })) = (&self.end, &self.as_asked) {
-            let truncated = Header::parse(message).is_ok_and(|header| header.is_truncated());
-            out.extend_from_slice(message);
-            let reply = Reply { system: *system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated };
-            return (reply, Completion::Missing);
+    /// Appends the answer to `out`, with what the last response says. For addresses it begins with an alias of the name that
+    /// the walk ended at, so that the canonical name is the one that the whole search list would have led to.
+    pub fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
+        if let (End::Missing, Some(as_asked)) = (&self.end, &self.as_asked) {
+            return (as_asked.hand_on(query, out), Completion::Missing);
         }
         let mut writer = Writer::new(query, out);
         let ended_at = match &self.end {
@@ -191,8 +196,19 @@ fn authority_ttl(message: &[u8]) -> Option<u32> {
 }
 
 impl Response {
-    /// Writes an alias of `name` that is valid for `ttl` seconds at most, and the records of the response behind it. True when
-    /// some had to be left out.
+    /// Appends the whole response, which says that the name in the question does not exist.
+    fn hand_on(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
+        let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
+        let end = query.question_end();
+        // The type may be another.
+        out.extend_from_slice(header);
+        out.extend_from_slice(query.message.get(HEADER..end).unwrap_or_default());
+        out.extend_from_slice(records.get(end - HEADER..).unwrap_or_default());
+        let truncated = Header::parse(header).is_ok_and(|header| header.is_truncated());
+        Reply { system: self.system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated }
+    }
+
+    /// Writes what the response says of `name`, which is valid for `ttl` seconds at most. True when some had to be left out.
     fn copy(&self, query: &Query<'_>, name: &Name, ttl: u32, writer: &mut Writer<'_, '_>) -> bool {
         let Ok(message) = Message::parse(&self.message) else { return true };
         let records = |section| message.section(section);
@@ -201,11 +217,24 @@ impl Response {
             .map(|record| record.ttl)
             .fold(ttl, u32::min);
         let mut copy = Copy { writer, places: SmallVec::new() };
-        let mut complete = query.lower().eq_ignore_ascii_case(name.wire()) || copy.alias(name, ttl).is_ok();
-        for record in records(Section::Answer) {
-            complete = complete && copy.record(&record, Section::Answer).is_ok();
-        }
-        if message.header().counts[1] == 0 {
+        let as_asked = query.lower().eq_ignore_ascii_case(name.wire());
+        let mut answer = records(Section::Answer);
+        let complete = match query.qtype {
+            rtype::CNAME if as_asked => {
+                let alias = answer.find(|record| record.rtype == rtype::CNAME);
+                alias.is_none_or(|alias| copy.record(&alias, Section::Answer).is_ok())
+            }
+            _ if as_asked => answer.all(|record| copy.record(&record, Section::Answer).is_ok()),
+            rtype::CNAME => copy.alias(name, ttl).is_ok(),
+            rtype::A | rtype::AAAA => {
+                copy.alias(name, ttl).is_ok()
+                    && answer.all(|record| copy.record(&record, Section::Answer).is_ok())
+            }
+            qtype => {
+                answer.filter(|record| record.rtype == qtype).all(|record| copy.own(&record, ttl).is_ok())
+            }
+        };
+        if message.header().counts[1] == 0 && query.qtype != rtype::CNAME {
             let soa = records(Section::Authority).find(|record| record.rtype == rtype::SOA);
             let _ = soa.map(|soa| copy.record(&soa, Section::Authority));
         }
@@ -232,6 +261,16 @@ impl Copy<'_, '_, '_> {
         })?;
         self.note(name.clone(), place);
         Ok(())
+    }
+
+    /// Writes a record of another name as one of the name in the question.
+    fn own(&mut self, record: &Record<'_>, ttl: u32) -> Result<(), Full> {
+        let mut data = Vec::new();
+        if record.append_data(&mut data).is_err() {
+            return Ok(());
+        }
+        let kind = (record.rtype, record.class);
+        self.writer.record_of_class(Section::Answer, Owner::Question, kind, ttl, |m| m.bytes(&data))
     }
 
     fn record(&mut self, record: &Record<'_>, section: Section) -> Result<(), Full> {

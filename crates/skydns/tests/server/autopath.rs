@@ -78,7 +78,7 @@ async fn all_else_is_answered_as_without_it() {
         ("an existing name", POD, "web.apps.svc.cluster.local."),
         ("an alias", POD, "out.apps.svc.cluster.local."),
     ] {
-        for rtype in ["A", "AAAA", "TXT"] {
+        for rtype in ["A", "AAAA", "CNAME", "TXT"] {
             let query = Query::new(name, rtype);
             let [found, expected] =
                 [&server, &without].map(|server| udp_from(client, server.address, &query));

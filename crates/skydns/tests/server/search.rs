@@ -137,10 +137,21 @@ OURS 20
 missing AAAA NXDOMAIN
 OURS 20
 
-# other types
+# other types: with an alias a cache would take this name for that of the addresses, too
 mail.example.test MX NOERROR
-mail.example.test| 20 CNAME mail.example.test.
-mail.example.test. 300 MX 10 mx.example.test.
+mail.example.test| 20 MX 10 mx.example.test.
+
+# without a record
+www.example.test MX NOERROR
+THEIRS 20
+
+# the alias is the one of the addresses
+www.example.test CNAME NOERROR
+www.example.test| 20 CNAME www.example.test.
+
+# not that of the upstream
+alias.example.test CNAME NOERROR
+alias.example.test| 10 CNAME alias.example.test.
 
 # all types
 web ANY REFUSED
