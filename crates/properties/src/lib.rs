@@ -7,6 +7,7 @@
 //! | property | what the octets are |
 //! | --- | --- |
 //! | [`query`] | a message to the DNS server, behind an octet that chooses records and transport |
+//! | [`search`] | a name and what each name of its search list has, behind an octet that chooses list and question |
 //! | [`reply`] | a message from an upstream server, behind three octets that choose who had asked for what |
 //! | [`frames`] | a stream of messages, as upstreams send it over TCP and TLS, behind an octet that cuts it into pieces |
 //! | [`config_map`] | the values of the `ConfigMap` and a resolv.conf, each behind the one before and a zero octet |
@@ -31,6 +32,7 @@ mod message;
 mod probe;
 mod query;
 mod reply;
+mod search;
 mod snapshot_file;
 mod watch;
 
@@ -41,6 +43,7 @@ pub use frames::frames;
 pub use probe::probe;
 pub use query::query;
 pub use reply::reply;
+pub use search::search;
 pub use snapshot_file::snapshot_file;
 pub use watch::watch;
 
@@ -48,8 +51,9 @@ pub use watch::watch;
 pub type Property = fn(&[u8]);
 
 /// Every property with its name, which is also that of its fuzzer and of the directory of its inputs.
-pub const ALL: [(&str, Property); 9] = [
+pub const ALL: [(&str, Property); 10] = [
     ("query", query),
+    ("search", search),
     ("reply", reply),
     ("frames", frames),
     ("config_map", config_map),

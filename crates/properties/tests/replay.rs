@@ -55,6 +55,20 @@ fn damaged_messages() {
     }
 }
 
+/// Names and lists that nobody has collected, other ones each time.
+#[test]
+fn searches() {
+    let mut random = fastrand::Rng::new();
+    for _ in 0..4000 {
+        let mut octets: Vec<u8> = (0..13).map(|_| random.u8(..)).collect();
+        let labels = (0..random.usize(1..6))
+            .map(|_| *random.choice(&["a", "WEB", "net", "svc", "apps", "example"]).unwrap());
+        octets.extend(labels.collect::<Vec<_>>().join(".").bytes());
+        let held = std::panic::catch_unwind(|| properties::search(&octets));
+        assert!(held.is_ok(), "the search does not hold for {octets:02x?}");
+    }
+}
+
 /// A test for each property, of the same name.
 macro_rules! tests {
     ($($property:ident)*) => {
@@ -67,7 +81,7 @@ macro_rules! tests {
     };
 }
 
-tests! { query reply frames config_map probe flags snapshot_file watch feed }
+tests! { query search reply frames config_map probe flags snapshot_file watch feed }
 
 /// Each property has a fuzzer with inputs and a dictionary, and a test above.
 #[test]

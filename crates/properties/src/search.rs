@@ -1,0 +1,212 @@
+//! A name that is looked up with a search list.
+
+use std::sync::Arc;
+
+use skydns::metrics::System;
+use skydns::search::SearchList;
+use skydns::search::walk::Walk;
+use skydns::wire::{HEADER, Query, Section, Transport, rcode, rtype};
+use skydns::{Name, Search, Zone};
+
+use crate::{example, message};
+
+/// The suffix of completed names, and the search domains behind those of the cluster.
+const SUFFIX: &str = "search.cluster.local";
+const FURTHER: [&str; 2] = ["corp.example", "net"];
+/// More than a search list has names.
+const STATES: usize = 12;
+
+/// What the world has at a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Missing,
+    /// It cannot be looked up.
+    Broken,
+    /// So many records of A, AAAA and other types.
+    Exists([u8; 3]),
+}
+
+/// The end of a search, and the number of records there.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Missing,
+    Failed,
+    /// The name, unless the records stand under that in the question.
+    At(Option<Name>, usize),
+}
+
+/// Whatever names exist: the answer to a name with a search list is where the client's own walk through the list ends,
+/// for A and AAAA at the same name. The same list with odd responses has an answer that can be read by others.
+pub fn search(input: &[u8]) {
+    let Some((&[choice, states @ ..], text)) = input.split_first_chunk::<{ STATES + 1 }>() else { return };
+    let Some((bare, namespace)) = parts(text) else { return };
+    let autopath = choice & 1 != 0;
+    let transport = if choice & 2 == 0 { Transport::Udp } else { Transport::Tcp };
+    let qtype = [rtype::A, rtype::AAAA, rtype::TXT, rtype::CNAME][usize::from(choice >> 2 & 3)];
+    let suffix = example::name(SUFFIX);
+    let further = FURTHER.map(example::name);
+    let search = Search::new(Some(&suffix), autopath, further);
+    let zone = Zone { search: Some(Arc::new(search.clone())), ..example::zone(false) };
+    let below =
+        if autopath { format!("{namespace}.svc.cluster.local") } else { format!("{namespace}.{SUFFIX}") };
+    let Ok(name) = Name::parse(&format!("{bare}.{below}")) else { return };
+    let list = if autopath {
+        search.of_client(name.wire(), &namespace, &zone)
+    } else {
+        search.candidates(name.wire(), &zone)
+    };
+    let Some(list) = list else { unreachable!("{name} stands for a list") };
+    assert_eq!(list.names, expected_names(&bare, &namespace, &zone));
+    let asked = message::query(name.wire(), qtype, (choice & 16 != 0).then_some(1232));
+    let Ok(query) = Query::parse(&asked, transport) else { unreachable!("a query of ours: {asked:02x?}") };
+    let states = states.map(State::of);
+    let answer = walk(&query, list.clone(), &zone, |at, question| respond(question, states[at % STATES]));
+    message::answers(&asked, transport, &answer);
+    if !message::read(&answer).header().is_truncated() {
+        assert_eq!(ended(&answer, &name, qtype), own_walk(&name, &list.names, &states, qtype), "{name}");
+    }
+    // With autopath the first response is one of our own.
+    if !autopath {
+        message::answers(&asked, transport, &walk(&query, list, &zone, |_, _| input.to_vec()));
+    }
+}
+
+/// A name of at least one label and a namespace.
+fn parts(text: &[u8]) -> Option<(String, String)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (bare, namespace) = text.rsplit_once('.')?;
+    let labels = |name: &str| name.split('.').all(|label| (1..64).contains(&label.len()));
+    let is_namespace = namespace.bytes().all(|octet| octet.is_ascii_lowercase());
+    (labels(bare) && labels(namespace) && is_namespace).then(|| (bare.to_owned(), namespace.to_owned()))
+}
+
+/// The names of the list, each made of its text.
+fn expected_names(bare: &str, namespace: &str, zone: &Zone) -> Vec<Name> {
+    let cluster =
+        [format!("{namespace}.svc.cluster.local"), "svc.cluster.local".into(), "cluster.local".into()];
+    let domains =
+        cluster.into_iter().chain(FURTHER.map(str::to_owned)).map(|domain| format!("{bare}.{domain}"));
+    let mut names: Vec<Name> = Vec::new();
+    for text in domains.chain([bare.to_owned()]) {
+        let Ok(name) = Name::parse(&text) else { continue };
+        let lower = text.to_ascii_lowercase();
+        let completed = format!(".{lower}").ends_with(&format!(".{SUFFIX}"));
+        let kept_back = !lower.contains('.') && zone.servers_for(name.to_lowercase().wire()).1.is_none();
+        let known = names.iter().any(|known| known.to_lowercase() == name.to_lowercase());
+        if !completed && !kept_back && !known {
+            names.push(name);
+        }
+    }
+    names
+}
+
+impl State {
+    fn of(octet: u8) -> Self {
+        match octet & 3 {
+            0 => Self::Missing,
+            1 if octet & 0x0c == 0 => Self::Broken,
+            _ => Self::Exists([octet >> 2 & 3, octet >> 4 & 3, octet >> 6]),
+        }
+    }
+
+    /// The number of records of a type.
+    fn records(self, qtype: u16) -> u8 {
+        match (self, qtype) {
+            (Self::Exists([a, _, _]), rtype::A) => a,
+            (Self::Exists([_, aaaa, _]), rtype::AAAA) => aaaa,
+            (Self::Exists([_, _, other]), _) => other,
+            _ => 0,
+        }
+    }
+}
+
+/// Goes through the list as a client would that asks for A and AAAA together and stops at a name that cannot be looked up.
+fn own_walk(asked: &Name, names: &[Name], states: &[State], qtype: u16) -> End {
+    let aliased = qtype != rtype::TXT;
+    let at = |name: &Name, records| {
+        let alias = (aliased && name != asked).then(|| name.clone());
+        let records = if qtype == rtype::CNAME { usize::from(alias.is_some()) } else { records };
+        End::At(alias, records)
+    };
+    let types: &[u16] = if qtype == rtype::TXT { &[rtype::TXT] } else { &[rtype::A, rtype::AAAA] };
+    let mut empty = None;
+    for (name, state) in names.iter().zip(states) {
+        match state {
+            State::Missing => {}
+            State::Broken => return End::Failed,
+            State::Exists(_) if types.iter().any(|rtype| state.records(*rtype) > 0) => {
+                return at(name, state.records(qtype).into());
+            }
+            State::Exists(_) => empty = Some(at(name, 0)),
+        }
+    }
+    empty.unwrap_or(End::Missing)
+}
+
+/// Walks the list; `respond` says what is said to a question about the name at that place of the list.
+fn walk(
+    query: &Query<'_>,
+    list: SearchList,
+    zone: &Zone,
+    respond: impl Fn(usize, &Query<'_>) -> Vec<u8>,
+) -> Vec<u8> {
+    let names = list.names.clone();
+    let (mut walk, mut answer) = (Walk::new(query, list, zone), Vec::new());
+    for _ in 0..=2 * names.len() {
+        let Some(message) = walk.question(query) else {
+            walk.finish(query, &mut answer);
+            return answer;
+        };
+        let Ok(question) = Query::parse(&message, query.transport) else {
+            unreachable!("a query of ours: {message:02x?}")
+        };
+        let at = names.iter().position(|name| name.wire() == question.name);
+        walk.take(&respond(at.unwrap_or_default(), &question), System::Recursive);
+    }
+    unreachable!("more than two questions for each of {names:?}")
+}
+
+/// The response of a world with `state` at the name in question.
+fn respond(question: &Query<'_>, state: State) -> Vec<u8> {
+    let code = match state {
+        State::Missing => rcode::NXDOMAIN,
+        State::Broken => rcode::SERVFAIL,
+        State::Exists(_) => rcode::NOERROR,
+    };
+    let count = state.records(question.qtype);
+    let mut message = question.message.get(..question.question_end()).unwrap_or_default().to_vec();
+    let edns = u8::from(question.edns.is_some());
+    let header = [0x80, code.to_be_bytes()[1], 0, 1, 0, count, 0, 0, 0, edns];
+    message.splice(2..HEADER, header);
+    for number in 0..count {
+        let data = vec![1 + number; if question.qtype == rtype::AAAA { 16 } else { 4 }];
+        let data = if question.qtype == rtype::TXT { vec![1, number] } else { data };
+        message.extend_from_slice(&[0xc0, 12]);
+        message.extend_from_slice(&question.qtype.to_be_bytes());
+        message.extend_from_slice(&[0, 1, 0, 0, 0, 60, 0]);
+        message.extend([u8::try_from(data.len()).unwrap_or_default()]);
+        message.extend(data);
+    }
+    if edns > 0 {
+        message.extend_from_slice(&[0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0]);
+    }
+    message
+}
+
+/// The end of the search that an answer tells of.
+fn ended(answer: &[u8], asked: &Name, qtype: u16) -> End {
+    let message = message::read(answer);
+    let records: Vec<_> = message.section(Section::Answer).collect();
+    let alias = records.iter().find(|record| record.rtype == rtype::CNAME).map(|record| {
+        let mut data = Vec::new();
+        let appended = record.append_data(&mut data);
+        assert!(appended.is_ok() && record.owner().as_ref() == Ok(asked), "{record:?}");
+        Name::from_wire(&data).unwrap_or_default()
+    });
+    let of_type = records.iter().filter(|record| record.rtype == qtype).count();
+    match message.header().rcode() {
+        rcode::NXDOMAIN => End::Missing,
+        rcode::SERVFAIL => End::Failed,
+        _ => End::At(alias, of_type),
+    }
+}
