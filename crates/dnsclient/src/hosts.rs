@@ -29,11 +29,8 @@ fn read(path: &Path) -> String {
 }
 
 /// Each address with its names.
-fn entries(text: &str) -> impl Iterator<Item = (IpAddr, std::str::SplitAsciiWhitespace<'_>)> {
-    text.lines().filter_map(|line| {
-        let mut words = line.split('#').next()?.split_ascii_whitespace();
-        Some((words.next()?.parse().ok()?, words))
-    })
+fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &str>)> {
+    dnsconfig::hosts::lines(text).filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))
 }
 
 fn addresses_in(text: &str, wanted: &str) -> Vec<IpAddr> {

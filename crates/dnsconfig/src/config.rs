@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::alias::Target;
+use crate::hosts::Hosts;
 use crate::query_log::QueryLog;
 use crate::server::{ServerAddr, Upstream};
 
@@ -22,9 +24,23 @@ pub struct Config {
     pub upstream_nameservers: Vec<Upstream>,
     /// The queries that are written into the log (`queryLog`), if any.
     pub query_log: Option<QueryLog>,
+    /// Names with addresses of their own (`hosts`).
+    pub hosts: Hosts,
+    /// Names that stand for others (`aliases`).
+    pub aliases: BTreeMap<String, Target>,
 }
 
 impl Config {
+    /// The names of your own that it has: those of `hosts` and those of `aliases`.
+    pub fn own_names(&self) -> impl Iterator<Item = &String> {
+        self.hosts.names().keys().chain(self.aliases.keys())
+    }
+
+    /// Whether it has names of your own.
+    pub fn has_own_names(&self) -> bool {
+        self.own_names().next().is_some()
+    }
+
     /// A hash of the values: equal configurations have equal versions, in every process and every release.
     pub fn version(&self) -> Version {
         let mut hash = Fnv::new();
@@ -42,6 +58,15 @@ impl Config {
         }
         if let Some(log) = &self.query_log {
             hash.field('q', &[&log.text]);
+        }
+        for (address, names) in self.hosts.addresses() {
+            hash.field('a', &[&address.to_string()]);
+            for name in names {
+                hash.field('h', &[name]);
+            }
+        }
+        for (alias, target) in &self.aliases {
+            hash.field('t', &[alias, &target.to_string()]);
         }
         Version(hash.0)
     }

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
+use crate::alias::AliasError;
 use crate::federation::FederationError;
+use crate::hosts::HostsError;
 use crate::query_log::QueryLogError;
 use crate::server::AddressError;
 
@@ -64,6 +66,14 @@ pub(crate) enum Reason {
     Federation(#[from] FederationError),
     #[error(transparent)]
     QueryLog(#[from] QueryLogError),
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    #[error(transparent)]
+    Alias(#[from] AliasError),
+    #[error("{0:?} stands in both keys, hosts and aliases")]
+    InBoth(String),
+    #[error("{0:?} is in the cluster domain, where names are those of Services")]
+    InClusterDomain(String),
     // The rest are limits of ours.
     #[error("too large: {octets} octets, at most {limit} are accepted")]
     TooLarge { octets: usize, limit: usize },

@@ -6,10 +6,12 @@
 //!
 //! This crate does not resolve names, reads no DNS messages and knows nothing of dnsmasq.
 
+mod alias;
 mod config;
 pub mod distance;
 mod error;
 pub mod federation;
+pub mod hosts;
 pub mod mnemonic;
 pub mod name;
 pub mod nameservers;
@@ -21,9 +23,11 @@ mod server;
 mod source;
 mod transport;
 
+pub use alias::Target;
 pub use config::{Config, Version};
 pub use error::ConfigError;
-pub use parse::{Key, RawData, UnknownKey, parse, unknown_keys};
+pub use hosts::Hosts;
+pub use parse::{Key, RawData, UnknownKey, parse, parse_for, unknown_keys};
 pub use server::{
     AddressError, DNS_PORT, FlagAddrError, Nameserver, Protocol, ServerAddr, TLS_PORT, Upstream,
 };

@@ -1,15 +1,17 @@
 //! From the `ConfigMap`'s raw data to a [`Config`], or to the one error that refuses all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 
+use crate::alias::{self, Target};
 use crate::config::Config;
 use crate::distance::distance;
 use crate::error::{ConfigError, Reason, shorten};
 use crate::federation;
+use crate::hosts::{Hosts, within};
 use crate::name;
 use crate::query_log::{Fields, QueryLog};
 use crate::server::{ServerAddr, Upstream};
@@ -33,10 +35,14 @@ const MAX_UNKNOWN: usize = 16;
 /// The keys that mean something. All others are ignored, with a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
+    /// `aliases`
+    Aliases,
     /// `federations`
     Federations,
     /// `queryLog`
     QueryLog,
+    /// `hosts`
+    Hosts,
     /// `stubDomains`
     StubDomains,
     /// `upstreamNameservers`
@@ -44,13 +50,22 @@ pub enum Key {
 }
 
 impl Key {
-    const ALL: [Self; 4] = [Self::Federations, Self::QueryLog, Self::StubDomains, Self::UpstreamNameservers];
+    const ALL: [Self; 6] = [
+        Self::Aliases,
+        Self::Federations,
+        Self::Hosts,
+        Self::QueryLog,
+        Self::StubDomains,
+        Self::UpstreamNameservers,
+    ];
 
     /// As it is written in the `ConfigMap`.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Aliases => "aliases",
             Self::Federations => "federations",
             Self::QueryLog => "queryLog",
+            Self::Hosts => "hosts",
             Self::StubDomains => "stubDomains",
             Self::UpstreamNameservers => "upstreamNameservers",
         }
@@ -69,6 +84,10 @@ impl Key {
 
     fn accepted(self) -> &'static str {
         match self {
+            Self::Aliases => {
+                "a JSON object of name -> service.namespace, or name -> whole name (of three labels, or with a dot at the end)"
+            }
+            Self::Hosts => "lines as in /etc/hosts: an IP address, and names outside the cluster domain",
             Self::Federations => "name=domain, several separated by commas",
             Self::QueryLog => {
                 "a JSON object with any of name, client, rcode, type (each a text, several values separated by \
@@ -120,10 +139,36 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
 /// Keys it does not know are ignored, but every value must be UTF-8. One bad value refuses the whole: an edit is in
 /// force completely or not at all.
 pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
+    parse_for(data, &BTreeSet::new())
+}
+
+/// The same for a cluster with these domains (lower case, no dot at the end), in which no name of your own may be.
+pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
+    let config = parse_keys(data)?;
+    let Some((key, reason)) = refused_name(&config, domains) else { return Ok(config) };
+    let value = data.get(key.as_str()).map(|value| String::from_utf8_lossy(value));
+    Err(key.error(&value.unwrap_or_default(), reason))
+}
+
+/// The first name of your own that cannot be one.
+fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(Key, Reason)> {
+    let (hosts, aliases) = (config.hosts.names(), &config.aliases);
+    let of_cluster = |name: &String| Reason::InClusterDomain(name.clone());
+    let of_hosts = within(hosts.keys(), domains).map(|name| (Key::Hosts, of_cluster(name)));
+    let of_aliases = within(aliases.keys(), domains).map(|name| (Key::Aliases, of_cluster(name)));
+    let in_both = aliases.keys().filter(|alias| hosts.contains_key(*alias));
+    let in_both = in_both.map(|name| (Key::Aliases, Reason::InBoth(name.clone())));
+    of_hosts.chain(of_aliases).chain(in_both).next()
+}
+
+/// The values of all keys, each by itself.
+fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     for (name, value) in data {
         let text = text(name, value)?;
         match Key::from_name(name) {
+            Some(Key::Aliases) => config.aliases = aliases(text)?,
+            Some(Key::Hosts) => config.hosts = hosts(text)?,
             Some(Key::Federations) => config.federations = federations(text)?,
             Some(Key::QueryLog) => config.query_log = query_log(text)?,
             Some(Key::StubDomains) => config.stub_domains = stub_domains(text)?,
@@ -152,6 +197,16 @@ fn query_log(text: &str) -> Result<Option<QueryLog>, ConfigError> {
     let fields: Option<Fields> = json(key, text)?;
     let log = fields.map(|fields| QueryLog::new(&fields, text)).transpose();
     log.map_err(|error| key.error(text, Reason::QueryLog(error)))
+}
+
+fn hosts(text: &str) -> Result<Hosts, ConfigError> {
+    Hosts::parse(text).map_err(|error| Key::Hosts.error(text, Reason::Hosts(error)))
+}
+
+fn aliases(text: &str) -> Result<BTreeMap<String, Target>, ConfigError> {
+    let raw: Option<BTreeMap<String, String>> = json(Key::Aliases, text)?;
+    let refuse = |error| Key::Aliases.error(text, Reason::Alias(error));
+    alias::parse(raw.unwrap_or_default()).map_err(refuse)
 }
 
 fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {

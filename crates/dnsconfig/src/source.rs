@@ -3,6 +3,7 @@
 mod directory;
 mod state;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub fn read_directory(path: &Path) -> Result<RawData, String> {
 #[derive(Debug)]
 pub enum Source {
     /// Values that never change, from flags.
-    Fixed(Config),
+    Fixed(Box<Config>),
     /// A directory with one file a key, as a `ConfigMap` is mounted.
     ///
     /// Files whose names begin with a dot and subdirectories are skipped. A missing directory is an empty one, and is
@@ -48,13 +49,18 @@ impl Source {
 
     /// Loads once. Bad data leave the defaults in force and the error in the state.
     pub fn open(self) -> Follower {
+        self.open_for(BTreeSet::new())
+    }
+
+    /// The same for a cluster with these domains; see [`parse_for`](crate::parse_for).
+    pub fn open_for(self, domains: BTreeSet<String>) -> Follower {
         let config = match &self {
-            Self::Fixed(config) => config.clone(),
+            Self::Fixed(config) => Config::clone(config),
             Self::Directory { .. } | Self::Api(_) => Config::default(),
         };
         let mut state = State::new(config);
         state.heard = !matches!(self, Self::Api(_));
-        let mut follower = Follower { state: watch::Sender::new(state), seen: None, source: self };
+        let mut follower = Follower { state: watch::Sender::new(state), seen: None, source: self, domains };
         let data = match &mut follower.source {
             Source::Fixed(_) => return follower,
             Source::Directory { path, .. } => directory::read(path),
@@ -88,6 +94,8 @@ pub struct Follower {
     state: watch::Sender<State>,
     /// Hash of what was read last, so that data that did not change are not judged (and counted) again.
     seen: Option<u64>,
+    /// The domains of the cluster.
+    domains: BTreeSet<String>,
 }
 
 impl Follower {
@@ -133,7 +141,7 @@ impl Follower {
             return;
         }
         let first = self.state.borrow().is_fresh();
-        self.state.send_modify(|state| state.judge(data, first));
+        self.state.send_modify(|state| state.judge(data, &self.domains, first));
     }
 }
 

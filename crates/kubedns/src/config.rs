@@ -4,6 +4,7 @@
 //! it comes from and what holds where it says nothing: `--nameservers`, and else resolv.conf, which is followed too.
 
 mod configmap;
+mod own_names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -25,6 +26,7 @@ use crate::metrics::{ConfigMetrics, Metrics};
 use crate::options::{ClusterDomains, ConfigFrom, Domain, Options, SearchFlags, Topology};
 use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
+pub use own_names::OwnConfig;
 
 /// How long a refusal of the `ConfigMap` must last to count. An API server that starts refuses everything for a moment.
 const PASSING: Duration = Duration::from_secs(5);
@@ -46,6 +48,8 @@ pub struct Settings {
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
     /// The search list that is walked, if one is.
     pub search: Option<Search>,
+    /// Names with addresses or targets of their own.
+    pub own: OwnConfig,
 }
 
 impl Settings {
@@ -61,6 +65,9 @@ impl Settings {
         (&self.upstreams, &self.stub_domains).hash(&mut hash);
         if let Some(search) = &self.search {
             search.hash(&mut hash);
+        }
+        if !self.own.is_empty() {
+            self.own.hash(&mut hash);
         }
         let topology = topology.to_possible_value();
         let topology = topology.as_ref().map_or("", PossibleValue::get_name);
@@ -99,7 +106,9 @@ impl Configuration {
         metrics: &Arc<Metrics>,
     ) -> Self {
         let (source, from_api) = source(options, from, connection, metrics);
-        let follower = source.open();
+        let domains =
+            options.domain.all().map(|domain| domain.as_str().trim_end_matches('.').to_ascii_lowercase());
+        let follower = source.open_for(domains.collect());
         let state = follower.subscribe();
         // Differs from the nanny, which believes no empty file: kubedns then has no upstreams.
         let files = vec![options.resolv_conf.clone()];
@@ -257,7 +266,8 @@ fn source(
         ConfigFrom::Flags => {
             tracing::info!("configuration comes from the flags alone");
             let federations = options.federations.0.clone();
-            (Source::Fixed(dnsconfig::Config { federations, ..dnsconfig::Config::default() }), None)
+            let config = dnsconfig::Config { federations, ..dnsconfig::Config::default() };
+            (Source::Fixed(Box::new(config)), None)
         }
     }
 }
@@ -307,6 +317,7 @@ fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology:
         federations: config.federations.clone(),
         stub_domains: stub_domains.map(|(domain, named)| (domain.clone(), servers(named))).collect(),
         search: upstreams.search(),
+        own: OwnConfig::of(config),
         upstreams: upstreams.choose(if are_ours { configured } else { &[] }),
     }
 }

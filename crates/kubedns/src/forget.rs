@@ -70,6 +70,7 @@ mod tests {
             upstreams: Vec::new(),
             stub_domains: Vec::new(),
             search: None,
+            own: crate::config::OwnConfig::default(),
         })
     }
 

@@ -73,6 +73,7 @@ impl ZoneFrame {
             upstreams: without(usable(&settings.upstreams), None),
             fallthrough: if comes_back { Arc::new([]) } else { Arc::clone(&self.zone.fallthrough) },
             search: settings.search.clone().map(Arc::new),
+            own_names: settings.own.names(&self.zone.domain),
             ..self.zone.clone().with_stub_domains(stub_domains)
         }
     }

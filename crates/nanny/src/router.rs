@@ -109,7 +109,7 @@ impl Router {
         let forwards = self.fixed.forward == Forward::Dnsmasq;
         let nothing = Config::default();
         resolve::want(&self.wanted.names, if forwards { &state.config } else { &nothing });
-        let asks_kubedns = !forwards || needs_kubedns(&state.config);
+        let asks_kubedns = !forwards || needs_kubedns(&state.config) || state.config.has_own_names();
         self.wanted
             .kubedns
             .send_if_modified(|wanted| std::mem::replace(wanted, asks_kubedns) != asks_kubedns);
@@ -127,6 +127,7 @@ impl Router {
                 "kubedns does not run with --topology=cache: names of one label and queries for ANY fail"
             );
         }
+        self.behind.topology = Some(said.topology);
         self.behind.take(said.routes);
         self.compare();
     }
@@ -137,7 +138,8 @@ impl Router {
         let (own, tells) = {
             let state = self.inputs.config.borrow();
             // Others are the same in a kubedns that follows nothing: the empty one.
-            (state.version.to_string(), needs_kubedns(&state.config))
+            let tells = needs_kubedns(&state.config) || state.config.has_own_names();
+            (state.version.to_string(), tells)
         };
         let differs = said.as_ref().is_some_and(|said| said.configuration != own);
         self.behind.follows |= said.is_some() && !differs && tells;
@@ -158,6 +160,7 @@ impl Router {
             forward: self.fixed.forward,
             kubedns: self.fixed.kubedns,
             kubedns_follows: self.behind.follows,
+            kubedns_is_behind: self.behind.is_behind(),
         });
         routes.forgotten = self.behind.forgotten;
         self.tell(omissions);
@@ -197,6 +200,8 @@ impl Router {
 struct Behind {
     /// The hash of its routes.
     routes: Option<String>,
+    /// Where it believes dnsmasq to stand.
+    topology: Option<String>,
     /// See [`Ingredients::kubedns_follows`].
     follows: bool,
     /// See [`Routes::forgotten`].
@@ -209,6 +214,11 @@ struct Behind {
 }
 
 impl Behind {
+    /// Whether it is asked by dnsmasq, and does not ask dnsmasq itself.
+    fn is_behind(&self) -> bool {
+        self.topology.as_ref().is_some_and(|topology| topology != "direct")
+    }
+
     fn take(&mut self, routes: String) {
         if self.routes.as_ref() != Some(&routes) {
             info!(

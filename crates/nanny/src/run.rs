@@ -186,7 +186,8 @@ async fn routing(
     stop: &CancellationToken,
 ) -> anyhow::Result<(watch::Receiver<Routes>, bool)> {
     let period: Duration = flags.sync_interval.into();
-    let config = Source::Directory { path: flags.config_dir.clone(), period }.open();
+    let domains = [sources.cluster_domain.clone()].into();
+    let config = Source::Directory { path: flags.config_dir.clone(), period }.open_for(domains);
     let states = config.subscribe();
     // Not following it is what -restartDnsmasq=false means.
     if flags.restart_dnsmasq {

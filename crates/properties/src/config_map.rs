@@ -16,7 +16,7 @@ static LISTENING: LazyLock<Listening> =
     LazyLock::new(|| Listening::of(&Arguments::from_words(vec!["--port=0".into()])));
 
 /// The keys whose values the octets are, in order.
-const KEYS: [&str; 4] = ["stubDomains", "upstreamNameservers", "federations", "other"];
+const KEYS: [&str; 6] = ["stubDomains", "upstreamNameservers", "federations", "other", "hosts", "aliases"];
 
 /// Whatever the `ConfigMap` holds: it is refused with one line that says why, or each line of the servers file is one
 /// that the validated configuration asks for, and no character of a value means anything else to dnsmasq.
@@ -46,14 +46,26 @@ fn written_again(config: &Config) {
     let upstreams: Vec<String> = config.upstream_nameservers.iter().map(ToString::to_string).collect();
     let federations: Vec<String> =
         config.federations.iter().map(|(name, domain)| format!("{name}={domain}")).collect();
+    let aliases: BTreeMap<_, _> =
+        config.aliases.iter().map(|(alias, target)| (alias, target.to_string())).collect();
     let data = RawData::from([
         ("stubDomains".to_owned(), serde_json::to_vec(&stub_domains).unwrap_or_default()),
         ("upstreamNameservers".to_owned(), serde_json::to_vec(&upstreams).unwrap_or_default()),
         ("federations".to_owned(), federations.join(",").into_bytes()),
+        ("hosts".to_owned(), hosts(config).into_bytes()),
+        ("aliases".to_owned(), serde_json::to_vec(&aliases).unwrap_or_default()),
     ]);
     let again = dnsconfig::parse(&data);
     assert_eq!(again.as_ref(), Ok(config), "written as {data:?}");
     assert_eq!(again.map(|config| config.version()), Ok(config.version()));
+}
+
+/// A line for each address.
+fn hosts(config: &Config) -> String {
+    let lines = config.hosts.addresses().iter();
+    let lines: Vec<String> =
+        lines.map(|(address, names)| format!("{address} {}\n", names.join(" "))).collect();
+    lines.concat()
 }
 
 /// The servers file has the lines that are asked for and no other.
@@ -70,6 +82,7 @@ fn servers(config: &Config, resolv_conf: &[Nameserver]) {
         forward: Forward::Dnsmasq,
         kubedns,
         kubedns_follows: true,
+        kubedns_is_behind: true,
     });
     let expected = expected(config, resolv_conf, &names, servfail_server, kubedns);
     let text = servers_file::render(&routes, "");
@@ -107,8 +120,14 @@ fn expected(
     servfail_server: Nameserver,
     kubedns: Nameserver,
 ) -> BTreeSet<(Option<String>, Nameserver)> {
-    let mut lines = BTreeSet::new();
-    for (domain, servers) in config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty()) {
+    let reverse = config.hosts.addresses().keys().map(|address| {
+        let name = skydns::wire::reverse::name(*address);
+        name.trim_end_matches('.').to_owned()
+    });
+    let own: BTreeSet<String> = config.own_names().cloned().chain(reverse).collect();
+    let mut lines: BTreeSet<_> = own.iter().map(|name| (Some(name.clone()), kubedns)).collect();
+    let stub_domains = config.stub_domains.iter().filter(|(domain, _)| !own.contains(*domain));
+    for (domain, servers) in stub_domains.filter(|(_, servers)| !servers.is_empty()) {
         let before = lines.len();
         // dnsmasq asks in plain DNS alone.
         let is_other =

@@ -19,9 +19,10 @@ use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::outside::{Outside, OutsideQuestion};
 use crate::record::TTL;
 use crate::wire::name::labels;
-use crate::wire::{Full, Owner, Query, Section, Writer, class, rtype};
+use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
 use crate::zones::Authority;
-use lookup::{Families, Found};
+use lookup::{Alias, Families, Found};
+use sample::Sample;
 use srv::Kind;
 
 /// TTL of what came from outside, in seconds.
@@ -59,6 +60,10 @@ pub(crate) struct Answer<'q, 'b, V> {
     outside: &'q Outside,
     /// The zone that the question is about; the cluster's for names in none.
     authority: Authority<'q>,
+    /// The name whose records are asked for, in lower case: the question's, or the target of an alias of our own.
+    name: &'q [u8],
+    /// The question is for a name of our own, which is in no zone of ours.
+    own: bool,
     pub(crate) message: Writer<'q, 'b>,
     /// Questions that have to be answered from outside first.
     pub(crate) needs: Vec<OutsideQuestion>,
@@ -78,11 +83,14 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         out: &'b mut Vec<u8>,
     ) -> Self {
         let (message, steps) = (Writer::new(query, out), Cell::new(steps));
+        let (name, own) = (query.lower(), false);
         Self {
             view,
             query,
             outside,
             authority,
+            name,
+            own,
             message,
             needs: Vec::new(),
             truncated: false,
@@ -124,7 +132,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
 
     /// Writes the answer to a question about a name of the zone.
     pub(crate) fn authoritative(&mut self) -> Answered {
-        let path = path(self.authority.relative(self.query.lower()));
+        let path = path(self.authority.relative(self.name));
         match &path {
             Some(path) if path.is_empty() => self.apex(),
             Some(path) => self.below_apex(path),
@@ -151,6 +159,11 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             return Answered::Empty;
         }
         found
+    }
+
+    /// Whether the question is for a name of our own.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own
     }
 
     /// Whether the zone has an apex and empty non-terminals as in RFC 1034; kube-dns's has neither.
@@ -314,8 +327,60 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the SOA of a negative answer (RFC 2308, section 3).
+    /// Writes what the target of an alias of our own has, under the alias.
+    pub(crate) fn target(&mut self, target: &'q Name) -> Answered {
+        (self.name, self.own) = (target.wire(), true);
+        self.authoritative()
+    }
+
+    /// Writes the addresses of a host of our own.
+    pub(crate) fn host(&mut self, addresses: &[IpAddr]) -> Answered {
+        self.own = true;
+        let families = match self.query.qtype {
+            rtype::A => Families::V4,
+            rtype::AAAA => Families::V6,
+            _ => return Answered::Empty,
+        };
+        let mut chosen = Sample::<_, 8>::new(self.room());
+        addresses.iter().filter(|ip| families.include(**ip)).for_each(|ip| chosen.add(*ip));
+        let (chosen, cut) = chosen.into_shuffled();
+        let ttl = self.view.zone().ttl();
+        self.truncated |= cut;
+        for address in &chosen {
+            self.truncated |= self.message.address(Section::Answer, Owner::Question, *address, ttl).is_err();
+        }
+        if chosen.is_empty() { Answered::Empty } else { Answered::Written }
+    }
+
+    /// Writes an alias of our own that leads outside, and the addresses behind it where they are asked for.
+    pub(crate) fn external_alias(&mut self, target: &Name) -> Answered {
+        self.own = true;
+        let ttl = self.view.zone().ttl();
+        let families = match self.query.qtype {
+            rtype::A => Families::V4,
+            rtype::AAAA => Families::V6,
+            _ => return self.wrote(|m| m.cname(Owner::Question, target.wire(), ttl)),
+        };
+        let mut aliases = Sample::new(self.room());
+        aliases.add(Alias { target: target.clone(), ttl, external: true });
+        let found = self.aliases(aliases, families);
+        self.settle_ttls();
+        found
+    }
+
+    /// Writes the names of an address of our own.
+    pub(crate) fn own_pointers(&mut self, names: &[Name]) {
+        let ttl = self.view.zone().ttl();
+        for name in names {
+            self.truncated |= self.message.ptr(&[name.wire()], ttl).is_err();
+        }
+    }
+
+    /// Writes the SOA of a negative answer (RFC 2308, section 3). A name of our own is in no zone of ours.
     pub(crate) fn negative(&mut self) {
+        if self.own {
+            return;
+        }
         let (authority, ttl) = (self.authority, self.authority.negative_ttl(self.view.zone()));
         // A SOA that does not fit is left out: the answer is complete without it.
         let _ = self.message.soa(Section::Authority, authority.domain.wire(), (ttl, ttl));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dnsconfig::Upstream;
 
+use crate::own_names::{Led, OwnNames};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
@@ -124,6 +125,8 @@ pub struct Zone {
     pub stub_domains: StubDomains,
     /// The search list that is walked here, if one is.
     pub search: Option<Arc<Search>>,
+    /// Names with addresses or targets of their own, if there are any. They come before all domains.
+    pub own_names: Option<Arc<OwnNames>>,
 }
 
 /// The stub domains of a zone.
@@ -154,6 +157,7 @@ impl Zone {
             upstreams: Arc::new([]),
             stub_domains: StubDomains::default(),
             search: None,
+            own_names: None,
         }
     }
 
@@ -209,7 +213,15 @@ impl Zone {
     /// ndots rule): a search list would leak them. Where dnsmasq in front leaves all names to us, they are: it would send them
     /// out itself.
     pub(crate) fn keeps_back(&self, name: &[u8]) -> bool {
-        labels(name).take(2).count() < 2 && !self.forwards_all && self.servers_for(name).1.is_none()
+        labels(name).take(2).count() < 2
+            && !self.forwards_all
+            && self.servers_for(name).1.is_none()
+            && self.own(name).is_none()
+    }
+
+    /// What a name (wire format, lower case) leads to, if it is one of [`own_names`](Self::own_names).
+    pub fn own(&self, name: &[u8]) -> Option<Led<'_>> {
+        self.own_names.as_ref()?.find(name)
     }
 
     /// TTL of the records that the zone answers, in seconds.

@@ -12,9 +12,10 @@ use crate::cause::Cause;
 pub use crate::metrics::Reply;
 use crate::metrics::System;
 use crate::outside::{Outside, OutsideQuestion};
+use crate::own_names::{Led, OwnNames};
 use crate::search::SearchList;
-use crate::wire::{self, Malformed, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
-use crate::zones::Authority;
+use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
+use crate::zones::{Authority, is_ours};
 
 /// What became of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -132,8 +133,7 @@ impl<V: View> Engine<'_, V> {
         if self.query.edns.as_ref().is_some_and(|edns| edns.version != 0) {
             return self.bare(rcode::BADVERS, flag::RD, out);
         }
-        if self.query.qtype == rtype::ANY && (!zone.forwards_all || Authority::of(self.view, name).is_some())
-        {
+        if self.query.qtype == rtype::ANY && (!zone.forwards_all || is_ours(self.view, name)) {
             return self.refused(&Cause::AnyType, out);
         }
         if self.query.qclass != class::IN {
@@ -146,6 +146,11 @@ impl<V: View> Engine<'_, V> {
                 _ if any => self.refused(&Cause::AnyType, out),
                 _ => self.refused(&Cause::NotSynced, out),
             };
+        }
+        if let Some(own) = zone.own_names.as_deref()
+            && let Some(outcome) = self.own(own, out)
+        {
+            return outcome;
         }
         let authority = Authority::of(self.view, name);
         if self.query.qtype == rtype::PTR
@@ -162,7 +167,7 @@ impl<V: View> Engine<'_, V> {
         match authority {
             None => self.forward(out),
             Some(authority) if authority.records.has_synced() => self.authoritative(authority, out),
-            Some(authority) if authority.further.is_some() => self.not_loaded(out),
+            Some(authority) if authority.further.is_some() => self.servfail(&Cause::ZoneNotLoaded, out),
             Some(_) => self.refused(&Cause::NotSynced, out),
         }
     }
@@ -171,10 +176,10 @@ impl<V: View> Engine<'_, V> {
         Answer::new((self.view, authority), self.query, self.outside, self.asker.steps, out)
     }
 
-    /// The content of a further zone is not known yet.
-    fn not_loaded(&self, out: &mut Vec<u8>) -> Outcome {
+    /// SERVFAIL for a name of ours whose records are not known.
+    fn servfail(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
         Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
-        self.because(&Cause::ZoneNotLoaded, rcode::SERVFAIL, System::Auth, out)
+        self.because(cause, rcode::SERVFAIL, System::Auth, out)
     }
 
     /// An answer without records. `copied` are the flags taken from the query; CD always is one of them.
@@ -271,9 +276,61 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is not general enough over lifetimes"
+    )]
     fn authoritative(&self, authority: Authority<'_>, out: &mut Vec<u8>) -> Outcome {
+        self.settle(authority, out, |answer| answer.authoritative())
+    }
+
+    /// Answers for a name of our own, or for the address of one.
+    fn own(&self, own: &OwnNames, out: &mut Vec<u8>) -> Option<Outcome> {
+        let name = self.query.lower();
+        if self.query.qtype == rtype::PTR
+            && let Some(names) = reverse::address(name).and_then(|address| own.names_of(address))
+        {
+            return Some(self.own_pointers(names, out));
+        }
+        Some(match own.find(name)? {
+            Led::Nowhere => self.servfail(&Cause::Alias, out),
+            Led::Addresses(addresses) => {
+                self.settle(Authority::cluster(self.view), out, |answer| answer.host(addresses))
+            }
+            Led::Name(target) => self.alias(&target, out),
+        })
+    }
+
+    fn own_pointers(&self, names: &[Name], out: &mut Vec<u8>) -> Outcome {
+        let mut answer = self.begin(Authority::cluster(self.view), out);
+        answer.own_pointers(names);
+        let truncated = answer.truncated();
+        let flags = self.copied_flags() | AUTHORITATIVE | truncation(truncated, self.query);
+        answer.message.finish(flags, rcode::NOERROR);
+        self.reply(System::Reverse, rcode::NOERROR, truncated)
+    }
+
+    /// Answers for an alias of our own as for its target, but for the name.
+    fn alias(&self, target: &Name, out: &mut Vec<u8>) -> Outcome {
+        match Authority::of(self.view, target.wire()) {
+            None => self.settle(Authority::cluster(self.view), out, |answer| answer.external_alias(target)),
+            Some(authority) if authority.records.has_synced() => {
+                self.settle(authority, out, |answer| answer.target(target))
+            }
+            Some(authority) if authority.further.is_some() => self.servfail(&Cause::ZoneNotLoaded, out),
+            Some(_) => self.servfail(&Cause::NotSynced, out),
+        }
+    }
+
+    /// Answers with the records that `find` writes.
+    fn settle<'q>(
+        &'q self,
+        authority: Authority<'q>,
+        out: &mut Vec<u8>,
+        find: impl FnOnce(&mut Answer<'q, '_, V>) -> Answered,
+    ) -> Outcome {
         let mut answer = self.begin(authority, out);
-        let found = answer.authoritative();
+        let found = find(&mut answer);
         if answer.exhausted() {
             return Outcome::Expensive;
         }
@@ -281,12 +338,11 @@ impl<V: View> Engine<'_, V> {
         if !needs.is_empty() {
             return Outcome::Ask(needs);
         }
-        if found == Answered::Missing
-            && let Some(list) = self.list_of_client()
-        {
+        let missing = found == Answered::Missing && !answer.is_own();
+        if missing && let Some(list) = self.list_of_client() {
             return Outcome::Search(list);
         }
-        if found == Answered::Missing && self.view.zone().falls_through(self.query.lower()) {
+        if missing && self.view.zone().falls_through(self.query.lower()) {
             let (_, stub) = self.view.zone().servers_for(self.query.lower());
             return Outcome::Forward(if stub.is_some() { System::Stub } else { System::Recursive });
         }

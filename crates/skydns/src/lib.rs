@@ -13,6 +13,7 @@ pub mod forward;
 mod lane;
 pub mod metrics;
 pub mod outside;
+pub mod own_names;
 pub mod record;
 pub mod resolve;
 pub mod search;
@@ -27,6 +28,7 @@ pub mod zones;
 
 pub use ask::ask;
 pub use backend::{Backend, Entry, Lookup, Pointer, Records, StubDomain, StubDomains, View, Zone};
+pub use own_names::OwnNames;
 pub use record::{Host, ServiceRecord};
 pub use search::Search;
 pub use wire::name::{self, Name};

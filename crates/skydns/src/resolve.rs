@@ -22,7 +22,7 @@ use crate::shares::{Share, Shares};
 use crate::tap::{Answered, Tap};
 use crate::top::{Sampler, Top};
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
-use crate::zones::Authority;
+use crate::zones::is_ours;
 
 mod fit;
 
@@ -486,7 +486,7 @@ impl<B: Backend> Resolver<B> {
         let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
         let reply = reply.map_err(|error| Cause::from(&error))?;
         let view = self.backend.view();
-        let is_ours = |name: &[u8]| Authority::of(&*view, name).is_some();
+        let is_ours = |name: &[u8]| is_ours(&*view, name);
         match outside_answer(question, is_ours, &reply.message, reply.rcode) {
             OutsideAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
             // What is missing from a truncated reply may be all of the addresses.

@@ -95,6 +95,11 @@ impl Zones {
     }
 }
 
+/// Whether a name (wire format, lower case) is ours to answer.
+pub fn is_ours(view: &impl View, name: &[u8]) -> bool {
+    view.zone().own(name).is_some() || Authority::of(view, name).is_some()
+}
+
 /// What answers for a name: one of the cluster's domains, or a further zone.
 #[derive(Clone, Copy)]
 pub struct Authority<'v> {

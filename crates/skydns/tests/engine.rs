@@ -3,6 +3,8 @@
 
 #[path = "support/fixed.rs"]
 mod fixed;
+#[path = "engine/own_names.rs"]
+mod own_names;
 #[path = "engine/zones.rs"]
 mod zones;
 

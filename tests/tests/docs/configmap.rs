@@ -1,7 +1,7 @@
 //! The examples of docs/configmap.md go through the code that reads the real ConfigMap.
 
-use dnsconfig::{Config, ConfigError, Protocol, RawData, ServerAddr, Upstream};
-use nanny::config::routes::{Origin, Routes};
+use dnsconfig::{Config, ConfigError, Key, Nameserver, Protocol, RawData, ServerAddr, Upstream};
+use nanny::config::routes::{Origin, Routes, own_names};
 use nanny::dnsmasq::servers_file;
 use serde::Deserialize;
 use tests::docs::markdown::{Block, Page, code};
@@ -14,7 +14,7 @@ struct ConfigMap {
 fn parse(yaml: &str) -> Result<Config, ConfigError> {
     let map: ConfigMap = serde_norway::from_str(yaml).unwrap_or_else(|error| panic!("{error} in\n{yaml}"));
     let data: RawData = map.data.into_iter().map(|(key, value)| (key, value.into_bytes())).collect();
-    dnsconfig::parse(&data)
+    dnsconfig::parse_for(&data, &std::collections::BTreeSet::from(["cluster.local".to_owned()]))
 }
 
 /// The lines for dnsmasq, names left out.
@@ -23,6 +23,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
         ServerAddr::Address(server) => server.plain(),
         ServerAddr::Name { .. } => None,
     };
+    let kubedns = Nameserver::new([127, 0, 0, 1].into(), 10053);
     let stub_domains = config.stub_domains.iter();
     let stub_domains =
         stub_domains.map(|(domain, servers)| (domain.clone(), servers.iter().filter_map(address).collect()));
@@ -30,6 +31,7 @@ fn lines_for_dnsmasq(config: &Config) -> String {
         stub_domains: stub_domains.collect(),
         upstreams: config.upstream_nameservers.iter().filter_map(Upstream::plain).collect(),
         upstreams_from: Origin::Configuration,
+        own_names: own_names(config).map(|name| (name, kubedns)).collect(),
         forgotten: 0,
         failing: std::collections::BTreeSet::new(),
     };
@@ -58,7 +60,7 @@ fn good_examples_are_taken_and_mean_what_the_page_says() {
         );
         count += 1;
     }
-    assert_eq!(count, 3);
+    assert_eq!(count, 4);
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn bad_examples_are_refused_with_the_reason_the_page_says() {
         lines.push(error.to_string());
     }
     assert_eq!(said, reasons);
-    assert_eq!(lines.len(), 7);
+    assert_eq!(lines.len(), 9);
     let logged = page.blocks.iter().find(|block| block.info == "text log").unwrap();
     assert!(
         lines.contains(&logged.text.trim_end().to_owned()),
@@ -111,9 +113,15 @@ fn the_keys_are_those_of_the_table() {
     let page = Page::read("configmap.md");
     let rows = page.rows("Keys", &["key", "value", "what it does"]);
     let documented: Vec<&str> = rows.iter().map(|row| code(&row[0])).collect();
-    let known =
-        [dnsconfig::Key::StubDomains, dnsconfig::Key::UpstreamNameservers, dnsconfig::Key::Federations];
-    assert_eq!(documented, known.map(dnsconfig::Key::as_str));
+    let known = [
+        Key::StubDomains,
+        Key::UpstreamNameservers,
+        Key::QueryLog,
+        Key::Federations,
+        Key::Hosts,
+        Key::Aliases,
+    ];
+    assert_eq!(documented, known.map(Key::as_str));
     // There are no others: they would not be ignored.
     let other = RawData::from([("stubdomains".to_owned(), b"[".to_vec())]);
     assert_eq!(dnsconfig::parse(&other), Ok(Config::default()));

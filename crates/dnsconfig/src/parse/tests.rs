@@ -74,7 +74,9 @@ fn unknown_keys_name_the_one_that_is_meant() {
         ("stub_domains", "did you mean stubDomains?"),
         ("stubDomian", "did you mean stubDomains?"),
         ("Federation", "did you mean federations?"),
-        ("Corefile", "the keys are federations, queryLog, stubDomains, upstreamNameservers"),
+        ("host", "did you mean hosts?"),
+        ("Aliase", "did you mean aliases?"),
+        ("Corefile", "the keys are aliases, federations, hosts, queryLog, stubDomains, upstreamNameservers"),
     ] {
         let unknown: Vec<String> = unknown_keys(&data(&[(key, ""), ("stubDomains", "{}")]))
             .iter()
@@ -241,4 +243,59 @@ mod properties {
             }
         }
     }
+}
+
+/// Targets of aliases as they are written again, or the error for the cluster `cluster.local`.
+fn own_names(entries: &[(&str, &str)]) -> String {
+    match parse_for(&data(entries), &BTreeSet::from(["cluster.local".to_owned()])) {
+        Ok(config) => {
+            let targets = config.aliases.iter().map(|(alias, target)| format!("{alias} -> {target}; "));
+            targets.collect::<Vec<_>>().concat()
+        }
+        Err(error) => error.to_string().split(" (key ").next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[test]
+fn names_of_your_own() {
+    for (entries, expected) in [
+        (vec![("aliases", "null"), ("hosts", "")], ""),
+        (
+            vec![("aliases", r#"{"Registry.acme.example.": "registry.infra"}"#)],
+            "registry.acme.example -> registry.infra; ",
+        ),
+        (vec![("aliases", r#"{"a": "b.example."}"#)], "a -> b.example.; "),
+        (vec![("aliases", r#"{"a": "b.acme.example"}"#)], "a -> b.acme.example.; "),
+        (vec![("aliases", r#"{"a": "web.apps.svc.cluster.local"}"#)], "a -> web.apps.svc.cluster.local.; "),
+        (vec![("aliases", r#"{"a": "b"}"#)], r#"invalid target of "a": "b""#),
+        (vec![("aliases", r#"{"a": "_b.c"}"#)], r#"invalid target of "a": "_b.c""#),
+        (vec![("aliases", r#"{"a": "192.0.2.1"}"#)], r#"invalid target of "a": "192.0.2.1""#),
+        (vec![("aliases", r#"{"_a.b": "b.c"}"#)], r#"invalid domain name: "_a.b""#),
+        (vec![("aliases", r#"{"a": "b.c", "A": "b.c"}"#)], r#""a" is listed twice"#),
+        (
+            vec![("aliases", r#"{"a": ["b.c"]}"#)],
+            "invalid JSON: invalid type: sequence, expected a string at line 1 column 6",
+        ),
+        (vec![("aliases", r#"{"a": "b.c""#)], "unexpected end of JSON input"),
+        (vec![("hosts", "192.0.2.1 a\n192.0.2 b")], r#"line 2: bad IP address: "192.0.2""#),
+        (
+            vec![("hosts", "192.0.2.1 a"), ("aliases", r#"{"a": "b.c"}"#)],
+            r#""a" stands in both keys, hosts and aliases"#,
+        ),
+        (
+            vec![("hosts", "192.0.2.1 a web.apps.svc.Cluster.local")],
+            r#""web.apps.svc.cluster.local" is in the cluster domain, where names are those of Services"#,
+        ),
+        (
+            vec![("aliases", r#"{"cluster.local": "b.c"}"#)],
+            r#""cluster.local" is in the cluster domain, where names are those of Services"#,
+        ),
+        (vec![("hosts", "192.0.2.1 xcluster.local")], ""),
+    ] {
+        assert_eq!(own_names(&entries), expected, "{entries:?}");
+    }
+    let version = |hosts: &str| parse(&data(&[("hosts", hosts)])).unwrap().version();
+    assert_ne!(version("192.0.2.1 a"), version("192.0.2.2 a"));
+    assert_ne!(version("192.0.2.1 a b"), version("192.0.2.1 b a"), "the order of reverse records");
+    assert_eq!(version("192.0.2.1 a b"), version("192.0.2.1 A. # b\n192.0.2.1 b"));
 }

@@ -1,5 +1,6 @@
 //! The configuration in force and how it came to be.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,7 +9,7 @@ use tracing::{error, info, warn};
 use super::directory::ReadError;
 use crate::config::{Config, Version};
 use crate::error::ConfigError;
-use crate::parse::{RawData, UnknownKey, parse, unknown_keys};
+use crate::parse::{RawData, UnknownKey, parse_for, unknown_keys};
 
 /// The current state. The last good configuration stays in force when an edit is rejected.
 #[derive(Debug, Clone)]
@@ -72,13 +73,21 @@ impl State {
     }
 
     /// Puts data in force, or notes why not.
-    pub(super) fn judge(&mut self, data: Result<RawData, ReadError>, first: bool) {
+    pub(super) fn judge(
+        &mut self,
+        data: Result<RawData, ReadError>,
+        domains: &BTreeSet<String>,
+        first: bool,
+    ) {
         self.fresh = false;
         self.unknown_keys = data.as_ref().map(unknown_keys).unwrap_or_default();
         for key in &self.unknown_keys {
             warn!("{key}");
         }
-        match data.map_err(Rejection::from).and_then(|data| parse(&data).map_err(Rejection::from)) {
+        match data
+            .map_err(Rejection::from)
+            .and_then(|data| parse_for(&data, domains).map_err(Rejection::from))
+        {
             Ok(config) => self.accept(config, first),
             Err(rejection) => self.reject(rejection),
         }
@@ -100,6 +109,8 @@ impl State {
             stub_domains = self.config.stub_domains.len(),
             upstream_nameservers = self.config.upstream_nameservers.len(),
             federations = self.config.federations.len(),
+            hosts = self.config.hosts.names().len(),
+            aliases = self.config.aliases.len(),
             "configuration loaded"
         );
     }

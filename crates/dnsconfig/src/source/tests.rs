@@ -201,7 +201,7 @@ async fn data_fed_from_the_api_server() {
 #[tokio::test]
 async fn fixed_values_stay() {
     let config = Config { upstream_nameservers: vec!["192.0.2.1".parse().unwrap()], ..Config::default() };
-    let running = follow(Source::Fixed(config.clone()));
+    let running = follow(Source::Fixed(Box::new(config.clone())));
     assert_eq!(*running.state.borrow().config, config);
     running.end().await;
 }

@@ -3,7 +3,7 @@
 //! The judge is the one that is asked in the cluster, `dnsconfig`; here each key is judged by itself, so that one mistake
 //! does not hide another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -25,6 +25,9 @@ The exit status is 0 when all is well, 1 when there is something to mend, a line
 ";
 /// The largest file that is read, in octets: a `ConfigMap` is smaller.
 const MAX_FILE: u64 = 8 << 20;
+
+/// The domain of the cluster, as far as can be told from here: what `--domain` is without being given.
+const CLUSTER_DOMAIN: &str = "cluster.local";
 
 /// The command line.
 #[derive(Debug, clap::Parser)]
@@ -131,10 +134,14 @@ pub(super) fn findings(map: &ConfigMap) -> Vec<String> {
     let not_text = map.not_text.iter().map(|key| {
         format!("error: {key} is no text: the JSON has to stand in quotes, or indented behind \"{key}: |\"")
     });
-    let refused = map.data.iter().filter_map(|(key, value)| {
-        let alone = BTreeMap::from([(key.clone(), value.clone())]);
-        dnsconfig::parse(&alone).err().map(|error| format!("error: {error}"))
-    });
+    let domains = BTreeSet::from([CLUSTER_DOMAIN.to_owned()]);
+    let judge =
+        |data: &RawData| dnsconfig::parse_for(data, &domains).err().map(|error| format!("error: {error}"));
+    let each = map.data.iter().map(|(key, value)| BTreeMap::from([(key.clone(), value.clone())]));
+    let mut refused: Vec<String> = each.filter_map(|alone| judge(&alone)).collect();
+    if refused.is_empty() {
+        refused.extend(judge(&map.data));
+    }
     let unknown = dnsconfig::unknown_keys(&map.data).into_iter().map(|key| format!("warning: {key}"));
     not_text.chain(refused).chain(unknown).map(|line| line.replace(char::is_control, "?")).collect()
 }
@@ -171,6 +178,21 @@ mod tests {
                 of("  upstreamNameservers: [192.0.2.1]\n"),
                 1,
                 &["kube-dns: error: upstreamNameservers is no text: the JSON has to stand in quotes"],
+            ),
+            (of("  hosts: |\n    192.0.2.1 db.acme.example\n"), 0, &["kube-dns: good (hosts)"]),
+            (
+                of("  hosts: 192.0.2.1 a.cluster.local\n  aliases: '{\"b\": 1}'\n  host: ''\n"),
+                1,
+                &[
+                    "kube-dns: error: invalid JSON: invalid type: integer `1`, expected a string at line 1 column 7 (key aliases",
+                    "kube-dns: error: \"a.cluster.local\" is in the cluster domain, where names are those of Services (key hosts",
+                    "kube-dns: warning: unknown key \"host\" is ignored: did you mean hosts?",
+                ],
+            ),
+            (
+                of("  hosts: 192.0.2.1 a\n  aliases: '{\"a\": \"b.c\"}'\n"),
+                1,
+                &["kube-dns: error: \"a\" stands in both keys, hosts and aliases (key aliases"],
             ),
             (service.to_owned(), 2, &["kube-dns check config: /"]),
             ("{".to_owned(), 2, &["kube-dns check config: /"]),

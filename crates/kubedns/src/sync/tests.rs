@@ -86,6 +86,7 @@ fn settings(upstreams: &[&str]) -> Settings {
             ("own.test".to_owned(), vec!["127.0.0.1:10053".parse().unwrap()]),
         ],
         search: None,
+        own: crate::config::OwnConfig::default(),
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Routes {
     pub upstreams: Vec<Nameserver>,
     /// Where `upstreams` come from.
     pub upstreams_from: Origin,
+    /// Names of your own, and the reverse names of their addresses: kubedns answers for them.
+    pub own_names: BTreeMap<String, Nameserver>,
     /// Counts the times at which dnsmasq has to forget the answers it keeps although its servers stay: kubedns, which
     /// gave them, asks other servers now.
     pub forgotten: u64,
@@ -96,6 +98,9 @@ pub struct Ingredients<'a> {
     pub forward: Forward,
     /// kubedns, for what dnsmasq is not to ask itself.
     pub kubedns: Nameserver,
+    /// Whether kubedns is known to be behind dnsmasq. One in front of it would be asked by dnsmasq for names that it has just
+    /// asked dnsmasq for.
+    pub kubedns_is_behind: bool,
     /// Whether kubedns is known to follow the same configuration. One that does not would ask other servers than those
     /// that are configured, in plain text.
     pub kubedns_follows: bool,
@@ -109,9 +114,13 @@ impl Routes {
             return (Self { upstreams, upstreams_from: Origin::Kubedns, ..Self::default() }, BTreeSet::new());
         }
         let (mut routes, mut omissions) = (Self::default(), BTreeSet::new());
+        if from.kubedns_is_behind && from.kubedns_follows {
+            routes.own_names = own_names(from.config).map(|name| (name, from.kubedns)).collect();
+        }
         for (domain, servers) in &from.config.stub_domains {
-            // Without servers the domain is not routed specially, as in kube-dns.
-            if servers.is_empty() {
+            // Without servers the domain is not routed specially, as in kube-dns. One that is a name of your own, too, is
+            // asked of kubedns, which knows both.
+            if servers.is_empty() || routes.own_names.contains_key(domain) {
                 continue;
             }
             let mut usable = stub_servers(from, domain, servers, &mut omissions);
@@ -154,6 +163,15 @@ impl Ingredients<'_> {
     fn by_way_of_kubedns(&self, strangers_will_do: bool) -> Nameserver {
         if strangers_will_do || self.kubedns_follows { self.kubedns } else { self.servfail_server }
     }
+}
+
+/// Names of your own, and the reverse names of their addresses.
+pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
+    let reverse = config.hosts.addresses().keys().map(|address| {
+        let name = hickory_proto::rr::Name::from(*address).to_ascii();
+        name.trim_end_matches('.').to_owned()
+    });
+    config.own_names().cloned().chain(reverse)
 }
 
 /// Whether some of the servers can only be asked by kubedns.

@@ -22,9 +22,11 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     text
 }
 
-/// The values of `server=`, or of `--server` on a command line: stub domains first, then the upstream servers.
+/// The values of `server=`, or of `--server` on a command line: names of your own first, then stub domains, then the upstream
+/// servers.
 pub fn values(routes: &Routes) -> Vec<String> {
-    let mut values = Vec::new();
+    let own = routes.own_names.iter();
+    let mut values: Vec<String> = own.map(|(name, server)| format!("/{name}/{}", address(*server))).collect();
     for (domain, servers) in &routes.stub_domains {
         values.extend(servers.iter().map(|server| format!("/{domain}/{}", address(*server))));
     }

@@ -10,8 +10,9 @@ use super::sample::Sample;
 use super::{Answer, Answered, path};
 use crate::backend::View;
 use crate::outside::{OutsideAnswer, OutsideQuestion, OutsideRecord};
+use crate::own_names::Led;
 use crate::wire::{Full, Mark, Name, Owner, Section, Writer, rtype};
-use crate::zones::Authority;
+use crate::zones::{Authority, is_ours};
 
 /// The longest chain of aliases that is followed.
 pub(super) const MAX_CHAIN: usize = 8;
@@ -199,15 +200,39 @@ impl<'q, V: View> Answer<'q, '_, V> {
             return Ok(Reached::Addresses);
         }
         walk.chain.push(lower.clone());
-        let reached = match Authority::of(self.view, lower.wire()) {
-            Some(authority) => self.inside(walk, name, authority, authority.relative(lower.wire())),
-            None => self.outside(walk, name),
+        let authority = Authority::of(self.view, lower.wire());
+        let reached = match (self.view.zone().own(lower.wire()), authority) {
+            (Some(led), _) => self.own(walk, name, &led),
+            (None, Some(authority)) => self.inside(walk, name, authority, authority.relative(lower.wire())),
+            (None, None) => self.outside(walk, name),
         };
         walk.chain.pop();
         if let Ok(dead_end @ (Reached::Nothing | Reached::Failed)) = reached {
             walk.dead_ends.insert(lower, (dead_end, walk.chain.len()));
         }
         reached
+    }
+
+    /// Writes what one of our own names leads to.
+    fn own(&mut self, walk: &mut Walk<'q>, name: &Name, led: &Led<'_>) -> Result<Reached, Full> {
+        let ttl = self.view.zone().ttl();
+        match led {
+            Led::Nowhere => Ok(Reached::Failed),
+            Led::Name(target) => {
+                let alias = Alias { target: Name::clone(target), ttl, external: true };
+                self.follow_all(walk, Some(name), SmallVec::from_iter([alias]))
+            }
+            Led::Addresses(addresses) => {
+                let (families, mut reached) = (walk.families, Reached::Nothing);
+                for address in addresses.iter().filter(|address| families.include(**address)) {
+                    self.record_at(walk, Some(name), |m, section, owner| {
+                        m.address(section, owner, *address, ttl)
+                    })?;
+                    reached = Reached::Addresses;
+                }
+                Ok(reached)
+            }
+        }
     }
 
     /// Writes what a name of a zone of ours leads to.
@@ -314,7 +339,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 
     fn is_ours(&self, name: &Name) -> bool {
-        Authority::of(self.view, name.to_lowercase().wire()).is_some()
+        is_ours(self.view, name.to_lowercase().wire())
     }
 
     /// Writes a record whose owner may stand in the message already.

@@ -21,7 +21,7 @@ impl Families {
     pub(super) const V6: Self = Self { v4: false, v6: true };
     pub(super) const BOTH: Self = Self { v4: true, v6: true };
 
-    fn include(self, address: IpAddr) -> bool {
+    pub(super) fn include(self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(_) => self.v4,
             IpAddr::V6(_) => self.v6,

@@ -38,7 +38,7 @@ fn view() -> Fixed {
 }
 
 /// Header and records of the answer in one line, or the outcome where there is none.
-fn ask(view: &Fixed, question: &str, known: &Outside) -> String {
+pub(crate) fn ask(view: &Fixed, question: &str, known: &Outside) -> String {
     let (owner, rtype) = question.split_once(' ').unwrap();
     let mut out = Vec::new();
     let query = Query::new(&format!("{owner}."), rtype).wire();

@@ -15,8 +15,8 @@ use skydns::server::{Config, Server};
 use skydns::tap::Tap;
 use skydns::top::Top;
 use skydns::{
-    Backend, Entry, FurtherZone, Host, Lookup, Name, Pointer, Records, Search, ServiceRecord, View, Zone,
-    Zones,
+    Backend, Entry, FurtherZone, Host, Lookup, Name, OwnNames, Pointer, Records, Search, ServiceRecord, View,
+    Zone, Zones,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -99,6 +99,19 @@ impl Fixed {
         let address = address.parse().unwrap_or_else(|e| unreachable!("{e}"));
         let record = ServiceRecord::new(Host::Address(address), &[]);
         self.records.insert(path.to_vec(), vec![("a".to_owned(), record)]);
+        self
+    }
+
+    /// The same with a port of the name `base` below the zone.
+    pub(crate) fn port_at(mut self, path: &[&'static str], base: &str, port: u16) -> Self {
+        let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
+        self.records.insert(path.to_vec(), vec![("p".to_owned(), record)]);
+        self
+    }
+
+    /// The same with names of one's own.
+    pub(crate) fn own_names(mut self, own: OwnNames) -> Self {
+        self.zone.own_names = Some(Arc::new(own));
         self
     }
 

@@ -33,7 +33,7 @@ async fn an_edit_is_followed() {
     let tap = Arc::new(Tap::default());
     let state = |json: Option<&str>| {
         let config = dnsconfig::Config { query_log: json.map(log), ..dnsconfig::Config::default() };
-        dnsconfig::Source::Fixed(config).open().subscribe().borrow().clone()
+        dnsconfig::Source::Fixed(Box::new(config)).open().subscribe().borrow().clone()
     };
     let sender = watch::Sender::new(state(None));
     let stop = CancellationToken::new();

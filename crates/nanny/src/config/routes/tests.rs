@@ -23,6 +23,7 @@ pub(crate) fn computed(
         forward,
         kubedns,
         kubedns_follows,
+        kubedns_is_behind: true,
     };
     Routes::compute(&from)
 }
@@ -119,9 +120,46 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
             forward,
             kubedns: "127.0.0.1:10053".parse().unwrap(),
             kubedns_follows: follows,
+            kubedns_is_behind: true,
         });
         let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
         assert_eq!((values.as_str(), omissions.len()), (expected, 0), "{forward:?} {upstreams} {follows}");
+    }
+}
+
+/// The servers for names of your own, by who forwards, whether kubedns follows the configuration, and where it is.
+#[test]
+fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
+    let data = [
+        ("hosts", "192.0.2.1 db.acme.example db\n2001:db8::1 db\n"),
+        ("aliases", r#"{"registry.acme.example": "registry.infra"}"#),
+        ("stubDomains", r#"{"acme.example": ["192.0.2.9"], "db.acme.example": ["192.0.2.8"]}"#),
+    ];
+    let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
+    let config = dnsconfig::parse(&data.into()).unwrap();
+    let without = "/acme.example/192.0.2.9; /db.acme.example/192.0.2.8; 192.0.2.2";
+    let with = "/1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa/127.0.0.1#10053; \
+                /1.2.0.192.in-addr.arpa/127.0.0.1#10053; /db/127.0.0.1#10053; /db.acme.example/127.0.0.1#10053; \
+                /registry.acme.example/127.0.0.1#10053; /acme.example/192.0.2.9; 192.0.2.2";
+    for (forward, kubedns_follows, kubedns_is_behind, expected) in [
+        (Forward::Dnsmasq, true, true, with),
+        (Forward::Dnsmasq, false, true, without),
+        (Forward::Dnsmasq, true, false, without),
+        (Forward::Kubedns, true, true, "127.0.0.1#10053"),
+    ] {
+        let (routes, _) = Routes::compute(&Ingredients {
+            config: &config,
+            resolv_conf: &["192.0.2.2".parse().unwrap()],
+            names: &Resolutions::default(),
+            listening: &Listening::of(&Arguments::from_words(vec!["--listen-address=127.0.0.1".into()])),
+            servfail_server: "127.0.0.1:9999".parse().unwrap(),
+            forward,
+            kubedns: "127.0.0.1:10053".parse().unwrap(),
+            kubedns_follows,
+            kubedns_is_behind,
+        });
+        let values = crate::dnsmasq::servers_file::values(&routes).join("; ");
+        assert_eq!(values, expected, "{forward:?} {kubedns_follows} {kubedns_is_behind}");
     }
 }
 

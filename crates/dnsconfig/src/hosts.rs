@@ -1,0 +1,178 @@
+//! The key `hosts`: names and their addresses, written as in hosts(5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::name;
+
+/// The most names, and the most addresses, that are taken. dnsmasq has a server for each.
+const MAX_NAMES: usize = 4096;
+/// The most addresses of one name: what an answer over TCP holds with room to spare.
+const MAX_ADDRESSES: usize = 1024;
+
+/// Names and their addresses. Names are in lower case without a dot at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Hosts {
+    names: BTreeMap<String, Vec<IpAddr>>,
+    addresses: BTreeMap<IpAddr, Vec<String>>,
+}
+
+/// The reason why a text is no list of hosts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostsError {
+    /// A line does not begin with an address.
+    #[error("line {0}: bad IP address: {1:?}")]
+    Address(usize, String),
+    /// There is no name behind an address.
+    #[error("line {0}: no name behind the address {1}")]
+    NoName(usize, IpAddr),
+    /// A name is none.
+    #[error("line {0}: invalid domain name: {1:?}")]
+    Name(usize, String),
+    /// There is more than dnsmasq can have a server for.
+    #[error("line {line}: too many {what}, at most {limit} are accepted")]
+    TooMany {
+        /// Counted from one.
+        line: usize,
+        /// Names or addresses.
+        what: &'static str,
+        /// How many are taken.
+        limit: usize,
+    },
+}
+
+impl Hosts {
+    /// Reads the lines of a hosts(5) file: an address and its names, and what stands behind `#` is a comment. A name may
+    /// have addresses in several lines, and an address names in several, which keep their order.
+    pub fn parse(text: &str) -> Result<Self, HostsError> {
+        let mut hosts = Self::default();
+        for (number, address, names) in lines(text) {
+            let ip: IpAddr = address.parse().map_err(|_| HostsError::Address(number, shorten(address)))?;
+            let ip = ip.to_canonical();
+            let mut none = true;
+            for name in names {
+                none = false;
+                hosts.add(number, ip, name)?;
+            }
+            if none {
+                return Err(HostsError::NoName(number, ip));
+            }
+        }
+        Ok(hosts)
+    }
+
+    fn add(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
+        let name = normal(written).ok_or_else(|| HostsError::Name(line, shorten(written)))?;
+        let addresses = self.names.entry(name.clone()).or_default();
+        // Each pair is in both maps or in neither.
+        let Err(at) = addresses.binary_search(&ip) else { return Ok(()) };
+        addresses.insert(at, ip);
+        let several = addresses.len();
+        self.addresses.entry(ip).or_default().push(name);
+        for (what, count, limit) in [
+            ("names", self.names.len(), MAX_NAMES),
+            ("addresses", self.addresses.len(), MAX_NAMES),
+            ("addresses of one name", several, MAX_ADDRESSES),
+        ] {
+            if count > limit {
+                return Err(HostsError::TooMany { line, what, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// The addresses by name, sorted: each answer has them in another order.
+    pub fn names(&self) -> &BTreeMap<String, Vec<IpAddr>> {
+        &self.names
+    }
+
+    /// The names by address, in the order of the lines; the canonical one comes first.
+    pub fn addresses(&self) -> &BTreeMap<IpAddr, Vec<String>> {
+        &self.addresses
+    }
+}
+
+/// The lines of a hosts(5) text that say something: their number, counted from one, the word in the place of the
+/// address, and the names.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str, impl Iterator<Item = &str>)> {
+    text.lines().enumerate().filter_map(|(at, line)| {
+        let mut words = line.split('#').next()?.split_ascii_whitespace();
+        Some((at + 1, words.next()?, words))
+    })
+}
+
+/// A name in lower case without a dot at the end; `None` for what is no name of a host.
+pub(crate) fn normal(written: &str) -> Option<String> {
+    let name = written.strip_suffix('.').unwrap_or(written).to_ascii_lowercase();
+    name::is_host(&name).then_some(name)
+}
+
+/// The names that are in one of `domains` (lower case, no dot at the end) or are one.
+pub(crate) fn within<'n>(
+    names: impl Iterator<Item = &'n String>,
+    domains: &BTreeSet<String>,
+) -> impl Iterator<Item = &'n String> {
+    let is_in = |name: &str, domain: &str| {
+        name.strip_suffix(domain).is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    };
+    names.filter(move |name| domains.iter().any(|domain| is_in(name, domain)))
+}
+
+fn shorten(word: &str) -> String {
+    crate::error::shorten(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names with their addresses and addresses with their names, or the error.
+    fn read(text: &str) -> String {
+        match Hosts::parse(text) {
+            Ok(hosts) => format!("{:?} {:?}", hosts.names, hosts.addresses),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn lines_as_in_hosts_5() {
+        for (text, expected) in [
+            ("", "{} {}"),
+            ("# nothing\n\n   \t\n", "{} {}"),
+            (
+                "192.0.2.1 db.acme.example db",
+                r#"{"db": [192.0.2.1], "db.acme.example": [192.0.2.1]} {192.0.2.1: ["db.acme.example", "db"]}"#,
+            ),
+            (
+                "\t192.0.2.1\tDB.Acme.example. # db2\r\n",
+                r#"{"db.acme.example": [192.0.2.1]} {192.0.2.1: ["db.acme.example"]}"#,
+            ),
+            (
+                "192.0.2.1 a\n2001:db8::1 a\n192.0.2.1 b a\n192.0.2.0 a",
+                r#"{"a": [192.0.2.0, 192.0.2.1, 2001:db8::1], "b": [192.0.2.1]} {192.0.2.0: ["a"], 192.0.2.1: ["a", "b"], 2001:db8::1: ["a"]}"#,
+            ),
+            ("::ffff:192.0.2.1 a", r#"{"a": [192.0.2.1]} {192.0.2.1: ["a"]}"#),
+            ("192.0.2.1 a\n192.0.2.300 b", r#"line 2: bad IP address: "192.0.2.300""#),
+            ("db 192.0.2.1", r#"line 1: bad IP address: "db""#),
+            ("fe80::1%eth0 a", r#"line 1: bad IP address: "fe80::1%eth0""#),
+            ("\n192.0.2.1 # a", "line 2: no name behind the address 192.0.2.1"),
+            ("192.0.2.1 a/b", r#"line 1: invalid domain name: "a/b""#),
+            ("192.0.2.1 *.example", r#"line 1: invalid domain name: "*.example""#),
+            ("192.0.2.1 192.0.2.2", r#"line 1: invalid domain name: "192.0.2.2""#),
+        ] {
+            assert_eq!(read(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let names = |n: usize| (0..n).map(|n| format!("192.0.2.1 n{n}\n")).collect::<Vec<_>>().concat();
+        assert_eq!(Hosts::parse(&names(MAX_NAMES)).map(|hosts| hosts.names.len()), Ok(MAX_NAMES));
+        assert_eq!(read(&names(MAX_NAMES + 1)), "line 4097: too many names, at most 4096 are accepted");
+        let addresses = |n: usize| {
+            (0..n).map(|n| format!("10.0.{}.{} a\n", n / 256, n % 256)).collect::<Vec<_>>().concat()
+        };
+        let error = "line 1025: too many addresses of one name, at most 1024 are accepted";
+        assert_eq!(read(&addresses(MAX_ADDRESSES + 1)), error);
+    }
+}

@@ -1,0 +1,180 @@
+//! Names of one's own: hosts with their addresses, and aliases of Services or of any other name.
+//!
+//! They are no zones: the names around them and below them belong to whom they belonged to before. An alias is answered with
+//! the records of its target under its own name, so that a client sees no CNAME where the target is ours.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use foldhash::fast::RandomState;
+
+use crate::wire::name::{Name, labels};
+
+/// The longest chain of aliases that is followed.
+const MAX_CHAIN: usize = 8;
+
+/// Hosts and aliases by name.
+#[derive(Debug, Clone, Default)]
+pub struct OwnNames {
+    /// By name in wire format and lower case.
+    names: HashMap<Box<[u8]>, OwnName, RandomState>,
+    addresses: HashMap<IpAddr, Vec<Name>, RandomState>,
+}
+
+#[derive(Debug, Clone)]
+enum OwnName {
+    Host(Vec<IpAddr>),
+    Alias(Name),
+}
+
+/// What one of the names leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Led<'v> {
+    /// To addresses.
+    Addresses(&'v [IpAddr]),
+    /// To a name that is none of these, in lower case.
+    Name(Cow<'v, Name>),
+    /// To no end: a loop, or too long a chain.
+    Nowhere,
+}
+
+impl OwnNames {
+    /// No names.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a host.
+    pub fn add_host(&mut self, name: &Name, addresses: &[IpAddr]) {
+        self.names.insert(name.to_lowercase().wire().into(), OwnName::Host(addresses.to_vec()));
+    }
+
+    /// Adds an alias for `target`.
+    pub fn add_alias(&mut self, name: &Name, target: &Name) {
+        self.names.insert(name.to_lowercase().wire().into(), OwnName::Alias(target.to_lowercase()));
+    }
+
+    /// Adds the reverse record of an address: the names that it belongs to.
+    pub fn add_address(&mut self, address: IpAddr, names: impl IntoIterator<Item = Name>) {
+        self.addresses.entry(address).or_default().extend(names);
+    }
+
+    /// The number of hosts and aliases.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Whether a name (wire format, lower case) is one of these.
+    pub fn holds(&self, name: &[u8]) -> bool {
+        self.look_up(name).is_some()
+    }
+
+    /// The names that an address belongs to.
+    pub fn names_of(&self, address: IpAddr) -> Option<&[Name]> {
+        self.addresses.get(&address).map(Vec::as_slice)
+    }
+
+    /// What a name (wire format, lower case) leads to in the end; `None` for names that are none of these.
+    pub fn find(&self, name: &[u8]) -> Option<Led<'_>> {
+        let mut led = self.look_up(name)?;
+        for _ in 0..MAX_CHAIN {
+            match &led {
+                Led::Name(target) => match self.look_up(target.wire()) {
+                    Some(next) => led = next,
+                    None => return Some(led),
+                },
+                _ => return Some(led),
+            }
+        }
+        Some(Led::Nowhere)
+    }
+
+    fn look_up(&self, name: &[u8]) -> Option<Led<'_>> {
+        match self.names.get(name) {
+            Some(OwnName::Host(addresses)) => Some(Led::Addresses(addresses)),
+            Some(OwnName::Alias(target)) => Some(Led::Name(Cow::Borrowed(target))),
+            None => self.port_of_alias(name),
+        }
+    }
+
+    /// `_port._protocol` of an alias is that of its target (RFC 2782).
+    fn port_of_alias(&self, name: &[u8]) -> Option<Led<'_>> {
+        let mut first = labels(name).take(2).filter(|label| label.starts_with(b"_"));
+        let (port, alias) = name.split_at_checked(2 + first.next()?.len() + first.next()?.len())?;
+        match self.names.get(alias)? {
+            OwnName::Alias(target) => {
+                Name::from_wire(&[port, target.wire()].concat()).map(|name| Led::Name(Cow::Owned(name)))
+            }
+            OwnName::Host(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    #[test]
+    fn aliases_lead_to_hosts_to_other_names_or_nowhere() {
+        let mut own = OwnNames::new();
+        own.add_host(&name("DB.acme.example"), &["192.0.2.1".parse().unwrap()]);
+        for (alias, target) in [
+            ("registry.acme.example", "registry.infra.svc.cluster.local"),
+            ("second.acme.example", "Registry.acme.example"),
+            ("to-host", "db.acme.example"),
+            ("round", "there"),
+            ("there", "round"),
+        ] {
+            own.add_alias(&name(alias), &name(target));
+        }
+        for n in 0..10 {
+            own.add_alias(&name(&format!("c{n}")), &name(&format!("c{}", n + 1)));
+        }
+        for (asked, expected) in [
+            ("db.acme.example", "192.0.2.1"),
+            ("x.db.acme.example", "-"),
+            ("acme.example", "-"),
+            ("_http._tcp.db.acme.example", "-"),
+            ("registry.acme.example", "registry.infra.svc.cluster.local."),
+            ("second.acme.example", "registry.infra.svc.cluster.local."),
+            ("x.registry.acme.example", "-"),
+            ("_tcp.registry.acme.example", "-"),
+            ("a._tcp.registry.acme.example", "-"),
+            ("_http._tcp.registry.acme.example", "_http._tcp.registry.infra.svc.cluster.local."),
+            ("_http._tcp.second.acme.example", "_http._tcp.registry.infra.svc.cluster.local."),
+            ("x._http._tcp.registry.acme.example", "-"),
+            ("to-host", "192.0.2.1"),
+            ("round", "nowhere"),
+            ("_a._b.round", "nowhere"),
+            ("c5", "c10."),
+            ("c0", "nowhere"),
+            ("", "-"),
+        ] {
+            let found = match own.find(name(asked).wire()) {
+                None => "-".to_owned(),
+                Some(Led::Nowhere) => "nowhere".to_owned(),
+                Some(Led::Name(target)) => target.to_string(),
+                Some(Led::Addresses(all)) => all.iter().map(ToString::to_string).collect(),
+            };
+            assert_eq!(found, expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_port_of_an_alias_has_to_be_a_name() {
+        let mut own = OwnNames::new();
+        let long = vec!["a".repeat(60); 4].join(".");
+        own.add_alias(&name("short"), &name(&long));
+        assert_eq!(own.find(name("_https._tcp.short").wire()), None);
+    }
+}
