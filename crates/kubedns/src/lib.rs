@@ -1,6 +1,7 @@
 //! Kubernetes to records to snapshot to DNS: the kubedns binary.
 
 pub mod check;
+mod command_line;
 pub mod config;
 mod descriptors;
 pub mod drops;
@@ -14,4 +15,5 @@ pub mod sync;
 mod tap;
 mod upstream_state;
 
+pub use command_line::command_line;
 pub use run::run;

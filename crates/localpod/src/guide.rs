@@ -47,6 +47,7 @@ impl Guide<'_> {
         if let Some(command) = self.explain_line() {
             let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # why a name resolves, or not\n");
         }
+        let _ = writeln!(text, "  {}  # whether all is well\n", self.check_line());
         for command in self.http_lines() {
             let _ = writeln!(text, "  {command}");
         }
@@ -109,6 +110,20 @@ impl Guide<'_> {
         let (name, namespace) = named(&services.first()?.metadata);
         let server = format!("http://127.0.0.1:{}", self.ports.readiness);
         Some(format!("{} explain {name}s.{namespace} --server {server}", self.kubedns.display()))
+    }
+
+    fn check_line(&self) -> String {
+        let Ports { sidecar, readiness, dns, .. } = self.ports;
+        let access = match self.access {
+            Access::MasterUrl(url) => format!("--kube-master-url={url}"),
+            Access::Kubeconfig(file) => format!("--kubecfg-file={}", file.display()),
+        };
+        format!(
+            "{} check cluster {access} --server=http://127.0.0.1:{readiness} --sidecar=http://127.0.0.1:{sidecar} \
+             --dns=127.0.0.1:{dns} --domain={}",
+            self.kubedns.display(),
+            self.domain
+        )
     }
 
     fn http_lines(&self) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
 use daemon::flags::{Exit, Style, parse};
 use daemon::http::{Following, GetError, Page};
 use serde::Deserialize;
@@ -67,6 +68,13 @@ enum CommandError {
     Foreign(String, serde_json::Error),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
+}
+
+/// `tap` and `top` as clap describes them, for manual pages and completions.
+pub fn command_lines() -> [clap::Command; 2] {
+    let tap = TapOptions::command().name("tap").about("Follows queries and their answers");
+    let top = TopOptions::command().name("top");
+    [tap, top.about("Says which clients asked most in the last minutes, and for what")]
 }
 
 /// Runs the command that `words` begin with, if it is one of these: `program` is what the binary is called.

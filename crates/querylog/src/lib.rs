@@ -15,6 +15,6 @@ pub mod ranking;
 pub mod serve;
 
 pub use choice::{Choice, ChoiceError};
-pub use command::command;
+pub use command::{command, command_lines};
 pub use line::{Line, timestamp};
 pub use serve::Source;

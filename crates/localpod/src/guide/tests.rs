@@ -53,6 +53,8 @@ fn every_kind_of_record_has_its_line() {
             "dig @127.0.0.1 -p 5300 10-244-1-7.shop.pod.cluster.local",
             "dig @127.0.0.1 -p 5300 www.acme.example",
             "target/debug/kubedns explain webs.default --server http://127.0.0.1:5302",
+            "target/debug/kubedns check cluster --kube-master-url=http://127.0.0.1:5305 --server=http://127.0.0.1:5302 \
+             --sidecar=http://127.0.0.1:5304 --dns=127.0.0.1:5300 --domain=cluster.local",
             "curl http://127.0.0.1:5304/healthcheck/kubedns",
             "curl http://127.0.0.1:5304/healthcheck/dnsmasq",
             "curl http://127.0.0.1:5302/readiness",
@@ -77,6 +79,7 @@ fn a_bare_cluster_still_has_something_to_ask_for() {
         commands.contains(&"kubectl --kubeconfig=/home/me/.kube/config get services --all-namespaces"),
         "{text}"
     );
+    assert!(text.contains(" check cluster --kubecfg-file=/home/me/.kube/config --server="), "{text}");
     assert!(!text.contains("acme"), "{text}");
     assert!(!text.contains("edit") && !text.contains("create"), "a real cluster is only looked at: {text}");
 }

@@ -1,0 +1,58 @@
+//! Manual pages and shell completions of the binaries, made from their command lines.
+//!
+//! They are files of a release, and no part of the binaries: the images have no shell.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::builder::Resettable;
+use clap::{Arg, Command, CommandFactory as _};
+use clap_complete::Shell;
+
+/// The shells that get completions.
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Fish, Shell::Zsh];
+
+/// The command line of each binary, under the name that it has in its image.
+pub fn programs() -> [Command; 3] {
+    let with_tap = |command: Command| command.subcommands(querylog::command_lines());
+    let nanny = with_tap(nanny::flags::Flags::command().name("dnsmasq-nanny"));
+    let sidecar = with_tap(sidecar::Options::command().name("sidecar"));
+    let about = "Probes kubedns and dnsmasq, exports health and metrics, and serves the status page.";
+    [kubedns::command_line(), nanny, sidecar.about(about)]
+        .map(|program| tidy(program.version(daemon::version::VERSION)))
+}
+
+/// Without empty defaults, which say nothing, and without clap's command `help`, which the binaries do not have.
+fn tidy(command: Command) -> Command {
+    let subcommands: Vec<String> =
+        command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
+    let command = command.disable_help_subcommand(true).mut_args(|arg| match arg.get_default_values() {
+        [value] if value.is_empty() => without_default(arg),
+        _ => arg,
+    });
+    subcommands.into_iter().fold(command, |command, name| command.mut_subcommand(name, tidy))
+}
+
+fn without_default(arg: Arg) -> Arg {
+    arg.default_value(Resettable::Reset)
+}
+
+/// Writes all of them below `directory`: `man1`, and `completions` for each shell.
+///
+/// # Errors
+///
+/// When a file cannot be written.
+pub fn write(directory: &Path) -> io::Result<()> {
+    let (pages, completions) = (directory.join("man1"), directory.join("completions"));
+    fs::create_dir_all(&pages)?;
+    fs::create_dir_all(&completions)?;
+    for mut program in programs() {
+        let name = program.get_name().to_owned();
+        for shell in SHELLS {
+            clap_complete::generate_to(shell, &mut program, &name, &completions)?;
+        }
+        clap_mangen::generate_to(program, &pages)?;
+    }
+    Ok(())
+}
