@@ -11,10 +11,10 @@ use thiserror::Error;
 /// The labels of a key below its zone, from the zone downwards.
 pub type Path<'k> = SmallVec<[&'k str; 8]>;
 
-/// The keys below one zone.
+/// The keys of one zone: its own, and those below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subtree {
-    /// With a slash at the end.
+    /// The zone's own key.
     start: String,
     /// Octets of the zone's name in wire format.
     zone: usize,
@@ -38,34 +38,33 @@ pub enum KeyError {
 }
 
 impl Subtree {
-    /// The keys below `zone`; `path` is where all names begin, `/skydns` in SkyDNS.
+    /// The keys of `zone`; `path` is where all names begin, `/skydns` in SkyDNS.
     pub fn new(path: &str, zone: &Name) -> Self {
-        let mut start = format!("{}/", path.trim_end_matches('/'));
+        let mut start = path.trim_end_matches('/').to_owned();
         for label in zone.to_lowercase().labels().iter().rev() {
-            start.push_str(label);
             start.push('/');
+            start.push_str(label);
         }
         Self { start, zone: zone.wire().len() }
     }
 
-    /// The keys as a range for etcd: from the first one to the one behind the last.
+    /// A range for etcd that holds the keys: from the first one to the one behind the last. Some of other zones lie between.
     pub fn range(&self) -> Range<Vec<u8>> {
-        let start = self.start.clone().into_bytes();
-        let mut end = start.clone();
         // The octet behind the slash.
-        if let Some(slash) = end.last_mut() {
-            *slash += 1;
-        }
-        start..end
+        self.start.clone().into_bytes()..format!("{}0", self.start).into_bytes()
     }
 
-    /// The labels of a key; `None` for a key of somewhere else.
+    /// The labels of a key, none for the zone's own; `None` for a key of another zone.
     ///
     /// # Errors
     ///
     /// When the key is not that of a name.
     pub fn path<'k>(&self, key: &'k [u8]) -> Result<Option<Path<'k>>, KeyError> {
-        let Some(below) = key.strip_prefix(self.start.as_bytes()) else { return Ok(None) };
+        let below = match key.strip_prefix(self.start.as_bytes()) {
+            Some([]) => return Ok(Some(Path::new())),
+            Some([b'/', below @ ..]) => below,
+            _ => return Ok(None),
+        };
         let below = str::from_utf8(below).map_err(|_| KeyError::Text)?;
         if self.zone + below.len() + 1 > MAX_NAME {
             return Err(KeyError::Long);
@@ -97,19 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn the_range_holds_the_keys_of_the_zone_alone() {
+    fn the_range_holds_the_keys_of_the_zone() {
         let range = subtree().range();
-        assert_eq!(range.start, b"/skydns/local/skydns/");
-        for (key, inside) in [
-            ("/skydns/local/skydns", false),
-            ("/skydns/local/skydns-2/a", false),
-            ("/skydns/local/skydns/a", true),
-            ("/skydns/local/skydns/zz/zz", true),
-            ("/skydns/local/skydns2/a", false),
+        assert_eq!(range.start, b"/skydns/local/skydns");
+        for (key, inside, of_the_zone) in [
+            ("/skydns/local/skydn", false, false),
+            ("/skydns/local/skydns", true, true),
+            ("/skydns/local/skydns-2/a", true, false),
+            ("/skydns/local/skydns/a", true, true),
+            ("/skydns/local/skydns/zz/zz", true, true),
+            ("/skydns/local/skydns2/a", false, false),
         ] {
             assert_eq!(range.contains(&key.as_bytes().to_vec()), inside, "{key}");
-            assert_eq!(subtree().path(key.as_bytes()).unwrap().is_some(), inside, "{key}");
+            assert_eq!(subtree().path(key.as_bytes()).unwrap().is_some(), of_the_zone, "{key}");
         }
+        assert!(subtree().path(b"/skydns/local/skydns").unwrap().unwrap().is_empty());
     }
 
     #[test]

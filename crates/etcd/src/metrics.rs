@@ -1,8 +1,10 @@
 //! What is measured of the zones of etcd.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
-/// The metrics of all zones.
+/// The metrics of all zones. `clone` shares them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     connected: IntGaugeVec,
@@ -23,22 +25,14 @@ pub struct FeedMetrics {
 }
 
 impl Metrics {
-    /// Registers them.
+    /// Metrics of no zone yet, to be registered.
     ///
     /// # Errors
     ///
-    /// When one of their names is taken.
-    pub fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let gauge = |name: &str, help: &str| {
-            let made = IntGaugeVec::new(Opts::new(name, help), &["zone"])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok::<_, prometheus::Error>(made)
-        };
-        let counter = |name: &str, help: &str| {
-            let made = IntCounterVec::new(Opts::new(name, help), &["zone"])?;
-            registry.register(Box::new(made.clone()))?;
-            Ok::<_, prometheus::Error>(made)
-        };
+    /// Never: their names are good.
+    pub fn new() -> prometheus::Result<Self> {
+        let gauge = |name: &str, help: &str| IntGaugeVec::new(Opts::new(name, help), &["zone"]);
+        let counter = |name: &str, help: &str| IntCounterVec::new(Opts::new(name, help), &["zone"]);
         Ok(Self {
             connected: gauge(
                 "kubedns_etcd_connected",
@@ -66,5 +60,21 @@ impl Metrics {
             failures: self.failures.with_label_values(&[zone]),
             skipped: self.skipped.with_label_values(&[zone]),
         }
+    }
+}
+
+impl Metrics {
+    fn all(&self) -> [&dyn Collector; 5] {
+        [&self.connected, &self.records, &self.lists, &self.failures, &self.skipped]
+    }
+}
+
+impl Collector for Metrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.all().into_iter().flat_map(Collector::collect).collect()
     }
 }

@@ -61,3 +61,28 @@ impl Stored {
         Entry { label: &self.label, record, made_up: false }
     }
 }
+
+/// The records of several places under one domain. The first place that has a name answers for it.
+#[derive(Debug, Clone, Default)]
+pub struct Merged(pub Vec<ZoneRecords>);
+
+impl Records for Merged {
+    fn has_synced(&self) -> bool {
+        self.0.iter().any(Records::has_synced)
+    }
+
+    fn records<'v>(
+        &'v self,
+        path: &[&str],
+        exact: bool,
+        steps: &mut usize,
+        visit: &mut dyn FnMut(Entry<'v>),
+    ) -> Lookup {
+        let mut places = self.0.iter().map(|place| place.records(path, exact, steps, visit));
+        places.find(|lookup| *lookup != Lookup::Missing).unwrap_or(Lookup::Missing)
+    }
+
+    fn has_descendants(&self, path: &[&str]) -> bool {
+        self.0.iter().any(|place| place.has_descendants(path))
+    }
+}

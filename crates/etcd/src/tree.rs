@@ -59,7 +59,7 @@ impl Stored {
 
     /// How many labels the key has.
     fn depth(&self) -> usize {
-        self.key.bytes().filter(|octet| *octet == b'/').count() + 1
+        self.key.split('/').filter(|label| !label.is_empty()).count()
     }
 
     fn octets(&self) -> usize {
@@ -78,18 +78,18 @@ impl Stored {
 impl Tree {
     /// Sets the message of a key.
     pub fn set(&mut self, path: &Path<'_>, message: Message) {
-        let Some((label, above)) = path.split_last() else { return };
+        let (label, above) = place(path);
         let stored = Arc::new(Stored::new(path, message));
         self.octets += stored.octets();
         self.count += 1;
-        if let Some(before) = self.messages.set_entry(above, (*label).into(), stored) {
+        if let Some(before) = self.messages.set_entry(above, label.into(), stored) {
             self.forget(&before);
         }
     }
 
     /// Removes the message of a key, if there is one.
     pub fn remove(&mut self, path: &Path<'_>) {
-        let Some((label, above)) = path.split_last() else { return };
+        let (label, above) = place(path);
         if let Some(before) = self.messages.remove_entry(above, label) {
             self.forget(&before);
         }
@@ -123,7 +123,7 @@ impl Tree {
 
     /// The message of that very key.
     pub(crate) fn exactly(&self, path: &[&str]) -> Option<&Stored> {
-        let (label, above) = path.split_last()?;
+        let (label, above) = place(path);
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
@@ -131,6 +131,7 @@ impl Tree {
     fn all(&self) -> Vec<&Stored> {
         let mut found = Found { steps: usize::MAX, messages: Vec::new() };
         found.below(self.messages.root());
+        found.messages.extend(self.exactly(&[]));
         found.messages.sort_unstable_by_key(|stored| &*stored.key);
         found.messages
     }
@@ -141,17 +142,25 @@ impl Tree {
         if path.iter().any(|label| is_wildcard(label)) {
             found.walk(self.messages.root(), path);
         } else {
-            match self.messages.node(path) {
-                Some(node) => found.below(node),
-                None => found.messages.extend(self.exactly(path)),
+            if let Some(node) = self.messages.node(path) {
+                found.below(node);
+            }
+            if found.messages.is_empty() {
+                found.messages.extend(self.exactly(path));
             }
         }
         *steps = found.steps;
         // The order that etcd has them in decides about groups.
         found.messages.sort_unstable_by_key(|stored| &*stored.key);
         let messages = chosen(found.messages);
-        (!messages.is_empty()).then_some(messages)
+        // The zone itself always exists.
+        (!messages.is_empty() || path.is_empty()).then_some(messages)
     }
+}
+
+/// The place of a key in the tree. The zone's own has an empty label.
+fn place<'p>(path: &'p [&'p str]) -> (&'p str, &'p [&'p str]) {
+    path.split_last().map_or(("", path), |(label, above)| (*label, above))
 }
 
 fn is_wildcard(label: &str) -> bool {
@@ -193,7 +202,7 @@ impl<'t> Found<'t> {
     }
 
     fn below(&mut self, node: &'t Node<Arc<Stored>>) {
-        for (_, stored) in node.entries() {
+        for (_, stored) in node.entries().filter(|(label, _)| !label.is_empty()) {
             self.take(stored);
         }
         for (_, child) in node.children() {
@@ -300,11 +309,14 @@ mod tests {
         assert_eq!(find(&tree, "").unwrap().len(), 5, "the apex stands for all of them");
     }
 
+    /// What is tried, keys with their values, and the keys that are found.
+    type GroupCase<'c> = (&'c str, &'c [(&'c str, &'c str)], &'c [&'c str]);
+
     #[test]
     fn groups_choose_and_those_without_one_always_stay() {
         let host = |last: u8, group: &str| format!(r#"{{"host":"127.0.0.{last}","group":"{group}"}}"#);
         let (text, other) = (r#"{"text":"t"}"#, r#"{"text":"t","group":"g2"}"#);
-        let cases: [(&str, &[(&str, &str)], &[&str]); 6] = [
+        let cases: [GroupCase<'_>; 6] = [
             ("one group", &[("a", &host(1, "g1")), ("sub/b", &host(2, "g1"))], &["a", "sub/b"]),
             ("without one", &[("a", &host(1, "g1")), ("sub/b", &host(2, ""))], &["a", "sub/b"]),
             ("another one below", &[("a", &host(1, "g1")), ("sub/b", &host(2, "g2"))], &["a"]),
@@ -315,6 +327,20 @@ mod tests {
         for (case, messages, expected) in cases {
             assert_eq!(find(&tree(messages), "").unwrap(), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn the_own_key_of_the_zone_counts_where_there_is_no_other() {
+        let own = Message::parse(br#"{"host":"10.0.0.1"}"#).unwrap();
+        let mut tree = Tree::default();
+        tree.set(&Path::new(), own.clone());
+        assert_eq!(find(&tree, "").unwrap(), [""]);
+        assert_eq!(find(&tree, "*"), None);
+        tree.set(&["web"].into_iter().collect(), own);
+        assert_eq!(find(&tree, "").unwrap(), ["web"]);
+        assert_eq!((tree.len(), tree.all().len()), (2, 2));
+        tree.remove(&Path::new());
+        assert_eq!(tree.len(), 1);
     }
 
     #[test]

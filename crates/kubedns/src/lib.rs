@@ -5,6 +5,7 @@ mod command_line;
 pub mod config;
 mod descriptors;
 pub mod drops;
+pub mod etcd;
 mod forget;
 pub mod loops;
 pub mod metrics;

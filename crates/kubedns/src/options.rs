@@ -2,6 +2,7 @@
 
 mod clusterset;
 mod domains;
+mod etcd;
 mod external;
 mod pins;
 mod prefer_zone;
@@ -34,6 +35,7 @@ use skydns::forward::TlsTrust;
 pub use crate::tap::dnstap::{Output, Reader, ReaderError};
 pub use clusterset::ClusterSetError;
 pub use domains::{ClusterDomains, ClusterDomainsError};
+pub use etcd::{EtcdError, EtcdFlags, EtcdSource, EtcdZone, EtcdZoneError};
 pub use explain::Topology;
 pub use external::ExternalZoneError;
 pub use pins::{PinError, Pins};
@@ -188,6 +190,9 @@ pub struct Options {
     /// where to send each query and its answer as dnstap, `unix:///PATH` or `tcp://HOST:PORT`; empty for nowhere
     #[arg(long, value_name = "string", default_value = "")]
     pub dnstap: Output,
+    /// Zones from etcd.
+    #[command(flatten)]
+    pub etcd: EtcdFlags,
     /// Logging.
     #[command(flatten)]
     pub log: LogFlags,

@@ -14,6 +14,7 @@ use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
+use skydns::FurtherZone;
 use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
 use tokio::sync::{mpsc, watch};
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
 
 use crate::config::{Configuration, Settings};
+use crate::etcd::EtcdZones;
 use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
@@ -63,6 +65,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     options.search()?;
     options.external_zone()?;
     options.clusterset()?;
+    let etcd = EtcdZones::new(options.etcd()?);
     let own_node = options.node_of_zone(std::env::var("NODE_NAME").ok())?;
     let connection = connect(&options).await?;
     let registry = daemon::metrics::Metrics::new("kubedns")?;
@@ -80,7 +83,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
     let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
     let zone = ZoneFrame { zone, topology: options.topology, listening: vec![dns.local_addr()] };
-    let ((sink, events), (_zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
+    let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let mut sync = Sync {
         index: Index::with(options.index(&scope), published),
         events,
@@ -98,6 +101,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
         metrics: Arc::clone(&metrics),
         timeout: options.initial_sync_timeout.into(),
     };
+    etcd.zones().for_each(|zone| sync.index.set_further_zone(zone));
     sync.configure();
     sync.load(LOADING).await;
 
@@ -108,6 +112,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.critical("answering queries", dns.run(stop()));
     tasks.critical("keeping records", thread.run(sync.run(stop())));
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
+    follow_etcd(&mut tasks, etcd, &registry, &zones, &shutdown.stop)?;
     forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
     queries.follow(&mut tasks, &options, configuration.state(), &stop());
     let watching = queries.routes(status.published(), options.topology, stop());
@@ -133,6 +138,23 @@ async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
     let connection = Connection::new(options.access()?).await.context("cannot create a kubernetes client")?;
     tracing::info!(url = connection.url(), "using the API server");
     Ok(Arc::new(connection))
+}
+
+/// Follows the zones of etcd, if there are any.
+fn follow_etcd(
+    tasks: &mut Tasks,
+    zones: EtcdZones,
+    registry: &daemon::metrics::Metrics,
+    publish: &mpsc::Sender<FurtherZone>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    if zones.is_empty() {
+        return Ok(());
+    }
+    let metrics = ::etcd::Metrics::new().context("cannot set up metrics")?;
+    registry.register("the metrics of the zones of etcd", metrics.clone())?;
+    zones.follow(tasks, &metrics, publish, stop);
+    Ok(())
 }
 
 /// Serves metrics, if there is a port for them.

@@ -6,6 +6,7 @@ mod api {
     mod cluster;
     mod clusterset;
     mod endpoints;
+    mod etcd;
     mod explain;
     mod feed;
     mod life;

@@ -112,6 +112,7 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
         &format!("--kubedns-arg=--upstream-ca-file={}", file("ca.pem").display()),
         &format!("--kubedns-arg=--snapshot-dir={}", snapshots.path().display()),
         "--kubedns-arg=--cache-size=100",
+        &format!("--kubedns-arg=--etcd-zone=skydns.local=http://127.0.0.1:{}", free_port()),
     ])
     .await;
     let ports = pod.ports;

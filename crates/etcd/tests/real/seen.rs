@@ -40,7 +40,9 @@ impl Seen {
         let (sender, state) = watch::channel(State::default());
         let (registry, keys) =
             (Registry::new(), Subtree::new("/skydns", &Name::parse("skydns.local").unwrap()));
-        let metrics = Metrics::new(&registry).unwrap().feed("skydns.local");
+        let metrics = Metrics::new().unwrap();
+        registry.register(Box::new(metrics.clone())).unwrap();
+        let metrics = metrics.feed("skydns.local");
         let feed = Feed::new(access, keys, Teller(Arc::new(sender)), metrics);
         let mut running = JoinSet::new();
         running.spawn(feed.run(CancellationToken::new()));

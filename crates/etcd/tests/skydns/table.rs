@@ -118,7 +118,7 @@ impl Served {
 
 async fn listed(etcd: &Etcd, domain: &Name) -> Tree {
     let (sender, mut seen) = watch::channel(None);
-    let metrics = Metrics::new(&prometheus::Registry::new()).unwrap().feed("");
+    let metrics = Metrics::new().unwrap().feed("");
     let access = Access { members: vec![etcd.url().parse().unwrap()], ..Access::default() };
     let feed = Feed::new(access, Subtree::new("/skydns", domain), Last(sender), metrics);
     let mut running = JoinSet::new();

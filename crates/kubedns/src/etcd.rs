@@ -1,0 +1,150 @@
+//! The zones from etcd: follows each of them, and hands its content to the index task, which publishes it.
+//!
+//! Readiness does not wait for etcd: it is about the names of the cluster. Until a zone is loaded, its names are SERVFAIL.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::etcd::metrics::Metrics;
+use ::etcd::records::{Merged, ZoneRecords};
+use ::etcd::{Feed, Sink, Subtree, Tree};
+use daemon::tasks::Tasks;
+use skydns::{FurtherZone, Name};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::options::EtcdSource;
+
+/// Why zones of etcd are not being followed, by zone.
+pub type Lost = Arc<Mutex<BTreeMap<String, String>>>;
+
+/// The zones, and the reverse names beside them.
+pub struct EtcdZones {
+    followed: Vec<Followed>,
+    lost: Lost,
+}
+
+/// A zone and where its records come from: several places for the reverse names.
+struct Followed {
+    domain: Name,
+    sources: Vec<EtcdSource>,
+    contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
+}
+
+impl Followed {
+    fn new(domain: Name, sources: Vec<EtcdSource>) -> Self {
+        let contents = Arc::new(watch::Sender::new(vec![ZoneRecords::default(); sources.len()]));
+        Self { domain, sources, contents }
+    }
+
+    /// The zone with its content as of now.
+    fn zone(&self) -> FurtherZone {
+        zone(&self.domain, &self.contents.borrow())
+    }
+}
+
+/// Reverse names are in no zone of their own: what etcd has no name for is looked up as ever.
+fn zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
+    let records = Arc::new(Merged(contents.to_vec()));
+    let pointers = *domain == reverse();
+    FurtherZone { skydns: true, pointers, ..FurtherZone::new(domain, records) }
+}
+
+/// The domain of all reverse names.
+fn reverse() -> Name {
+    Name::parse("arpa").unwrap_or_default()
+}
+
+impl EtcdZones {
+    /// These zones, and the reverse names that lie beside them in etcd.
+    pub fn new(sources: Vec<EtcdSource>) -> Self {
+        let mut beside: Vec<EtcdSource> = Vec::new();
+        for source in &sources {
+            let is_known =
+                |known: &EtcdSource| (&known.path, &known.access) == (&source.path, &source.access);
+            if !beside.iter().any(is_known) {
+                beside.push(EtcdSource { zone: reverse(), ..source.clone() });
+            }
+        }
+        let zones = sources.into_iter().map(|source| Followed::new(source.zone.clone(), vec![source]));
+        let reverse = Some(Followed::new(reverse(), beside)).filter(|reverse| !reverse.sources.is_empty());
+        Self { followed: zones.chain(reverse).collect(), lost: Lost::default() }
+    }
+
+    /// True when there is no zone.
+    pub fn is_empty(&self) -> bool {
+        self.followed.is_empty()
+    }
+
+    /// The zones as they are now: not loaded at first.
+    pub fn zones(&self) -> impl Iterator<Item = FurtherZone> {
+        self.followed.iter().map(Followed::zone)
+    }
+
+    /// Which zones are not being followed, and why.
+    pub fn lost(&self) -> Lost {
+        Arc::clone(&self.lost)
+    }
+
+    /// Starts to follow the zones. New content goes to `publish`.
+    pub fn follow(
+        self,
+        tasks: &mut Tasks,
+        metrics: &Metrics,
+        publish: &mpsc::Sender<FurtherZone>,
+        stop: &CancellationToken,
+    ) {
+        for Followed { domain, sources, contents } in self.followed {
+            let shown = domain.to_string();
+            tasks
+                .lasting("publishing a zone of etcd", hand_on(domain, contents.subscribe(), publish.clone()));
+            for (place, EtcdSource { zone, path, access }) in sources.into_iter().enumerate() {
+                let (contents, lost) = (Arc::clone(&contents), Arc::clone(&self.lost));
+                let sink = ToIndex { contents, place, lost, keys: format!("{shown} ({path})") };
+                let feed = Feed::new(access, Subtree::new(&path, &zone), sink, metrics.feed(&shown));
+                tasks.lasting("following a zone of etcd", feed.run(stop.clone()));
+            }
+        }
+    }
+}
+
+/// Sends the newest content whenever there is new one; what is older by then is passed over.
+async fn hand_on(
+    domain: Name,
+    mut contents: watch::Receiver<Vec<ZoneRecords>>,
+    publish: mpsc::Sender<FurtherZone>,
+) {
+    while contents.changed().await.is_ok() {
+        let zone = zone(&domain, &contents.borrow_and_update());
+        if publish.send(zone).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Keeps what a feed has told last.
+struct ToIndex {
+    contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
+    place: usize,
+    lost: Lost,
+    keys: String,
+}
+
+impl Sink for ToIndex {
+    fn publish(&self, tree: &Tree) {
+        let tree = ZoneRecords::from(tree.clone());
+        self.contents.send_modify(|all| {
+            if let Some(content) = all.get_mut(self.place) {
+                *content = tree;
+            }
+        });
+    }
+
+    fn connected(&self, failure: Option<String>) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(failure) => lost.insert(self.keys.clone(), failure),
+            None => lost.remove(&self.keys),
+        };
+    }
+}

@@ -1,0 +1,281 @@
+//! `--etcd-zone` and the flags about how etcd is reached.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use ::etcd::{Access, Login, TlsFiles};
+use skydns::Name;
+use thiserror::Error;
+use warp::http::Uri;
+
+use super::{Domain, Options, given};
+
+/// Where the keys begin where a URL has no path.
+const DEFAULT_PATH: &str = "/skydns";
+/// Zones that are followed, at most: each is a connection and a task.
+const MAX_ZONES: usize = 32;
+
+/// The zones from etcd, and how it is reached.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct EtcdFlags {
+    /// zone with records from etcd in the format of SkyDNS, as ZONE=http(s)://HOST:PORT/PATH (/skydns without a path); several times for several zones, or for further members of one etcd
+    #[arg(long, value_name = "string")]
+    pub etcd_zone: Vec<EtcdZone>,
+    /// file of the CA certificates (PEM) that etcd's certificate is checked with; those of the system unless given
+    #[arg(long, value_name = "string", default_value = "")]
+    pub etcd_ca_file: String,
+    /// file of the client certificate (PEM) for etcd
+    #[arg(long, value_name = "string", default_value = "")]
+    pub etcd_cert_file: String,
+    /// file of the key of the client certificate (PEM) for etcd
+    #[arg(long, value_name = "string", default_value = "")]
+    pub etcd_key_file: String,
+    /// user of etcd
+    #[arg(long, value_name = "string", default_value = "")]
+    pub etcd_user: String,
+    /// file of the password of etcd-user
+    #[arg(long, value_name = "string", default_value = "")]
+    pub etcd_password_file: String,
+}
+
+/// One `--etcd-zone`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdZone {
+    /// The zone.
+    pub zone: Domain,
+    /// The member of etcd: scheme, host and port.
+    pub member: Uri,
+    /// What all keys begin with.
+    pub path: String,
+}
+
+/// Not a zone from etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("must be ZONE=http://HOST:PORT/PATH or ZONE=https://HOST:PORT/PATH")]
+pub struct EtcdZoneError;
+
+impl FromStr for EtcdZone {
+    type Err = EtcdZoneError;
+
+    fn from_str(text: &str) -> Result<Self, EtcdZoneError> {
+        let (zone, url) = text.split_once('=').ok_or(EtcdZoneError)?;
+        let zone = zone.to_ascii_lowercase().parse().map_err(|_| EtcdZoneError)?;
+        let url: Uri = url.parse().map_err(|_| EtcdZoneError)?;
+        let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+        let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        if !is_http || has_user || url.query().is_some() || url.host().is_none_or(str::is_empty) {
+            return Err(EtcdZoneError);
+        }
+        let path = url.path().trim_end_matches('/');
+        let path = if path.is_empty() { DEFAULT_PATH } else { path }.to_owned();
+        let mut parts = url.into_parts();
+        parts.path_and_query = Some(warp::http::uri::PathAndQuery::from_static("/"));
+        Ok(Self { zone, member: Uri::from_parts(parts).map_err(|_| EtcdZoneError)?, path })
+    }
+}
+
+/// One zone, with all members of its etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdSource {
+    /// The zone, in lower case.
+    pub zone: Name,
+    /// What all keys begin with.
+    pub path: String,
+    /// How etcd is reached.
+    pub access: Access,
+}
+
+/// Flags about etcd that make no sense together.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EtcdError {
+    /// A flag about no zone.
+    #[error("{0} is about the zones of --etcd-zone: there is none")]
+    NoZone(&'static str),
+    /// A half of what needs both.
+    #[error("{0} and {1} need each other: only one of them is given")]
+    Half(&'static str, &'static str),
+    /// The names are those of the cluster.
+    #[error(
+        "--etcd-zone {zone}: its names are those of the cluster (--domain); zones beside or below it are accepted"
+    )]
+    Cluster {
+        /// The zone.
+        zone: Domain,
+    },
+    /// Reverse names need no zone.
+    #[error(
+        "--etcd-zone {zone}: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own"
+    )]
+    Reverse {
+        /// The zone.
+        zone: Domain,
+    },
+    /// Members of one etcd have the same keys.
+    #[error(
+        "--etcd-zone {zone}: {first} and {second} are given for its keys; members of one etcd have one path"
+    )]
+    Paths {
+        /// The zone.
+        zone: Domain,
+        /// The first path.
+        first: String,
+        /// Another one.
+        second: String,
+    },
+    /// Too many.
+    #[error("--etcd-zone is given for {0} zones; {MAX_ZONES} are accepted")]
+    Many(usize),
+}
+
+impl Options {
+    /// The zones from etcd.
+    ///
+    /// # Errors
+    ///
+    /// When flags make no sense together.
+    pub fn etcd(&self) -> Result<Vec<EtcdSource>, EtcdError> {
+        let access = self.etcd.access()?;
+        let mut sources: Vec<(Domain, EtcdSource)> = Vec::new();
+        for EtcdZone { zone, member, path } in &self.etcd.etcd_zone {
+            self.check_etcd_zone(zone)?;
+            match sources.iter_mut().find(|(known, _)| known == zone) {
+                Some((_, source)) if source.path != *path => {
+                    let (first, second) = (source.path.clone(), path.clone());
+                    return Err(EtcdError::Paths { zone: zone.clone(), first, second });
+                }
+                Some((_, source)) => source.access.members.push(member.clone()),
+                None => {
+                    let access = Access { members: vec![member.clone()], ..access.clone() };
+                    let source = EtcdSource { zone: zone.name(), path: path.clone(), access };
+                    sources.push((zone.clone(), source));
+                }
+            }
+        }
+        if sources.len() > MAX_ZONES {
+            return Err(EtcdError::Many(sources.len()));
+        }
+        Ok(sources.into_iter().map(|(_, source)| source).collect())
+    }
+
+    fn check_etcd_zone(&self, zone: &Domain) -> Result<(), EtcdError> {
+        if self.domain.all().any(|domain| domain == zone) {
+            return Err(EtcdError::Cluster { zone: zone.clone() });
+        }
+        if zone.name().labels().last().is_some_and(|label| label == "arpa") {
+            return Err(EtcdError::Reverse { zone: zone.clone() });
+        }
+        Ok(())
+    }
+}
+
+impl EtcdFlags {
+    /// How etcd is reached, but for its members.
+    fn access(&self) -> Result<Access, EtcdError> {
+        let flags = [
+            ("--etcd-ca-file", &self.etcd_ca_file),
+            ("--etcd-cert-file", &self.etcd_cert_file),
+            ("--etcd-key-file", &self.etcd_key_file),
+            ("--etcd-user", &self.etcd_user),
+            ("--etcd-password-file", &self.etcd_password_file),
+        ];
+        if let Some((flag, _)) =
+            flags.iter().find(|(_, value)| !value.is_empty() && self.etcd_zone.is_empty())
+        {
+            return Err(EtcdError::NoZone(flag));
+        }
+        let file = |text| given(text).map(PathBuf::from);
+        let client = match (file(&self.etcd_cert_file), file(&self.etcd_key_file)) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(EtcdError::Half("--etcd-cert-file", "--etcd-key-file")),
+        };
+        let login = match (given(&self.etcd_user), file(&self.etcd_password_file)) {
+            (Some(user), Some(password_file)) => Some(Login { user: user.to_owned(), password_file }),
+            (None, None) => None,
+            _ => return Err(EtcdError::Half("--etcd-user", "--etcd-password-file")),
+        };
+        Ok(Access { members: Vec::new(), tls: TlsFiles { ca: file(&self.etcd_ca_file), client }, login })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon::flags::{Style, parse};
+
+    use super::*;
+
+    fn etcd(line: &str) -> Result<Vec<EtcdSource>, String> {
+        let words = line.split_whitespace().map(std::ffi::OsString::from);
+        let options: Options = parse("kube-dns", Style::Pflag, words).map_err(|exit| exit.stderr)?;
+        options.etcd().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn zones_with_the_members_of_their_etcd() {
+        assert_eq!(etcd(""), Ok(Vec::new()));
+        let sources = etcd(
+            "--etcd-zone=SkyDNS.local=http://10.0.0.1:2379 --etcd-zone skydns.local=http://10.0.0.2:2379/skydns/ \
+             --etcd-zone=example.org=https://etcd:2379/dns/x --etcd-ca-file=/ca --etcd-cert-file=/c --etcd-key-file=/k \
+             --etcd-user=u --etcd-password-file=/p",
+        )
+        .unwrap();
+        let shown: Vec<String> = sources
+            .iter()
+            .map(|source| format!("{} {} {:?}", source.zone, source.path, source.access.members))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "skydns.local. /skydns [http://10.0.0.1:2379/, http://10.0.0.2:2379/]",
+                "example.org. /dns/x [https://etcd:2379/]"
+            ]
+        );
+        let access = &sources[1].access;
+        assert_eq!(access.tls.ca, Some("/ca".into()));
+        assert_eq!(access.tls.client, Some(("/c".into(), "/k".into())));
+        assert_eq!(access.login, Some(Login { user: "u".to_owned(), password_file: "/p".into() }));
+    }
+
+    #[test]
+    fn a_mistake_is_one_line() {
+        let many: Vec<String> = (0..33).map(|zone| format!("--etcd-zone=z{zone}=http://e:1")).collect();
+        let many = many.join(" ");
+        let cases = [
+            ("--etcd-user=u", "--etcd-user is about the zones of --etcd-zone: there is none"),
+            (
+                "--etcd-zone=a=http://e:1 --etcd-user=u",
+                "--etcd-user and --etcd-password-file need each other: only one of them is given",
+            ),
+            (
+                "--etcd-zone=a=http://e:1 --etcd-key-file=k",
+                "--etcd-cert-file and --etcd-key-file need each other: only one of them is given",
+            ),
+            (
+                "--etcd-zone=cluster.local=http://e:1",
+                "--etcd-zone cluster.local.: its names are those of the cluster (--domain); zones beside or below it are accepted",
+            ),
+            (
+                "--etcd-zone=10.in-addr.arpa=http://e:1",
+                "--etcd-zone 10.in-addr.arpa.: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own",
+            ),
+            (
+                "--etcd-zone=a=http://e:1/x --etcd-zone=a=http://f:1/y",
+                "--etcd-zone a.: /x and /y are given for its keys; members of one etcd have one path",
+            ),
+            (&many, "--etcd-zone is given for 33 zones; 32 are accepted"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(etcd(line).unwrap_err(), expected, "{line}");
+        }
+        for wrong in
+            ["a", "a=", "a=etcd:2379", "=http://e:1", "a=ftp://e:1", "a=http://u:p@e:1", "a=http://e:1/x?y"]
+        {
+            let error = etcd(&format!("--etcd-zone={wrong}")).unwrap_err();
+            let line = error.lines().last().unwrap_or_default();
+            assert!(
+                line.contains("must be ZONE=http://HOST:PORT/PATH or ZONE=https://HOST:PORT/PATH"),
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Zones from etcd beside the cluster's, with a real etcd that comes, goes and comes back.
+
+use testkit::etcd::Etcd;
+use testkit::objects::mk_cluster_ip;
+use testkit::upstream::Upstream;
+
+use super::cluster::Cluster;
+use super::process::Kubedns;
+
+const WEB: &str = "web.apps.svc.cluster.local.";
+const RAILS: &str = "rails.east.skydns.local.";
+const BY_HAND: &str = "db.cluster.local.";
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::start();
+    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.7"], &["http:80"]));
+    cluster
+}
+
+async fn etcd(untested: &str) -> Option<Etcd> {
+    let etcd = Etcd::start(untested).await?;
+    for (key, value) in [
+        ("local/skydns/east/rails", r#"{"host":"192.0.2.1","port":8080,"text":"note"}"#),
+        // Beside what kube2sky wrote, in the cluster's own domain.
+        ("local/cluster/db", r#"{"host":"192.0.2.2"}"#),
+        ("local/cluster/svc/apps/web/1", r#"{"host":"192.0.2.99"}"#),
+        ("arpa/in-addr/192/0/2/1", r#"{"host":"rails.east.skydns.local"}"#),
+        ("arpa/in-addr/10/96/0/7", r#"{"host":"not-the-cluster.skydns.local"}"#),
+    ] {
+        etcd.put(&format!("/skydns/{key}"), value).await;
+    }
+    Some(etcd)
+}
+
+fn zones(etcd: &Etcd) -> [String; 2] {
+    ["skydns.local", "db.cluster.local"].map(|zone| format!("--etcd-zone={zone}={}", etcd.url()))
+}
+
+#[tokio::test]
+async fn zones_of_etcd_are_served_beside_the_cluster() {
+    let Some(etcd) = etcd("kubedns with zones of etcd is").await else { return };
+    let (cluster, upstream) = (cluster(), Upstream::answering("198.51.100.1").await);
+    let [skydns, by_hand] = zones(&etcd);
+    let nameservers = format!("--nameservers={}", upstream.addr());
+    let kubedns = Kubedns::start(&cluster, &[&skydns, &by_hand, &nameservers]).await;
+    kubedns.until_answered(RAILS, "A", "192.0.2.1").await;
+    kubedns.until_answered(BY_HAND, "A", "192.0.2.2").await;
+    kubedns.until_answered(WEB, "A", "10.96.0.7").await;
+    for (name, rtype, expected) in [
+        (RAILS, "SRV", "10 100 8080 rails.east.skydns.local."),
+        (RAILS, "TXT", "\"note\""),
+        ("skydns.local.", "A", "192.0.2.1"),
+        ("missing.skydns.local.", "A", "NXDOMAIN"),
+        ("other.cluster.local.", "A", "NXDOMAIN"),
+        ("www.outside.test.", "A", "198.51.100.1"),
+    ] {
+        assert_eq!(kubedns.answers(name, rtype).await, expected, "{name} {rtype}");
+    }
+    kubedns.until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.").await;
+    // The cluster's own reverse names come first.
+    kubedns.until_answered("7.0.96.10.in-addr.arpa.", "PTR", "web.apps.svc.cluster.local.").await;
+    etcd.put("/skydns/local/skydns/east/rails/2", r#"{"host":"192.0.2.3"}"#).await;
+    kubedns.until_answered(RAILS, "A", "192.0.2.3").await;
+    etcd.delete("/skydns/local/skydns/east/rails/2").await;
+    etcd.delete("/skydns/local/skydns/east/rails").await;
+    kubedns.until_answered(RAILS, "A", "NXDOMAIN").await;
+    kubedns.stop().await;
+}
+
+#[tokio::test]
+async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing() {
+    let Some(mut etcd) = etcd("kubedns without its etcd is").await else { return };
+    etcd.stop();
+    let cluster = cluster();
+    let [skydns, _] = zones(&etcd);
+    let kubedns = Kubedns::start(&cluster, &[&skydns]).await;
+    kubedns.until_ready().await;
+    assert_eq!(kubedns.answers(RAILS, "A").await, "SERVFAIL");
+    assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
+    let connected = "kubedns_etcd_connected{zone=\"skydns.local.\"}";
+    kubedns.until_metric(connected, 0.0).await;
+
+    etcd.begin().await;
+    kubedns.until_answered(RAILS, "A", "192.0.2.1").await;
+    kubedns.until_metric(connected, 1.0).await;
+    kubedns.until_metric("kubedns_etcd_records{zone=\"skydns.local.\"}", 1.0).await;
+
+    etcd.stop();
+    kubedns.until_metric(connected, 0.0).await;
+    assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");
+    assert_eq!(kubedns.get("/readiness").await.0, 200);
+    assert!(kubedns.logged("etcd connection lost, keeping the last records") > 0);
+    kubedns.stop().await;
+}
