@@ -219,6 +219,7 @@ impl Wiring<'_> {
             // Not in the manifest: the addresses and ports there are the defaults.
             format!("--kubedns-metrics=http://127.0.0.1:{}/metrics", self.ports.kubedns_metrics),
             format!("--kubedns-explain=http://127.0.0.1:{}/explain", self.ports.readiness),
+            format!("--kubedns-top=http://127.0.0.1:{}/top", self.ports.readiness),
             "--prometheus-addr=127.0.0.1".to_owned(),
             format!("--prometheus-port={}", self.ports.sidecar),
         ]);

@@ -58,6 +58,9 @@ pub struct Options {
     /// URL of /explain of kubedns for the status page; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081/explain")]
     pub kubedns_explain: String,
+    /// URL of /top of kubedns for the status page; empty for none
+    #[arg(long, value_name = "string", default_value = "http://127.0.0.1:8081/top")]
+    pub kubedns_top: String,
     /// file or http URL of the nanny's status for the status page; empty for none
     #[arg(long, value_name = "string", default_value = "http://127.0.0.1:10056/status")]
     pub nanny_status: String,

@@ -8,6 +8,7 @@ mod configuration;
 mod facts;
 mod plot;
 mod text;
+mod top;
 mod upstreams;
 mod verdict;
 
@@ -98,6 +99,7 @@ fn details(status: &Status) -> Markup {
             div.plots { @for probe in &status.probes { (figure(probe, &axes, status.time)) } }
         }
         @if status.dnsmasq.is_some() { (configuration::section(status)) }
+        (top::section(status.top.as_ref()))
         p.when { (facts::sidecar(status)) }
     }
 }

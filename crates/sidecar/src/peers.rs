@@ -10,6 +10,7 @@ mod nanny;
 
 use std::time::{Duration, Instant};
 
+use querylog::ranking::Ranking;
 use serde::Serialize;
 use tokio::sync::Mutex;
 
@@ -25,6 +26,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Peers {
+    pub(crate) top: Peer<Ranking>,
     pub(crate) kubedns: Peer<Kubedns>,
     pub(crate) nanny: Peer<Nanny>,
 }
@@ -51,16 +53,22 @@ impl Peers {
     pub(crate) fn new(options: &Options) -> Self {
         // The nanny is there for dnsmasq alone.
         let nanny_status = if options.dnsmasq().is_some() { options.nanny_status.as_str() } else { "" };
-        Self::at(&options.kubedns_metrics, nanny_status)
+        Self { top: top(&options.kubedns_top), ..Self::at(&options.kubedns_metrics, nanny_status) }
     }
 
     /// kubedns by its metrics, the nanny by its status: files or URLs, or empty.
     pub(crate) fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
+            top: top(""),
             kubedns: Peer::new(kubedns_metrics, |text| Ok(Kubedns::read(text))),
             nanny: Peer::new(nanny_status, Nanny::read),
         }
     }
+}
+
+/// Who asks most, as kubedns tells.
+fn top(source: &str) -> Peer<Ranking> {
+    Peer::new(source, |text| serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}")))
 }
 
 impl<T: Clone> Peer<T> {

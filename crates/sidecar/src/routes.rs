@@ -19,22 +19,23 @@ pub(crate) fn routes(
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::path::full()
         .and(query)
-        .then(move |path: warp::path::FullPath, query: String| {
+        .and(http::is_local())
+        .then(move |path: warp::path::FullPath, query: String, local: bool| {
             let parts = Arc::clone(&parts);
-            async move { reply(&parts, path.as_str(), &query).await }
+            async move { reply(&parts, path.as_str(), &query, local).await }
         })
         .boxed()
 }
 
-async fn reply(parts: &Parts, path: &str, query: &str) -> Response {
+async fn reply(parts: &Parts, path: &str, query: &str, local: bool) -> Response {
     if path == parts.options.prometheus_path {
         return parts.metrics.reply();
     }
     match path {
         "/healthz" => healthz(parts),
-        "/status" => fresh(http::json(StatusCode::OK, &status::status(parts).await)),
+        "/status" => fresh(http::json(StatusCode::OK, &status::status(parts, local).await)),
         "/" => {
-            let status = status::status(parts).await;
+            let status = status::status(parts, local).await;
             fresh(html(|nonce| page::render(&status, nonce)))
         }
         "/runbook" => html(runbook::render),

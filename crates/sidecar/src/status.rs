@@ -4,6 +4,7 @@
 
 use std::time::SystemTime;
 
+use querylog::ranking::Ranking;
 use serde::Serialize;
 
 use crate::counters::Reading;
@@ -42,6 +43,9 @@ pub(crate) struct Status {
     pub(crate) dnsmasq: Option<DnsmasqStatus>,
     pub(crate) kubedns: Fetched<Kubedns>,
     pub(crate) nanny: Fetched<Nanny>,
+    /// Who asks most; only for those who ask from within the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) top: Option<Fetched<Ranking>>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -81,8 +85,10 @@ pub(crate) struct DnsmasqStatus {
     pub(crate) upstreams: Vec<UpstreamStatus>,
 }
 
-pub(crate) async fn status(parts: &Parts) -> Status {
-    let (kubedns, nanny) = tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known());
+/// Puts the document together; with who asks most, which is not for everybody, if `local`.
+pub(crate) async fn status(parts: &Parts, local: bool) -> Status {
+    let top = async { if local { Some(parts.peers.top.known().await) } else { None } };
+    let (kubedns, nanny, top) = tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known(), top);
     let mut status = Status {
         verdict: Verdict::default(),
         pod: parts.pod.clone(),
@@ -100,6 +106,7 @@ pub(crate) async fn status(parts: &Parts) -> Status {
         dnsmasq: parts.dnsmasq.as_ref().map(DnsmasqStatus::of),
         kubedns,
         nanny,
+        top,
     };
     status.verdict = parts.verdicts.judge(verdict::findings(&status), SystemTime::now());
     status

@@ -217,7 +217,7 @@ impl Verdicts {
 
     /// Computes the verdict every few seconds, so that the metrics are as new.
     pub(crate) async fn run(parts: Arc<Parts>, stop: CancellationToken) {
-        repeat(interval(EVERY), stop, || async { drop(status::status(&parts).await) }).await;
+        repeat(interval(EVERY), stop, || async { drop(status::status(&parts, false).await) }).await;
     }
 
     /// The verdict on these findings. They are bounded as what they were made of is.

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use daemon::metrics::Metrics;
+use querylog::ranking::{Ranking, Row};
 
 use crate::peers::{Fetched, Kubedns, Nanny};
 use crate::status::example::{good, probe, told, upstream};
@@ -302,4 +303,32 @@ fn each_level_has_a_title_and_an_icon_of_its_own() {
     assert_eq!(words, ["well", "degraded", "down"]);
     let icons: std::collections::BTreeSet<&str> = heads.iter().map(|(_, icon)| icon.as_str()).collect();
     assert_eq!(icons.len(), 3);
+}
+
+#[test]
+fn who_asks_most_is_shown_from_within_the_pod() {
+    says(&page(&good()), &["Who asks most Shown to those who come from within the pod"]);
+    let row = |key: &str, namespace: Option<&str>| Row {
+        key: key.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        queries: 30,
+        share: 0.75,
+    };
+    let ranking = Ranking {
+        seconds: 150,
+        queries: 40,
+        note: Some("dnsmasq stands in front".to_owned()),
+        clients: vec![row("10.244.0.7", Some("apps"))],
+        nxdomain: vec![row("<b>.example.", None)],
+        ..Ranking::default()
+    };
+    let page = page(&Status { top: Some(told(ranking)), ..good() });
+    says(
+        &page,
+        &[
+            "About 40 queries of kubedns in the last 150 s, estimated. dnsmasq stands in front.",
+            "clients share queries 10.244.0.7 in apps 75.0 % 30",
+            "NXDOMAIN share queries &lt;b&gt;.example. 75.0 % 30",
+        ],
+    );
 }

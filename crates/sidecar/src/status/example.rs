@@ -69,6 +69,7 @@ pub(crate) fn good() -> Status {
         }),
         kubedns: told(Kubedns::read(kubedns)),
         nanny: told(Nanny::read(nanny).unwrap()),
+        top: None,
     }
 }
 

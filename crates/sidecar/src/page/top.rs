@@ -1,0 +1,52 @@
+//! Who asks most, and for what: shown to those who come from within the pod alone.
+
+use maud::{Markup, html};
+use querylog::ranking::{Ranking, Row};
+
+use crate::peers::Fetched;
+
+/// Rows of each table.
+const ROWS: usize = 10;
+
+pub(super) fn section(top: Option<&Fetched<Ranking>>) -> Markup {
+    html! {
+        section aria-label="who asks most" {
+            h2 { "Who asks most" }
+            @match top.map(|top| (&top.known, &top.error)) {
+                None => p { "Shown to those who come from within the pod, as kubectl port-forward does." },
+                Some((Some(ranking), _)) => (tables(ranking)),
+                Some((None, Some(error))) => p { "unknown: " code { (error) } },
+                Some((None, None)) => p { "kubedns is not asked" },
+            }
+        }
+    }
+}
+
+fn tables(ranking: &Ranking) -> Markup {
+    html! {
+        p {
+            "About " (ranking.queries) " queries of kubedns in the last " (ranking.seconds) " s, estimated."
+            @if let Some(note) = &ranking.note { " " (note) "." }
+        }
+        @for (title, rows) in ranking.tables() {
+            @if !rows.is_empty() { (table(title, rows)) }
+        }
+    }
+}
+
+fn table(title: &str, rows: &[Row]) -> Markup {
+    html! {
+        table {
+            tr { th { (title) } th.n { "share" } th.n { "queries" } }
+            @for row in rows.iter().take(ROWS) {
+                tr {
+                    td data-label=(title) {
+                        (row.key) @if let Some(namespace) = &row.namespace { " in " (namespace) }
+                    }
+                    td.n data-label="share" { (format!("{:.1} %", row.share * 100.0)) }
+                    td.n data-label="queries" { (row.queries) }
+                }
+            }
+        }
+    }
+}
