@@ -15,8 +15,9 @@ const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by 
 
 /// What it ends with.
 const COMMANDS: &str = "\
-Commands, of the kubedns in the pod:
-  dnsmasq-nanny tap                     follow queries and their answers as they are given
+Commands, of the pod:
+  dnsmasq-nanny tap                     follow queries of kubedns and their answers as they are given
+  dnsmasq-nanny tap --dnsmasq           follow those of dnsmasq; restarts it
   dnsmasq-nanny top                     who asks most, and for what";
 
 /// The flags; those that the reference has keep its names, meanings and defaults.

@@ -10,6 +10,7 @@
 //! * [`config`]: what is asked for, and the routes that it means.
 //! * [`dnsmasq`]: the process, from its arguments to its end, and the ways to bring it new routes.
 //! * [`report`]: what happens, as a status document and as metrics.
+//! * `queries`: the queries of dnsmasq's clients, for those who follow them.
 //! * [`state_dir`]: where the servers file and the status file live.
 //!
 //! An edit costs dnsmasq nothing but its cache: it reads its servers again from a file (see [`dnsmasq::launch`]). A bad
@@ -20,6 +21,7 @@ pub mod dnsmasq;
 pub mod flags;
 mod kubedns;
 mod or_never;
+mod queries;
 mod report;
 mod router;
 mod run;

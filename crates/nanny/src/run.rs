@@ -16,17 +16,20 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
+use warp::Filter as _;
 
 use crate::config::arguments::Arguments;
 use crate::config::routes::{Forward, Routes};
 use crate::dnsmasq::delivery::Delivery;
 use crate::dnsmasq::launch::{Mode, Plan};
+use crate::dnsmasq::process::QueryLines;
 use crate::dnsmasq::servfail_server::ServfailServer;
 use crate::dnsmasq::supervisor::Supervisor;
 use crate::dnsmasq::user::Identity;
 use crate::dnsmasq::version::Dnsmasq;
 use crate::flags::Flags;
 use crate::kubedns::Follower;
+use crate::queries::Queries;
 use crate::report::Report;
 use crate::router::{Fixed, Inputs, Router, Wanted};
 use crate::state_dir::{StateDir, StateDirError};
@@ -37,6 +40,8 @@ const SERVERS_FILE: &str = "servers.conf";
 const CLUSTER_DOMAIN: &str = "cluster.local";
 /// The time a start waits for names of stub servers that could only be added later by a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
+/// Why queries cannot be followed.
+const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
 /// The time the tasks beside dnsmasq have to end.
 const ENDING: Duration = Duration::from_secs(2);
 
@@ -75,7 +80,10 @@ impl Nanny {
         if let Some(directory) = &directory {
             tasks.lasting("write status", report.clone().write_file(Arc::clone(directory), beside.clone()));
         }
-        serve_pages(&flags.status_addr, &report, &mut tasks, &beside).await;
+        let queries = Queries::default();
+        let follow_queries = follow_queries(&arguments, &queries);
+        let may_follow = flags.restart_dnsmasq || logs_queries(&arguments);
+        serve_pages(&flags.status_addr, &report, (&queries, may_follow), &mut tasks, &beside).await;
         let incomplete = (unresolved && plan.mode == Mode::Restart).then(|| routes.clone());
         let supervisor = Supervisor {
             program: flags.dnsmasq_exec,
@@ -86,7 +94,12 @@ impl Nanny {
             delivery: Delivery::new(routes, report.clone()),
             log_interval: flags.log_interval.into(),
             may_restart: flags.restart_dnsmasq,
-            json: flags.log.log_format == Format::Json,
+            query_lines: QueryLines {
+                followers: queries,
+                logged: arguments.has("log-queries"),
+                json: flags.log.log_format == Format::Json,
+            },
+            follow_queries,
             report,
         };
         Ok(Self { tasks, beside, supervisor, directory, incomplete })
@@ -238,8 +251,24 @@ async fn routing(
     Ok(outcome)
 }
 
+/// Whether the arguments have dnsmasq log queries in the form that can be followed.
+fn logs_queries(arguments: &Arguments) -> bool {
+    arguments.all("log-queries").last().is_some_and(|form| form.starts_with("extra"))
+}
+
+/// Whether dnsmasq is to log queries for those who follow them. Where it does anyway, it need not be restarted.
+fn follow_queries(arguments: &Arguments, queries: &Queries) -> watch::Receiver<bool> {
+    if logs_queries(arguments) { watch::Sender::new(false).subscribe() } else { queries.wanted() }
+}
+
 /// A page that cannot be served must not keep names from being answered.
-async fn serve_pages(address: &str, report: &Report, tasks: &mut Tasks, stop: &CancellationToken) {
+async fn serve_pages(
+    address: &str,
+    report: &Report,
+    (queries, may_follow): (&Queries, bool),
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) {
     if address.is_empty() {
         return;
     }
@@ -252,7 +281,12 @@ async fn serve_pages(address: &str, report: &Report, tasks: &mut Tasks, stop: &C
     match Server::bind(host, port).await {
         Ok(server) => {
             info!(address = %server.local_addr(), "status and metrics pages");
-            tasks.lasting("status pages", server.run(report.pages(), stop.clone()));
+            let queries = queries.clone();
+            let follow = move |choice: &querylog::Choice| {
+                if may_follow { Ok(queries.follow(choice)) } else { Err(NO_RESTART.to_owned()) }
+            };
+            let pages = report.pages().or(querylog::serve::route(follow, stop.clone())).unify();
+            tasks.lasting("status pages", server.run(pages, stop.clone()));
         }
         Err(error) => warn!(%error, "no status page"),
     }

@@ -18,5 +18,6 @@ mod dnsmasq {
     mod names;
     mod places;
     mod privileges;
+    mod queries;
     mod starts;
 }

@@ -1,4 +1,4 @@
-//! `kube-dns tap` and `kube-dns top`: ask kubedns and print.
+//! `kube-dns tap` and `kube-dns top`: ask kubedns, or the nanny, and print.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -19,6 +19,9 @@ Follows queries and their answers. Ends by itself.
 
   tap [--name GLOB] [--client NETWORK] [--rcode RCODE] [--type TYPE] [--seconds 30] [--rate 1000] [--json]
 
+It asks kubedns; with --dnsmasq the nanny, which sees the clients where dnsmasq stands in front. dnsmasq logs queries from its
+start or not at all: it is restarted for that, and once more at the end, and forgets its cache both times.
+
 ";
 const TOP_USAGE: &str = "\
 Says which clients asked most in the last minutes, and for what.
@@ -28,6 +31,8 @@ Says which clients asked most in the last minutes, and for what.
 ";
 /// kubedns, as the manifests run it.
 const KUBEDNS: &str = "http://127.0.0.1:8081";
+/// The nanny, as the manifests run it.
+const NANNY: &str = "http://127.0.0.1:10056";
 /// The longest time for the beginning of an answer.
 const TIME: Duration = Duration::from_secs(10);
 /// The longest line, and the largest ranking.
@@ -37,9 +42,12 @@ const FAILED: u8 = 1;
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TapOptions {
-    /// the status port of the kubedns that is asked
-    #[arg(long, value_name = "string", default_value = KUBEDNS)]
+    /// the status port of the kubedns that is asked, `http://127.0.0.1:8081` unless given; with dnsmasq that of the nanny, `http://127.0.0.1:10056`
+    #[arg(long, value_name = "string", default_value = "")]
     server: String,
+    /// follow the queries of the clients of dnsmasq; restarts it twice
+    #[arg(long)]
+    dnsmasq: bool,
     #[command(flatten)]
     parameters: Parameters,
     /// print lines of JSON
@@ -93,7 +101,9 @@ fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let read = read::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
         let choice = Choice::new(&options.parameters);
         choice.map_err(|error| wrong(&name, &error.to_string()))?;
-        Ok((authority(&name, &options.server)?.to_owned(), options))
+        let usual = if options.dnsmasq { NANNY } else { KUBEDNS };
+        let server = if options.server.is_empty() { usual } else { &options.server };
+        Ok((authority(&name, server)?.to_owned(), options))
     });
     match read {
         Ok((authority, options)) => finish(&name, run(follow(&authority, &options))),

@@ -14,8 +14,8 @@ use warp::{Filter, Rejection};
 /// Rows of each table.
 const ROWS: usize = 20;
 /// What is true of the clients where dnsmasq asks for all of them.
-const IN_FRONT: &str =
-    "dnsmasq stands in front: it asks for its clients, and for what its cache does not have";
+const IN_FRONT: &str = "dnsmasq stands in front: it asks for its clients, and for what its cache does not have; \
+                        tap --dnsmasq follows its clients";
 
 /// The route.
 pub(crate) fn route(

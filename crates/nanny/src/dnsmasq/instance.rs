@@ -28,6 +28,8 @@ pub(super) struct Instance {
     pub(super) up: bool,
     /// It has its servers from our file, and so does not need a restart for others.
     pub(super) reads_file: bool,
+    /// It logs queries for those who follow them.
+    pub(super) logs_queries: bool,
     pub(super) trial: Option<Trial>,
 }
 

@@ -22,6 +22,7 @@ use tracing::{debug, warn};
 
 use crate::dnsmasq::keeper::Keeper;
 use crate::dnsmasq::log_lines::{Event, LogLine, Weight};
+use crate::queries::Queries;
 
 /// The longest line taken from dnsmasq, in octets; longer ones are cut into several.
 const LONGEST_LINE: usize = 4096;
@@ -42,12 +43,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program`; its log lines go into ours (those of single queries as JSON if `json`), and what they tell
+    /// Starts `program`; its log lines go into ours, those of single queries as `queries` says, and what they tell
     /// comes out of the receiver.
     pub(crate) fn start(
         program: &Path,
         argv: &[OsString],
-        json: bool,
+        queries: QueryLines,
     ) -> io::Result<(Self, mpsc::Receiver<Event>)> {
         let mut command = Command::from(exec::command(Signal::SIGKILL, program, argv));
         command
@@ -65,7 +66,7 @@ impl Process {
             .ok();
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
         let last_words = Arc::new(Mutex::new(String::new()));
-        let pump = Pump { events: sender, last_words: Arc::clone(&last_words), json };
+        let pump = Pump { events: sender, last_words: Arc::clone(&last_words), queries };
         let mut pumps = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
             pumps.spawn(pump.clone().run(stdout));
@@ -170,12 +171,23 @@ impl Echo {
     }
 }
 
+/// The ways of the lines of single queries.
+#[derive(Clone, Debug)]
+pub(crate) struct QueryLines {
+    /// Those who follow queries.
+    pub(crate) followers: Queries,
+    /// Into our log: somebody asks for `--log-queries`.
+    pub(crate) logged: bool,
+    /// There as JSON.
+    pub(crate) json: bool,
+}
+
 /// Moves lines from a pipe to our log.
 #[derive(Debug, Clone)]
 struct Pump {
     events: mpsc::Sender<Event>,
     last_words: Arc<Mutex<String>>,
-    json: bool,
+    queries: QueryLines,
 }
 
 impl Pump {
@@ -200,8 +212,12 @@ impl Pump {
         if line.text.is_empty() {
             return;
         }
-        if !echo.is_one(&line, Instant::now()) {
-            line.log(self.json);
+        if line.weight == Weight::Query {
+            self.queries.followers.take(line.text);
+        }
+        let logged = line.weight != Weight::Query || self.queries.logged;
+        if logged && !echo.is_one(&line, Instant::now()) {
+            line.log(self.queries.json);
         }
         if matches!(line.weight, Weight::Error | Weight::Warning | Weight::Information) {
             line.text.clone_into(&mut self.last_words.lock().unwrap_or_else(PoisonError::into_inner));

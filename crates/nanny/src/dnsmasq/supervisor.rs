@@ -10,6 +10,7 @@ use dnsconfig::Nameserver;
 use futures::StreamExt as _;
 use futures::stream;
 use nix::sys::signal::Signal;
+use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -22,7 +23,7 @@ use crate::dnsmasq::health::{Finding, Health};
 use crate::dnsmasq::instance::{Instance, Outcome, Trial};
 use crate::dnsmasq::launch::{Mode, Plan};
 use crate::dnsmasq::log_lines::Event;
-use crate::dnsmasq::process::Process;
+use crate::dnsmasq::process::{Process, QueryLines};
 use crate::dnsmasq::quiet::{Quiet, Sent};
 use crate::dnsmasq::servers_file;
 use crate::dnsmasq::trial;
@@ -53,8 +54,10 @@ pub(crate) struct Supervisor {
     pub(crate) log_interval: Duration,
     /// Whether dnsmasq may be restarted for other routes.
     pub(crate) may_restart: bool,
-    /// Log lines of single queries as JSON.
-    pub(crate) json: bool,
+    /// The ways of the log lines of single queries.
+    pub(crate) query_lines: QueryLines,
+    /// Whether dnsmasq is to log queries for those who follow them; never where its arguments say so already.
+    pub(crate) follow_queries: watch::Receiver<bool>,
     pub(crate) report: Report,
 }
 
@@ -93,18 +96,22 @@ impl Supervisor {
     }
 
     fn start(&mut self, again: Option<Restart>) -> anyhow::Result<Instance> {
-        let (argv, reads_file) = self.arguments(again.is_none());
+        let (mut argv, reads_file) = self.arguments(again.is_none());
+        let logs_queries = *self.follow_queries.borrow_and_update();
+        if logs_queries {
+            argv.push("--log-queries=extra".into());
+        }
         info!(program = %self.program.display(), "starting dnsmasq");
         debug!(arguments = shown(&argv), "arguments of dnsmasq");
-        let (process, events) =
-            Process::start(&self.program, &argv, self.json).context("cannot start a process for dnsmasq")?;
+        let (process, events) = Process::start(&self.program, &argv, self.query_lines.clone())
+            .context("cannot start a process for dnsmasq")?;
         self.report.started(process.pid().as_raw(), again);
         let findings = match self.probe {
             Some(server) => Health::new(server, process.pid()).findings(),
             None => stream::pending().boxed(),
         };
         let quiet = Quiet::new(process.pid(), self.port);
-        Ok(Instance { process, events, findings, quiet, up: false, reads_file, trial: None })
+        Ok(Instance { process, events, findings, quiet, up: false, reads_file, logs_queries, trial: None })
     }
 
     /// Attends to a running dnsmasq until something ends it.
@@ -128,6 +135,10 @@ impl Supervisor {
                         return Outcome::Replace;
                     };
                     self.delivery.failed(&Obstacle::Refused(error));
+                }
+                () = turned(&mut self.follow_queries, instance.logs_queries), if instance.up => {
+                    info!(logs_queries = !instance.logs_queries, "restarting dnsmasq for those who follow its queries");
+                    return Outcome::Replace;
                 }
                 Some(finding) = instance.findings.next() => match finding {
                     Finding::Answers => self.is_up(instance),
@@ -300,6 +311,13 @@ impl Supervisor {
             warn!(file = %path.display(), "the file given with --servers-file cannot be read, or is too large");
             String::new()
         })
+    }
+}
+
+/// Ends when somebody begins to follow queries, or nobody does any longer.
+async fn turned(follow: &mut watch::Receiver<bool>, follows: bool) {
+    if follow.wait_for(|wanted| *wanted != follows).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

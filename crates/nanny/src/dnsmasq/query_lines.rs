@@ -1,0 +1,230 @@
+//! The lines that dnsmasq logs of one query with `--log-queries=extra`, joined to one.
+//!
+//! Each begins with the query's number and the client's address and port:
+//!
+//! ```text
+//! 12 10.244.0.7/4711 query[A] www.example.test from 10.244.0.7
+//! 12 10.244.0.7/4711 forwarded www.example.test to 192.0.2.1
+//! 12 10.244.0.7/4711 reply www.example.test is 198.51.100.1
+//! ```
+//!
+//! There is no last line, so a query is told with the first that answers it. One that nobody answers is told without an
+//! RCODE when it is [`LATE`], or when too many others wait.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use dnsconfig::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
+use querylog::Line;
+
+/// Queries without an answer that are remembered.
+const MAX_WAITING: usize = 1024;
+/// A query without an answer is told after this time.
+const LATE: Duration = Duration::from_secs(6);
+
+/// A query that has been answered, or has not.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answered {
+    pub(crate) client: IpAddr,
+    /// In lower case without a dot at the end, as a filter wants it.
+    pub(crate) name: String,
+    pub(crate) qtype: u16,
+    /// None without an answer.
+    pub(crate) rcode: Option<u16>,
+    /// `cache`, `config`, a file of names, or the server that was asked.
+    pub(crate) by: String,
+    pub(crate) took: Duration,
+}
+
+impl Answered {
+    pub(crate) fn line(&self, time: SystemTime) -> Line {
+        Line {
+            time: querylog::timestamp(time),
+            client: self.client.to_string(),
+            transport: None,
+            name: format!("{}.", self.name),
+            qtype: type_name(self.qtype),
+            rcode: self.rcode.map_or_else(|| "-".to_owned(), rcode_name),
+            size: None,
+            micros: Some(u64::try_from(self.took.as_micros()).unwrap_or(u64::MAX)),
+            truncated: false,
+            by: self.by.clone(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// The number and the address, as they are written: processes for TCP count by themselves.
+    id: String,
+    client: IpAddr,
+    name: String,
+    qtype: u16,
+    server: Option<String>,
+    since: Instant,
+}
+
+/// Joins the lines of all queries.
+#[derive(Debug, Default)]
+pub(crate) struct Joiner {
+    /// The oldest first.
+    waiting: VecDeque<Waiting>,
+}
+
+impl Joiner {
+    /// Takes a line; gives the queries that are over with it.
+    pub(crate) fn take(&mut self, line: &str, now: Instant) -> Vec<Answered> {
+        let mut over = self.late(now);
+        let Some((id, rest)) = split(line) else { return over };
+        if let Some(query) = rest.strip_prefix("query[") {
+            over.extend(self.begin(id, query, now));
+        } else if let Some((word, rest)) = rest.split_once(' ')
+            && let Some(at) = self.waiting.iter().rposition(|waiting| waiting.id == id)
+        {
+            if word == "forwarded" {
+                let server = rest.rsplit_once(" to ").map(|(_, server)| server.to_owned());
+                if let Some(waiting) = self.waiting.get_mut(at) {
+                    waiting.server = server;
+                }
+            } else if let Some((rcode, by)) = answer(word, rest)
+                && let Some(waiting) = self.waiting.remove(at)
+            {
+                over.push(waiting.end(Some(rcode), by, now));
+            }
+        }
+        over
+    }
+
+    fn begin(&mut self, id: &str, query: &str, now: Instant) -> Option<Answered> {
+        let (qtype, rest) = query.split_once("] ")?;
+        let (name, client) = rest.rsplit_once(" from ")?;
+        let (client, name) = (client.parse().ok()?, name.to_ascii_lowercase());
+        // dnsmasq writes types that it has no name for as `type=65`.
+        let number = qtype.strip_prefix("type=").and_then(|number| number.parse().ok());
+        let (id, qtype) = (id.to_owned(), number.or_else(|| parse_type(qtype).ok()).unwrap_or_default());
+        self.waiting.push_back(Waiting { id, client, name, qtype, server: None, since: now });
+        let many = self.waiting.len() > MAX_WAITING;
+        let oldest = if many { self.waiting.pop_front() } else { None };
+        oldest.map(|oldest| oldest.end(None, None, now))
+    }
+
+    fn late(&mut self, now: Instant) -> Vec<Answered> {
+        let is_late = |waiting: &Waiting| now.saturating_duration_since(waiting.since) >= LATE;
+        let count = self.waiting.iter().take_while(|waiting| is_late(waiting)).count();
+        self.waiting.drain(..count).map(|waiting| waiting.end(None, None, now)).collect()
+    }
+}
+
+impl Waiting {
+    fn end(self, rcode: Option<u16>, by: Option<&str>, now: Instant) -> Answered {
+        let Self { client, name, qtype, server, since, .. } = self;
+        let by = by.map(str::to_owned).or(server).unwrap_or_else(|| "dnsmasq".to_owned());
+        let took = now.saturating_duration_since(since);
+        Answered { client, name, qtype, rcode, by, took }
+    }
+}
+
+/// Number and address of a line, and what follows.
+fn split(line: &str) -> Option<(&str, &str)> {
+    let (number, rest) = line.split_once(' ')?;
+    let (address, _) = rest.split_once(' ')?;
+    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) || !address.contains('/') {
+        return None;
+    }
+    line.split_at_checked(number.len() + 1 + address.len()).map(|(id, rest)| (id, rest.trim_start()))
+}
+
+/// RCODE and source of a line that answers: `reply NAME is VALUE`. An alias leads on to the answer.
+fn answer<'l>(word: &'l str, rest: &str) -> Option<(u16, Option<&'l str>)> {
+    let (_, value) = rest.rsplit_once(" is ")?;
+    if value == "<CNAME>" {
+        return None;
+    }
+    // Addresses are answers, and NODATA is one without records.
+    let rcode = value.split_whitespace().next().and_then(|word| parse_rcode(word).ok()).unwrap_or_default();
+    let by = match word {
+        "reply" => None,
+        "cached" | "cached-stale" | "stale" => Some("cache"),
+        word => Some(word),
+    };
+    Some((rcode, by))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of a real dnsmasq 2.90, a second apart.
+    fn joined(lines: &str) -> Vec<String> {
+        let (mut joiner, start) = (Joiner::default(), Instant::now());
+        let mut found = Vec::new();
+        for (at, line) in (0..).zip(lines.lines()) {
+            let over = joiner.take(line, start + Duration::from_secs(at));
+            found.extend(over.iter().map(|query| {
+                let Line { client, name, qtype, rcode, by, .. } = query.line(SystemTime::now());
+                format!("{client} {qtype} {name} {rcode} {by} {}s", query.took.as_secs())
+            }));
+        }
+        found
+    }
+
+    #[test]
+    fn lines_of_one_query_become_one() {
+        let lines = "\
+12 10.244.0.7/4711 query[A] Www.Example.test from 10.244.0.7
+13 10.244.0.8/4711 query[AAAA] web.default.svc.cluster.local from 10.244.0.8
+12 10.244.0.7/4711 forwarded www.example.test to 192.0.2.1
+13 10.244.0.8/4711 forwarded web.default.svc.cluster.local to 127.0.0.1#10053
+12 10.244.0.7/4711 reply www.example.test is <CNAME>
+12 10.244.0.7/4711 reply a.example.test is 198.51.100.1
+13 10.244.0.8/4711 reply web.default.svc.cluster.local is NODATA-IPv6
+12 10.244.0.7/4711 reply a.example.test is 198.51.100.2
+14 10.244.0.7/4712 query[A] www.example.test from 10.244.0.7
+14 10.244.0.7/4712 cached www.example.test is 198.51.100.1
+15 10.244.0.7/4713 query[A] gone.test from 10.244.0.7
+15 10.244.0.7/4713 cached gone.test is NXDOMAIN
+16 fd00::7/4713 query[A] broken.test from fd00::7
+16 fd00::7/4713 forwarded broken.test to 192.0.2.1
+16 fd00::7/4713 reply error is SERVFAIL
+17 10.244.0.7/4714 query[A] localhost from 10.244.0.7
+17 10.244.0.7/4714 /etc/hosts localhost is 127.0.0.1
+18 10.244.0.7/4715 query[type=65] one from 10.244.0.7
+18 10.244.0.7/4715 config one is NXDOMAIN";
+        let expected = [
+            "10.244.0.7 A www.example.test. NOERROR 192.0.2.1 5s",
+            "10.244.0.8 AAAA web.default.svc.cluster.local. NOERROR 127.0.0.1#10053 5s",
+            "10.244.0.7 A www.example.test. NOERROR cache 1s",
+            "10.244.0.7 A gone.test. NXDOMAIN cache 1s",
+            "fd00::7 A broken.test. SERVFAIL 192.0.2.1 2s",
+            "10.244.0.7 A localhost. NOERROR /etc/hosts 1s",
+            "10.244.0.7 HTTPS one. NXDOMAIN config 1s",
+        ];
+        assert_eq!(joined(lines), expected);
+    }
+
+    #[test]
+    fn queries_that_nobody_answers_are_told_late() {
+        let filler = "x\n".repeat(5);
+        let lines = format!(
+            "1 10.0.0.1/1 query[A] a.test from 10.0.0.1\n1 10.0.0.1/1 forwarded a.test to 192.0.2.1\n{filler}"
+        );
+        assert_eq!(joined(&lines), ["10.0.0.1 A a.test. - 192.0.2.1 6s"]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let (mut joiner, now) = (Joiner::default(), Instant::now());
+        let told = (0..3000)
+            .map(|n| joiner.take(&format!("{n} 10.0.0.1/1 query[A] a.test from 10.0.0.1"), now).len());
+        assert_eq!(told.sum::<usize>(), 3000 - MAX_WAITING);
+        assert_eq!(joiner.waiting.len(), MAX_WAITING);
+    }
+
+    #[test]
+    fn odd_lines_are_passed_over() {
+        let odd = "\n1\n1 a\n1 a/b\n1 a/b query[\n1 a/b query[A] x from y\nx 1/2 query[A] x from 10.0.0.1\n\
+                   1 10.0.0.1/1 reply a is 1\nstarted, version 2.90\n1 a/b query[A] from 10.0.0.1";
+        assert_eq!(joined(odd), [""; 0]);
+    }
+}

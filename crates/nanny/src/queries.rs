@@ -1,0 +1,200 @@
+//! The queries of dnsmasq's clients, for those who follow them.
+//!
+//! dnsmasq logs queries from its start or not at all, so following them restarts it, with `--log-queries=extra`, and once
+//! more when nobody follows any longer. Each restart costs its cache. Its lines are joined ([`query_lines`]) and given to
+//! the readers that want them, each with a bounded queue.
+//!
+//! [`query_lines`]: crate::dnsmasq::query_lines
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use dnsconfig::query_log::Filter;
+use querylog::{Choice, Line, Source};
+use tokio::sync::watch;
+
+use crate::dnsmasq::query_lines::{Answered, Joiner};
+
+/// Lines that wait for a reader.
+const QUEUE: usize = 4096;
+
+/// The followers of dnsmasq's queries. `clone` shares them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queries(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    wanted: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    joiner: Joiner,
+    readers: Vec<Queue>,
+    next: u64,
+}
+
+/// What one reader has not read yet.
+#[derive(Debug)]
+struct Queue {
+    id: u64,
+    filter: Filter,
+    rate: u32,
+    lines: VecDeque<Line>,
+    left_out: u64,
+    /// The second of the last line, and the lines in it.
+    second: u64,
+    taken: u32,
+}
+
+impl Queue {
+    fn offer(&mut self, answered: &Answered, time: SystemTime) {
+        let rcode = answered.rcode.unwrap_or(u16::MAX);
+        if !self.filter.has(answered.client, answered.qtype, rcode)
+            || !self.filter.has_name(answered.name.as_bytes())
+        {
+            return;
+        }
+        let second = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        if second != self.second {
+            (self.second, self.taken) = (second, 0);
+        }
+        if self.taken >= self.rate || self.lines.len() >= QUEUE {
+            self.left_out += 1;
+            return;
+        }
+        self.taken += 1;
+        self.lines.push_back(answered.line(time));
+    }
+}
+
+impl Queries {
+    /// Whether dnsmasq is to log queries.
+    pub(crate) fn wanted(&self) -> watch::Receiver<bool> {
+        self.0.wanted.subscribe()
+    }
+
+    /// Takes a line that dnsmasq logged.
+    pub(crate) fn take(&self, line: &str) {
+        let mut state = self.0.lock();
+        if state.readers.is_empty() {
+            return;
+        }
+        let time = SystemTime::now();
+        for answered in state.joiner.take(line, Instant::now()) {
+            for reader in &mut state.readers {
+                reader.offer(&answered, time);
+            }
+        }
+    }
+
+    /// Begins to follow.
+    pub(crate) fn follow(&self, choice: &Choice) -> Reader {
+        let mut state = self.0.lock();
+        let id = state.next;
+        state.next += 1;
+        let (filter, rate) = (choice.filter.clone(), choice.rate);
+        state.readers.push(Queue {
+            id,
+            filter,
+            rate,
+            lines: VecDeque::new(),
+            left_out: 0,
+            second: 0,
+            taken: 0,
+        });
+        self.0.tell(&state);
+        Reader { id, shared: Arc::clone(&self.0) }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, state: &State) {
+        let wanted = !state.readers.is_empty();
+        self.wanted.send_if_modified(|known| std::mem::replace(known, wanted) != wanted);
+    }
+}
+
+/// A reader of lines. Dropping it ends them.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Reader {
+    fn queue<T>(&self, take: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+        self.shared.lock().readers.iter_mut().find(|queue| queue.id == self.id).map(take)
+    }
+}
+
+impl Source for Reader {
+    fn next(&mut self) -> Option<Line> {
+        self.queue(|queue| queue.lines.pop_front()).flatten()
+    }
+
+    fn left_out(&mut self) -> u64 {
+        self.queue(|queue| std::mem::take(&mut queue.left_out)).unwrap_or_default()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.readers.retain(|queue| queue.id != self.id);
+        if state.readers.is_empty() {
+            state.joiner = Joiner::default();
+        }
+        self.shared.tell(&state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(queries: &Queries, number: usize, name: &str) {
+        queries.take(&format!("{number} 10.0.0.1/1 query[A] {name} from 10.0.0.1"));
+        queries.take(&format!("{number} 10.0.0.1/1 cached {name} is NXDOMAIN"));
+    }
+
+    #[test]
+    fn dnsmasq_is_to_log_while_somebody_follows() {
+        let queries = Queries::default();
+        let wanted = queries.wanted();
+        ask(&queries, 1, "a.test");
+        let mut all = queries.follow(&Choice::from_query("").unwrap());
+        let mut some = queries.follow(&Choice::from_query("name=*.acme.test&rcode=NXDOMAIN").unwrap());
+        assert!(*wanted.borrow());
+        ask(&queries, 2, "a.test");
+        ask(&queries, 3, "b.Acme.test");
+        let names = |reader: &mut Reader| {
+            std::iter::from_fn(|| reader.next()).map(|line| line.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&mut all), ["a.test.", "b.acme.test."]);
+        assert_eq!(names(&mut some), ["b.acme.test."]);
+        drop(all);
+        assert!(*wanted.borrow());
+        drop(some);
+        assert!(!*wanted.borrow());
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_are_bounded_and_counted() {
+        let queries = Queries::default();
+        let mut slow = queries.follow(&Choice::from_query("rate=100000").unwrap());
+        let mut few = queries.follow(&Choice::from_query("rate=1").unwrap());
+        for number in 0..QUEUE + 10 {
+            ask(&queries, number, "a.test");
+        }
+        assert_eq!((slow.left_out(), slow.left_out()), (10, 0));
+        assert!(few.left_out() > 1000);
+        assert_eq!(std::iter::from_fn(|| slow.next()).count(), QUEUE);
+    }
+}
