@@ -99,7 +99,7 @@ fn details(status: &Status) -> Markup {
             div.plots { @for probe in &status.probes { (figure(probe, &axes, status.time)) } }
         }
         @if status.dnsmasq.is_some() { (configuration::section(status)) }
-        (top::section(status.top.as_ref()))
+        (top::section(status.top.as_deref()))
         p.when { (facts::sidecar(status)) }
     }
 }

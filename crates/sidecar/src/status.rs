@@ -45,7 +45,7 @@ pub(crate) struct Status {
     pub(crate) nanny: Fetched<Nanny>,
     /// Who asks most; only for those who ask from within the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) top: Option<Fetched<Ranking>>,
+    pub(crate) top: Option<Box<Fetched<Ranking>>>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -87,7 +87,7 @@ pub(crate) struct DnsmasqStatus {
 
 /// Puts the document together; with who asks most, which is not for everybody, if `local`.
 pub(crate) async fn status(parts: &Parts, local: bool) -> Status {
-    let top = async { if local { Some(parts.peers.top.known().await) } else { None } };
+    let top = async { if local { Some(Box::new(parts.peers.top.known().await)) } else { None } };
     let (kubedns, nanny, top) = tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known(), top);
     let mut status = Status {
         verdict: Verdict::default(),

@@ -322,7 +322,7 @@ fn who_asks_most_is_shown_from_within_the_pod() {
         nxdomain: vec![row("<b>.example.", None)],
         ..Ranking::default()
     };
-    let page = page(&Status { top: Some(told(ranking)), ..good() });
+    let page = page(&Status { top: Some(Box::new(told(ranking))), ..good() });
     says(
         &page,
         &[
