@@ -66,12 +66,15 @@ impl Front {
         if !self.is_asked_first() {
             return behind(route);
         }
-        let ours = reverse_trees().chain([domain.clone()]).filter(|ours| name.is_within(ours));
+        let own = self.config.own_names().filter_map(|name| Name::parse(name).ok());
+        let ours = reverse_trees().chain([domain.clone()]).chain(own).filter(|ours| name.is_within(ours));
         let ours = ours.max_by_key(Name::label_count);
         if self.topology == Topology::Cache {
             return way(DnsmasqAsks::Kubedns, ours.as_ref(), &[""; 0]);
         }
-        let stub_domains = self.config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty());
+        let is_own = |stub: &str| self.config.own_names().any(|name| name == stub);
+        let stub_domains = self.config.stub_domains.iter();
+        let stub_domains = stub_domains.filter(|(stub, servers)| !servers.is_empty() && !is_own(stub));
         let stub = stub_domains
             .filter_map(|(stub, servers)| Some((Name::parse(stub).ok()?.to_lowercase(), servers)))
             .filter(|(stub, _)| name.is_within(stub))
@@ -99,9 +102,11 @@ fn behind(route: &Route) -> Dnsmasq {
         Route::Upstreams { servers } | Route::StubDomain { servers, .. } => {
             way(DnsmasqAsks::NotInFront, None, servers)
         }
-        Route::ClusterDomain { .. } | Route::Reverse { .. } | Route::SingleLabel | Route::Zone { .. } => {
-            way(DnsmasqAsks::NotInFront, None, &[""; 0])
-        }
+        Route::ClusterDomain { .. }
+        | Route::Reverse { .. }
+        | Route::SingleLabel
+        | Route::Zone { .. }
+        | Route::OwnName => way(DnsmasqAsks::NotInFront, None, &[""; 0]),
     }
 }
 

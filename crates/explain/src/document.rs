@@ -106,7 +106,7 @@ pub(crate) struct Detail {
     pub(crate) dnsmasq: Dnsmasq,
 }
 
-/// The servers responsible for a name, as kubedns sees it: itself for the cluster domain and for zones beside it, itself or
+/// The servers responsible for a name, as kubedns sees it: itself for the cluster domain, zones beside it and names of your own, itself or
 /// others for addresses, nobody for names of one label, which are not sent out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -117,6 +117,7 @@ pub(crate) enum Route {
     Upstreams { servers: Vec<String> },
     SingleLabel,
     Zone { domain: String },
+    OwnName,
 }
 
 /// The meaning of a name's labels. Namespace and name of a Service may be the wildcard `*`.
@@ -168,6 +169,10 @@ pub(crate) enum NameKind {
     Zone {
         domain: String,
         synced: bool,
+    },
+    /// A name of your own, in the `ConfigMap`; `target` is where its aliases end, if it is one.
+    OwnName {
+        target: Option<String>,
     },
     /// A name outside the cluster domain.
     #[serde(rename = "outside")]

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use cluster::objects::ObjectKey;
 use cluster::snapshot::{Snapshot, pod_address};
+use skydns::own_names::Led;
 use skydns::wire::reverse;
 use skydns::zones::Authority;
 use skydns::{FurtherZone, Name, Records as _, View as _, Zone, name};
@@ -28,6 +29,10 @@ pub(crate) fn further<'s>(snapshot: &'s Snapshot, name: &Name) -> Option<&'s Fur
 
 /// The meaning of a name (in lower case) with this path.
 pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> NameKind {
+    if let Some(led) = snapshot.zone.own(name.wire()) {
+        let target = if let Led::Name(target) = led { Some(target.to_string()) } else { None };
+        return NameKind::OwnName { target };
+    }
     if let Some(FurtherZone { domain, records, .. }) = further(snapshot, name) {
         return NameKind::Zone { domain: domain.to_string(), synced: records.has_synced() };
     }
@@ -89,6 +94,7 @@ pub(crate) fn route(zone: &Zone, name: &Name, kind: &NameKind) -> Route {
     let (servers, stub_domain) = zone.servers_for(name.wire());
     let servers = servers.iter().map(ToString::to_string).collect();
     match (kind, stub_domain) {
+        (NameKind::OwnName { .. }, _) => Route::OwnName,
         (NameKind::Zone { domain, .. }, _) => Route::Zone { domain: domain.clone() },
         (NameKind::Reverse { address }, _) => Route::Reverse { address: *address, servers },
         (NameKind::External, Some(domain)) => Route::StubDomain { domain: domain.to_string(), servers },

@@ -4,6 +4,7 @@ mod aliases;
 mod cluster;
 mod members;
 mod options;
+mod own_names;
 mod properties;
 mod readings;
 mod transcript;

@@ -210,7 +210,7 @@ fn asks(candidate: &Candidate) -> String {
         (_, Route::StubDomain { domain, servers }) => (Some(domain), join(servers)),
         (_, Route::Upstreams { servers } | Route::Reverse { servers, .. }) => (None, join(servers)),
         // A missing name of the cluster that is forwarded all the same.
-        (_, Route::ClusterDomain { .. } | Route::Zone { .. }) => {
+        (_, Route::ClusterDomain { .. } | Route::Zone { .. } | Route::OwnName) => {
             return format!("the upstream servers are asked for {name}");
         }
         (_, Route::SingleLabel) => return format!("{name} is asked for"),

@@ -12,6 +12,7 @@ mod api {
     mod life;
     mod loops;
     mod mirror;
+    mod own_names;
     mod patience;
     mod process;
     mod real;

@@ -25,6 +25,8 @@ struct Said {
     address: String,
     configuration: String,
     routes: u32,
+    /// Whether it stands in front of dnsmasq.
+    in_front: bool,
 }
 
 impl Kubedns {
@@ -71,10 +73,11 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
         "TXT" if name == "routes.kubedns." && !said.tells => reply.rcode("REFUSED").into(),
         "TXT" if name == "routes.kubedns." => {
             let Said { configuration, routes, .. } = said;
+            let topology = if said.in_front { "direct" } else { "cache" };
             let texts = [
                 format!("configuration={configuration}"),
                 format!("routes={routes}"),
-                "topology=cache".into(),
+                format!("topology={topology}"),
             ];
             texts
                 .iter()
@@ -251,5 +254,41 @@ async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     rig.nanny.line_with("--dns-loop-detect: left out", PATIENCE).await;
     rig.until_all("192.0.2.1").await;
     assert_eq!(rig.status()["routes"]["loops"], json!([]));
+    rig.end().await;
+}
+
+/// With dnsmasq asking the upstreams, as by default.
+#[tokio::test]
+async fn names_of_your_own_are_asked_of_a_kubedns_behind_dnsmasq_that_has_them() {
+    let (kubedns, other) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
+    let config = [("hosts", "192.0.2.1 db.acme.test\n".to_owned()), ("upstreamNameservers", only(&other))];
+    let data = config.clone().map(|(key, value)| (key.to_owned(), value.into_bytes()));
+    let version = dnsconfig::parse(&data.into()).unwrap().version().to_string();
+    let config = config.each_ref().map(|(key, value)| (*key, value.as_str()));
+    let rig = Plan::new().flag(kubedns.flag()).config(&config).start().await;
+    let polled = |more: usize| {
+        let before = kubedns.polls();
+        let kubedns = &kubedns;
+        eventually(PATIENCE, move || std::future::ready(kubedns.polls() >= before + more))
+    };
+    for (configuration, in_front) in [("another", false), (version.as_str(), true)] {
+        kubedns.says(|said| {
+            *said = Said { tells: true, in_front, configuration: configuration.to_owned(), ..said.clone() };
+        });
+        polled(3).await;
+        rig.until("db.acme.test.", "192.0.2.99").await;
+    }
+
+    kubedns.says(|said| said.in_front = false);
+    for (name, expected) in [
+        ("db.acme.test.", "192.0.2.1"),
+        ("1.2.0.192.in-addr.arpa.", "192.0.2.1"),
+        ("below.db.acme.test.", "192.0.2.1"),
+        ("www.acme.test.", "192.0.2.99"),
+    ] {
+        rig.until(name, expected).await;
+    }
+    kubedns.moves_on("192.0.2.2");
+    rig.until("db.acme.test.", "192.0.2.2").await;
     rig.end().await;
 }
