@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use skydns::{Backend, Entry, Host, Lookup, Name, Pointer, Records, ServiceRecord, View, Zone, Zones};
 use smol_str::SmolStr;
+use tokio::sync::watch;
 use treecache::{ANY, Map, TreeCache};
 
 use crate::few::Few;
@@ -299,6 +300,25 @@ impl Records for Snapshot {
         if found { Lookup::Exists } else { Lookup::Missing }
     }
 
+    fn is_enumerable(&self) -> bool {
+        true
+    }
+
+    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        visit(&["dns-version"]);
+        for (namespace, services) in self.services.root().children() {
+            services
+                .entries()
+                .for_each(|(name, service)| names_of_service([namespace, name], service, visit));
+        }
+        for (namespace, aliases) in self.aliases.root().children() {
+            aliases.entries().for_each(|(name, _)| visit(&["svc", namespace, name]));
+        }
+        if let PodNames::Verified(pods) = &self.pods {
+            pods.iter().for_each(|(address, namespaces)| names_of_pods(*address, namespaces, visit));
+        }
+    }
+
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
@@ -335,26 +355,98 @@ impl View for Snapshot {
     fn zones(&self) -> &Zones {
         &self.zones
     }
+
+    fn names_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
+        if !self.answers_alike(older) {
+            older.owner_names(visit);
+            return self.owner_names(visit);
+        }
+        self.services_changed_since(older, visit);
+        let same = |ours: &Arc<ExternalName>, theirs: &Arc<ExternalName>| ours == theirs;
+        self.aliases.differences(&older.aliases, &same, &mut |path, name| {
+            path.iter().for_each(|namespace| visit(&["svc", namespace, name]));
+        });
+        if let (PodNames::Verified(ours), PodNames::Verified(theirs)) = (&self.pods, &older.pods) {
+            ours.differences(theirs, |ours, theirs| ours == theirs, &mut |address, ours, theirs| {
+                for namespaces in ours.into_iter().chain(theirs) {
+                    names_of_pods(*address, namespaces, visit);
+                }
+            });
+        }
+    }
+}
+
+/// The names that transfers of the zone are made of.
+impl Snapshot {
+    /// Whether the same records are the same answers in both.
+    fn answers_alike(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.zone, &other.zone);
+        ours.delegates_like(theirs)
+            && self.zones.iter().map(|zone| &zone.domain).eq(other.zones.iter().map(|zone| &zone.domain))
+            && ours.search.as_deref() == theirs.search.as_deref()
+            && self.federation == other.federation
+            && std::mem::discriminant(&self.pods) == std::mem::discriminant(&other.pods)
+    }
+
+    fn services_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
+        let same = |ours: &Arc<ServiceNode>, theirs: &Arc<ServiceNode>| ours == theirs;
+        self.services.differences(&older.services, &same, &mut |path, name| {
+            for namespace in path {
+                for services in [&older.services, &self.services] {
+                    if let Some(service) = services.entry(path, name) {
+                        names_of_service([namespace, name], service, visit);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Visits the names of a Service and below.
+fn names_of_service([namespace, name]: [&str; 2], service: &ServiceNode, visit: &mut dyn FnMut(&[&str])) {
+    service.owner_names(&mut |below| match *below {
+        [] => visit(&["svc", namespace, name]),
+        [label] => visit(&["svc", namespace, name, label]),
+        [protocol, port] => visit(&["svc", namespace, name, protocol, port]),
+        [protocol, port, label] => visit(&["svc", namespace, name, protocol, port, label]),
+        _ => {}
+    });
+}
+
+/// Visits the names of the pods that have an address.
+fn names_of_pods(address: IpAddr, namespaces: &[SmolStr], visit: &mut dyn FnMut(&[&str])) {
+    let label = pod::label(address);
+    namespaces.iter().for_each(|namespace| visit(&["pod", namespace, &label]));
 }
 
 /// Where readers find the current snapshot: one atomic load, no lock.
 #[derive(Debug)]
-pub struct Published(ArcSwap<Snapshot>);
+pub struct Published {
+    current: ArcSwap<Snapshot>,
+    /// Tells of each new one.
+    changes: watch::Sender<()>,
+}
 
 impl Published {
     /// Publishes a first snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
-        Self(ArcSwap::from_pointee(snapshot))
+        Self { current: ArcSwap::from_pointee(snapshot), changes: watch::Sender::new(()) }
     }
 
     /// Replaces the snapshot.
     pub fn set(&self, snapshot: Snapshot) {
-        self.0.store(Arc::new(snapshot));
+        self.current.store(Arc::new(snapshot));
+        self.changes.send_replace(());
+    }
+
+    /// Tells when the snapshot has been replaced.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// The current snapshot.
     pub fn get(&self) -> Arc<Snapshot> {
-        self.0.load_full()
+        self.current.load_full()
     }
 }
 
@@ -363,7 +455,7 @@ impl Backend for Published {
     type Guard = Reading;
 
     fn view(&self) -> Self::Guard {
-        Reading(self.0.load())
+        Reading(self.current.load())
     }
 }
 

@@ -38,6 +38,16 @@ impl Records for ZoneRecords {
         Lookup::Exists
     }
 
+    fn is_enumerable(&self) -> bool {
+        true
+    }
+
+    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        if let Some(tree) = &self.0 {
+            tree.names(visit);
+        }
+    }
+
     fn has_descendants(&self, path: &[&str]) -> bool {
         self.0.as_ref().is_some_and(|tree| tree.holds(path))
     }

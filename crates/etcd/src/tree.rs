@@ -127,6 +127,11 @@ impl Tree {
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
+    /// Visits every name that is a key, or above one: all of them have records.
+    pub(crate) fn names(&self, visit: &mut dyn FnMut(&[&str])) {
+        names(self.messages.root(), &mut Vec::new(), visit);
+    }
+
     /// All messages in the order of their keys.
     fn all(&self) -> Vec<&Stored> {
         let mut found = Found { steps: usize::MAX, messages: Vec::new() };
@@ -161,6 +166,20 @@ impl Tree {
 /// The place of a key in the tree. The zone's own has an empty label.
 fn place<'p>(path: &'p [&'p str]) -> (&'p str, &'p [&'p str]) {
     path.split_last().map_or(("", path), |(label, above)| (*label, above))
+}
+
+fn names<'t>(node: &'t Node<Arc<Stored>>, path: &mut Vec<&'t str>, visit: &mut dyn FnMut(&[&str])) {
+    for (label, _) in node.entries().filter(|(label, _)| node.child(label).is_none()) {
+        path.push(label);
+        visit(path);
+        path.pop();
+    }
+    for (label, child) in node.children() {
+        path.push(label);
+        visit(path);
+        names(child, path, visit);
+        path.pop();
+    }
 }
 
 fn is_wildcard(label: &str) -> bool {

@@ -8,6 +8,7 @@ mod pins;
 mod prefer_zone;
 mod scope;
 mod search;
+mod transfer;
 mod ttl;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use daemon::klog::LogFlags;
 use dnsconfig::federation::{self, FederationError};
 use dnsconfig::name::{LABEL_RULE, is_label};
 use skydns::forward::CacheLimits;
+use skydns::transfer::Peers;
 use skydns::{Name, Zone};
 use thiserror::Error;
 
@@ -42,6 +44,7 @@ pub use pins::{PinError, Pins};
 pub use prefer_zone::{PreferZone, PreferZoneError, ZoneNameError};
 pub use scope::{NamespaceList, NamespaceListError, Selector, SelectorError};
 pub use search::{Domains, FallthroughError, SearchError, SearchFlags, Zones};
+pub use transfer::{TransferError, TransferTo};
 pub use ttl::{ZoneTtl, ZoneTtlError};
 
 /// What `--help` ends with.
@@ -193,6 +196,12 @@ pub struct Options {
     /// Zones from etcd.
     #[command(flatten)]
     pub etcd: EtcdFlags,
+    /// secondaries that may transfer the zones (AXFR, IXFR), separated by commas: IP, IP:port or [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for nobody
+    #[arg(long, value_name = "string", default_value = "")]
+    pub transfer_to: Peers,
+    /// file of the key that the secondaries of transfer-to have to sign with (TSIG), in the form that tsig-keygen writes
+    #[arg(long, value_name = "string", default_value = "")]
+    pub transfer_key: String,
     /// Logging.
     #[command(flatten)]
     pub log: LogFlags,

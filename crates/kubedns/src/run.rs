@@ -14,9 +14,10 @@ use daemon::shutdown::Shutdown;
 use daemon::tasks::Tasks;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use skydns::FurtherZone;
 use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
+use skydns::transfer::{Serial, TransferMetrics, Transfers};
+use skydns::{FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
@@ -26,7 +27,7 @@ use crate::etcd::EtcdZones;
 use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{Exposition, Options, PreferZone, Topology};
+use crate::options::{Exposition, Options, PreferZone, Topology, TransferTo};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::tap::Queries;
@@ -67,15 +68,18 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     options.clusterset()?;
     let etcd = EtcdZones::new(options.etcd()?);
     let own_node = options.node_of_zone(std::env::var("NODE_NAME").ok())?;
+    let transfer_to = options.transfers()?;
     let connection = connect(&options).await?;
     let registry = daemon::metrics::Metrics::new("kubedns")?;
     let metrics = Metrics::new(&registry)?;
     crate::metrics::info(&registry, &options)?;
     let configuration = Configuration::open(&options, config_from, &connection, &metrics);
 
+    let transfers = transfers(transfer_to, &registry)?;
+    let zone = Zone { serial: transfers.as_ref().map(|transfers| transfers.serial()), ..zone };
     let published = Arc::new(Published::new(Snapshot::new(zone.clone())));
     let forwarder = forwarder(&options, &registry)?;
-    let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published)?;
+    let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
     let queries = Queries { tap: dns.tap(), top: dns.top() };
     let fallthrough = Arc::clone(&zone.fallthrough);
     let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), fallthrough);
@@ -85,7 +89,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let zone = ZoneFrame { zone, topology: options.topology, listening: vec![dns.local_addr()] };
     let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let mut sync = Sync {
-        index: Index::with(options.index(&scope), published),
+        index: Index::with(options.index(&scope), Arc::clone(&published)),
         events,
         further,
         questions,
@@ -114,6 +118,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tasks.lasting("looking for forwarding loops", loops.run(stop()));
     follow_etcd(&mut tasks, etcd, &registry, &zones, &shutdown.stop)?;
     forget_on_edits(&mut tasks, &options, forwarder, configuration.subscribe(), stop());
+    transfer_zones(&mut tasks, transfers, published, &stop);
     queries.follow(&mut tasks, &options, configuration.state(), &stop());
     let watching = queries.routes(status.published(), options.topology, stop());
     let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
@@ -326,6 +331,7 @@ fn bind_dns(
     registry: &daemon::metrics::Metrics,
     forwarder: &Arc<Forwarder>,
     published: &Arc<Published>,
+    transfers: Option<&Arc<Transfers<Snapshot>>>,
 ) -> anyhow::Result<skydns::server::Server<Published>> {
     let ip: IpAddr = options
         .dns_bind_address
@@ -345,14 +351,43 @@ fn bind_dns(
         forwarder: Arc::clone(forwarder),
         metrics,
     };
-    let server = skydns::server::Server::bind(config, Arc::clone(published))
-        .map_err(|error| daemon::http::BindError::new(&address, &error))
-        .context("cannot serve DNS")?;
+    let server =
+        skydns::server::Server::bind_with_transfers(config, Arc::clone(published), transfers.cloned())
+            .map_err(|error| daemon::http::BindError::new(&address, &error))
+            .context("cannot serve DNS")?;
     let taps = TapMetrics::new(server.tap()).context("cannot set up metrics")?;
     registry.register("kubedns_tap*", taps)?;
     registry.register("kubedns_udp_*", crate::drops::Drops::new(server.local_addr())?)?;
     tracing::info!(address = %server.local_addr(), "serving DNS over UDP and TCP");
     Ok(server)
+}
+
+/// The zones for others, if anybody may have them.
+fn transfers(
+    to: Option<TransferTo>,
+    registry: &daemon::metrics::Metrics,
+) -> anyhow::Result<Option<Arc<Transfers<Snapshot>>>> {
+    let Some(TransferTo { peers, key }) = to else { return Ok(None) };
+    let metrics = TransferMetrics::new().context("cannot set up metrics")?;
+    registry.register("the metrics of transfers", metrics.clone())?;
+    let secondaries = peers.targets().len();
+    tracing::info!(secondaries, signed = key.is_some(), "zone transfers enabled");
+    Ok(Some(Transfers::new(peers, key, Serial::new(), metrics)))
+}
+
+/// Keeps versions of the zones and notifies their secondaries.
+fn transfer_zones(
+    tasks: &mut Tasks,
+    transfers: Option<Arc<Transfers<Snapshot>>>,
+    published: Arc<Published>,
+    stop: &dyn Fn() -> CancellationToken,
+) {
+    let Some(transfers) = transfers else { return };
+    for notifier in transfers.notifiers() {
+        tasks.lasting("notifying secondaries", notifier.run(stop()));
+    }
+    let changes = published.changes();
+    tasks.lasting("keeping zone versions", transfers.follow(changes, move || published.get(), stop()));
 }
 
 fn udp_threads() -> NonZeroUsize {

@@ -20,5 +20,6 @@ mod api {
     mod stub;
     mod stub_domains;
     mod tls;
+    mod transfer;
     mod weather;
 }

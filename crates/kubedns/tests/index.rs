@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on has to end there")]
 
+#[path = "index/transfers.rs"]
+mod transfers;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +14,7 @@ use cluster::objects::{
     Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event,
     ExternalAddress, Node, ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
-use cluster::snapshot::{Published, Snapshot};
+use cluster::snapshot::{PodNames, Published, Snapshot};
 use kubedns::status::Cache;
 use proptest::prelude::*;
 use skydns::{Name, Records as _, Zone};
@@ -278,6 +281,13 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
     }
 }
 
+/// Pods that come and go with time.
+fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
+    let of = |n: u64| [SmolStr::from(if (time + n) % 3 == 0 { "a" } else { "b" })];
+    let ip = |n: u64| IpAddr::from([10, 0, 0, u8::try_from(n).unwrap_or_default()]);
+    (0..6).filter(|n| (time * n) % 4 != 1).map(|n| (ip(n), Arc::from(of(n)))).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
@@ -325,6 +335,44 @@ proptest! {
         index.publish();
         list(&mut index, &cluster);
         prop_assert!(!index.publish());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_changes_between_any_two_versions_lead_from_one_to_the_other(
+        start in proptest::collection::vec(change(), 0..24),
+        steps in proptest::collection::vec(step(), 0..12),
+        strict in any::<bool>(),
+        verified in any::<bool>(),
+    ) {
+        let mut cluster = Cluster::default();
+        cluster.take_all(&start);
+        let (mut index, published) = index();
+        list(&mut index, &cluster);
+        index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+        let transfers = transfers::transfers();
+        let mut copies = Vec::new();
+        for (at, step) in (0_u64..).zip(&steps) {
+            cluster.take(step);
+            show(&mut index, &cluster, step);
+            index.publish();
+            let mut snapshot = Snapshot::clone(&published.get());
+            snapshot.zone.strict = strict;
+            if verified {
+                snapshot.pods = PodNames::Verified(pods(at));
+            }
+            transfers.take(&Arc::new(snapshot), at);
+            let whole = transfers::whole(&transfers);
+            for copy in &copies {
+                let mut copy = transfers::Copy::clone(copy);
+                prop_assert!(copy.update(&transfers), "the difference is sent");
+                prop_assert_eq!(&copy, &whole);
+            }
+            copies.push(whole);
+        }
     }
 }
 

@@ -59,6 +59,7 @@ pub(crate) fn ask(
             }
             Outcome::Expensive => unreachable!("a small cluster takes little work"),
             Outcome::Search(_) => unreachable!("no name is completed"),
+            Outcome::Transfer => unreachable!("no zone is transferred"),
             Outcome::Ignore => {
                 assert!(
                     matches!(Query::parse(octets, transport), Err(Malformed::Ignore)),

@@ -11,13 +11,13 @@ mod texts;
 
 use std::cell::Cell;
 use std::net::IpAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
 use crate::backend::{Entry, Lookup, View, has_room_for};
 use crate::outside::{Outside, OutsideQuestion};
 use crate::record::TTL;
+use crate::transfer::{self, Serial};
 use crate::wire::name::labels;
 use crate::wire::{Full, Name, Owner, Query, Section, Writer, class, rtype};
 use crate::zones::Authority;
@@ -200,8 +200,11 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         match self.query.qtype {
             rtype::SOA => {
                 let ttl = authority.further.map_or(zone.ttl, |further| further.ttl);
-                let soa = (ttl.unwrap_or(SOA_TTL), authority.negative_ttl(zone));
-                self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), soa))
+                let (numbers, soa) = (
+                    soa_numbers(zone.serial.as_deref()),
+                    (ttl.unwrap_or(SOA_TTL), authority.negative_ttl(zone)),
+                );
+                self.wrote(|m| m.soa(Section::Answer, authority.domain.wire(), numbers, soa))
             }
             rtype::NS if self.is_whole_zone() => self.name_servers(),
             _ if authority.further.is_some() => self.further_apex(),
@@ -383,7 +386,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
         let (authority, ttl) = (self.authority, self.authority.negative_ttl(self.view.zone()));
         // A SOA that does not fit is left out: the answer is complete without it.
-        let _ = self.message.soa(Section::Authority, authority.domain.wire(), (ttl, ttl));
+        let numbers = soa_numbers(self.view.zone().serial.as_deref());
+        let _ = self.message.soa(Section::Authority, authority.domain.wire(), numbers, (ttl, ttl));
     }
 
     /// Writes the names that an address belongs to.
@@ -445,6 +449,18 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
     Some(path)
 }
 
+/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers the serial is the current hour: it never runs
+/// backwards, and there are no secondaries.
+pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
+    match serial {
+        Some(serial) => serial.current_numbers(),
+        None => {
+            let now = transfer::now();
+            [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]
+        }
+    }
+}
+
 /// The records that we make ourselves.
 impl Writer<'_, '_> {
     fn address(&mut self, section: Section, owner: Owner<'_>, address: IpAddr, ttl: u32) -> Result<(), Full> {
@@ -472,19 +488,18 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The SOA of the zone with its own TTL and that of negative answers. Its serial is the current hour: it never runs backwards, and secondaries do not exist.
+    /// The SOA of the zone with these numbers, its own TTL and that of negative answers.
     pub(crate) fn soa(
         &mut self,
         section: Section,
         domain: &[u8],
+        [serial, refresh, retry, expire]: [u32; 4],
         (ttl, minimum): (u32, u32),
     ) -> Result<(), Full> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let serial = u32::try_from(now - now % 3600).unwrap_or(u32::MAX);
         self.record(section, Owner::Parts(&[domain]), rtype::SOA, ttl, |m| {
             m.name(Owner::Parts(&[b"\x02ns\x03dns", domain]));
             m.name(Owner::Parts(&[b"\x0ahostmaster", domain]));
-            for value in [serial, 28_800, 7_200, 604_800, minimum] {
+            for value in [serial, refresh, retry, expire, minimum] {
                 m.bytes(&value.to_be_bytes());
             }
         })

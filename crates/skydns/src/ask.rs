@@ -59,7 +59,9 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
             }
             // Names that are completed are shown by those they are completed to; this one exists, and is none of them.
             Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
-            Outcome::Forward(_) | Outcome::Ignore | Outcome::Expensive => return response,
+            Outcome::Forward(_) | Outcome::Transfer | Outcome::Ignore | Outcome::Expensive => {
+                return response;
+            }
         }
     }
     response

@@ -8,6 +8,7 @@ use dnsconfig::Upstream;
 use crate::own_names::{Led, OwnNames};
 use crate::record::{NEGATIVE_TTL, ServiceRecord, TTL};
 use crate::search::Search;
+use crate::transfer::Serial;
 use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 use crate::zones::Zones;
@@ -15,7 +16,7 @@ use crate::zones::Zones;
 /// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
 pub trait Backend: Send + Sync + 'static {
     /// The records at one point in time.
-    type View: View;
+    type View: View + 'static;
     /// What holds a view while it is in use.
     type Guard: std::ops::Deref<Target = Self::View>;
 
@@ -44,6 +45,15 @@ pub trait Records: Send + Sync {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup;
 
+    /// Whether [`owner_names`](Self::owner_names) tells all names. A zone is transferred only if it does.
+    fn is_enumerable(&self) -> bool {
+        false
+    }
+
+    /// Visits the owner name of every record that can be enumerated, each once, as a path: see [`Records::records`]. Names that
+    /// stand for others (wildcards), or for any address, are none of them.
+    fn owner_names(&self, _visit: &mut dyn FnMut(&[&str])) {}
+
     /// True when something lies below `path`, or at it (RFC 8020: such a name exists, even without records).
     fn has_descendants(&self, path: &[&str]) -> bool;
 }
@@ -63,6 +73,13 @@ pub trait View: Records + Sized {
 
     /// The zones beside it.
     fn zones(&self) -> &Zones;
+
+    /// Visits the owner names of the cluster whose records may differ from those of `older`, some perhaps twice: all names of
+    /// both, unless more is known.
+    fn names_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
+        older.owner_names(visit);
+        self.owner_names(visit);
+    }
 }
 
 /// What is known of a name.
@@ -127,6 +144,8 @@ pub struct Zone {
     pub search: Option<Arc<Search>>,
     /// Names with addresses or targets of their own, if there are any. They come before all domains.
     pub own_names: Option<Arc<OwnNames>>,
+    /// Serial of the SOA, where the zone is transferred. Else it is the current hour, and transfers are no special questions.
+    pub serial: Option<Arc<Serial>>,
 }
 
 /// The stub domains of a zone.
@@ -158,6 +177,7 @@ impl Zone {
             stub_domains: StubDomains::default(),
             search: None,
             own_names: None,
+            serial: None,
         }
     }
 
@@ -193,6 +213,13 @@ impl Zone {
     pub fn owns(&self, name: &[u8]) -> bool {
         self.domain_of(name).is_some()
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
+    }
+
+    /// Whether both leave the same names to stub domains.
+    pub fn delegates_like(&self, other: &Self) -> bool {
+        let names =
+            |zone: &Self| zone.stub_domains().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        Arc::ptr_eq(&self.stub_domains.all, &other.stub_domains.all) || names(self) == names(other)
     }
 
     /// Whether a name of ours (wire format, lower case) that does not exist is forwarded.

@@ -28,6 +28,8 @@ pub enum Outcome {
     Ask(Vec<OutsideQuestion>),
     /// The name stands for those of a search list, see [`crate::search`]. Nothing was written.
     Search(SearchList),
+    /// A transfer of a zone is asked for, see [`crate::transfer`]. Nothing was written.
+    Transfer,
     /// The answer takes more work than was allowed. Nothing was written.
     Expensive,
     /// Nothing is to be sent.
@@ -40,7 +42,7 @@ impl Outcome {
         match self {
             Self::Reply(reply) => reply.system,
             Self::Forward(system) => *system,
-            Self::Ask(_) | Self::Search(_) | Self::Expensive | Self::Ignore => System::Auth,
+            Self::Ask(_) | Self::Search(_) | Self::Transfer | Self::Expensive | Self::Ignore => System::Auth,
         }
     }
 }
@@ -104,8 +106,20 @@ pub(crate) fn answer_for<V: View>(
         }
     };
     query.max_udp = view.zone().max_udp();
+    answer_query(asker, view, identity, &query, outside, out)
+}
+
+/// The same for a query that is well-formed.
+pub(crate) fn answer_query<V: View>(
+    asker: Asker,
+    view: &V,
+    identity: &Identity,
+    query: &Query<'_>,
+    outside: &Outside,
+    out: &mut Vec<u8>,
+) -> Outcome {
     let start = out.len();
-    let outcome = Engine { view, identity, query: &query, outside, asker, start }.answer(out);
+    let outcome = Engine { view, identity, query, outside, asker, start }.answer(out);
     if !matches!(outcome, Outcome::Reply(_)) {
         out.truncate(start);
     }
@@ -138,6 +152,9 @@ impl<V: View> Engine<'_, V> {
         }
         if self.query.qclass != class::IN {
             return self.other_class(out);
+        }
+        if zone.serial.is_some() && matches!(self.query.qtype, rtype::AXFR | rtype::IXFR) {
+            return Outcome::Transfer;
         }
         if let Some(search) = zone.search.as_ref().filter(|search| search.holds(name)) {
             let any = self.query.qtype == rtype::ANY;

@@ -22,6 +22,7 @@ mod shares;
 pub mod tap;
 pub mod tcp;
 pub mod top;
+pub mod transfer;
 pub mod udp;
 pub mod wire;
 pub mod zones;

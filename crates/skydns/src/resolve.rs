@@ -21,10 +21,12 @@ use crate::search::walk::Walk;
 use crate::shares::{Share, Shares};
 use crate::tap::{Answered, Tap};
 use crate::top::{Sampler, Top};
+use crate::transfer::Transfers;
 use crate::wire::{HEADER, Message, Query, Section, Transport, Writer, class, flag, rcode, rtype};
 use crate::zones::is_ours;
 
 mod fit;
+mod signed;
 
 pub use fit::fit;
 
@@ -45,7 +47,7 @@ const MAX_CHAIN: usize = 16;
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 
 /// Answers queries from a backend and, where that is not enough, through upstreams. One serves all transports.
-pub struct Resolver<B> {
+pub struct Resolver<B: Backend> {
     backend: Arc<B>,
     identity: Identity,
     forwarder: Arc<Forwarder>,
@@ -53,6 +55,8 @@ pub struct Resolver<B> {
     shard: Arc<Shard>,
     waiting: Arc<Shares>,
     lane: Lane,
+    /// Zones for others, if there are peers.
+    transfers: Option<Arc<Transfers<B::View>>>,
     tasks: TaskTracker,
     runtime: Handle,
     tap: Arc<Tap>,
@@ -74,7 +78,21 @@ impl<B: Backend> Resolver<B> {
         let (lane, tasks) = (Lane::new(), TaskTracker::new());
         let (tap, top) = (Arc::<Tap>::default(), Arc::<Top>::default());
         let sampler = Mutex::new(top.sampler());
-        Self { backend, identity, forwarder, shard, waiting, lane, tasks, runtime, tap, top, sampler }
+        let transfers = None;
+        Self {
+            backend,
+            identity,
+            forwarder,
+            shard,
+            waiting,
+            lane,
+            transfers,
+            tasks,
+            runtime,
+            tap,
+            top,
+            sampler,
+        }
     }
 
     /// Where answered queries can be watched.
@@ -90,6 +108,20 @@ impl<B: Backend> Resolver<B> {
     /// Answers `client` at once, if that can be done with little work; see [`engine::answer`]. Names outside are answered from
     /// the forwarder's cache.
     pub fn answer(&self, message: &[u8], client: IpAddr, transport: Transport, out: &mut Vec<u8>) -> Outcome {
+        match &self.transfers {
+            Some(transfers) => self.answer_signed(transfers, message, client, transport, out),
+            None => self.answer_unsigned(message, client, transport, out),
+        }
+    }
+
+    /// The same for a query whose signature, if it has one, is nobody's concern any more.
+    fn answer_unsigned(
+        &self,
+        message: &[u8],
+        client: IpAddr,
+        transport: Transport,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         match self.answer_one(message, Some(client), transport, out) {
             Outcome::Search(list) => self.search_at_once(message, transport, list, out),
             outcome => outcome,
@@ -246,7 +278,7 @@ impl<B: Backend> Resolver<B> {
     ) -> Option<Reply> {
         match outcome {
             Outcome::Reply(reply) => Some(reply),
-            Outcome::Ignore | Outcome::Search(_) => None,
+            Outcome::Ignore | Outcome::Search(_) | Outcome::Transfer => None,
             Outcome::Forward(system) => self.forward(message, transport, system, client, out).await,
             Outcome::Ask(_) | Outcome::Expensive => {
                 self.work_out(message, transport, outcome, client, out).await
@@ -431,7 +463,9 @@ impl<B: Backend> Resolver<B> {
                 Outcome::Ask(_) => {
                     return self.fail(message, transport, System::Auth, &Cause::Alias, out);
                 }
-                Outcome::Forward(_) | Outcome::Search(_) | Outcome::Ignore => return None,
+                Outcome::Forward(_) | Outcome::Search(_) | Outcome::Transfer | Outcome::Ignore => {
+                    return None;
+                }
             }
         }
     }

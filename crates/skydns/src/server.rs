@@ -17,6 +17,7 @@ use crate::resolve::Resolver;
 use crate::tap::Tap;
 use crate::tcp;
 use crate::top::Top;
+use crate::transfer::Transfers;
 use crate::udp::{self, UdpSocket};
 
 /// Attempts to find a port that is free for both UDP and TCP when none is given.
@@ -48,11 +49,21 @@ pub struct Server<B: Backend> {
 impl<B: Backend> Server<B> {
     /// Binds UDP and TCP sockets. Must be called within the runtime that will resolve.
     pub fn bind(config: Config, backend: Arc<B>) -> io::Result<Self> {
+        Self::bind_with_transfers(config, backend, None)
+    }
+
+    /// The same with transfers of the backend's zones.
+    pub fn bind_with_transfers(
+        config: Config,
+        backend: Arc<B>,
+        transfers: Option<Arc<Transfers<B::View>>>,
+    ) -> io::Result<Self> {
         let (listener, sockets) = bind(config.address, config.udp_sockets.get(), &config.metrics.unsent())?;
         let address = sockets.first().map_or(config.address, |socket| socket.local_addr());
         let shard = config.metrics.shared_shard();
         let resolver = Resolver::new(backend, config.identity, config.forwarder, shard, Handle::current());
-        Ok(Self { sockets, listener, resolver: Arc::new(resolver), metrics: config.metrics, address })
+        let resolver = Arc::new(resolver.with_transfers(transfers));
+        Ok(Self { sockets, listener, resolver, metrics: config.metrics, address })
     }
 
     /// The bound address; the same for UDP and TCP.

@@ -34,6 +34,8 @@ const IDLE: Duration = Duration::from_secs(10);
 const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
 /// A query may take so long from its first octet to its last, and an answer until the client has taken it.
 const STALLED: Duration = Duration::from_secs(4);
+/// A whole transfer may take so long.
+const TRANSFER: Duration = Duration::from_mins(10);
 /// Connections end so long after a stop at the latest, whether their clients take their answers or not.
 const ENDING: Duration = Duration::from_secs(4);
 /// The pause after `accept` failed, for want of file descriptors mostly.
@@ -103,7 +105,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     }
 }
 
-struct Connection<B> {
+struct Connection<B: Backend> {
     stream: TcpStream,
     client: SocketAddr,
     resolver: Arc<Resolver<B>>,
@@ -201,6 +203,13 @@ impl<B: Backend> Connection<B> {
                     });
                 }
                 Outcome::Ignore => answers.truncate(start),
+                Outcome::Transfer => {
+                    answers.truncate(start);
+                    self.send(&answers).await?;
+                    answers.clear();
+                    self.transfer(&query, started).await?;
+                    frames.rest();
+                }
                 outcome => {
                     answers.truncate(start);
                     self.answer_later(query, outcome, in_flight);
@@ -216,6 +225,29 @@ impl<B: Backend> Connection<B> {
             }
         }
         self.send(&answers).await
+    }
+
+    /// Sends a zone. Answers to other queries of this connection wait meanwhile; RFC 5936, section 4.1 allows for both.
+    async fn transfer(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
+        let deadline = tokio::time::Instant::now() + TRANSFER;
+        let begun = self.resolver.transfers().and_then(|transfers| transfers.begin(query, self.client.ip()));
+        let Some(mut stream) = begun else { return Ok(()) };
+        let mut first = None;
+        while let Some(message) = tokio::time::timeout_at(deadline, stream.next()).await? {
+            tokio::time::timeout_at(deadline, self.send(&framed(&message))).await??;
+            first.get_or_insert(message);
+        }
+        let response = first.unwrap_or_default();
+        let (client, transport, took) = (self.client, Transport::Tcp, Took::Waited(started.elapsed()));
+        self.resolver.record(&Answered {
+            client,
+            transport,
+            query,
+            response: &response,
+            reply: stream.reply(),
+            took,
+        });
+        Ok(())
     }
 
     /// Has a query answered that cannot be answered at once.

@@ -166,6 +166,7 @@ impl<B: Backend> Worker<B> {
         let reply = match self.resolver.answer(message, client.ip(), Transport::Udp, answers) {
             Outcome::Reply(reply) => reply,
             Outcome::Ignore => return None,
+            Outcome::Transfer => self.resolver.transfer_over_udp(message, client.ip(), answers)?,
             outcome => {
                 let (system, refusal) = (outcome.system(), Cause::of_refusal(&outcome));
                 let cause = if self.ending {

@@ -15,6 +15,8 @@ mod search;
 mod tap;
 #[path = "server/tcp.rs"]
 mod tcp_connections;
+#[path = "server/transfer.rs"]
+mod transfer;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};

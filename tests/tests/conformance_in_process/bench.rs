@@ -77,6 +77,7 @@ fn ask(cluster: &Cluster, memory: Option<&Memory>, case: &Case) -> Option<Observ
             Outcome::Ignore => return Some(Observed::Nothing("timeout".to_owned())),
             Outcome::Forward(_) => return None,
             Outcome::Search(_) => return Some(Observed::Nothing("to be completed".to_owned())),
+            Outcome::Transfer => return Some(Observed::Nothing("a transfer".to_owned())),
             Outcome::Expensive => return Some(Observed::Nothing("too much work".to_owned())),
             Outcome::Ask(questions) => {
                 for question in questions {

@@ -113,6 +113,7 @@ async fn each_metric_of_the_pod_is_documented_and_each_documented_one_is_exporte
         &format!("--kubedns-arg=--snapshot-dir={}", snapshots.path().display()),
         "--kubedns-arg=--cache-size=100",
         &format!("--kubedns-arg=--etcd-zone=skydns.local=http://127.0.0.1:{}", free_port()),
+        "--kubedns-arg=--transfer-to=192.0.2.0/24",
     ])
     .await;
     let ports = pod.ports;

@@ -67,6 +67,14 @@ impl Records for ImportRecords {
         if found { Lookup::Exists } else { Lookup::Missing }
     }
 
+    fn is_enumerable(&self) -> bool {
+        true
+    }
+
+    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        Self::owner_names(self, visit);
+    }
+
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             [] | ["svc"] => true,

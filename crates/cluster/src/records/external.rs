@@ -89,6 +89,11 @@ fn headless(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
 }
 
 impl ExternalNode {
+    /// Visits the labels below the Service's name of every name that may have records, see [`ServiceNode::owner_names`].
+    pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
+        self.node.owner_names(visit);
+    }
+
     /// The addresses and ports.
     pub(crate) fn node_mut(&mut self) -> &mut ServiceNode {
         &mut self.node

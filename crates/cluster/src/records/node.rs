@@ -154,6 +154,31 @@ impl ServiceNode {
         }
     }
 
+    /// Visits the labels below the Service's name of every name that has records, from that name downwards.
+    pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
+        visit(&[]);
+        self.members.iter().for_each(|member| visit(&[&member.label]));
+        let mut last = None;
+        for port in self.ports.iter() {
+            let [protocol, name] = &port.path;
+            // Ports of one name and other numbers stand one behind the other.
+            if last.replace(&port.path) != Some(&port.path) {
+                visit(&[protocol, name]);
+            }
+            let of_port = |(position, _): &(usize, &Labelled)| self.is_first_with(port, *position);
+            for (_, member) in self.members.iter().enumerate().filter(of_port) {
+                visit(&[protocol, name, &member.label]);
+            }
+        }
+    }
+
+    /// Whether `port` is the first of its labels that the member has.
+    fn is_first_with(&self, port: &PortRecords, position: usize) -> bool {
+        let [protocol, name] = &port.path;
+        let first = self.ports_of([protocol, name]).iter().find(|port| port.is_of(position));
+        first.is_some_and(|first| std::ptr::eq(first, port))
+    }
+
     /// The number of entries.
     pub fn entry_count(&self) -> usize {
         let of_port =

@@ -50,6 +50,18 @@ impl Records for ExternalZone {
         if found { Lookup::Exists } else { Lookup::Missing }
     }
 
+    fn is_enumerable(&self) -> bool {
+        true
+    }
+
+    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        for (namespace, services) in self.services.root().children() {
+            for (name, service) in services.entries() {
+                service.owner_names(&mut |below| visit(&[&[namespace.as_str(), name], below].concat()));
+            }
+        }
+    }
+
     fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             [] | ["dns"] | ["dns", "ns"] => true,

@@ -16,6 +16,11 @@ pub fn address(label: &str) -> Option<IpAddr> {
     }
 }
 
+/// The label that stands for the address.
+pub(super) fn label(address: IpAddr) -> String {
+    address.to_string().replace(['.', ':'], "-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

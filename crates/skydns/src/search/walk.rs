@@ -10,6 +10,7 @@
 use smallvec::SmallVec;
 
 use super::SearchList;
+use crate::answer::soa_numbers;
 use crate::backend::Zone;
 use crate::engine::{AUTHORITATIVE, Reply, truncation};
 use crate::metrics::{Completion, System};
@@ -173,7 +174,8 @@ impl Walk {
             truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
         } else if matches!(self.end, End::Missing) {
             // A SOA that does not fit is left out: the answer is complete without it.
-            let _ = writer.soa(Section::Authority, self.owner.wire(), (self.ttl, self.ttl));
+            let _ =
+                writer.soa(Section::Authority, self.owner.wire(), soa_numbers(None), (self.ttl, self.ttl));
         }
         let (rcode, own, completion) = match self.end {
             End::Failed => (rcode::SERVFAIL, flag::RA, Completion::Failed),

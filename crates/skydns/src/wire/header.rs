@@ -5,7 +5,7 @@ use super::MessageError;
 /// Octets of a message's header.
 pub const HEADER: usize = 12;
 
-/// RCODEs that we know by name (RFC 1035, section 4.1.1; RFC 6891, section 9).
+/// RCODEs that we know by name (RFC 1035, section 4.1.1; RFC 2136, section 2.2; RFC 6891, section 9).
 pub mod rcode {
     #![allow(missing_docs, reason = "the names are the registry's own")]
     pub const NOERROR: u16 = 0;
@@ -14,6 +14,7 @@ pub mod rcode {
     pub const NXDOMAIN: u16 = 3;
     pub const NOTIMP: u16 = 4;
     pub const REFUSED: u16 = 5;
+    pub const NOTAUTH: u16 = 9;
     pub const BADVERS: u16 = 16;
 }
 

@@ -36,6 +36,8 @@ pub struct Query<'q> {
     pub lax: bool,
     /// The largest answer over UDP, whatever size the query offers.
     pub max_udp: usize,
+    /// The largest answer over TCP: what its length can tell, and more only for answers that are sent in parts.
+    pub max_tcp: usize,
 }
 
 /// What is to be done with a message that is not a well-formed query.
@@ -86,8 +88,8 @@ impl<'q> Query<'q> {
             question_end,
             dnssec_ok: edns.map(|edns| edns.dnssec_ok),
         })?;
-        let (lower, max_udp) = (lower(name), MAX_UDP);
-        Ok(Self { message, header, name, lower, qtype, qclass, edns, transport, lax, max_udp })
+        let (lower, max_udp, max_tcp) = (lower(name), MAX_UDP, MAX_TCP);
+        Ok(Self { message, header, name, lower, qtype, qclass, edns, transport, lax, max_udp, max_tcp })
     }
 
     /// Where the question section ends.
@@ -103,7 +105,7 @@ impl<'q> Query<'q> {
     /// The largest answer that may be sent back.
     pub fn limit(&self) -> usize {
         match (self.transport, &self.edns) {
-            (Transport::Tcp, _) => MAX_TCP,
+            (Transport::Tcp, _) => self.max_tcp,
             (Transport::Udp, None) => PLAIN_UDP,
             (Transport::Udp, Some(edns)) => usize::from(edns.udp_size).clamp(PLAIN_UDP, self.max_udp),
         }

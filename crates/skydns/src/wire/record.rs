@@ -18,6 +18,9 @@ pub mod rtype {
     pub const AAAA: u16 = 28;
     pub const SRV: u16 = 33;
     pub const OPT: u16 = 41;
+    pub const TSIG: u16 = 250;
+    pub const IXFR: u16 = 251;
+    pub const AXFR: u16 = 252;
     pub const ANY: u16 = 255;
 }
 
@@ -124,7 +127,7 @@ pub struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// The records from `at` on, so many in each section.
-    pub(super) fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
         Self { bytes, at, left: counts }
     }
 

@@ -14,6 +14,7 @@ use skydns::metrics::Metrics;
 use skydns::server::{Config, Server};
 use skydns::tap::Tap;
 use skydns::top::Top;
+use skydns::transfer::Transfers;
 use skydns::{
     Backend, Entry, FurtherZone, Host, Lookup, Name, OwnNames, Pointer, Records, Search, ServiceRecord, View,
     Zone, Zones,
@@ -223,6 +224,27 @@ impl Fixed {
         self
     }
 
+    /// The same without the name of many addresses.
+    pub(crate) fn small(mut self) -> Self {
+        self.records.remove(&vec!["svc", "apps", "big"]);
+        self
+    }
+
+    /// The same with so many names that are aliases of a long one.
+    pub(crate) fn with_names(self, count: usize) -> Self {
+        let label = |n: usize| -> &'static str { format!("n{n}").leak() };
+        let target = format!("{0}.{0}.{0}.outside.test", "x".repeat(63));
+        let add =
+            |view: Self, n| view.with_aliases(&["svc", "apps", label(n)], std::iter::once(target.clone()));
+        (0..count).fold(self, add)
+    }
+
+    /// The same with the serial of transfers.
+    pub(crate) fn transferred(mut self, transfers: &Transfers<Self>) -> Self {
+        self.zone.serial = Some(transfers.serial());
+        self
+    }
+
     /// The same under `--strict-dns`.
     pub(crate) fn strict(mut self) -> Self {
         self.zone.strict = true;
@@ -262,6 +284,14 @@ impl Records for Fixed {
             visit(Entry { label, record: record.clone(), made_up: false });
         }
         Lookup::Exists
+    }
+
+    fn is_enumerable(&self) -> bool {
+        true
+    }
+
+    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        self.records.keys().for_each(|path| visit(path));
     }
 
     fn has_descendants(&self, path: &[&str]) -> bool {
@@ -309,6 +339,16 @@ pub(crate) struct Running {
 
 /// Binds a server on `address`.
 pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::io::Result<Server<Always>> {
+    bind_with_transfers(address, Arc::new(view), metrics, None)
+}
+
+/// The same with transfers.
+pub(crate) fn bind_with_transfers(
+    address: SocketAddr,
+    view: Arc<Fixed>,
+    metrics: Metrics,
+    transfers: Option<Arc<Transfers<Fixed>>>,
+) -> std::io::Result<Server<Always>> {
     let registry = prometheus::Registry::new();
     let cache = view.cache.and_then(|limits| Cache::new(limits, CacheMetrics::new(&registry).ok()?));
     let forwarder = ForwardMetrics::new(&registry)
@@ -320,7 +360,7 @@ pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::i
         forwarder: Arc::new(forwarder.unwrap_or_else(|error| unreachable!("{error}"))),
         metrics,
     };
-    Server::bind(config, Arc::new(Always(Arc::new(view))))
+    Server::bind_with_transfers(config, Arc::new(Always(view)), transfers)
 }
 
 /// Starts a server on a loopback port of its own.
@@ -332,6 +372,18 @@ pub(crate) fn start(view: Fixed) -> Running {
 pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
     let metrics = Metrics::new("skydns", "skydns");
     let server = bind(address, view, metrics.clone()).unwrap_or_else(|error| panic!("bind: {error}"));
+    run(server, metrics)
+}
+
+/// Starts a server that lets others transfer the zone, on a loopback port of its own.
+pub(crate) fn start_with_transfers(view: &Arc<Fixed>, transfers: &Arc<Transfers<Fixed>>) -> Running {
+    let (address, metrics) = (SocketAddr::from(([127, 0, 0, 1], 0)), Metrics::new("skydns", "skydns"));
+    let (view, transfers) = (Arc::clone(view), Arc::clone(transfers));
+    let server = bind_with_transfers(address, view, metrics.clone(), Some(transfers));
+    run(server.unwrap_or_else(|error| panic!("bind: {error}")), metrics)
+}
+
+fn run(server: Server<Always>, metrics: Metrics) -> Running {
     let (address, tap, top) = (server.local_addr(), server.tap(), server.top());
     let stop = CancellationToken::new();
     let mut task = tokio::task::JoinSet::new();

@@ -1,0 +1,243 @@
+//! Zones for others: real secondaries (NSD, Knot DNS, BIND) that follow changes, and dig where they are not installed.
+
+mod secondary;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use apiserver::Resource;
+use testkit::eventually;
+use testkit::objects::{mk_cluster_ip, mk_endpoints, mk_external_name, mk_headless};
+use testkit::query::Query;
+
+use super::cluster::{Cluster, PATIENCE};
+use super::process::{Kubedns, program};
+use secondary::{Kind, Secondary};
+
+/// Changes that secondaries follow here, and how many of them at a time: a version of the zone takes a second.
+const CHANGES: usize = 60;
+const AT_A_TIME: usize = 6;
+/// Holds another number of changes, which are followed one by one.
+const CHANGES_FROM: &str = "KUBE_DNS_RS_TRANSFER_CHANGES";
+
+/// A cluster with every kind of Service.
+fn cluster() -> Cluster {
+    let cluster = Cluster::start();
+    cluster.set(mk_cluster_ip("kube-system", "kube-dns", &["10.96.0.10"], &["dns:53/UDP"]));
+    cluster.set(mk_cluster_ip("apps", "web", &["10.96.0.1", "fd00::1"], &["http:80"]));
+    cluster.set(mk_headless("apps", "db", &["sql:5432"]));
+    cluster.set(mk_endpoints("apps", "db", &["10.1.0.1", "10.1.0.2"], &["sql:5432"]));
+    cluster.set(mk_external_name("apps", "out", "www.example.com"));
+    cluster
+}
+
+/// A kubedns that has its first lists.
+async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
+    let kubedns = Kubedns::start(cluster, &[&["--endpoints-source=endpoints"], flags].concat()).await;
+    kubedns.until_ready().await;
+    kubedns
+}
+
+/// What dig prints of a transfer, without comments; blanks are one space.
+pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
+    let port = server.port().to_string();
+    let at = format!("@{}", server.ip());
+    let usual =
+        [at.as_str(), "-p", &port, "+nocmd", "+nocomments", "+nostats", "+noquestion", "+tries=1", "+time=5"];
+    let output = Command::new("dig").args(usual).args(words).output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failed = text.lines().find(|line| line.starts_with(';'));
+    match failed {
+        Some(line) => Err(line.to_owned()),
+        None => {
+            let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+            Ok(lines.filter(|line| !line.contains(" ANY TSIG ")).collect())
+        }
+    }
+}
+
+/// The records of a whole zone, without the SOA.
+fn zone(server: SocketAddr, words: &[&str]) -> Result<BTreeSet<String>, String> {
+    let lines = dig(server, &[words, &["cluster.local", "AXFR"]].concat())?;
+    if lines.len() < 2 || lines.first() != lines.last() {
+        return Err(format!("no whole zone: {lines:?}"));
+    }
+    Ok(lines.into_iter().filter(|line| !line.contains(" SOA ")).collect())
+}
+
+/// A key in a file of a directory of its own.
+fn key_file(directory: &Path) -> String {
+    let path = directory.join("xfer.key");
+    std::fs::write(&path, secondary::KEY).unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_zone_is_transferred_as_it_is_answered() {
+    let cluster = cluster();
+    let kubedns = start(&cluster, &["--transfer-to=127.0.0.1"]).await;
+    let records = eventually(PATIENCE, || async { zone(kubedns.dns, &[]) }).await;
+    let hashed = |line: &&String| !line.split('.').next().is_some_and(|label| label.len() == 32);
+    let plain: Vec<&str> = records.iter().filter(|line| hashed(line)).map(String::as_str).collect();
+    for expected in [
+        "cluster.local. 30 IN NS ns.dns.cluster.local.",
+        "ns.dns.cluster.local. 30 IN A 10.96.0.10",
+        "dns-version.cluster.local. 30 IN TXT \"1.1.0\"",
+        "web.apps.svc.cluster.local. 30 IN A 10.96.0.1",
+        "web.apps.svc.cluster.local. 30 IN AAAA fd00::1",
+        "db.apps.svc.cluster.local. 30 IN A 10.1.0.1",
+        "db.apps.svc.cluster.local. 30 IN A 10.1.0.2",
+        "_http._tcp.web.apps.svc.cluster.local. 30 IN SRV 10 50 80 web.apps.svc.cluster.local.",
+        "out.apps.svc.cluster.local. 30 IN CNAME www.example.com.",
+    ] {
+        assert!(plain.contains(&expected), "{expected} is none of {plain:#?}");
+    }
+    let (soa, served) =
+        (dig(kubedns.dns, &["cluster.local", "SOA"]).unwrap(), dig(kubedns.dns, &["cluster.local", "AXFR"]));
+    assert_eq!(
+        Some(&soa[0]),
+        served.unwrap().first(),
+        "the serial that is asked for is the one that is transferred"
+    );
+    kubedns.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_peers_with_the_key_transfer() {
+    let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
+    let file = key_file(directory.path());
+    let key = format!("--transfer-key={file}");
+    let peers = start(&cluster, &["--transfer-to=192.0.2.0/24"]).await;
+    let signed = start(&cluster, &["--transfer-to=127.0.0.0/8", &key]).await;
+    let off = start(&cluster, &[]).await;
+    eventually(PATIENCE, || async { zone(signed.dns, &["-k", &file]) }).await;
+    assert_eq!(zone(peers.dns, &[]), Err("; Transfer failed.".to_owned()), "not one of the peers");
+    assert_eq!(zone(signed.dns, &[]), Err("; Transfer failed.".to_owned()), "without the key");
+    let wrong = "hmac-sha256:xfer:d3Jvbmcgc2VjcmV0IG9mIDIyIG9jdGV0cw==";
+    assert!(zone(signed.dns, &["-y", wrong]).is_err(), "another key");
+    assert!(
+        dig(signed.dns, &["-k", &file, "cluster.local", "SOA"]).is_ok_and(|lines| lines.len() == 1),
+        "a signed SOA"
+    );
+    let refused = "kubedns_transfers_total{form=\"error\",result=\"refused\"}";
+    assert_eq!(peers.metric(refused).await, Some(1.0));
+    assert_eq!(off.metric(refused).await, None, "without the flag nothing is exported");
+    // Without the flag they are questions for types that no name has.
+    assert!(zone(off.dns, &[]).is_err());
+    for kubedns in [peers, signed, off] {
+        kubedns.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_without_peers_is_a_mistake() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = format!("--transfer-key={}", key_file(directory.path()));
+    for (flags, expected) in [
+        (vec![key.as_str()], "--transfer-key is for the secondaries of --transfer-to, which is not given"),
+        (
+            vec!["--transfer-to=127.0.0.1", "--transfer-key=/nowhere/xfer.key"],
+            "cannot read --transfer-key /nowhere/xfer.key",
+        ),
+    ] {
+        let mut process = program(&[&["--kube-master-url=http://127.0.0.1:1"], &flags[..]].concat()).start();
+        assert!(!process.wait(PATIENCE).await.success());
+        let log = process.stderr().join("\n");
+        assert!(log.contains(expected), "{expected} is not in {log}");
+    }
+}
+
+/// The change with this number: an object that is set, or one that is deleted, and what a name answers then.
+fn change(cluster: &Cluster, number: usize) -> (String, String) {
+    let slot = number % 7;
+    let name = format!("s{slot}");
+    let ip = format!("10.97.{}.{}", number / 250, number % 250 + 1);
+    let asked = format!("{name}.apps.svc.cluster.local.");
+    match number % 5 {
+        4 if number >= 7 => {
+            cluster.delete(Resource::Services, "apps", &name);
+            (asked, "NXDOMAIN".to_owned())
+        }
+        3 => {
+            cluster.set(mk_headless("apps", &name, &["sql:5432"]));
+            cluster.set(mk_endpoints("apps", &name, &[&ip], &["sql:5432"]));
+            (asked, ip)
+        }
+        _ => {
+            cluster.set(mk_cluster_ip("apps", &name, &[&ip], &["http:80", "dns:53/UDP"]));
+            (asked, ip)
+        }
+    }
+}
+
+/// What a name answers, in short.
+async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
+    let message = testkit::client::try_ask(server, &Query::new(name, "A"), Duration::from_secs(1)).await?;
+    let mut data = message.answer_data("A");
+    data.sort();
+    Ok(if data.is_empty() { message.rcode_name() } else { data.join(" ") })
+}
+
+/// Secondaries of all kinds that are installed follow changes, one by one, and have the same zone at the end.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stderr, reason = "what could not be tested, and what was measured, is said loudly")]
+async fn secondaries_follow_changes() {
+    let (cluster, directory) = (cluster(), tempfile::tempdir().unwrap());
+    let kinds: Vec<Kind> = Kind::installed().collect();
+    let addresses: Vec<SocketAddr> =
+        kinds.iter().map(|_| ([127, 0, 0, 1], testkit::ports::free_port()).into()).collect();
+    if kinds.is_empty() {
+        return;
+    }
+    let peers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let peers = format!("--transfer-to={}", peers.join(","));
+    let key = format!("--transfer-key={}", key_file(directory.path()));
+    let kubedns = start(&cluster, &[&peers, &key]).await;
+    let ours = key_file(directory.path());
+    eventually(PATIENCE, || async { zone(kubedns.dns, &["-k", &ours]) }).await;
+    let secondaries: Vec<Secondary> = kinds
+        .into_iter()
+        .zip(&addresses)
+        .map(|(kind, address)| kind.start(*address, kubedns.dns, directory.path()))
+        .collect();
+    for secondary in &secondaries {
+        eventually(PATIENCE, || async {
+            let web = answer(secondary.address, "web.apps.svc.cluster.local.").await;
+            web.ok().filter(|web| web == "10.96.0.1").ok_or_else(|| secondary.log())
+        })
+        .await;
+    }
+    let given = std::env::var(CHANGES_FROM).ok().and_then(|text| text.parse().ok());
+    let (changes, at_a_time) = given.map_or((CHANGES, AT_A_TIME), |changes: usize| (changes, 1));
+    let mut slowest = vec![Duration::ZERO; secondaries.len()];
+    for first in (0..changes).step_by(at_a_time) {
+        let began = Instant::now();
+        let changed: Vec<_> = (first..first + at_a_time).map(|number| change(&cluster, number)).collect();
+        for (secondary, slowest) in secondaries.iter().zip(&mut slowest) {
+            for (name, expected) in &changed {
+                eventually(PATIENCE, || async {
+                    let got = answer(secondary.address, name).await;
+                    let same = got.as_ref() == Ok(expected);
+                    same.then_some(()).ok_or_else(|| format!("{name}: {got:?}, {}", secondary.log()))
+                })
+                .await;
+            }
+            *slowest = (*slowest).max(began.elapsed());
+        }
+    }
+    for (secondary, slowest) in secondaries.iter().zip(slowest) {
+        eventually(PATIENCE, || async {
+            let (ours, theirs) = (zone(kubedns.dns, &["-k", &ours]), zone(secondary.address, &[]));
+            if ours == theirs { Ok(()) } else { Err(format!("{ours:#?}\n{theirs:#?}\n{}", secondary.log())) }
+        })
+        .await;
+        eprintln!("{}: {changes} changes followed, the slowest after {slowest:?}", secondary.name);
+    }
+    let metric = |form| format!("kubedns_transfers_total{{form=\"{form}\",result=\"completed\"}}");
+    let incremental = kubedns.metric(&metric("ixfr")).await;
+    assert!(incremental.is_some_and(|count| count > 1.0), "{incremental:?}: {}", kubedns.metrics().await);
+    kubedns.stop().await;
+}

@@ -1,0 +1,70 @@
+//! What secondaries ask: signed queries, and transfers over UDP.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::Resolver;
+use crate::backend::Backend;
+use crate::engine::{Outcome, Reply};
+use crate::metrics::System;
+use crate::transfer::{self, Transfers};
+use crate::wire::{Query, Transport, Writer, flag};
+
+impl<B: Backend> Resolver<B> {
+    /// The same with transfers of zones.
+    #[must_use]
+    pub(crate) fn with_transfers(self, transfers: Option<Arc<Transfers<B::View>>>) -> Self {
+        Self { transfers, ..self }
+    }
+
+    /// Transfers of zones, if there are peers.
+    pub(crate) fn transfers(&self) -> Option<&Arc<Transfers<B::View>>> {
+        self.transfers.as_ref()
+    }
+
+    /// Answers a request for a transfer over UDP.
+    pub(crate) fn transfer_over_udp(
+        &self,
+        message: &[u8],
+        client: IpAddr,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        let query = Query::parse(message, Transport::Udp).ok()?;
+        let rcode = self.transfers.as_ref()?.answer_over_udp(message, client, out)?;
+        Some(Reply { system: System::Auth, qtype: query.qtype, rcode, truncated: false })
+    }
+
+    /// Answers at once, signed where the query is: a secondary signs all that it asks. Answers that come later are not.
+    pub(super) fn answer_signed(
+        &self,
+        transfers: &Transfers<B::View>,
+        message: &[u8],
+        client: IpAddr,
+        transport: Transport,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let Ok(query) = Query::parse(message, transport) else {
+            return self.answer_unsigned(message, client, transport, out);
+        };
+        let (qtype, start) = (query.qtype, out.len());
+        let mut session = match transfers.session(message, query.question_end()) {
+            Ok(None) => return self.answer_unsigned(message, client, transport, out),
+            Ok(Some(session)) => session,
+            Err(refusal) => {
+                refusal.append(message, query.question_end(), out);
+                let rcode = refusal.rcode();
+                return Outcome::Reply(Reply { system: System::Auth, qtype, rcode, truncated: false });
+            }
+        };
+        let mut outcome = self.answer_unsigned(message, client, transport, out);
+        if let Outcome::Reply(reply) = &mut outcome {
+            if out.len() - start + session.room() > query.limit() {
+                out.truncate(start);
+                Writer::new(&query, out).finish(flag::TC, reply.rcode);
+                reply.truncated = true;
+            }
+            session.sign(start, transfer::now(), out);
+        }
+        outcome
+    }
+}

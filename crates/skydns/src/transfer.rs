@@ -1,0 +1,220 @@
+//! Zones for others: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996), with TSIG (RFC 8945) where a key is given.
+//!
+//! [`Transfers`] keeps the last versions of the records as the views that the engine answers from. What is transferred are
+//! the engine's own answers to each name of a view, so that a secondary answers as we do; the difference of two versions is
+//! that of the names which differ. Names that cannot be enumerated are in no transfer: docs/transfer.md lists them.
+//!
+//! Nothing here is reached unless peers are given.
+
+mod content;
+mod difference;
+mod history;
+mod key;
+mod metrics;
+mod notify;
+mod peers;
+mod request;
+mod serial;
+mod stream;
+mod tsig;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::backend::View;
+use crate::shares::Shares;
+use crate::wire::{Name, Transport, rcode};
+use crate::zones::Authority;
+use content::Content;
+use history::{History, Version};
+pub use key::{Key, KeyError};
+use metrics::Form;
+pub use metrics::TransferMetrics;
+pub use peers::{Network, Peers, PeersError};
+use request::{Rejection, Since};
+pub use serial::Serial;
+pub(crate) use serial::now;
+pub use stream::Stream;
+use tsig::{Refusal, Session};
+
+/// Transfers at a time. Each holds a version and a message.
+const MAX_TRANSFERS: usize = 128;
+/// Transfers of one host at a time.
+const MAX_OF_HOST: usize = 8;
+/// How often versions that are too old are dropped where nothing changes.
+const TIDYING: Duration = Duration::from_mins(1);
+
+/// Zones for others, and the versions of them.
+pub struct Transfers<V> {
+    peers: Peers,
+    key: Option<Arc<Key>>,
+    serial: Arc<Serial>,
+    history: Mutex<History<V>>,
+    /// For each zone the serial that it last changed at.
+    changes: watch::Sender<Arc<[Change]>>,
+    places: Arc<Shares>,
+    /// Who makes a message now.
+    turn: Arc<Semaphore>,
+    metrics: TransferMetrics,
+}
+
+/// The last change of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Change {
+    zone: Name,
+    serial: u32,
+}
+
+impl<V: View> Transfers<V> {
+    /// Transfers for `peers`, who have to sign with `key` if there is one. `serial` is that of the views that are taken.
+    pub fn new(peers: Peers, key: Option<Key>, serial: Arc<Serial>, metrics: TransferMetrics) -> Arc<Self> {
+        Arc::new(Self {
+            peers,
+            key: key.map(Arc::new),
+            serial,
+            history: Mutex::default(),
+            changes: watch::Sender::new(Arc::new([])),
+            places: Shares::new(MAX_TRANSFERS, MAX_OF_HOST),
+            turn: Arc::new(Semaphore::new(1)),
+            metrics,
+        })
+    }
+
+    /// The serial for the [`Zone`](crate::Zone) of every view.
+    pub fn serial(&self) -> Arc<Serial> {
+        Arc::clone(&self.serial)
+    }
+
+    /// Puts a version of `view` in force, if it differs from the last.
+    ///
+    /// `now` is the time in seconds since 1970. It does not wait for the next second: [`follow`](Self::follow) does.
+    pub fn take(&self, view: &Arc<V>, now: u64) -> bool {
+        let changed: Vec<Name> = match self.version() {
+            None => zones(&**view).cloned().collect(),
+            Some(last) => {
+                zones(&**view).filter(|zone| differs(&*last.view, &**view, zone)).cloned().collect()
+            }
+        };
+        if changed.is_empty() {
+            return false;
+        }
+        let serial = self.serial.next(now);
+        self.history().push(Version::new(serial, Arc::clone(view)), Instant::now());
+        self.metrics.serial.set(serial.into());
+        self.changes.send_modify(|changes| {
+            let unchanged = changes.iter().filter(|change| !changed.contains(&change.zone)).cloned();
+            let changed = changed.iter().map(|zone| Change { zone: zone.clone(), serial });
+            *changes = unchanged.chain(changed).collect();
+        });
+        true
+    }
+
+    /// Keeps versions of what `current` gives, once a second at most, from whenever `changes` tells of a change until `stop`.
+    pub async fn follow(
+        self: Arc<Self>,
+        mut changes: watch::Receiver<()>,
+        current: impl Fn() -> Arc<V>,
+        stop: CancellationToken,
+    ) where
+        V: 'static,
+    {
+        // What was published before counts as a change, too.
+        changes.mark_changed();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(TIDYING) => {
+                    self.history().forget(Instant::now());
+                    continue;
+                }
+            }
+            if !self.serial.is_past(serial::now()) {
+                tokio::time::sleep(serial::to_next_second()).await;
+            }
+            changes.borrow_and_update();
+            let (this, view) = (Arc::clone(&self), current());
+            if view.has_synced() {
+                let taken = tokio::task::spawn_blocking(move || this.take(&view, serial::now())).await;
+                tracing::debug!(
+                    serial = self.serial.get(),
+                    changed = taken.is_ok_and(|taken| taken),
+                    "zone version"
+                );
+            }
+        }
+    }
+
+    /// Checks the signature of a query that is none for a transfer.
+    pub(crate) fn session(&self, message: &[u8], question_end: usize) -> Result<Option<Session>, Refusal> {
+        tsig::check(message, question_end, self.key.as_ref(), serial::now())
+    }
+
+    fn history(&self) -> MutexGuard<'_, History<V>> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The version in force; `None` before the first.
+    fn version(&self) -> Option<Arc<Version<V>>> {
+        self.history().current().cloned()
+    }
+
+    /// The version that a client says it has, if it is kept and was this process's.
+    fn version_of(&self, since: Since) -> Option<Arc<Version<V>>> {
+        let [.., expire] = self.serial.numbers(since.serial);
+        let ours = since.expire == 0 || since.expire == expire;
+        self.history().find(since.serial).filter(|_| ours).cloned()
+    }
+
+    /// Answers a request for a transfer that came over UDP: with the SOA alone, from which a client sees whether it has to
+    /// ask over TCP (RFC 1995, section 2).
+    pub(crate) fn answer_over_udp(&self, message: &[u8], client: IpAddr, out: &mut Vec<u8>) -> Option<u16> {
+        let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
+            Ok(mut request) => {
+                let version = self.version()?;
+                let content = Content::new(&*version.view, &request.zone);
+                let soa = content.soa(self.serial.numbers(version.serial));
+                (rcode::NOERROR, request.soa_alone(soa), Form::Soa, "completed")
+            }
+            Err(Rejection { rcode, response }) => (rcode, response, Form::Error, "refused"),
+        };
+        self.metrics.transfer(form, result).inc();
+        out.extend_from_slice(&response);
+        Some(rcode)
+    }
+}
+
+/// The zones of a view that are transferred.
+fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
+    let zone = view.zone();
+    let further = view.zones().iter().filter(|zone| zone.records.is_enumerable()).map(|zone| &zone.domain);
+    std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further)
+}
+
+/// The zone of that very name, if it is transferred.
+fn authority<'v, V: View>(view: &'v V, zone: &Name) -> Option<Authority<'v>> {
+    let authority = Authority::of(view, zone.wire())?;
+    (authority.domain == zone && authority.records.is_enumerable()).then_some(authority)
+}
+
+/// Whether a zone may have other records in one view than in another.
+fn differs<V: View>(older: &V, newer: &V, zone: &Name) -> bool {
+    let (Some(ours), Some(theirs)) = (authority(newer, zone), authority(older, zone)) else { return true };
+    match (ours.further, theirs.further) {
+        (Some(ours), Some(theirs)) => {
+            let same_ttls = (ours.ttl, ours.negative_ttl) == (theirs.ttl, theirs.negative_ttl);
+            let same = same_ttls && Arc::ptr_eq(&ours.records, &theirs.records);
+            !(same && newer.zone().delegates_like(older.zone()))
+        }
+        (None, None) => {
+            let mut differs = false;
+            newer.names_changed_since(older, &mut |_| differs = true);
+            differs
+        }
+        _ => true,
+    }
+}

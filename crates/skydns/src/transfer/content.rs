@@ -1,0 +1,196 @@
+//! The records of a zone as they are transferred: what the engine answers for each owner name and type.
+
+use super::authority;
+use crate::backend::View;
+use crate::engine::{self, Asker, Identity, MAX_STEPS, Outcome};
+use crate::outside::Outside;
+use crate::record::TTL;
+use crate::wire::name::MAX_LABEL;
+use crate::wire::{Header, Message, Name, Query, Section, Transport, class, rtype};
+
+/// The types that a name may have records of, besides the alias that it may be instead.
+const TYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX, rtype::PTR];
+/// Octets of one answer. With records of sixteen octets at the least it holds no more of them than can be counted.
+const MAX_ANSWER: usize = 16 * 65_535;
+/// The Service whose addresses are those of the name server, below the cluster domain.
+const DNS_SERVICE: &[u8] = b"\x08kube-dns\x0bkube-system\x03svc";
+/// The name server of each zone, below the zone.
+const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
+/// Nobody whose search list would be walked.
+const ASKER: Asker = Asker { steps: MAX_STEPS, client: None };
+/// TTL of the SOA record, in seconds, unless the zone has one for all records.
+const SOA_TTL: u32 = 3600;
+
+/// One record. Two are in the order of their names as octets, which is all that comparing sets of them needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Record {
+    /// The labels in front of the zone, in wire format without the root.
+    pub(super) owner: Box<[u8]>,
+    /// TYPE to RDATA, names uncompressed.
+    pub(super) body: Box<[u8]>,
+}
+
+impl Record {
+    fn new(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Self {
+        let mut body = Vec::with_capacity(10 + data.len());
+        body.extend_from_slice(&rtype.to_be_bytes());
+        body.extend_from_slice(&class::IN.to_be_bytes());
+        body.extend_from_slice(&ttl.to_be_bytes());
+        body.extend_from_slice(&u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
+        body.extend_from_slice(data);
+        Self { owner: owner.into(), body: body.into() }
+    }
+}
+
+/// A zone of a view.
+pub(super) struct Content<'v, V> {
+    view: &'v V,
+    domain: &'v Name,
+    identity: Identity,
+    /// The message of the last question, kept for its memory.
+    response: Vec<u8>,
+}
+
+impl<'v, V: View> Content<'v, V> {
+    pub(super) fn new(view: &'v V, domain: &'v Name) -> Self {
+        // Only questions of class CHAOS ask for it.
+        let identity = Identity { version: String::new() };
+        Self { view, domain, identity, response: Vec::new() }
+    }
+
+    /// The SOA record with these numbers, see [`Serial::numbers`](super::Serial::numbers).
+    pub(super) fn soa(&self, numbers: [u32; 4]) -> Record {
+        let zone = self.view.zone();
+        let domain = self.domain.wire();
+        let authority = authority(self.view, self.domain);
+        let (ttl, negative_ttl) = authority.map_or((None, zone.negative_ttl), |authority| {
+            let ttl = authority.further.map_or(zone.ttl, |further| further.ttl);
+            (ttl, authority.negative_ttl(zone))
+        });
+        let mut data = [NAME_SERVER, domain, b"\x0ahostmaster", domain].concat();
+        for number in numbers.into_iter().chain([negative_ttl]) {
+            data.extend_from_slice(&number.to_be_bytes());
+        }
+        Record::new(&[], rtype::SOA, ttl.unwrap_or(SOA_TTL), &data)
+    }
+
+    /// Adds the records of the zone's own name and of its name server, without the SOA, sorted. Where the engine does not
+    /// answer them (in the cluster's zone without `--strict-dns`), a zone without them could not be loaded.
+    pub(super) fn append_apex(&mut self, records: &mut Vec<Record>) {
+        let (start, zone) = (records.len(), self.view.zone());
+        let ttl = authority(self.view, self.domain).map_or(TTL, |authority| authority.ttl_of(zone, TTL));
+        let server = [NAME_SERVER, self.domain.wire()].concat();
+        records.push(Record::new(&[], rtype::NS, ttl, &server));
+        for rtype in TYPES {
+            self.append_answers(self.domain.wire(), rtype, &[], records);
+        }
+        let before = records.len();
+        self.append_name(NAME_SERVER, records);
+        if records.len() == before {
+            let service = [DNS_SERVICE, zone.domain.wire()].concat();
+            for rtype in [rtype::A, rtype::AAAA] {
+                self.append_answers(&service, rtype, NAME_SERVER, records);
+            }
+        }
+        sort_from(start, records);
+    }
+
+    /// Adds the records of one owner name, the labels in front of the zone, sorted.
+    pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<Record>) {
+        let start = records.len();
+        let name = [owner, self.domain.wire()].concat();
+        self.append_answers(&name, rtype::CNAME, owner, records);
+        // Where a name is an alias, it has no other records (RFC 1034, section 3.6.2), and is one alias.
+        if records.len() > start {
+            sort_from(start, records);
+            records.truncate(start + 1);
+            return;
+        }
+        for rtype in TYPES {
+            self.append_answers(&name, rtype, owner, records);
+        }
+        sort_from(start, records);
+    }
+
+    /// Adds the records of type `rtype` of `name`, whole and in wire format, under `owner`.
+    fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
+        static NOTHING: Outside = Outside::none();
+        let mut message = Header { id: 0, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
+        message.extend_from_slice(name);
+        message.extend_from_slice(&rtype.to_be_bytes());
+        message.extend_from_slice(&class::IN.to_be_bytes());
+        let Ok(mut query) = Query::parse(&message, Transport::Tcp) else { return };
+        query.max_tcp = MAX_ANSWER;
+        self.response.clear();
+        let response = &mut self.response;
+        let outcome = engine::answer_query(ASKER, self.view, &self.identity, &query, &NOTHING, response);
+        let (Outcome::Reply(_), Ok(message)) = (outcome, Message::parse(response)) else { return };
+        for record in message.section(Section::Answer) {
+            let same_name = record.owner().is_ok_and(|owner| owner.wire().eq_ignore_ascii_case(name));
+            let mut data = Vec::new();
+            if record.rtype == rtype && same_name && record.append_data(&mut data).is_ok() {
+                records.push(Record::new(owner, rtype, record.ttl, &data));
+            }
+        }
+    }
+}
+
+/// Sorts the records from `start` on and drops repeated ones.
+fn sort_from(start: usize, records: &mut Vec<Record>) {
+    let mut own = records.split_off(start);
+    own.sort_unstable();
+    own.dedup();
+    records.append(&mut own);
+}
+
+/// Owner names, each as the labels in front of the zone.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    octets: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Names {
+    /// The names of zone `domain` in `view`, without those of its apex.
+    pub(super) fn of<V: View>(view: &V, domain: &Name) -> Self {
+        let mut names = Self::default();
+        if let Some(authority) = authority(view, domain) {
+            authority.records.owner_names(&mut |path| names.push(path));
+        }
+        names
+    }
+
+    fn push(&mut self, path: &[&str]) {
+        let start = self.octets.len();
+        append_owner(path, &mut self.octets);
+        match u32::try_from(self.octets.len()) {
+            Ok(end) if self.octets.len() > start => self.ends.push(end),
+            _ => self.octets.truncate(start),
+        }
+    }
+
+    pub(super) fn get(&self, position: usize) -> Option<&[u8]> {
+        let end = usize::try_from(*self.ends.get(position)?).ok()?;
+        let start = position.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.octets.get(usize::try_from(start).ok()?..end)
+    }
+}
+
+/// Appends the owner name that `path` leads to; nothing where that cannot be an owner name, or is one of the apex.
+pub(super) fn append_owner(path: &[&str], out: &mut Vec<u8>) {
+    let is_label = |label: &&str| (1..=MAX_LABEL).contains(&label.len()) && *label != "*";
+    if !path.iter().all(is_label) || matches!(path, [] | ["dns", "ns"]) {
+        return;
+    }
+    for label in path.iter().rev() {
+        out.push(u8::try_from(label.len()).unwrap_or_default());
+        out.extend_from_slice(label.as_bytes());
+    }
+}
+
+/// The owner name that `path` leads to, if it may be transferred.
+pub(super) fn owner(path: &[&str]) -> Option<Box<[u8]>> {
+    let mut owner = Vec::new();
+    append_owner(path, &mut owner);
+    if owner.is_empty() { None } else { Some(owner.into()) }
+}

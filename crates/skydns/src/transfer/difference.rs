@@ -1,0 +1,68 @@
+//! The difference between two versions of a zone: what an incremental transfer is made of (RFC 1995, section 2).
+
+use std::collections::BTreeSet;
+
+use super::authority;
+use super::content::{Content, Record, owner};
+use crate::backend::View;
+use crate::wire::Name;
+use crate::zones::Authority;
+
+/// Names that may differ, at most. Beyond them the whole zone is sent instead.
+const MAX_NAMES: usize = 10_000;
+/// Records deleted and added, at most.
+const MAX_RECORDS: usize = 50_000;
+
+/// Records to delete from the older version, and to add then. Both are sorted, and no record is in both.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Difference {
+    pub(super) deleted: Vec<Record>,
+    pub(super) added: Vec<Record>,
+}
+
+impl Difference {
+    /// The difference of zone `domain`; `None` where that is too large to be of use.
+    pub(super) fn between<V: View>(older: &V, newer: &V, domain: &Name) -> Option<Self> {
+        let names = differing_names(older, newer, domain)?;
+        let (mut old, mut new) = (Content::new(older, domain), Content::new(newer, domain));
+        let (mut deleted, mut added) = (Vec::new(), Vec::new());
+        old.append_apex(&mut deleted);
+        new.append_apex(&mut added);
+        let mut difference = Self::default();
+        difference.add(&mut deleted, &mut added);
+        for name in names {
+            old.append_name(&name, &mut deleted);
+            new.append_name(&name, &mut added);
+            difference.add(&mut deleted, &mut added);
+            if difference.deleted.len() + difference.added.len() > MAX_RECORDS {
+                return None;
+            }
+        }
+        Some(difference)
+    }
+
+    /// Adds the records of one name before and after, each sorted. Both are emptied.
+    fn add(&mut self, before: &mut Vec<Record>, after: &mut Vec<Record>) {
+        self.deleted.extend(before.iter().filter(|record| after.binary_search(record).is_err()).cloned());
+        self.added.extend(after.iter().filter(|record| before.binary_search(record).is_err()).cloned());
+        before.clear();
+        after.clear();
+    }
+}
+
+/// The owner names whose records may differ; `None` where there are too many.
+fn differing_names<V: View>(older: &V, newer: &V, domain: &Name) -> Option<BTreeSet<Box<[u8]>>> {
+    let mut names = BTreeSet::new();
+    let mut visit = |path: &[&str]| {
+        if names.len() <= MAX_NAMES {
+            names.extend(owner(path));
+        }
+    };
+    match (authority(older, domain)?, authority(newer, domain)?) {
+        (Authority { further: None, .. }, Authority { further: None, .. }) => {
+            newer.names_changed_since(older, &mut visit);
+        }
+        (older, newer) => [older, newer].iter().for_each(|zone| zone.records.owner_names(&mut visit)),
+    }
+    (names.len() <= MAX_NAMES).then_some(names)
+}

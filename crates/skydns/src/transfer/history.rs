@@ -1,0 +1,112 @@
+//! The last versions of the records. A version shares with the next what did not change, so it costs what did.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::content::Names;
+use crate::backend::View;
+use crate::wire::Name;
+
+/// Versions that are kept, the one in force included.
+const MAX_VERSIONS: usize = 64;
+/// How long a version is kept after another has taken its place.
+const MAX_AGE: Duration = Duration::from_mins(10);
+
+/// The records as they were when they got their serial.
+pub(super) struct Version<V> {
+    pub(super) serial: u32,
+    pub(super) view: Arc<V>,
+    /// The names of each zone, shared by those that transfer it now.
+    names: Mutex<Vec<(Name, Weak<Names>)>>,
+}
+
+impl<V: View> Version<V> {
+    pub(super) fn new(serial: u32, view: Arc<V>) -> Self {
+        Self { serial, view, names: Mutex::default() }
+    }
+
+    /// The owner names of zone `domain`.
+    pub(super) fn names(&self, domain: &Name) -> Arc<Names> {
+        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, names)| names.strong_count() > 0);
+        let found = known.iter().find(|(zone, _)| zone == domain).and_then(|(_, names)| names.upgrade());
+        found.unwrap_or_else(|| {
+            let names = Arc::new(Names::of(&*self.view, domain));
+            known.push((domain.clone(), Arc::downgrade(&names)));
+            names
+        })
+    }
+}
+
+/// The versions, the oldest first.
+pub(super) struct History<V> {
+    current: Option<Arc<Version<V>>>,
+    /// Those before it, and when each was replaced.
+    older: VecDeque<(Arc<Version<V>>, Instant)>,
+}
+
+impl<V> Default for History<V> {
+    fn default() -> Self {
+        Self { current: None, older: VecDeque::new() }
+    }
+}
+
+impl<V> History<V> {
+    /// The version in force; `None` before the first.
+    pub(super) fn current(&self) -> Option<&Arc<Version<V>>> {
+        self.current.as_ref()
+    }
+
+    /// The version with that serial, if it is kept.
+    pub(super) fn find(&self, serial: u32) -> Option<&Arc<Version<V>>> {
+        let older = self.older.iter().map(|(version, _)| version);
+        older.chain(&self.current).find(|version| version.serial == serial)
+    }
+
+    /// Puts a version in force at `now`.
+    pub(super) fn push(&mut self, version: Version<V>, now: Instant) {
+        let replaced = self.current.replace(Arc::new(version));
+        self.older.extend(replaced.map(|version| (version, now)));
+        self.forget(now);
+    }
+
+    /// Drops the versions that are too old at `now`, or too many.
+    pub(super) fn forget(&mut self, now: Instant) {
+        let too_old = |replaced: &Instant| now.duration_since(*replaced) > MAX_AGE;
+        while self.older.len() >= MAX_VERSIONS
+            || self.older.front().is_some_and(|(_, replaced)| too_old(replaced))
+        {
+            self.older.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serials(history: &History<()>) -> Vec<u32> {
+        (0..1000).filter(|serial| history.find(*serial).is_some()).collect()
+    }
+
+    fn version(serial: u32) -> Version<()> {
+        Version { serial, view: Arc::new(()), names: Mutex::default() }
+    }
+
+    #[test]
+    fn old_versions_are_forgotten_by_number_and_by_age() {
+        let (mut history, start) = (History::default(), Instant::now());
+        assert!(history.current().is_none());
+        for serial in 0..100 {
+            history.push(version(serial), start + Duration::from_secs(serial.into()));
+        }
+        assert_eq!(serials(&history), (36..100).collect::<Vec<_>>());
+        // The version in force ages from when it is replaced.
+        let later = start + Duration::from_secs(99) + MAX_AGE;
+        history.forget(later);
+        assert_eq!(serials(&history), vec![98, 99]);
+        history.push(version(100), later + Duration::from_secs(1));
+        assert_eq!(serials(&history), vec![99, 100]);
+    }
+}

@@ -1,0 +1,201 @@
+//! The shared key of TSIG, read from the file that `tsig-keygen` writes.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+
+use crate::wire::Name;
+
+/// A key that both sides know (RFC 8945, section 4.2).
+pub struct Key {
+    name: Name,
+    algorithm: Algorithm,
+    secret: hmac::Key,
+}
+
+/// Why a text is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It does not have the form of one.
+    #[error("expected key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }}; as tsig-keygen writes it")]
+    Form,
+    /// Not a domain name.
+    #[error("{0:?} is not a name for a key: expected a domain name")]
+    Name(String),
+    /// An algorithm that is unknown or no longer to be used.
+    #[error("{0:?} is not an accepted algorithm: expected hmac-sha256, hmac-sha384 or hmac-sha512")]
+    Algorithm(String),
+    /// Not base64.
+    #[error("the secret is not base64")]
+    Secret,
+    /// Too short to be one.
+    #[error("the secret has {0} octets: expected 16 or more")]
+    Short(usize),
+}
+
+/// The least octets of a secret: what can be guessed protects nothing.
+const MIN_SECRET: usize = 16;
+
+/// The algorithms that are accepted, as RFC 8945, section 6 recommends them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Algorithm {
+    const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
+
+    /// Its name in wire format.
+    pub(super) fn wire(self) -> &'static [u8] {
+        match self {
+            Self::Sha256 => b"\x0bhmac-sha256\x00",
+            Self::Sha384 => b"\x0bhmac-sha384\x00",
+            Self::Sha512 => b"\x0bhmac-sha512\x00",
+        }
+    }
+
+    fn hmac(self) -> hmac::Algorithm {
+        match self {
+            Self::Sha256 => hmac::HMAC_SHA256,
+            Self::Sha384 => hmac::HMAC_SHA384,
+            Self::Sha512 => hmac::HMAC_SHA512,
+        }
+    }
+}
+
+impl Key {
+    /// Reads the text of a file in the form of `tsig-keygen`, which `named`, `dig -k` and `nsupdate -k` read, too. It
+    /// holds one key.
+    ///
+    /// # Errors
+    ///
+    /// When it has another form, or names what is not accepted.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let tokens = tokens(text);
+        let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let ["key", name, "{", statements @ .., "}", ";"] = tokens.as_slice() else {
+            return Err(KeyError::Form);
+        };
+        let (algorithm, secret) = match *statements {
+            ["algorithm", algorithm, ";", "secret", secret, ";"]
+            | ["secret", secret, ";", "algorithm", algorithm, ";"] => (algorithm, secret),
+            _ => return Err(KeyError::Form),
+        };
+        Self::new(name, algorithm, secret)
+    }
+
+    fn new(name: &str, algorithm: &str, secret: &str) -> Result<Self, KeyError> {
+        let parsed = Name::parse(name).ok().filter(|name| name.label_count() > 0);
+        let parsed = parsed.ok_or_else(|| KeyError::Name(name.to_owned()))?;
+        let lower = algorithm.trim_end_matches('.').to_ascii_lowercase();
+        let known = Algorithm::ALL.into_iter().find(|known| {
+            let label = known.wire().get(1..).and_then(<[u8]>::split_last);
+            label.is_some_and(|(_, label)| label == lower.as_bytes())
+        });
+        let algorithm = known.ok_or_else(|| KeyError::Algorithm(algorithm.to_owned()))?;
+        let secret = STANDARD.decode(secret).map_err(|_| KeyError::Secret)?;
+        if secret.len() < MIN_SECRET {
+            return Err(KeyError::Short(secret.len()));
+        }
+        let secret = hmac::Key::new(algorithm.hmac(), &secret);
+        Ok(Self { name: parsed.to_lowercase(), algorithm, secret })
+    }
+
+    /// Its name, in lower case.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    pub(super) fn secret(&self) -> &hmac::Key {
+        &self.secret
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key")
+            .field("name", &self.name)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Words, quoted strings, braces and semicolons, without comments.
+fn tokens(text: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    for line in text.lines() {
+        let mut rest = line.trim_start();
+        while let Some(first) = rest.chars().next() {
+            let end = match first {
+                '#' => break,
+                '/' if rest.starts_with("//") => break,
+                '{' | '}' | ';' => 1,
+                '"' => rest.get(1..).and_then(|quoted| quoted.find('"')).map_or(rest.len(), |at| at + 2),
+                _ => rest.find(|c: char| c.is_whitespace() || "{};\"#".contains(c)).unwrap_or(rest.len()),
+            };
+            let (token, next) = rest.split_at(end);
+            tokens.push(token.trim_matches('"').to_owned());
+            rest = next.trim_start();
+        }
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "c2VjcmV0IG9mIHR3ZW50eSBvY3RldHM=";
+
+    #[test]
+    fn keys() {
+        for (what, text) in [
+            (
+                "as tsig-keygen writes it",
+                format!("key \"Xfer\" {{\n\talgorithm hmac-sha256;\n\tsecret \"{SECRET}\";\n}};\n"),
+            ),
+            (
+                "in one line, without quotes",
+                format!("key xfer. {{secret {SECRET};algorithm HMAC-SHA512.;}};"),
+            ),
+            (
+                "with comments",
+                format!(
+                    "# ours\nkey xfer {{ // the name\n algorithm hmac-sha384; secret \"{SECRET}\"; }};#end"
+                ),
+            ),
+        ] {
+            let key = Key::parse(&text).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(key.name().to_string(), "xfer.", "{what}");
+            assert!(!format!("{key:?}").contains("secret"), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_says_why() {
+        let key = |name: &str, algorithm: &str, secret: &str| {
+            format!("key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};")
+        };
+        for (text, error) in [
+            (String::new(), KeyError::Form),
+            (format!("hmac-sha256:xfer:{SECRET}"), KeyError::Form),
+            ("key \"xfer\" { algorithm hmac-sha256; };".to_owned(), KeyError::Form),
+            (key("xfer", "hmac-sha256", SECRET).repeat(2), KeyError::Form),
+            (key("a..b", "hmac-sha256", SECRET), KeyError::Name("a..b".to_owned())),
+            (key("", "hmac-sha256", SECRET), KeyError::Name(String::new())),
+            (key("xfer", "hmac-md5", SECRET), KeyError::Algorithm("hmac-md5".to_owned())),
+            (key("xfer", "hmac-sha256", "!"), KeyError::Secret),
+            (key("xfer", "hmac-sha256", "c2hvcnQ="), KeyError::Short(5)),
+        ] {
+            assert_eq!(Key::parse(&text).map(|_| ()), Err(error), "{text}");
+        }
+    }
+}

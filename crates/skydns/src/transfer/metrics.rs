@@ -1,0 +1,87 @@
+//! What is counted of transfers and notifications.
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
+
+/// Counters of transfers. They are exported only where peers are given.
+#[derive(Debug, Clone)]
+pub struct TransferMetrics {
+    transfers: IntCounterVec,
+    notifies: IntCounterVec,
+    pub(super) running: IntGauge,
+    pub(super) serial: IntGauge,
+}
+
+/// The form of a response to a request for a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The whole zone.
+    Whole,
+    /// What changed.
+    Incremental,
+    /// The SOA alone: nothing has changed, or the request came over UDP.
+    Soa,
+    /// An RCODE.
+    Error,
+}
+
+impl TransferMetrics {
+    /// Makes them; a registry takes them as one collector.
+    ///
+    /// # Errors
+    ///
+    /// When a name is none for a metric.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let transfers = IntCounterVec::new(
+            Opts::new(
+                "kubedns_transfers_total",
+                "Requests for zone transfers, by what was sent and how it ended.",
+            ),
+            &["form", "result"],
+        )?;
+        let notifies = IntCounterVec::new(
+            Opts::new("kubedns_notifies_total", "Rounds of NOTIFY to secondaries, by result."),
+            &["result"],
+        )?;
+        let running = IntGauge::new("kubedns_transfers_running", "Zone transfers running now.")?;
+        let serial = IntGauge::new("kubedns_zone_serial", "Serial of the zones that are transferred.")?;
+        let metrics = Self { transfers, notifies, running, serial };
+        // Zeros from the start, so that the first is seen as an increase.
+        for form in [Form::Whole, Form::Incremental, Form::Soa] {
+            metrics.transfer(form, "completed");
+        }
+        for result in ["acknowledged", "unanswered"] {
+            metrics.notify(result);
+        }
+        Ok(metrics)
+    }
+
+    fn all(&self) -> [&dyn Collector; 4] {
+        [&self.transfers, &self.notifies, &self.running, &self.serial]
+    }
+
+    pub(super) fn transfer(&self, form: Form, result: &str) -> IntCounter {
+        let form = match form {
+            Form::Whole => "axfr",
+            Form::Incremental => "ixfr",
+            Form::Soa => "soa",
+            Form::Error => "error",
+        };
+        self.transfers.with_label_values(&[form, result])
+    }
+
+    pub(super) fn notify(&self, result: &str) -> IntCounter {
+        self.notifies.with_label_values(&[result])
+    }
+}
+
+impl Collector for TransferMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.all().into_iter().flat_map(Collector::collect).collect()
+    }
+}

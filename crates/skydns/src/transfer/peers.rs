@@ -1,0 +1,186 @@
+//! Who may transfer zones, and who is told when they change.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// Secondaries: networks, and single addresses, which are notified.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peers {
+    networks: Vec<Network>,
+    targets: Vec<SocketAddr>,
+}
+
+/// A text that names no peers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PeersError {
+    /// Neither an address nor a network.
+    #[error("{0:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8")]
+    Form(String),
+    /// A network with bits of an address.
+    #[error("{0:?} is not a network: {1} is the one that this address is in")]
+    Host(String, Network),
+    /// More of them than are of use.
+    #[error("{0} peers: expected at most {MAX_PEERS}")]
+    Many(usize),
+}
+
+/// The most peers. Each that is notified has a task.
+const MAX_PEERS: usize = 100;
+/// The port of secondaries.
+const PORT: u16 = 53;
+
+impl Peers {
+    /// Whether `client` may transfer zones.
+    pub fn allow(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.networks.iter().any(|network| network.holds(client))
+    }
+
+    /// The servers to notify: each address that stands alone.
+    pub fn targets(&self) -> &[SocketAddr] {
+        &self.targets
+    }
+
+    /// Whether nobody may transfer anything.
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), PeersError> {
+        if let Some(network) = Network::parse(text) {
+            let masked = network.masked();
+            if masked != network {
+                return Err(PeersError::Host(text.to_owned(), masked));
+            }
+            self.networks.push(network);
+            return Ok(());
+        }
+        let address = text.parse().map(|ip| SocketAddr::new(ip, PORT)).or_else(|_| text.parse());
+        let address: SocketAddr = address.map_err(|_| PeersError::Form(text.to_owned()))?;
+        if address.port() == 0 {
+            return Err(PeersError::Form(text.to_owned()));
+        }
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        self.networks.push(Network::of(address.ip()));
+        if !self.targets.contains(&address) {
+            self.targets.push(address);
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Peers {
+    type Err = PeersError;
+
+    fn from_str(text: &str) -> Result<Self, PeersError> {
+        let mut peers = Self::default();
+        for peer in text.split(',').map(str::trim).filter(|peer| !peer.is_empty()) {
+            peers.add(peer)?;
+        }
+        match peers.networks.len() {
+            0..=MAX_PEERS => Ok(peers),
+            many => Err(PeersError::Many(many)),
+        }
+    }
+}
+
+/// Addresses that begin with the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    fn of(address: IpAddr) -> Self {
+        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = text.split_once('/')?;
+        let address = address.parse().ok()?;
+        let whole = Self::of(address).bits;
+        let bits = bits.parse().ok().filter(|bits| *bits <= whole && !text.contains('+'))?;
+        Some(Self { address, bits })
+    }
+
+    /// The same with the other bits zero.
+    fn masked(self) -> Self {
+        let address = match self.address {
+            IpAddr::V4(ip) => {
+                let kept = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                IpAddr::V4((ip.to_bits() & kept).into())
+            }
+            IpAddr::V6(ip) => {
+                let kept = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                IpAddr::V6((ip.to_bits() & kept).into())
+            }
+        };
+        Self { address, ..self }
+    }
+
+    fn holds(self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.address.is_ipv4() && Self { address, ..self }.masked() == self
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers() {
+        let peers: Peers =
+            "10.1.0.0/16, 192.0.2.1,192.0.2.2:5353,[2001:db8::1]:5300,2001:db8:1::/48,fd00::1,192.0.2.1,"
+                .parse()
+                .unwrap();
+        for (client, allowed) in [
+            ("10.1.2.3", true),
+            ("::ffff:10.1.2.3", true),
+            ("10.2.0.1", false),
+            ("192.0.2.1", true),
+            ("192.0.2.2", true),
+            ("192.0.2.3", false),
+            ("2001:db8::1", true),
+            ("2001:db8::2", false),
+            ("2001:db8:1:2::3", true),
+            ("fd00::1", true),
+        ] {
+            assert_eq!(peers.allow(client.parse().unwrap()), allowed, "{client}");
+        }
+        let targets: Vec<String> = peers.targets().iter().map(ToString::to_string).collect();
+        assert_eq!(targets, ["192.0.2.1:53", "192.0.2.2:5353", "[2001:db8::1]:5300", "[fd00::1]:53"]);
+        let everybody: Peers = "0.0.0.0/0,::/0".parse().unwrap();
+        assert!(["192.0.2.1", "::1"].iter().all(|client| everybody.allow(client.parse().unwrap())));
+        assert!(Peers::default().is_empty() && !Peers::default().allow([127, 0, 0, 1].into()));
+    }
+
+    #[test]
+    fn what_is_no_peer_says_why() {
+        let form = |peer: &str| {
+            format!(
+                "{peer:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8"
+            )
+        };
+        for (text, error) in [
+            ("ns.example", form("ns.example")),
+            ("10.0.0.0/33", form("10.0.0.0/33")),
+            ("10.0.0.0/", form("10.0.0.0/")),
+            ("10.0.0.1:0", form("10.0.0.1:0")),
+            (
+                "10.0.0.1/8",
+                "\"10.0.0.1/8\" is not a network: 10.0.0.0/8 is the one that this address is in".to_owned(),
+            ),
+            (&*"10.0.0.1,".repeat(101), "101 peers: expected at most 100".to_owned()),
+        ] {
+            assert_eq!(text.parse::<Peers>().map_err(|error| error.to_string()), Err(error), "{text}");
+        }
+    }
+}

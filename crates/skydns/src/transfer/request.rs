@@ -1,0 +1,175 @@
+//! Requests for transfers: who asks for which zone, what is known there, and how the response is signed.
+
+use std::net::IpAddr;
+
+use super::content::Record;
+use super::tsig::{self, Session};
+use super::{Transfers, serial};
+use crate::backend::View;
+use crate::wire::{Edns, HEADER, Header, Name, Query, Records, Section, Transport, flag, rcode, rtype};
+
+/// A request that is granted.
+pub(super) struct Request {
+    /// The zone, in lower case.
+    pub(super) zone: Name,
+    /// What the client has, where it asks for what changed since.
+    pub(super) since: Option<Since>,
+    /// What every message of the response begins with: header and question.
+    head: Vec<u8>,
+    dnssec_ok: Option<bool>,
+    session: Option<Session>,
+}
+
+/// The version that a client has, by its SOA record (RFC 1995, section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Since {
+    pub(super) serial: u32,
+    /// EXPIRE; 0 where it does not say.
+    pub(super) expire: u32,
+}
+
+/// The response to a request that is not granted.
+pub(super) struct Rejection {
+    pub(super) rcode: u16,
+    pub(super) response: Vec<u8>,
+}
+
+impl<V: View> Transfers<V> {
+    /// Checks a request for a transfer; `None` where it is no query.
+    pub(super) fn accept(
+        &self,
+        message: &[u8],
+        client: IpAddr,
+        transport: Transport,
+    ) -> Option<Result<Request, Rejection>> {
+        let query = Query::parse(message, transport).ok()?;
+        let reject = |rcode, session| Err(Rejection::new(&query, rcode, session));
+        if !self.peers.allow(client) {
+            return Some(reject(rcode::REFUSED, None));
+        }
+        let session = match tsig::check(message, query.question_end(), self.key.as_ref(), serial::now()) {
+            Ok(session) => session,
+            Err(refusal) => {
+                let mut response = Vec::new();
+                refusal.append(message, query.question_end(), &mut response);
+                return Some(Err(Rejection { rcode: refusal.rcode(), response }));
+            }
+        };
+        if self.key.is_some() && session.is_none() {
+            return Some(reject(rcode::REFUSED, None));
+        }
+        let (zone, since) = (Name::from_wire(query.lower())?, Since::read(&query));
+        Some(match self.version() {
+            _ if query.qtype == rtype::IXFR && since.is_none() => reject(rcode::FORMERR, session),
+            _ if query.qtype == rtype::AXFR && transport == Transport::Udp => reject(rcode::FORMERR, session),
+            None => reject(rcode::SERVFAIL, session),
+            Some(version) => match super::authority(&*version.view, &zone) {
+                None => reject(rcode::NOTAUTH, session),
+                Some(authority) if !authority.records.has_synced() => reject(rcode::SERVFAIL, session),
+                Some(_) => Ok(Request::new(&query, zone, since, session)),
+            },
+        })
+    }
+}
+
+impl Since {
+    /// Reads the SOA record of an IXFR query.
+    fn read(query: &Query<'_>) -> Option<Self> {
+        if query.qtype != rtype::IXFR {
+            return None;
+        }
+        let [_, counts @ ..] = query.header.counts;
+        let mut records = Records::new(query.message, query.question_end(), counts);
+        let soa =
+            records.find(|record| record.section == Section::Authority && record.rtype == rtype::SOA)?;
+        if !soa.owner().ok()?.wire().eq_ignore_ascii_case(query.name) {
+            return None;
+        }
+        let mut data = Vec::new();
+        soa.append_data(&mut data).ok()?;
+        let numbers: &[u8; 20] = data.last_chunk()?;
+        let number = |at: usize| {
+            let octets = numbers.get(4 * at..).and_then(<[u8]>::first_chunk);
+            octets.copied().map(u32::from_be_bytes)
+        };
+        Some(Self { serial: number(0)?, expire: number(3)? })
+    }
+}
+
+impl Rejection {
+    fn new(query: &Query<'_>, rcode: u16, session: Option<Session>) -> Self {
+        let mut response = Vec::new();
+        let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
+        crate::wire::refuse(query.message, query.question_end(), rcode, dnssec_ok, &mut response);
+        if let Some(mut session) = session {
+            session.sign(0, serial::now(), &mut response);
+        }
+        Self { rcode, response }
+    }
+}
+
+impl Request {
+    fn new(query: &Query<'_>, zone: Name, since: Option<Since>, session: Option<Session>) -> Self {
+        let mut head = query.message.get(..query.question_end()).unwrap_or_default().to_vec();
+        let flags = flag::QR | flag::AA | query.header.flags & flag::RD;
+        Header { id: query.header.id, flags, counts: [1, 0, 0, 0] }.write_over(&mut head);
+        let dnssec_ok = query.edns.as_ref().map(|edns| edns.dnssec_ok);
+        Self { zone, since, head, dnssec_ok, session }
+    }
+
+    /// The same request rejected after all.
+    pub(super) fn reject(mut self, rcode: u16) -> Rejection {
+        let mut response = Vec::new();
+        if let Ok(header) = Header::parse(&self.head) {
+            Header { flags: header.flags & !flag::AA | rcode, ..header }.write_over(&mut self.head);
+        }
+        self.write(0, || None, &mut response);
+        Rejection { rcode, response }
+    }
+
+    /// Writes the next message of the response: takes records until it has `size` octets or more. False where a record is
+    /// too large for any message.
+    pub(super) fn write(
+        &mut self,
+        size: usize,
+        mut next: impl FnMut() -> Option<Record>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        out.extend_from_slice(&self.head);
+        let mut answers = 0_u16;
+        while out.len() < size
+            && answers < u16::MAX
+            && let Some(record) = next()
+        {
+            append(&record, out);
+            answers += 1;
+        }
+        let mut additional = 0;
+        if let Some(dnssec_ok) = self.dnssec_ok {
+            Edns::ours(dnssec_ok).append(rcode::NOERROR, out);
+            additional = 1;
+        }
+        if let Ok(header) = Header::parse(out) {
+            Header { counts: [1, answers, 0, additional], ..header }.write_over(out);
+        }
+        if let Some(session) = &mut self.session {
+            session.sign(0, serial::now(), out);
+        }
+        u16::try_from(out.len()).is_ok()
+    }
+
+    /// The response of one message with the SOA record alone.
+    pub(super) fn soa_alone(&mut self, soa: Record) -> Vec<u8> {
+        let (mut out, mut soa) = (Vec::new(), Some(soa));
+        self.write(usize::MAX, || soa.take(), &mut out);
+        out
+    }
+}
+
+/// Appends a record, its owner compressed against the question, which is the zone.
+fn append(record: &Record, out: &mut Vec<u8>) {
+    const ZONE: [u8; 2] = [0xc0, HEADER as u8];
+    out.extend_from_slice(&record.owner);
+    out.extend_from_slice(&ZONE);
+    out.extend_from_slice(&record.body);
+}

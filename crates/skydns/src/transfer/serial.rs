@@ -1,0 +1,118 @@
+//! The serial of zones that others transfer (RFC 1982), and the other numbers of their SOA.
+//!
+//! A serial is the time at which a version was taken, in seconds, and a version is taken at most once a second. So it never
+//! runs ahead of the clock: a restarted process, or another replica, goes on above it without knowing it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Seconds after which a secondary asks for the serial that was not notified.
+const REFRESH: u32 = 60;
+/// Seconds after which it asks again where that failed.
+const RETRY: u32 = 15;
+/// Seconds after which it gives the zone up, without the mark.
+const EXPIRE: u32 = 604_800;
+
+/// The serial in force. The engine reads it for each SOA.
+#[derive(Debug)]
+pub struct Serial {
+    current: AtomicU32,
+    /// Tells this process's versions from those of others: two replicas may have taken different records at the same
+    /// second. EXPIRE carries it, and comes back with the SOA of an IXFR query.
+    mark: u32,
+}
+
+impl Serial {
+    /// The serial of a process that begins now.
+    pub fn new() -> Arc<Self> {
+        Self::starting(now(), rand::random::<u16>())
+    }
+
+    pub(super) fn starting(now: u64, mark: u16) -> Arc<Self> {
+        Arc::new(Self { current: AtomicU32::new(low(now)), mark: mark.into() })
+    }
+
+    pub(super) fn get(&self) -> u32 {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Whether a version that is taken at `now` has a serial of its own that is not ahead of the clock.
+    pub(super) fn is_past(&self, now: u64) -> bool {
+        follows(low(now), self.get())
+    }
+
+    /// The next serial: the time, or one more than the last where the clock was set back.
+    pub(super) fn next(&self, now: u64) -> u32 {
+        let last = self.get();
+        let next = if follows(low(now), last) { low(now) } else { last.wrapping_add(1) };
+        // A serial of 0 is special to some secondaries.
+        let next = next.max(1);
+        self.current.store(next, Ordering::Relaxed);
+        next
+    }
+
+    /// SERIAL, REFRESH, RETRY and EXPIRE of an SOA record of version `serial`.
+    pub(crate) fn numbers(&self, serial: u32) -> [u32; 4] {
+        [serial, REFRESH, RETRY, EXPIRE + self.mark]
+    }
+
+    /// The same for the version in force.
+    pub(crate) fn current_numbers(&self) -> [u32; 4] {
+        self.numbers(self.get())
+    }
+}
+
+/// Whether `serial` is newer than `other` (RFC 1982, section 3.2).
+pub(super) fn follows(serial: u32, other: u32) -> bool {
+    (1..1 << 31).contains(&serial.wrapping_sub(other))
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// The time that is left of this second.
+pub(super) fn to_next_second() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))
+}
+
+/// The low 32 bits of a time: where they wrap, in 2106, serials do, too.
+fn low(seconds: u64) -> u32 {
+    u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serials_are_times_and_only_grow() {
+        let wrapped = 1 << 32;
+        for (what, start, times, serials) in [
+            ("a clock that goes on", 1000, vec![1001, 1005], vec![1001, 1005]),
+            ("one that is set back", 1000, vec![1001, 900, 901, 1010], vec![1001, 1002, 1003, 1010]),
+            ("one that stands still", 1000, vec![1000, 1000], vec![1001, 1002]),
+            ("one that wraps", wrapped - 1, vec![wrapped, wrapped + 1], vec![1, 2]),
+        ] {
+            let serial = Serial::starting(start, 0);
+            let taken: Vec<u32> = times.into_iter().map(|now| serial.next(now)).collect();
+            assert_eq!(taken, serials, "{what}");
+            assert!(taken.iter().is_sorted_by(|first, second| follows(**second, **first)), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_restarted_process_goes_on_above() {
+        let first = Serial::starting(1000, 7);
+        assert!(!first.is_past(1000), "the process before may have had this second");
+        assert!(first.is_past(1001));
+        let last = first.next(1001);
+        let second = Serial::starting(1001, 8);
+        assert!(!second.is_past(1001) && second.is_past(1002));
+        assert!(follows(second.next(1002), last));
+        assert_ne!(first.numbers(last), second.numbers(last), "their versions are not the same");
+    }
+}

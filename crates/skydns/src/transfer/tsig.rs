@@ -1,0 +1,297 @@
+//! Transaction signatures (TSIG, RFC 8945): requests checked, responses signed, message by message.
+
+use std::sync::Arc;
+
+use ring::hmac;
+
+use super::key::Key;
+use crate::wire::{Header, Name, Records, flag, rcode, rtype};
+
+/// CLASS of a TSIG record.
+const ANY: u16 = 255;
+/// How far the clocks of both sides may be apart, in seconds (RFC 8945, section 10).
+const FUDGE: u16 = 300;
+/// Errors of TSIG (RFC 8945, section 3).
+const BADSIG: u16 = 16;
+const BADKEY: u16 = 17;
+const BADTIME: u16 = 18;
+
+/// What a TSIG record says.
+struct Tsig<'m> {
+    key: Name,
+    algorithm: Name,
+    /// Seconds since 1970.
+    time: u64,
+    fudge: u16,
+    mac: &'m [u8],
+    original_id: u16,
+    error: u16,
+    other: &'m [u8],
+}
+
+/// A TSIG record that is not accepted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has no form of one, or is not the last record.
+    Malformed,
+    /// The error, and the response's TSIG record.
+    Tsig(Vec<u8>),
+}
+
+impl Refusal {
+    /// The RCODE of the response.
+    pub(crate) fn rcode(&self) -> u16 {
+        match self {
+            Self::Malformed => rcode::FORMERR,
+            Self::Tsig(_) => rcode::NOTAUTH,
+        }
+    }
+
+    /// Appends the response to `message`, whose question ends at `question_end`.
+    pub(crate) fn append(&self, message: &[u8], question_end: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        crate::wire::refuse(message, question_end, self.rcode(), None, out);
+        if let Self::Tsig(record) = self {
+            append(record, start, out);
+        }
+    }
+}
+
+/// One exchange with a peer that has the key.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    key: Arc<Key>,
+    /// The MAC of the message before: of the request, or of the response's last part. None before a request of ours.
+    previous: Option<Vec<u8>>,
+    /// Nothing of the response was signed yet.
+    first: bool,
+    original_id: u16,
+}
+
+/// Whether the last record of a message is a TSIG record, well-formed or not.
+pub(crate) fn is_signed(message: &[u8], question_end: usize) -> bool {
+    last_record(message, question_end).is_some_and(|(rtype, ..)| rtype == rtype::TSIG)
+}
+
+/// TYPE of the last additional record, where it begins and where its data stand.
+fn last_record(message: &[u8], question_end: usize) -> Option<(u16, usize, std::ops::Range<usize>)> {
+    let [_, counts @ ..] = Header::parse(message).ok()?.counts;
+    if counts[2] == 0 {
+        return None;
+    }
+    let last = Records::new(message, question_end, counts).last()?;
+    Some((last.rtype, last.range().start, last.data_range()))
+}
+
+/// Checks the signature of a request at `now`, in seconds since 1970. `None`: it is not signed.
+pub(crate) fn check(
+    message: &[u8],
+    question_end: usize,
+    key: Option<&Arc<Key>>,
+    now: u64,
+) -> Result<Option<Session>, Refusal> {
+    if !is_signed(message, question_end) {
+        return Ok(None);
+    }
+    let (tsig, start) = Tsig::read(message, question_end).ok_or(Refusal::Malformed)?;
+    let known = |key: &&Arc<Key>| *key.name() == tsig.key && key.algorithm().wire() == tsig.algorithm.wire();
+    let Some(key) = key.filter(known) else { return Err(tsig.refused(BADKEY)) };
+    let mut signed = unsigned(message, start, tsig.original_id).ok_or(Refusal::Malformed)?;
+    tsig.append_variables(&mut signed);
+    if hmac::verify(key.secret(), &signed, tsig.mac).is_err() {
+        return Err(tsig.refused(BADSIG));
+    }
+    let mut session = Session {
+        key: Arc::clone(key),
+        previous: Some(tsig.mac.to_vec()),
+        first: true,
+        original_id: tsig.original_id,
+    };
+    if now.abs_diff(tsig.time) > u64::from(tsig.fudge) {
+        let header = Header::parse(message).map_err(|_| Refusal::Malformed)?;
+        return Err(session.out_of_time(&tsig, header, message.get(..question_end).unwrap_or_default(), now));
+    }
+    Ok(Some(session))
+}
+
+/// The message as it was before its TSIG record, which begins at `start`, was added.
+fn unsigned(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
+    let mut header = Header::parse(message).ok()?;
+    header.id = original_id;
+    header.counts[3] = header.counts[3].checked_sub(1)?;
+    let mut unsigned = message.get(..start)?.to_vec();
+    header.write_over(&mut unsigned);
+    Some(unsigned)
+}
+
+impl<'m> Tsig<'m> {
+    /// Reads the TSIG record of a message that has one, and where it begins.
+    fn read(message: &'m [u8], question_end: usize) -> Option<(Self, usize)> {
+        let [_, counts @ ..] = Header::parse(message).ok()?.counts;
+        let mut records = Records::new(message, question_end, counts);
+        let mut found = None;
+        for record in records.by_ref() {
+            if found.is_some() {
+                return None;
+            }
+            found = (record.rtype == rtype::TSIG).then_some(record);
+        }
+        let record = found?;
+        if record.range().end != message.len() || record.class != ANY || record.ttl != 0 {
+            return None;
+        }
+        let (key, start) = (record.owner().ok()?.to_lowercase(), record.range().start);
+        let mut data = Fields(message.get(record.data_range())?);
+        let algorithm = data.name()?.to_lowercase();
+        let [high, low] = [data.u16()?, data.u16()?];
+        let time = u64::from(high) << 32 | u64::from(low) << 16 | u64::from(data.u16()?);
+        let (fudge, mac) = (data.u16()?, data.counted()?);
+        let (original_id, error, other) = (data.u16()?, data.u16()?, data.counted()?);
+        let tsig = Self { key, algorithm, time, fudge, mac, original_id, error, other };
+        data.0.is_empty().then_some((tsig, start))
+    }
+
+    /// Appends what is signed of the record itself (RFC 8945, section 4.3.3).
+    fn append_variables(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.key.wire());
+        out.extend_from_slice(&ANY.to_be_bytes());
+        out.extend_from_slice(&0_u32.to_be_bytes());
+        out.extend_from_slice(self.algorithm.wire());
+        self.append_timers(out);
+        out.extend_from_slice(&self.error.to_be_bytes());
+        append_counted(self.other, out);
+    }
+
+    /// Appends the time and the fudge (RFC 8945, section 5.3.1).
+    fn append_timers(&self, out: &mut Vec<u8>) {
+        out.extend(self.time.to_be_bytes().into_iter().skip(2));
+        out.extend_from_slice(&self.fudge.to_be_bytes());
+    }
+
+    /// The whole record.
+    fn record(&self) -> Vec<u8> {
+        let mut data = self.algorithm.wire().to_vec();
+        self.append_timers(&mut data);
+        append_counted(self.mac, &mut data);
+        data.extend_from_slice(&self.original_id.to_be_bytes());
+        data.extend_from_slice(&self.error.to_be_bytes());
+        append_counted(self.other, &mut data);
+        let mut record = self.key.wire().to_vec();
+        record.extend_from_slice(&rtype::TSIG.to_be_bytes());
+        record.extend_from_slice(&ANY.to_be_bytes());
+        record.extend_from_slice(&0_u32.to_be_bytes());
+        append_counted(&data, &mut record);
+        record
+    }
+
+    /// The refusal of this record, unsigned (RFC 8945, section 5.2).
+    fn refused(self, error: u16) -> Refusal {
+        Refusal::Tsig(Self { mac: &[], error, other: &[], ..self }.record())
+    }
+}
+
+impl Session {
+    /// An exchange that begins with a request of ours, with this ID.
+    pub(super) fn of_request(key: &Arc<Key>, id: u16) -> Self {
+        Self { key: Arc::clone(key), previous: None, first: true, original_id: id }
+    }
+
+    /// Octets that [`sign`](Self::sign) adds to a message.
+    pub(crate) fn room(&self) -> usize {
+        /// Type, class, TTL and lengths, times and codes.
+        const FIXED: usize = 2 + 2 + 4 + 2 + 8 + 2 + 2 + 2 + 2;
+        let algorithm = self.key.algorithm();
+        let mac = self.key.secret().algorithm().digest_algorithm().output_len();
+        self.key.name().wire().len() + algorithm.wire().len() + FIXED + mac
+    }
+
+    /// Signs the message that begins at `start` of `out`: the next of its exchange.
+    pub(crate) fn sign(&mut self, start: usize, now: u64, out: &mut Vec<u8>) {
+        let record = self.signed(out.get(start..).unwrap_or_default(), (now, 0, &[]));
+        append(&record, start, out);
+    }
+
+    /// The TSIG record of a message with its time, error and further data.
+    fn signed(&mut self, message: &[u8], (time, error, other): (u64, u16, &[u8])) -> Vec<u8> {
+        let tsig = Tsig {
+            key: self.key.name().clone(),
+            algorithm: Name::from_wire(self.key.algorithm().wire()).unwrap_or_default(),
+            time,
+            fudge: FUDGE,
+            mac: &[],
+            original_id: self.original_id,
+            error,
+            other,
+        };
+        let mut octets = Vec::with_capacity(message.len() + 256);
+        if let Some(previous) = &self.previous {
+            append_counted(previous, &mut octets);
+        }
+        octets.extend_from_slice(message);
+        if self.first {
+            tsig.append_variables(&mut octets);
+        } else {
+            tsig.append_timers(&mut octets);
+        }
+        let mac = hmac::sign(self.key.secret(), &octets).as_ref().to_vec();
+        let record = Tsig { mac: &mac, ..tsig }.record();
+        (self.previous, self.first) = (Some(mac), false);
+        record
+    }
+
+    /// The refusal of a request of another time: signed, with the time of this clock (RFC 8945, section 5.2.3).
+    fn out_of_time(&mut self, tsig: &Tsig<'_>, request: Header, question: &[u8], now: u64) -> Refusal {
+        let flags = flag::QR | request.flags & (flag::OPCODE | flag::RD | flag::CD) | rcode::NOTAUTH;
+        let mut response = question.to_vec();
+        Header { id: request.id, flags, counts: [1, 0, 0, 0] }.write_over(&mut response);
+        let [_, _, now @ ..] = now.to_be_bytes();
+        Refusal::Tsig(self.signed(&response, (tsig.time, BADTIME, &now)))
+    }
+}
+
+/// Appends a record to the additional section of the message that begins at `start` of `out`.
+fn append(record: &[u8], start: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(record);
+    let message = out.get_mut(start..).unwrap_or_default();
+    if let Ok(mut header) = Header::parse(message) {
+        header.counts[3] = header.counts[3].saturating_add(1);
+        header.write_over(message);
+    }
+}
+
+fn append_counted(octets: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&u16::try_from(octets.len()).unwrap_or_default().to_be_bytes());
+    out.extend_from_slice(octets);
+}
+
+/// What is left of the data of a record.
+struct Fields<'m>(&'m [u8]);
+
+impl<'m> Fields<'m> {
+    fn take(&mut self, octets: usize) -> Option<&'m [u8]> {
+        let (taken, rest) = self.0.split_at_checked(octets)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2)?.first_chunk().copied().map(u16::from_be_bytes)
+    }
+
+    fn counted(&mut self) -> Option<&'m [u8]> {
+        let octets = self.u16()?;
+        self.take(octets.into())
+    }
+
+    /// A name, which is never compressed here.
+    fn name(&mut self) -> Option<Name> {
+        let mut end = 0;
+        while *self.0.get(end)? != 0 {
+            end += 1 + usize::from(*self.0.get(end)?);
+        }
+        Name::from_wire(self.take(end + 1)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Transfers over real sockets: what is granted, zones of many messages, and clients that are many, slow or gone.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use prometheus::core::Collector as _;
+use skydns::transfer::{Serial, TransferMetrics, Transfers};
+use skydns::wire::{Message, Section, framed, rtype};
+use testkit::client::{self, TcpConnection};
+use testkit::eventually;
+use testkit::query::Query;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::PATIENCE;
+use super::fixed::{Fixed, Running, start_with_transfers};
+
+const PEERS: &str = "127.0.0.0/8";
+/// The time of the first version. The serial of a process that begins now is a greater one.
+const NOW: u64 = 3_000_000_000;
+
+/// A server, the transfers of its zone, and their metrics.
+struct Primary {
+    server: Running,
+    transfers: Arc<Transfers<Fixed>>,
+    metrics: TransferMetrics,
+}
+
+impl Primary {
+    fn start(view: Fixed, peers: &str) -> Self {
+        let metrics = TransferMetrics::new().expect("metrics");
+        let peers = peers.parse().expect("peers");
+        let transfers = Transfers::new(peers, None, Serial::new(), metrics.clone());
+        let view = Arc::new(view.transferred(&transfers));
+        let server = start_with_transfers(&view, &transfers);
+        assert!(transfers.take(&view, NOW));
+        Self { server, transfers, metrics }
+    }
+
+    /// The value of a metric, with its labels separated by blanks.
+    fn metric(&self, name: &str, labels: &str) -> f64 {
+        let families = self.metrics.collect();
+        let family = families.iter().find(|family| family.name() == name).expect("the metric");
+        let found = family.get_metric().iter().find(|metric| {
+            let values: Vec<&str> = metric.get_label().iter().map(|label| label.value()).collect();
+            values.join(" ") == labels
+        });
+        found.map_or(0.0, |metric| metric.get_counter().get_value() + metric.get_gauge().get_value())
+    }
+
+    #[track_caller]
+    fn until(&self, name: &'static str, labels: &'static str, expected: f64) -> impl Future<Output = ()> {
+        eventually(PATIENCE, move || async move {
+            let value = self.metric(name, labels);
+            if (value - expected).abs() < f64::EPSILON { Ok(()) } else { Err(value) }
+        })
+    }
+}
+
+/// A query with an SOA record in its authority section, if there is one: serial and EXPIRE.
+fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
+    let mut message = Query::new(name, &format!("TYPE{qtype}")).id(7).wire();
+    if let Some((serial, expire)) = since {
+        message[9] = 1;
+        message.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
+        message.extend([serial, 0, 0, expire, 0].into_iter().flat_map(u32::to_be_bytes));
+    }
+    message
+}
+
+/// RCODE, and type of each record of the answer.
+fn outcome(message: &[u8]) -> (u16, Vec<u16>) {
+    let message = Message::parse(message).expect("a message");
+    (message.header().rcode(), message.section(Section::Answer).map(|record| record.rtype).collect())
+}
+
+/// Serial and EXPIRE of the SOA record that a message begins with.
+fn soa(message: &[u8]) -> (u32, u32) {
+    let message = Message::parse(message).expect("a message");
+    let record = message.section(Section::Answer).next().expect("a record");
+    let numbers = record.data().last_chunk::<20>().expect("the numbers of an SOA").as_chunks::<4>().0;
+    (u32::from_be_bytes(numbers[0]), u32::from_be_bytes(numbers[3]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_gets_its_answer() {
+    let primary = Primary::start(Fixed::new(&[]).small(), PEERS);
+    let others = Primary::start(Fixed::new(&[]).small(), "192.0.2.1");
+    let (ours, zone) = (primary.server.address, "cluster.local.");
+    let first = client::tcp(ours, &query(zone, rtype::AXFR, None), PATIENCE).await.expect("an answer");
+    let (serial, expire) = soa(&first);
+    let changed = Fixed::new(&[]).small().with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
+    assert!(primary.transfers.take(&Arc::new(changed.transferred(&primary.transfers)), NOW + 5));
+    let incremental = vec![6, 6, 6, 1, 33, 6];
+    let (whole, alone) = (None::<Vec<u16>>, Some(vec![6]));
+    let (nothing, changes) = (Some(vec![]), Some(incremental));
+    let newest = serial + 5;
+    for (what, server, name, qtype, since, rcode, expected) in [
+        ("the whole zone", ours, "Cluster.LOCAL.", rtype::AXFR, None, 0, &whole),
+        ("what changed", ours, zone, rtype::IXFR, Some((serial, expire)), 0, &changes),
+        ("the same where only the serial is told", ours, zone, rtype::IXFR, Some((serial, 0)), 0, &changes),
+        ("another replica's version", ours, zone, rtype::IXFR, Some((serial, expire + 1)), 0, &whole),
+        ("a version that is not kept", ours, zone, rtype::IXFR, Some((serial - 1, expire)), 0, &whole),
+        ("the version in force", ours, zone, rtype::IXFR, Some((newest, expire)), 0, &alone),
+        ("a newer one", ours, zone, rtype::IXFR, Some((newest + 9, expire)), 0, &alone),
+        ("no version", ours, zone, rtype::IXFR, None, 1, &nothing),
+        ("a name of the zone", ours, "svc.cluster.local.", rtype::AXFR, None, 9, &nothing),
+        ("another zone", ours, "example.org.", rtype::AXFR, None, 9, &nothing),
+        ("the root", ours, ".", rtype::AXFR, None, 9, &nothing),
+        ("none of the peers", others.server.address, zone, rtype::AXFR, None, 5, &nothing),
+    ] {
+        let answer = client::tcp(server, &query(name, qtype, since), PATIENCE).await.expect("an answer");
+        let (got, types) = outcome(&answer);
+        assert_eq!(got, rcode, "{what}");
+        match expected {
+            Some(expected) => assert_eq!(types, *expected, "{what}"),
+            None => assert!(types.starts_with(&[6, 2]) && types.ends_with(&[6]), "{what}: {types:?}"),
+        }
+    }
+    for (what, server, qtype, since, rcode, types) in [
+        ("IXFR", ours, rtype::IXFR, Some((serial, expire)), 0, vec![6]),
+        ("AXFR", ours, rtype::AXFR, None, 1, vec![]),
+        ("none of the peers", others.server.address, rtype::IXFR, Some((serial, expire)), 5, vec![]),
+    ] {
+        let answer = client::udp(server, &query(zone, qtype, since), PATIENCE).await.expect("an answer");
+        assert_eq!(outcome(&answer), (rcode, types), "{what} over UDP");
+    }
+    let asked = client::udp(ours, &Query::new(zone, "SOA").wire(), PATIENCE).await.expect("an answer");
+    assert_eq!(soa(&asked), (newest, expire), "the SOA that is asked for");
+    primary.server.stop().await;
+    others.server.stop().await;
+}
+
+/// A zone of some 600 KB.
+fn large() -> Fixed {
+    Fixed::new(&[]).small().with_names(LARGE)
+}
+
+const LARGE: usize = 2400;
+
+/// A connection from 127.0.0.`local` with a zone asked for.
+async fn ask_from(local: u8, server: SocketAddr) -> TcpStream {
+    ask_with_buffer(local, server, 1 << 18).await
+}
+
+/// The same with a buffer for what is received of so many octets.
+async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(size).expect("a buffer");
+    socket.bind((Ipv4Addr::new(127, 0, 0, local), 0).into()).expect("bound");
+    let mut stream = socket.connect(server).await.expect("connected");
+    stream.write_all(&framed(&query("cluster.local.", rtype::AXFR, None))).await.expect("sent");
+    stream
+}
+
+/// The next message of a stream.
+async fn next(stream: &mut TcpStream) -> Vec<u8> {
+    let length = stream.read_u16().await.expect("a length");
+    let mut message = vec![0; length.into()];
+    stream.read_exact(&mut message).await.expect("a message");
+    message
+}
+
+/// The records of the whole zone beside the SOA: each once, in several messages.
+async fn take_whole(mut stream: TcpStream) -> usize {
+    let (mut records, mut soas, mut messages) = (BTreeSet::new(), 0, 0);
+    while soas < 2 {
+        let message = next(&mut stream).await;
+        let message = Message::parse(&message).expect("a message");
+        for record in message.section(Section::Answer) {
+            soas += usize::from(record.rtype == rtype::SOA);
+            let record = (record.owner().expect("a name").to_string(), record.rtype, record.data().to_vec());
+            let again = record.1 != rtype::SOA && !records.insert(record);
+            assert!(!again, "each record once");
+        }
+        messages += 1;
+    }
+    assert!(messages > 1, "one message cannot hold it");
+    records.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_may_have_more_records_than_a_message_holds() {
+    let primary = Primary::start(Fixed::new(&[]), PEERS);
+    let whole = take_whole(ask_from(1, primary.server.address).await).await;
+    // NS, the alias, A and SRV of the small name, and of the large one.
+    assert_eq!(whole, 1 + 1 + 2 + 2 * 5000);
+    primary.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_secondary_keeps_nobody_waiting_and_is_cut_off() {
+    let primary = Primary::start(large(), PEERS);
+    let slow = || async {
+        let mut stream = ask_with_buffer(2, primary.server.address, 4096).await;
+        // More than sockets hold: the zone twenty times.
+        let again = framed(&query("cluster.local.", rtype::AXFR, None)).repeat(19);
+        stream.write_all(&again).await.expect("sent");
+        stream
+    };
+    let _slow = [slow().await, slow().await];
+    primary.until("kubedns_transfers_running", "", 2.0).await;
+    let whole = take_whole(ask_from(3, primary.server.address).await).await;
+    assert_eq!(whole, 1 + 1 + 2 + LARGE);
+    let asked = Query::new("web.apps.svc.cluster.local.", "A");
+    let mut connection = TcpConnection::open(primary.server.address).await.expect("connected");
+    connection.send(&asked.wire()).await.expect("sent");
+    connection.receive(PATIENCE).await.expect("an answer over TCP");
+    primary.until("kubedns_transfers_total", "axfr failed", 2.0).await;
+    primary.until("kubedns_transfers_running", "", 0.0).await;
+    primary.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_secondaries_at_once_get_the_zone_and_a_greedy_one_leaves_them_their_places() {
+    let primary = Primary::start(Fixed::new(&[]).small().with_names(150), PEERS);
+    let server = primary.server.address;
+    let all = join_all((1..=100).map(|local| async move { take_whole(ask_from(local, server).await).await }));
+    assert!(all.await.into_iter().all(|records| records == 1 + 1 + 2 + 150));
+    primary.until("kubedns_transfers_total", "axfr completed", 100.0).await;
+    primary.server.stop().await;
+
+    let primary = Primary::start(large(), PEERS);
+    let server = primary.server.address;
+    let mut greedy = join_all((0..9).map(|_| ask_from(1, server))).await;
+    let rcodes = join_all(greedy.iter_mut().map(|stream| async { outcome(&next(stream).await).0 })).await;
+    let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
+    assert_eq!((refused, rcodes.len()), (1, 9), "{rcodes:?}");
+    assert_eq!(outcome(&next(&mut ask_from(2, server).await).await).0, 0, "another one has its place");
+    drop(greedy);
+    primary.until("kubedns_transfers_running", "", 0.0).await;
+    primary.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_cut_give_their_places_back() {
+    let primary = Primary::start(large(), PEERS);
+    for _ in 0..5 {
+        let mut stream = ask_from(1, primary.server.address).await;
+        next(&mut stream).await;
+        drop(stream);
+        primary.until("kubedns_transfers_running", "", 0.0).await;
+    }
+    assert!((primary.metric("kubedns_transfers_total", "axfr failed") - 5.0).abs() < f64::EPSILON);
+    primary.server.stop().await;
+}
