@@ -60,10 +60,10 @@ impl Target {
     /// Reads `service.namespace`, or a whole name: one of three labels and more, or with a dot at the end.
     fn parse(written: &str) -> Option<Self> {
         let name = normal(written)?;
-        let (first, rest) = name.split_once('.')?;
-        if written.ends_with('.') || rest.contains('.') {
+        if written.ends_with('.') || name.split('.').count() > 2 {
             return Some(Self::Name(name));
         }
+        let (first, rest) = name.split_once('.')?;
         let is_label = name::is_label(first) && name::is_label(rest);
         is_label.then(|| Self::Service { name: first.to_owned(), namespace: rest.to_owned() })
     }

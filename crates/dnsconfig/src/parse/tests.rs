@@ -267,6 +267,7 @@ fn names_of_your_own() {
         (vec![("aliases", r#"{"a": "b.example."}"#)], "a -> b.example.; "),
         (vec![("aliases", r#"{"a": "b.acme.example"}"#)], "a -> b.acme.example.; "),
         (vec![("aliases", r#"{"a": "web.apps.svc.cluster.local"}"#)], "a -> web.apps.svc.cluster.local.; "),
+        (vec![("aliases", r#"{"a": "b."}"#)], "a -> b.; "),
         (vec![("aliases", r#"{"a": "b"}"#)], r#"invalid target of "a": "b""#),
         (vec![("aliases", r#"{"a": "_b.c"}"#)], r#"invalid target of "a": "_b.c""#),
         (vec![("aliases", r#"{"a": "192.0.2.1"}"#)], r#"invalid target of "a": "192.0.2.1""#),

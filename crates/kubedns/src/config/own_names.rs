@@ -53,6 +53,10 @@ impl OwnConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::net::IpAddr;
+
+    use proptest::prelude::*;
     use skydns::own_names::Led;
 
     use super::*;
@@ -78,5 +82,71 @@ mod tests {
         let names = own.names_of("192.0.2.1".parse().unwrap()).unwrap();
         assert_eq!(names, [name("db.acme.example"), name("db")]);
         assert!(OwnConfig::default().names(&name("cluster.test")).is_none());
+    }
+
+    /// A name of three, in some spelling.
+    fn written() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec!["a.test", "A.test.", "b.test", "c", "C."])
+    }
+
+    fn normal(written: &str) -> String {
+        written.trim_end_matches('.').to_lowercase()
+    }
+
+    /// Where a name ends, read from the lines and aliases one by one.
+    fn model(hosts: &[(u8, &str)], aliases: &[(&str, &str)], asked: &str) -> String {
+        let mut name = asked.to_owned();
+        for _ in 0..9 {
+            let of_name = hosts.iter().filter(|(_, host)| normal(host) == name);
+            let addresses: BTreeSet<u8> = of_name.map(|(address, _)| *address).collect();
+            if !addresses.is_empty() {
+                return format!("{addresses:?}");
+            }
+            match aliases.iter().find(|(alias, _)| normal(alias) == name) {
+                Some((_, target)) if target.matches('.').count() == 1 && !target.ends_with('.') => {
+                    return format!("{target}.svc.cluster.test.");
+                }
+                Some((_, target)) => name = normal(target),
+                None if name == asked => return "-".to_owned(),
+                None => return format!("{name}."),
+            }
+        }
+        "nowhere".to_owned()
+    }
+
+    proptest! {
+        #[test]
+        fn any_configuration_leads_where_its_lines_say(
+            hosts in prop::collection::vec((0..4_u8, written()), 0..6),
+            aliases in prop::collection::vec(
+                (written(), prop::sample::select(vec!["a.test.", "b.test.", "c.", "web.apps", "www.out.test"])),
+                0..4,
+            ),
+        ) {
+            let lines: Vec<String> = hosts.iter().map(|(ip, name)| format!("192.0.2.{ip} {name} # x\n")).collect();
+            let targets: BTreeMap<_, _> = aliases.iter().copied().collect();
+            let json = serde_json::to_vec(&targets).unwrap();
+            let data = [("hosts".to_owned(), lines.concat().into_bytes()), ("aliases".to_owned(), json)];
+            let config = dnsconfig::parse(&data.into());
+            let names: Vec<String> = targets.keys().map(|alias| normal(alias)).collect();
+            let twice = names.iter().collect::<BTreeSet<_>>().len() < names.len();
+            let in_both = hosts.iter().any(|(_, host)| names.contains(&normal(host)));
+            prop_assert_eq!(config.is_err(), twice || in_both);
+            let Ok(config) = config else { return Ok(()) };
+            let own = OwnConfig::of(&config).names(&Name::parse("cluster.test").unwrap()).unwrap_or_default();
+            let aliases: Vec<_> = targets.into_iter().collect();
+            for asked in ["a.test", "b.test", "c", "x.a.test", "test"] {
+                let found = match own.find(Name::parse(asked).unwrap().wire()) {
+                    None => "-".to_owned(),
+                    Some(Led::Nowhere) => "nowhere".to_owned(),
+                    Some(Led::Name(target)) => target.to_string(),
+                    Some(Led::Addresses(all)) => {
+                        let last = |ip: &IpAddr| ip.to_string().rsplit('.').next().and_then(|octet| octet.parse().ok());
+                        format!("{:?}", all.iter().filter_map(last).collect::<BTreeSet<u8>>())
+                    }
+                };
+                prop_assert_eq!(found, model(&hosts, &aliases, asked), "{}", asked);
+            }
+        }
     }
 }
