@@ -13,9 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Access, Client, ClientError};
-use crate::gateway::{self, Event, EventKind, GatewayError, Header, KeyValue, Page, WatchResponse};
-use crate::key::{KeyError, Subtree};
-use crate::message::{Message, MessageError};
+use crate::gateway::{self, Event, EventKind, GatewayError, Header, Page, WatchResponse};
+use crate::key::Subtree;
 use crate::metrics::FeedMetrics;
 use crate::tree::Tree;
 use pause::Backoff;
@@ -68,15 +67,6 @@ enum Failure {
     Canceled(String),
     #[error("the zone takes more than {MAX_OCTETS} octets")]
     Large,
-}
-
-/// Why a key is passed over.
-#[derive(Debug, Error)]
-enum Skipped {
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    #[error(transparent)]
-    Message(#[from] MessageError),
 }
 
 impl<S: Sink> Feed<S> {
@@ -179,7 +169,7 @@ impl<S: Sink> Feed<S> {
                 keys.start = [&last.key[..], b"\0"].concat();
             }
             let more = page.more && !page.kvs.is_empty();
-            self.set(&mut tree, page.kvs.into_iter().map(|kv| (EventKind::Put, kv)))?;
+            self.set(&mut tree, page.kvs.into_iter().map(|kv| Event { kind: EventKind::Put, kv }))?;
             if !more {
                 (self.tree, self.reached) = (tree, Some(first));
                 self.metrics.lists.inc();
@@ -210,7 +200,7 @@ impl<S: Sink> Feed<S> {
         let last = response.events.last().map(|event| event.kv.mod_revision);
         let revision = last.unwrap_or(response.header.revision);
         let mut tree = self.tree.clone();
-        self.set(&mut tree, response.events.into_iter().map(|Event { kind, kv }| (kind, kv)))?;
+        self.set(&mut tree, response.events.into_iter())?;
         (self.tree, self.reached) = (tree, Some(Header { revision, ..response.header }));
         if last.is_some() {
             self.publish();
@@ -229,17 +219,13 @@ impl<S: Sink> Feed<S> {
     }
 
     /// Puts changes into `tree`.
-    fn set(
-        &self,
-        tree: &mut Tree,
-        changes: impl Iterator<Item = (EventKind, KeyValue)>,
-    ) -> Result<(), Failure> {
+    fn set(&self, tree: &mut Tree, changes: impl Iterator<Item = Event>) -> Result<(), Failure> {
         let mut skipped = 0;
-        for (kind, kv) in changes {
-            if let Err(error) = self.set_one(tree, kind, &kv) {
+        for event in changes {
+            if let Err(error) = tree.apply(&self.keys, &event) {
                 skipped += 1;
                 if skipped <= LOGGED {
-                    let key = String::from_utf8_lossy(&kv.key);
+                    let key = String::from_utf8_lossy(&event.kv.key);
                     tracing::warn!(%key, %error, "etcd key skipped");
                 }
             }
@@ -250,24 +236,6 @@ impl<S: Sink> Feed<S> {
         self.metrics.skipped.inc_by(skipped as u64);
         if let Some(more) = skipped.checked_sub(LOGGED + 1) {
             tracing::warn!(more = more + 1, "further etcd keys skipped");
-        }
-        Ok(())
-    }
-
-    /// A value that cannot be used leaves no record, also none of the value before: a list would know nothing of that.
-    fn set_one(&self, tree: &mut Tree, kind: EventKind, kv: &KeyValue) -> Result<(), Skipped> {
-        let Some(path) = self.keys.path(&kv.key)? else { return Ok(()) };
-        if kind == EventKind::Delete {
-            tree.remove(&path);
-            return Ok(());
-        }
-        match Message::parse(&kv.value) {
-            Ok(message) if kv.lease != 0 => tree.set(&path, message.leased()),
-            Ok(message) => tree.set(&path, message),
-            Err(error) => {
-                tree.remove(&path);
-                return Err(error.into());
-            }
         }
         Ok(())
     }

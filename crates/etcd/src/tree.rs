@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use skydns::Host;
 use smol_str::SmolStr;
+use thiserror::Error;
 use treecache::{Node, TreeCache};
 
-use crate::key::Path;
-use crate::message::Message;
+use crate::gateway::{Event, EventKind};
+use crate::key::{KeyError, Path, Subtree};
+use crate::message::{Message, MessageError};
 
 /// Steps that a child takes on a walk: it lies somewhere in memory, see [`skydns::Records::records`].
 const CHILD: usize = 32;
@@ -29,6 +31,17 @@ impl PartialEq for Tree {
     fn eq(&self, other: &Self) -> bool {
         self.all() == other.all()
     }
+}
+
+/// Why a key is skipped.
+#[derive(Debug, Error)]
+pub enum SkippedKey {
+    /// It is not that of a name.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// Its value is no message.
+    #[error(transparent)]
+    Message(#[from] MessageError),
 }
 
 /// A message in its place.
@@ -76,6 +89,32 @@ impl Stored {
 }
 
 impl Tree {
+    /// Applies a change of a key; one of another zone is none.
+    ///
+    /// # Errors
+    ///
+    /// When key or value cannot be used. That leaves no message of the key, also none of the value before: a list would know
+    /// nothing of that.
+    pub fn apply(&mut self, keys: &Subtree, Event { kind, kv }: &Event) -> Result<(), SkippedKey> {
+        let Some(path) = keys.path(&kv.key)? else { return Ok(()) };
+        let message = match kind {
+            EventKind::Put => Message::parse(&kv.value),
+            EventKind::Delete => {
+                self.remove(&path);
+                return Ok(());
+            }
+        };
+        match message {
+            Ok(message) if kv.lease != 0 => self.set(&path, message.leased()),
+            Ok(message) => self.set(&path, message),
+            Err(error) => {
+                self.remove(&path);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Sets the message of a key.
     pub fn set(&mut self, path: &Path<'_>, message: Message) {
         let (label, above) = place(path);

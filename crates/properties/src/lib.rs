@@ -16,6 +16,7 @@
 //! | [`snapshot_file`] | a snapshot file, or lines to be made into a well-formed one |
 //! | [`watch`] | what the API server tells, a line for each event |
 //! | [`feed`] | what the API server sends in response to lists and watches |
+//! | [`etcd_zone`] | what etcd tells of a zone, a line for each frame of a watch or each change |
 
 #![allow(
     clippy::missing_panics_doc,
@@ -23,6 +24,7 @@
 )]
 
 mod config_map;
+mod etcd_zone;
 mod example;
 mod feed;
 mod flags;
@@ -37,6 +39,7 @@ mod snapshot_file;
 mod watch;
 
 pub use config_map::config_map;
+pub use etcd_zone::etcd_zone;
 pub use feed::feed;
 pub use flags::flags;
 pub use frames::frames;
@@ -51,7 +54,7 @@ pub use watch::watch;
 pub type Property = fn(&[u8]);
 
 /// Every property with its name, which is also that of its fuzzer and of the directory of its inputs.
-pub const ALL: [(&str, Property); 10] = [
+pub const ALL: [(&str, Property); 11] = [
     ("query", query),
     ("search", search),
     ("reply", reply),
@@ -62,4 +65,5 @@ pub const ALL: [(&str, Property); 10] = [
     ("snapshot_file", snapshot_file),
     ("watch", watch),
     ("feed", feed),
+    ("etcd_zone", etcd_zone),
 ];

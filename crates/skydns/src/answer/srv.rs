@@ -137,6 +137,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
             };
             targets.push(target);
         }
+        if self.authority.further.is_some() {
+            self.settle_ttls();
+        }
         let mark = self.message.mark();
         if self.additional(&services, &targets).is_err() {
             // All or nothing: a part of the addresses would look like all of them.

@@ -1,0 +1,116 @@
+//! What etcd tells of a zone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etcd::gateway::{self, Event, EventKind, Frames, KeyValue};
+use etcd::records::ZoneRecords;
+use etcd::{Subtree, Tree};
+use skydns::engine::{self, Identity, Outcome};
+use skydns::outside::Outside;
+use skydns::wire::{Transport, rtype};
+use skydns::{FurtherZone, Name};
+
+use crate::{example, message};
+
+/// Names of keys that are asked for.
+const ASKED: usize = 8;
+
+/// Whatever etcd tells, in whatever order: the records are those of a fresh list of the keys that exist, and all answers
+/// with them can be read.
+///
+/// A line is a frame of a watch, or a change: `P` a key that is set, `L` the same with a lease, `D` one that is deleted,
+/// the key without the zone's own in front, a blank and the value behind it.
+pub fn etcd_zone(input: &[u8]) {
+    let keys = Subtree::new("/skydns", &example::name("skydns.test."));
+    let (mut tree, mut known) = (Tree::default(), BTreeMap::new());
+    for event in input.split(|octet| *octet == b'\n').flat_map(events) {
+        // A key that is skipped is said so, in the log.
+        let _ = tree.apply(&keys, &event);
+        match event.kind {
+            EventKind::Put => known.insert(event.kv.key.clone(), event),
+            EventKind::Delete => known.remove(&event.kv.key),
+        };
+    }
+    let mut fresh = Tree::default();
+    for event in known.values() {
+        let _ = fresh.apply(&keys, event);
+    }
+    assert_eq!(tree, fresh, "a fresh list has other records");
+    assert_eq!((tree.len(), tree.octets()), (fresh.len(), fresh.octets()), "and takes as much memory");
+    let names = known.keys().filter_map(|key| name(&keys, key)).take(ASKED);
+    let names: Vec<Name> = names.chain(["skydns.test.", "*.skydns.test."].map(example::name)).collect();
+    answers(tree, &names);
+    stream(input);
+}
+
+fn events(line: &[u8]) -> Vec<Event> {
+    let Some((kind, change)) = line.split_first() else { return Vec::new() };
+    if *kind == b'{' {
+        return gateway::frame(line).map(|response| response.events).unwrap_or_default();
+    }
+    let event_kind = match kind {
+        b'P' | b'L' => EventKind::Put,
+        b'D' => EventKind::Delete,
+        _ => return Vec::new(),
+    };
+    let blank = change.iter().position(|octet| *octet == b' ').unwrap_or(change.len());
+    let (key, value) = change.split_at(blank);
+    let key = [b"/skydns/test/skydns", key].concat();
+    let kv = KeyValue { key, value: value.to_vec(), mod_revision: 1, lease: u64::from(*kind == b'L') };
+    vec![Event { kind: event_kind, kv }]
+}
+
+fn name(keys: &Subtree, key: &[u8]) -> Option<Name> {
+    let path = keys.path(key).ok()??;
+    let labels =
+        path.iter().rev().map(|label| [&[u8::try_from(label.len()).ok()?], label.as_bytes()].concat().into());
+    let labels: Vec<Vec<u8>> = labels.collect::<Option<_>>()?;
+    Name::from_wire(&[&labels.concat()[..], example::name("skydns.test.").wire()].concat())
+}
+
+fn answers(tree: Tree, names: &[Name]) {
+    let (mut index, published) = example::index(example::zone(false));
+    let zone = FurtherZone::new(&example::name("skydns.test."), Arc::new(ZoneRecords::from(tree)));
+    index.set_further_zone(FurtherZone { skydns: true, ..zone });
+    index.publish();
+    let (view, identity) = (published.get(), Identity { version: String::new() });
+    let types = [
+        rtype::A,
+        rtype::AAAA,
+        rtype::SRV,
+        rtype::TXT,
+        rtype::MX,
+        rtype::NS,
+        rtype::CNAME,
+        rtype::SOA,
+        rtype::PTR,
+    ];
+    for (name, rtype) in names.iter().flat_map(|name| types.map(|rtype| (name, rtype))) {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let (query, mut out) = (message::query(name.wire(), rtype, Some(1232)), Vec::new());
+            let outcome = engine::answer(&*view, &identity, &query, transport, &Outside::none(), &mut out);
+            if let Outcome::Reply(_) = outcome {
+                message::answers(&query, transport, &out);
+            }
+        }
+    }
+}
+
+/// A stream has the same frames however it is cut.
+fn stream(input: &[u8]) {
+    let Some((&piece, stream)) = input.split_first() else { return };
+    let read = |piece: usize| {
+        let (mut frames, mut read) = (Frames::default(), Vec::new());
+        for piece in stream.chunks(piece.max(1)) {
+            if frames.push(piece).is_err() {
+                break;
+            }
+            while let Some(frame) = frames.next_frame() {
+                read.push(frame.ok());
+            }
+        }
+        read
+    };
+    assert_eq!(read(piece.into()), read(stream.len()), "frames depend on how the stream is cut");
+}
