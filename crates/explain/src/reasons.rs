@@ -233,13 +233,14 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
             "zone_not_loaded",
             format!("the content of the zone {domain} is not known yet: until it is, its names are SERVFAIL"),
         ),
-        NameKind::Zone { .. } | NameKind::OwnName { target: None } => no_such_type(candidate),
         NameKind::OwnName { target: Some(target) } => (
             "alias_of_missing",
             format!("the ConfigMap has it follow {target} (key aliases), which has no such records either: explain that name"),
         ),
         NameKind::Apex
         | NameKind::WellKnown
+        | NameKind::Zone { .. }
+        | NameKind::OwnName { target: None }
         | NameKind::Federation { .. }
         | NameKind::Reverse { .. } => no_such_type(candidate),
     };
