@@ -364,7 +364,9 @@ impl View for Snapshot {
         self.services_changed_since(older, visit);
         let same = |ours: &Arc<ExternalName>, theirs: &Arc<ExternalName>| ours == theirs;
         self.aliases.differences(&older.aliases, &same, &mut |path, name| {
-            path.iter().for_each(|namespace| visit(&["svc", namespace, name]));
+            for namespace in path {
+                visit(&["svc", namespace, name]);
+            }
         });
         if let (PodNames::Verified(ours), PodNames::Verified(theirs)) = (&self.pods, &older.pods) {
             ours.differences(theirs, |ours, theirs| ours == theirs, &mut |address, ours, theirs| {
@@ -416,7 +418,9 @@ fn names_of_service([namespace, name]: [&str; 2], service: &ServiceNode, visit: 
 /// Visits the names of the pods that have an address.
 fn names_of_pods(address: IpAddr, namespaces: &[SmolStr], visit: &mut dyn FnMut(&[&str])) {
     let label = pod::label(address);
-    namespaces.iter().for_each(|namespace| visit(&["pod", namespace, &label]));
+    for namespace in namespaces {
+        visit(&["pod", namespace, &label]);
+    }
 }
 
 /// Where readers find the current snapshot: one atomic load, no lock.

@@ -1,6 +1,6 @@
 //! The records only depend on the objects, never on how they came to be known.
 
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on has to end there")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper that cannot go on has to end there")]
 
 #[path = "index/transfers.rs"]
 mod transfers;
@@ -283,7 +283,7 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
 
 /// Pods that come and go with time.
 fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
-    let of = |n: u64| [SmolStr::from(if (time + n) % 3 == 0 { "a" } else { "b" })];
+    let of = |n: u64| [SmolStr::from(if (time + n).is_multiple_of(3) { "a" } else { "b" })];
     let ip = |n: u64| IpAddr::from([10, 0, 0, u8::try_from(n).unwrap_or_default()]);
     (0..6).filter(|n| (time * n) % 4 != 1).map(|n| (ip(n), Arc::from(of(n)))).collect()
 }

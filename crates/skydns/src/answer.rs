@@ -452,13 +452,11 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
 /// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers the serial is the current hour: it never runs
 /// backwards, and there are no secondaries.
 pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
-    match serial {
-        Some(serial) => serial.current_numbers(),
-        None => {
-            let now = transfer::now();
-            [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]
-        }
+    if let Some(serial) = serial {
+        return serial.current_numbers();
     }
+    let now = transfer::now();
+    [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]
 }
 
 /// The records that we make ourselves.

@@ -127,7 +127,7 @@ impl<V: View> Transfers<V> {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                changed = changes.changed() => if changed.is_err() { return },
+                told = changes.changed() => if told.is_err() { return },
                 () = tokio::time::sleep(TIDYING) => {
                     self.history().forget(Instant::now());
                     continue;

@@ -80,10 +80,10 @@ impl Key {
         let ["key", name, "{", statements @ .., "}", ";"] = tokens.as_slice() else {
             return Err(KeyError::Form);
         };
-        let (algorithm, secret) = match *statements {
-            ["algorithm", algorithm, ";", "secret", secret, ";"]
-            | ["secret", secret, ";", "algorithm", algorithm, ";"] => (algorithm, secret),
-            _ => return Err(KeyError::Form),
+        let (["algorithm", algorithm, ";", "secret", secret, ";"]
+        | ["secret", secret, ";", "algorithm", algorithm, ";"]) = *statements
+        else {
+            return Err(KeyError::Form);
         };
         Self::new(name, algorithm, secret)
     }

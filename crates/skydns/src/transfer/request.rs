@@ -168,8 +168,7 @@ impl Request {
 
 /// Appends a record, its owner compressed against the question, which is the zone.
 fn append(record: &Record, out: &mut Vec<u8>) {
-    const ZONE: [u8; 2] = [0xc0, HEADER as u8];
     out.extend_from_slice(&record.owner);
-    out.extend_from_slice(&ZONE);
+    out.extend_from_slice(&[0xc0, u8::try_from(HEADER).unwrap_or_default()]);
     out.extend_from_slice(&record.body);
 }

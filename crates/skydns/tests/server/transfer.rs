@@ -44,7 +44,8 @@ impl Primary {
         let families = self.metrics.collect();
         let family = families.iter().find(|family| family.name() == name).expect("the metric");
         let found = family.get_metric().iter().find(|metric| {
-            let values: Vec<&str> = metric.get_label().iter().map(|label| label.value()).collect();
+            let values: Vec<&str> =
+                metric.get_label().iter().map(prometheus::proto::LabelPair::value).collect();
             values.join(" ") == labels
         });
         found.map_or(0.0, |metric| metric.get_counter().get_value() + metric.get_gauge().get_value())
@@ -91,8 +92,8 @@ async fn each_request_gets_its_answer() {
     let (ours, zone) = (primary.server.address, "cluster.local.");
     let first = client::tcp(ours, &query(zone, rtype::AXFR, None), PATIENCE).await.expect("an answer");
     let (serial, expire) = soa(&first);
-    let changed = Fixed::new(&[]).small().with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
-    assert!(primary.transfers.take(&Arc::new(changed.transferred(&primary.transfers)), NOW + 5));
+    let with_one_more = Fixed::new(&[]).small().with_address(&["svc", "apps", "new"], "n", "new.apps.svc");
+    assert!(primary.transfers.take(&Arc::new(with_one_more.transferred(&primary.transfers)), NOW + 5));
     let incremental = vec![6, 6, 6, 1, 33, 6];
     let (whole, alone) = (None::<Vec<u16>>, Some(vec![6]));
     let (nothing, changes) = (Some(vec![]), Some(incremental));

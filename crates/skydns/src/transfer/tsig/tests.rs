@@ -95,9 +95,9 @@ fn a_response_of_several_messages_is_one_chain() {
         append_counted(&previous, &mut octets);
         octets.extend(unsigned(&response, start, 7).unwrap());
         if message == 0 {
-            tsig.append_variables(&mut octets)
+            tsig.append_variables(&mut octets);
         } else {
-            tsig.append_timers(&mut octets)
+            tsig.append_timers(&mut octets);
         }
         assert!(hmac::verify(ours().secret(), &octets, tsig.mac).is_ok(), "message {message}");
         previous = tsig.mac.to_vec();
