@@ -147,6 +147,7 @@ impl Index {
             PodMode::Disabled => PodNames::Disabled,
             PodMode::Verified => PodNames::Verified(treecache::Map::default()),
         };
+        snapshot.external = options.external_zone.as_ref().map(Name::to_lowercase);
         snapshot.served = match &options.namespaces {
             Namespaces::All => None,
             Namespaces::Only(names) => Some(names.iter().map(|name| (name.clone(), ())).collect()),

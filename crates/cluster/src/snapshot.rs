@@ -33,6 +33,8 @@ pub struct Snapshot {
     pub zone: Zone,
     /// The zones beside the cluster's.
     pub zones: Zones,
+    /// The domain of the one that holds Services by their addresses outside of the cluster, if there is one.
+    pub external: Option<Name>,
     /// Both first listings are in, or a snapshot file was loaded.
     pub synced: bool,
     /// The records of Services, by namespace and name.
@@ -89,6 +91,7 @@ impl Snapshot {
         Self {
             zone,
             zones: Zones::none(),
+            external: None,
             synced: false,
             services: TreeCache::default(),
             aliases: TreeCache::default(),

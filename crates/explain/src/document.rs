@@ -169,6 +169,9 @@ pub(crate) enum NameKind {
     Zone {
         domain: String,
         synced: bool,
+        /// The Service that it is about, in the external zone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        service: Option<ObjectKey>,
     },
     /// A name of your own, in the `ConfigMap`; `target` is where its aliases end, if it is one.
     OwnName {
@@ -360,6 +363,7 @@ impl NameKind {
             | Self::Federation { key, .. } => {
                 Some(key).filter(|key| key.namespace != treecache::ANY && key.name != treecache::ANY)
             }
+            Self::Zone { service, .. } => service.as_ref(),
             _ => None,
         }
     }

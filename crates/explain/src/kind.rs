@@ -34,12 +34,26 @@ pub(crate) fn of(snapshot: &Snapshot, name: &Name, path: Option<&[&str]>) -> Nam
         return NameKind::OwnName { target };
     }
     if let Some(FurtherZone { domain, records, .. }) = further(snapshot, name) {
-        return NameKind::Zone { domain: domain.to_string(), synced: records.has_synced() };
+        let service = exposed(snapshot, domain, name);
+        return NameKind::Zone { domain: domain.to_string(), synced: records.has_synced(), service };
     }
     match (path, reverse::address(name.wire())) {
         (Some(path), _) => below_domain(snapshot, path),
         (None, Some(address)) => NameKind::Reverse { address },
         (None, None) => NameKind::External,
+    }
+}
+
+/// The Service that a name is about, if the zone of this domain is the external one.
+fn exposed(snapshot: &Snapshot, domain: &Name, name: &Name) -> Option<ObjectKey> {
+    snapshot.external.as_ref().filter(|external| *external == domain)?;
+    let mut labels = name.labels();
+    labels.truncate(labels.len() - domain.label_count());
+    match labels.as_slice() {
+        [.., service, namespace] if namespace != "dns" => {
+            Some(ObjectKey::new(namespace.as_str(), service.as_str()))
+        }
+        _ => None,
     }
 }
 

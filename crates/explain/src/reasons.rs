@@ -229,10 +229,13 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
             ("formless", text)
         }
         NameKind::External => return None,
-        NameKind::Zone { domain, synced: false } => (
+        NameKind::Zone { domain, synced: false, .. } => (
             "zone_not_loaded",
             format!("the content of the zone {domain} is not known yet: until it is, its names are SERVFAIL"),
         ),
+        NameKind::Zone { service: Some(_), .. } if candidate.outcome() == Outcome::NxDomain => {
+            return no_external_name(evidence, candidate);
+        }
         NameKind::OwnName { target: Some(target) } => (
             "alias_of_missing",
             format!("the ConfigMap has it follow {target} (key aliases), which has no such records either: explain that name"),
@@ -243,6 +246,25 @@ fn missing(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
         | NameKind::OwnName { target: None }
         | NameKind::Federation { .. }
         | NameKind::Reverse { .. } => no_such_type(candidate),
+    };
+    Some(Note::new(code, text))
+}
+
+/// A Service without a name in the external zone, or a name below one.
+fn no_external_name(evidence: Evidence<'_>, candidate: &Candidate) -> Option<Note> {
+    let found = evidence.object(candidate.kind.service()?)?;
+    let key = &found.object.key;
+    let (code, text) = match &found.object.service {
+        None => no_service(evidence, found),
+        Some(_) if !evidence.snapshot.serves(&key.namespace) => not_served(&key.namespace),
+        Some(_) => (
+            "no_external_address",
+            format!(
+                "Service {key} has no such name outside of the cluster: there are names for external IPs, for load \
+                 balancers that have an address, for their ports, and with --external-headless for endpoints of headless \
+                 Services"
+            ),
+        ),
     };
     Some(Note::new(code, text))
 }

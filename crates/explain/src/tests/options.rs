@@ -1,9 +1,11 @@
 //! Names that only the options of the index give or take away.
 
 use cluster::index::{Options, PodMode};
-use cluster::objects::{Change, EndpointsSource, Event, FromApi, ObjectKey, Pod, Zoned};
-use cluster::records::RecordOptions;
+use cluster::objects::{Change, EndpointsSource, Event, Exposed, FromApi, ObjectKey, Pod, Zoned};
+use cluster::records::{ExternalRecords, RecordOptions};
 use cluster::scope::Namespaces;
+use serde_json::json;
+use skydns::Name;
 use testkit::objects::{mk_cluster_ip, mk_endpoint_slice, mk_headless};
 
 use super::cluster::{Cluster, mk_unready};
@@ -71,6 +73,43 @@ fn names_in_namespaces_that_are_not_served() {
         ("10-244-4-1.prod.pod.cluster.local. A", ["nx_domain", "namespace_not_served", text]),
     ];
     cluster.expect(REASON, &rows);
+}
+
+#[test]
+fn names_outside_of_the_cluster() {
+    let records = RecordOptions { external: ExternalRecords::Exposed, ..RecordOptions::default() };
+    let external_zone = Name::parse("k8s.example").ok();
+    let mut cluster = Cluster::with(Options { records, external_zone, ..Options::default() });
+    cluster.service(&mk_cluster_ip("apps", "inside", &["10.96.0.20"], &["http:80"]));
+    let mut service = mk_cluster_ip("apps", "shop", &["10.96.0.21"], &["http:80"]);
+    service["spec"]["externalIPs"] = json!(["192.0.2.7"]);
+    let Exposed(service) = Exposed::from_api(&service.to_string()).unwrap().object;
+    cluster.index.apply(Event::Service(Change::Apply(service)));
+    cluster.sync();
+    let no_address = "Service apps/inside has no such name outside of the cluster: there are names for external IPs, for load \
+                      balancers that have an address, for their ports, and with --external-headless for endpoints of \
+                      headless Services";
+    let nobody = "the name resolves, and nobody is behind it: Service apps/shop has no ready endpoints";
+    let missing = "there is no Service \"nothing\" in namespace apps";
+    let no_type = "the name exists and has no AAAA records";
+    let rows = [
+        ("shop.apps.k8s.example. A", ["answered", "nobody_behind", nobody]),
+        ("_http._tcp.shop.apps.k8s.example. SRV", ["answered", "nobody_behind", nobody]),
+        ("shop.apps.k8s.example. AAAA", ["no_data", "no_such_type", no_type]),
+        ("inside.apps.k8s.example. A", ["nx_domain", "no_external_address", no_address]),
+        ("nothing.apps.k8s.example. A", ["nx_domain", "no_such_service", missing]),
+        ("k8s.example. SOA", ["answered", "", ""]),
+        ("nothing.k8s.example. A", ["nx_domain", "no_such_type", "nothing of type A stands at this name"]),
+    ];
+    cluster.expect(REASON, &rows);
+    let rows = [
+        ("shop.apps.k8s.example. A", ["zone", "k8s.example.", "kubedns", "apps"]),
+        ("shop.apps.example. A", ["upstreams", "", "node_resolv_conf", ""]),
+    ];
+    cluster.expect(
+        ["/detail/route/kind", "/detail/route/domain", "/detail/dnsmasq/asks", "/detail/objects/0/namespace"],
+        &rows,
+    );
 }
 
 #[test]
