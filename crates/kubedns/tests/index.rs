@@ -5,15 +5,18 @@
 #[path = "index/transfers.rs"]
 mod transfers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cluster::index::Index;
+use cluster::index::{Index, Options, PodMode};
 use cluster::objects::{
     Address, AddressType, Change, EndpointPort, EndpointSlice, Endpoints, EndpointsSource, Event,
-    ExternalAddress, Node, ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
+    ExternalAddress, Namespace, Node, ObjectKey, Protocol, Service, ServiceKind, ServicePort, SliceEndpoint,
+    Subset,
 };
+use cluster::records::{EndpointNames, ExternalRecords, RecordOptions};
+use cluster::scope::Namespaces;
 use cluster::snapshot::{PodNames, Published, Snapshot};
 use kubedns::status::Cache;
 use proptest::prelude::*;
@@ -26,19 +29,30 @@ struct Cluster {
     services: BTreeMap<ObjectKey, Service>,
     endpoints: BTreeMap<ObjectKey, Endpoints>,
     slices: BTreeMap<ObjectKey, EndpointSlice>,
+    /// The namespaces that the selector matches, if there is one.
+    namespaces: BTreeSet<String>,
     /// The zone of the own node.
     zone: Option<SmolStr>,
 }
 
 fn index() -> (Index, Arc<Published>) {
+    index_with(&Options::default())
+}
+
+fn index_with(options: &Options) -> (Index, Arc<Published>) {
     let zone = Zone::new(&Name::parse("cluster.local").unwrap_or_else(|error| unreachable!("{error}")));
     let published = Arc::new(Published::new(Snapshot::new(zone)));
-    let mut index = Index::new(Arc::clone(&published));
+    let mut index = Index::with(options.clone(), Arc::clone(&published));
     index.set_federations(BTreeMap::from([("fed".into(), "fed.example".into())]));
     (index, published)
 }
 
 fn list(index: &mut Index, cluster: &Cluster) {
+    index.apply(Event::Namespace(Change::RelistStarted));
+    for name in &cluster.namespaces {
+        index.apply(namespace(name, true));
+    }
+    index.apply(Event::Namespace(Change::RelistDone));
     index.apply(Event::Service(Change::RelistStarted));
     for service in cluster.services.values() {
         index.apply(Event::Service(Change::Apply(service.clone())));
@@ -49,6 +63,12 @@ fn list(index: &mut Index, cluster: &Cluster) {
         index.apply(Event::Endpoints(Change::Apply(endpoints.clone())));
     }
     index.apply(Event::Endpoints(Change::RelistDone));
+}
+
+/// A namespace that the selector matches, or does not any more.
+fn namespace(name: &str, matches: bool) -> Event {
+    let key = ObjectKey::new("", name);
+    Event::Namespace(if matches { Change::Apply(Namespace { key }) } else { Change::Deleted(key) })
 }
 
 /// Lists the slices; `between` is told before each, and after the last, how many were listed.
@@ -83,11 +103,30 @@ fn visible(published: &Published) -> String {
         near.push(format!("{label} {}", service.near));
     });
     near.sort();
-    format!("{tree}\n{}\n{}\n{}", reverse.join("\n"), backed.join("\n"), near.join("\n"))
+    let beside = beside(&snapshot);
+    format!("{tree}\n{}\n{}\n{}\n{beside}", reverse.join("\n"), backed.join("\n"), near.join("\n"))
 }
 
-fn fresh(cluster: &Cluster, source: EndpointsSource) -> String {
-    let (mut index, published) = index();
+/// The content of the zones beside the cluster's, as text.
+fn beside(snapshot: &Snapshot) -> String {
+    let mut found = Vec::new();
+    for zone in snapshot.zones.iter() {
+        for (namespace, name) in
+            ["a", "b"].iter().flat_map(|namespace| ["x", "y", "z"].map(|name| (*namespace, name)))
+        {
+            for below in [&[][..], &["_tcp", "_http"], &["_udp", "_sql"], &["one"], &["two"]] {
+                let path = [&[namespace, name], below].concat();
+                zone.records.records(&path, false, &mut 1000, &mut |entry| {
+                    found.push(format!("{path:?} {} {:?}", entry.label, entry.record));
+                });
+            }
+        }
+    }
+    found.join("\n")
+}
+
+fn fresh(options: &Options, cluster: &Cluster, source: EndpointsSource) -> String {
+    let (mut index, published) = index_with(options);
     index.apply(own_node(cluster.zone.clone()));
     list(&mut index, cluster);
     if source == EndpointsSource::EndpointSlices {
@@ -210,6 +249,8 @@ enum Step {
     DeleteService(ObjectKey),
     DeleteEndpoints(ObjectKey),
     DeleteSlice(ObjectKey),
+    /// Labels of a namespace have changed.
+    Namespace(String, bool),
     /// The own node has been seen.
     Zone(Option<SmolStr>),
     /// Changes that happen while no watch is open, and the list that follows.
@@ -225,6 +266,7 @@ fn change() -> impl Strategy<Value = Step> {
         2 => key().prop_map(Step::DeleteService),
         1 => key().prop_map(Step::DeleteEndpoints),
         1 => proptest::option::of(zone()).prop_map(Step::Zone),
+        1 => ("[ab]", any::<bool>()).prop_map(|(name, matches)| Step::Namespace(name, matches)),
         1 => ("[ab]", slice_name()).prop_map(|(namespace, name)| Step::DeleteSlice(ObjectKey::new(namespace, name))),
     ]
 }
@@ -253,6 +295,8 @@ impl Cluster {
             Step::DeleteEndpoints(key) => drop(self.endpoints.remove(&key)),
             Step::DeleteSlice(key) => drop(self.slices.remove(&key)),
             Step::Zone(zone) => self.zone = zone,
+            Step::Namespace(name, true) => drop(self.namespaces.insert(name)),
+            Step::Namespace(name, false) => drop(self.namespaces.remove(&name)),
             Step::Unseen(steps) => self.take_all(&steps),
             Step::Relist => {}
         }
@@ -272,9 +316,11 @@ fn show(index: &mut Index, cluster: &Cluster, step: &Step) {
         Step::DeleteEndpoints(key) => index.apply(Event::Endpoints(Change::Deleted(key))),
         Step::DeleteSlice(key) => index.apply(Event::EndpointSlice(Change::Deleted(key))),
         Step::Zone(zone) => index.apply(own_node(zone)),
+        Step::Namespace(name, matches) => index.apply(namespace(&name, matches)),
         Step::Unseen(_) | Step::Relist => {
             // A list that breaks off and is begun again leaves no trace.
             index.apply(Event::Service(Change::RelistStarted));
+            index.apply(own_node(cluster.zone.clone()));
             list(index, cluster);
             list_slices(index, cluster, |_, _| {});
         }
@@ -288,11 +334,36 @@ fn pods(time: u64) -> treecache::Map<IpAddr, Arc<[SmolStr]>> {
     (0..6).filter(|n| (time * n) % 4 != 1).map(|n| (ip(n), Arc::from(of(n)))).collect()
 }
 
+/// Every combination of what the index can be told to leave out, to add, or to name otherwise.
+fn options() -> impl Strategy<Value = Options> {
+    let names =
+        prop_oneof![Just(EndpointNames::Hash), Just(EndpointNames::Address), Just(EndpointNames::Pod)];
+    let external = prop_oneof![
+        Just(ExternalRecords::Off),
+        Just(ExternalRecords::Exposed),
+        Just(ExternalRecords::AndHeadless)
+    ];
+    let namespaces = prop_oneof![
+        Just(Namespaces::All),
+        Just(Namespaces::Only(vec!["a".into()])),
+        Just(Namespaces::Selected("team=a".to_owned())),
+    ];
+    let pods = prop_oneof![Just(PodMode::Insecure), Just(PodMode::Disabled)];
+    (names, any::<bool>(), external, namespaces, pods).prop_map(
+        |(endpoint_names, ignore_empty_services, external, namespaces, pods)| {
+            let records = RecordOptions { endpoint_names, ignore_empty_services, zone: None, external };
+            let external_zone = Name::parse("k8s.example").ok().filter(|_| external != ExternalRecords::Off);
+            Options { records, pods, namespaces, external_zone }
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_ends_in_the_records_of_a_fresh_start(
+        options in prop_oneof![Just(Options::default()), options()],
         start in proptest::collection::vec(change(), 0..24),
         steps in proptest::collection::vec(step(), 0..25),
         listed_before in 0_usize..4,
@@ -300,7 +371,7 @@ proptest! {
     ) {
         let mut cluster = Cluster::default();
         cluster.take_all(&start);
-        let (mut index, published) = index();
+        let (mut index, published) = index_with(&options);
         index.apply(own_node(cluster.zone.clone()));
         list(&mut index, &cluster);
         // Endpoints come into use in the middle of the first list of slices, which goes on.
@@ -322,14 +393,17 @@ proptest! {
             }
         }
         index.publish();
-        prop_assert_eq!(visible(&published), fresh(&cluster, source));
+        prop_assert_eq!(visible(&published), fresh(&options, &cluster, source));
     }
 
     #[test]
-    fn a_list_of_what_is_known_publishes_nothing(steps in proptest::collection::vec(change(), 0..12)) {
+    fn a_list_of_what_is_known_publishes_nothing(
+        options in options(),
+        steps in proptest::collection::vec(change(), 0..12),
+    ) {
         let mut cluster = Cluster::default();
         cluster.take_all(&steps);
-        let (mut index, _) = index();
+        let (mut index, _) = index_with(&options);
         list(&mut index, &cluster);
         index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
         index.publish();

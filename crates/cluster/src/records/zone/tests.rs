@@ -1,3 +1,7 @@
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use proptest::prelude::*;
 use skydns::{Entry, Host};
 use smol_str::SmolStr;
 
@@ -94,4 +98,40 @@ fn every_address_keeps_its_own_name() {
     }
     assert_eq!(found(&node, &["*"]), "1 2 3 4 5 6");
     assert_eq!(found(&node, &["_tcp", "_admin"]), "1", "a port that nobody in the zone has");
+}
+
+/// The addresses that a path below the Service leads to.
+fn addresses(node: &ServiceNode, path: &[&str]) -> BTreeSet<IpAddr> {
+    let mut found = BTreeSet::new();
+    node.visit(path, false, &mut 1000, &mut |entry| found.extend(entry.record.addresses()));
+    found
+}
+
+proptest! {
+    #[test]
+    fn a_zone_never_leaves_too_few_addresses(
+        endpoints in proptest::collection::vec((0_u8..24, any::<bool>(), "(a|b|a,b)?", any::<bool>()), 1..20),
+        publish_not_ready in any::<bool>(),
+    ) {
+        let line = |(last, v6, zones, ready): &(u8, bool, String, bool)| {
+            let ip = if *v6 { format!("fd00::{last:x}") } else { format!("10.0.0.{last}") };
+            format!("{ip} {zones}{}", if *ready { "" } else { " -" })
+        };
+        let lines: Vec<String> = endpoints.iter().map(line).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let any_ready = endpoints.iter().any(|(.., ready)| *ready);
+        prop_assume!(any_ready || publish_not_ready);
+        let (with, without) = (node(&lines, Some("a"), publish_not_ready), node(&lines, None, publish_not_ready));
+        let (near, all) = (addresses(&with, &[]), addresses(&without, &[]));
+        prop_assert!(near.is_subset(&all));
+        for is_of_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
+            let count = |set: &BTreeSet<IpAddr>| set.iter().filter(|ip| is_of_family(ip)).count();
+            prop_assert!(count(&near) >= count(&all).min(super::SAFE), "{near:?} of {all:?}");
+        }
+        // Nothing but the names that stand for all of them depends on the zone.
+        prop_assert_eq!(addresses(&with, &["*"]), addresses(&without, &["*"]));
+        for port in [["_tcp", "_http"], ["_tcp", "_admin"]] {
+            prop_assert_eq!(found(&with, &port).is_empty(), found(&without, &port).is_empty());
+        }
+    }
 }
