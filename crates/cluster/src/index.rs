@@ -49,13 +49,18 @@ pub struct Index {
     /// Services whose objects have changed since their records were made, with the reverse records they have.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
-    /// The content of the external zone.
-    external: TreeCache<Arc<ExternalNode>>,
-    external_changed: bool,
+    external: External,
     changed: bool,
     /// Objects have changed since somebody asked for that, though perhaps none that shows.
     objects_changed: bool,
     published: Arc<Published>,
+}
+
+/// The external zone.
+struct External {
+    services: TreeCache<Arc<ExternalNode>>,
+    /// It has changed since it was published.
+    changed: bool,
 }
 
 /// What a snapshot file keeps of an index. It is a copy of one moment that costs a handful of reference counts.
@@ -169,8 +174,7 @@ impl Index {
             namespaces: Listing::default(),
             outdated: HashMap::default(),
             snapshot,
-            external: TreeCache::default(),
-            external_changed: true,
+            external: External { services: TreeCache::default(), changed: true },
             changed: false,
             objects_changed: false,
             published,
@@ -410,15 +414,15 @@ impl Index {
             self.port_lists.share(&mut node.node_mut().ports);
             Arc::new(node)
         });
-        self.external_changed |= node.as_ref() != self.external.entry(&[&key.namespace], &key.name);
-        put(&mut self.external, key, node);
+        self.external.changed |= node.as_ref() != self.external.services.entry(&[&key.namespace], &key.name);
+        put(&mut self.external.services, key, node);
     }
 
     /// Puts the external zone as it is now into the snapshot.
     fn set_external_zone(&mut self) {
         let Some(domain) = &self.options.external_zone else { return };
         let zone = &self.snapshot.zone;
-        let records = ExternalZone::new(self.snapshot.synced, self.external.clone());
+        let records = ExternalZone::new(self.snapshot.synced, self.external.services.clone());
         let further = FurtherZone {
             ttl: zone.ttl,
             negative_ttl: zone.negative_ttl,
@@ -610,7 +614,7 @@ impl Index {
             self.rebuild(key, old);
         }
         // Its TTLs and whether it has synced are those of the cluster's zone.
-        if std::mem::take(&mut self.external_changed) | self.changed {
+        if std::mem::take(&mut self.external.changed) | self.changed {
             self.set_external_zone();
         }
         if !std::mem::take(&mut self.changed) && outdated.is_empty() {

@@ -133,7 +133,7 @@ pub struct Options {
     /// the names of pods: insecure (the address in the name, as kube-dns), disabled (there are none) or verified (only where a pod of the namespace has the address; watches pods)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
-    /// zone whose addresses headless services answer with where there are three of them at least: its name, or auto for that of the node in NODE_NAME (reads this node); needs endpointslices
+    /// zone whose addresses headless services answer with where there are three of them at least: its name, or auto for that of the own node; needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
     /// domain of services by their addresses outside of the cluster: name.namespace.DOMAIN, with those of load balancers and external IPs

@@ -63,11 +63,8 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
     let (config_from, scope, zone) = (options.config_from()?, options.scope()?, options.zone()?);
-    options.search()?;
-    options.external_zone()?;
-    options.clusterset()?;
+    let own_node = check(&options)?;
     let etcd = EtcdZones::new(options.etcd()?);
-    let own_node = options.node_of_zone(std::env::var("NODE_NAME").ok())?;
     let transfer_to = options.transfers()?;
     let connection = connect(&options).await?;
     let registry = daemon::metrics::Metrics::new("kubedns")?;
@@ -124,16 +121,22 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
     tasks.lasting("serving the status", status_server.run(routes, stop()));
     serve_metrics(&mut tasks, metrics_server, &registry, &exposition, stop());
-    let api_server = ApiServer { connection, metrics, sink, settings: configuration.subscribe(), in_force };
-    if let Some(node) = own_node {
-        let node = api_server.own_node(&node);
-        tasks.lasting("watching the own node", thread.run(node.run(shutdown.stop.clone())));
-    }
+    let settings = configuration.subscribe();
+    let api_server = ApiServer { connection, metrics, sink, settings, in_force, own_node };
     api_server.watch(&mut tasks, &thread, &options, &scope, &shutdown);
     tasks.lasting("following the configuration", configuration.run(stop()));
     tasks.join(ENDING).await.context("stopped")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Checks that the flags of the search list and of zones make sense, and gives the node whose zone is preferred, if it is
+/// one's.
+fn check(options: &Options) -> anyhow::Result<Option<String>> {
+    options.search()?;
+    options.external_zone()?;
+    options.clusterset()?;
+    Ok(options.node_of_zone(std::env::var("NODE_NAME").ok())?)
 }
 
 async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
@@ -218,6 +221,8 @@ struct ApiServer {
     sink: mpsc::Sender<Received<Event>>,
     settings: watch::Receiver<Arc<Settings>>,
     in_force: watch::Receiver<Option<EndpointsSource>>,
+    /// The node whose zone is preferred.
+    own_node: Option<String>,
 }
 
 impl ApiServer {
@@ -243,7 +248,10 @@ impl ApiServer {
             self.watch_clusterset(tasks, thread, scope, &stop());
         }
         self.watch_services(tasks, thread, options, scope, stop());
-        let Self { connection, metrics, sink, settings, in_force } = self;
+        if let Some(node) = self.own_node() {
+            tasks.lasting("watching the own node", thread.run(node.run(stop())));
+        }
+        let Self { connection, metrics, sink, settings, in_force, own_node: _ } = self;
         let (metrics, pace) = (metrics.watch.clone(), Pace::default());
         let endpoints = EndpointsFeed {
             choice: options.endpoints_source,
@@ -286,9 +294,11 @@ impl ApiServer {
         tasks.lasting(name, thread.run(self.feed(scope, exposed).run(stop)));
     }
 
-    /// A feed of the node of this process, for its zone.
-    fn own_node(&self, name: &str) -> Feed<Node, Event> {
-        nodes::own_node(&self.connection, &self.metrics.watch, self.sink.clone(), name, "--prefer-zone=auto")
+    /// A feed of the node whose zone is preferred.
+    fn own_node(&self) -> Option<Feed<Node, Event>> {
+        let (name, sink) = (self.own_node.as_ref()?, self.sink.clone());
+        let (connection, metrics) = (&self.connection, &self.metrics.watch);
+        Some(nodes::own_node(connection, metrics, sink, name, "--prefer-zone=auto"))
     }
 
     fn watch_clusterset(

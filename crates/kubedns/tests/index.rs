@@ -353,7 +353,7 @@ fn options() -> impl Strategy<Value = Options> {
         |(endpoint_names, ignore_empty_services, external, namespaces, pods)| {
             let records = RecordOptions { endpoint_names, ignore_empty_services, zone: None, external };
             let external_zone = Name::parse("k8s.example").ok().filter(|_| external != ExternalRecords::Off);
-            Options { records, pods, namespaces, external_zone }
+            Options { records, pods, namespaces, external_zone, ..Options::default() }
         },
     )
 }

@@ -64,13 +64,16 @@ fn found(node: &ServiceNode, path: &[&str]) -> String {
 
 const SIX: [&str; 6] = ["10.0.0.1 a", "10.0.0.2 b", "10.0.0.3 a", "10.0.0.4 b", "10.0.0.5 a,b", "10.0.0.6"];
 
+/// What it is about, the endpoints, the zone, whether those that are not ready are published, and what is found.
+type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, bool, &'c str);
+
 #[test]
 fn addresses_of_the_zone_are_answered_alone_where_there_are_enough() {
     let few = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 b", "10.0.0.4 b"];
     let two = ["10.0.0.1 a", "10.0.0.2 a"];
     let dual = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a", "10.0.0.4 b", "fd00::5 a", "fd00::6 b"];
     let unready = ["10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a -", "10.0.0.4 b"];
-    let cases: [(&str, &[&str], Option<&str>, bool, &str); 9] = [
+    let cases: [Case<'_>; 9] = [
         ("no zone is preferred", &SIX, None, false, "1 2 3 4 5 6"),
         ("three in the zone", &SIX, Some("a"), false, "1 3 5"),
         ("one for two zones", &SIX, Some("b"), false, "2 4 5"),
