@@ -107,7 +107,7 @@ pub fn codes(cell: &str) -> Vec<&str> {
 }
 
 /// Anchor of a heading, as GitHub makes it.
-fn anchor(heading: &str) -> String {
+pub fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{Difference, Differences, When};
+use crate::docs::markdown::anchor;
 
 const HEAD: &str = "\
 # Where we differ from kube-dns
@@ -28,10 +29,10 @@ pub fn path() -> PathBuf {
 pub fn render(differences: &Differences) -> String {
     let mut page = HEAD.to_owned();
     for (when, title) in [(When::Always, "Always"), (When::Strict, "With `--strict-dns`")] {
-        page.extend(["\n## ", title, "\n"]);
-        for difference in differences.all().iter().filter(|difference| difference.when == when) {
-            page.push_str(&entry(difference));
-        }
+        let listed = || differences.all().iter().filter(|difference| difference.when == when);
+        page.extend(["\n## ", title, "\n\n"]);
+        page.extend(listed().map(|Difference { title, .. }| format!("* [{title}](#{})\n", anchor(title))));
+        page.extend(listed().map(entry));
     }
     page
 }
