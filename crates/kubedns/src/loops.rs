@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dnsconfig::Upstream;
-use skydns::Name;
 use skydns::forward::Forwarder;
+use skydns::{Name, Zone};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -62,12 +62,9 @@ pub struct LoopFinder {
 }
 
 impl LoopFinder {
-    /// A finder that has asked nobody yet.
-    pub fn new(
-        forwarder: Arc<Forwarder>,
-        settings: watch::Receiver<Arc<Settings>>,
-        fallthrough: Arc<[Name]>,
-    ) -> Self {
+    /// A finder that has asked nobody yet, for the [zones that fall through](Zone::fallthrough) of `zone` too.
+    pub fn new(forwarder: &Arc<Forwarder>, settings: watch::Receiver<Arc<Settings>>, zone: &Zone) -> Self {
+        let (forwarder, fallthrough) = (Arc::clone(forwarder), Arc::clone(&zone.fallthrough));
         Self { forwarder, settings, fallthrough, found: watch::Sender::default() }
     }
 

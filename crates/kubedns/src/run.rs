@@ -21,13 +21,15 @@ use skydns::{FurtherZone, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
+use warp::filters::BoxedFilter;
+use warp::reply::Response;
 
 use crate::config::{Configuration, Settings};
 use crate::etcd::EtcdZones;
 use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{Exposition, Options, PreferZone, Topology, TransferTo};
+use crate::options::{ConfigFrom, Exposition, Options, PreferZone, Topology, TransferTo};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::tap::Queries;
@@ -62,14 +64,9 @@ const ENDING: Duration = Duration::from_secs(5);
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
-    let (config_from, scope, zone) = (options.config_from()?, options.scope()?, options.zone()?);
-    let own_node = check(&options)?;
-    let etcd = EtcdZones::new(options.etcd()?);
-    let transfer_to = options.transfers()?;
+    let Meaning { config_from, scope, zone, own_node, etcd, transfer_to } = Meaning::of(&options)?;
     let connection = connect(&options).await?;
-    let registry = daemon::metrics::Metrics::new("kubedns")?;
-    let metrics = Metrics::new(&registry)?;
-    crate::metrics::info(&registry, &options)?;
+    let (registry, metrics) = metrics(&options)?;
     let configuration = Configuration::open(&options, config_from, &connection, &metrics);
 
     let transfers = transfers(transfer_to, &registry)?;
@@ -78,11 +75,10 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let forwarder = forwarder(&options, &registry)?;
     let dns = bind_dns(&options, &exposition, &registry, &forwarder, &published, transfers.as_ref())?;
     let queries = Queries { tap: dns.tap(), top: dns.top() };
-    let fallthrough = Arc::clone(&zone.fallthrough);
-    let loops = LoopFinder::new(Arc::clone(&forwarder), configuration.subscribe(), fallthrough);
+    let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
     let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
-    let (status_server, metrics_server) = bind_http(&options, &exposition).await?;
+    let http = HttpServers::bind(&options, &exposition).await?;
     let zone = ZoneFrame { zone, topology: options.topology, listening: vec![dns.local_addr()] };
     let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let mut sync = Sync {
@@ -119,8 +115,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     queries.follow(&mut tasks, &options, configuration.state(), &stop());
     let watching = queries.routes(status.published(), options.topology, stop());
     let routes = status.routes().or(explainer.route()).unify().or(watching).unify();
-    tasks.lasting("serving the status", status_server.run(routes, stop()));
-    serve_metrics(&mut tasks, metrics_server, &registry, &exposition, stop());
+    http.serve(&mut tasks, routes.boxed(), registry.route(&exposition.path).boxed(), &stop);
     let settings = configuration.subscribe();
     let api_server = ApiServer { connection, metrics, sink, settings, in_force, own_node };
     api_server.watch(&mut tasks, &thread, &options, &scope, &shutdown);
@@ -130,13 +125,38 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the flags of the search list and of zones make sense, and gives the node whose zone is preferred, if it is
-/// one's.
-fn check(options: &Options) -> anyhow::Result<Option<String>> {
-    options.search()?;
-    options.external_zone()?;
-    options.clusterset()?;
-    Ok(options.node_of_zone(std::env::var("NODE_NAME").ok())?)
+/// The meaning of those options that may contradict each other.
+struct Meaning {
+    config_from: ConfigFrom,
+    scope: Scope,
+    zone: Zone,
+    /// The node whose zone is preferred, if it is one's.
+    own_node: Option<String>,
+    etcd: EtcdZones,
+    transfer_to: Option<TransferTo>,
+}
+
+impl Meaning {
+    fn of(options: &Options) -> anyhow::Result<Self> {
+        options.search()?;
+        options.external_zone()?;
+        options.clusterset()?;
+        Ok(Self {
+            config_from: options.config_from()?,
+            scope: options.scope()?,
+            zone: options.zone()?,
+            own_node: options.node_of_zone(std::env::var("NODE_NAME").ok())?,
+            etcd: EtcdZones::new(options.etcd()?),
+            transfer_to: options.transfers()?,
+        })
+    }
+}
+
+fn metrics(options: &Options) -> anyhow::Result<(daemon::metrics::Metrics, Arc<Metrics>)> {
+    let registry = daemon::metrics::Metrics::new("kubedns")?;
+    let metrics = Metrics::new(&registry)?;
+    crate::metrics::info(&registry, options)?;
+    Ok((registry, metrics))
 }
 
 async fn connect(options: &Options) -> anyhow::Result<Arc<Connection>> {
@@ -163,19 +183,6 @@ fn follow_etcd(
     registry.register("the metrics of the zones of etcd", metrics.clone())?;
     zones.follow(tasks, &metrics, publish, stop);
     Ok(())
-}
-
-/// Serves metrics, if there is a port for them.
-fn serve_metrics(
-    tasks: &mut Tasks,
-    server: Option<daemon::http::Server>,
-    registry: &daemon::metrics::Metrics,
-    exposition: &Exposition,
-    stop: CancellationToken,
-) {
-    if let Some(server) = server {
-        tasks.lasting("serving metrics", server.run(registry.route(&exposition.path), stop));
-    }
 }
 
 /// Keeps replies of the dnsmasq behind kubedns no longer than the configuration that they follow from.
@@ -405,21 +412,40 @@ fn udp_threads() -> NonZeroUsize {
     NonZeroUsize::new(cores.min(MAX_UDP_THREADS)).unwrap_or(NonZeroUsize::MIN)
 }
 
-type HttpServers = (daemon::http::Server, Option<daemon::http::Server>);
+/// The status port, and the port of the metrics where there is one.
+struct HttpServers {
+    status: daemon::http::Server,
+    metrics: Option<daemon::http::Server>,
+}
 
-async fn bind_http(options: &Options, exposition: &Exposition) -> anyhow::Result<HttpServers> {
-    let status = daemon::http::Server::bind(&options.http_bind_address, options.healthz_port)
-        .await
-        .context("cannot serve the status")?;
-    tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
-    let Some(port) = exposition.port else {
-        tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
-        return Ok((status, None));
-    };
-    let metrics = daemon::http::Server::bind(&options.http_bind_address, port);
-    let metrics = metrics.await.context("cannot serve metrics")?;
-    tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
-    Ok((status, Some(metrics)))
+impl HttpServers {
+    async fn bind(options: &Options, exposition: &Exposition) -> anyhow::Result<Self> {
+        let status = daemon::http::Server::bind(&options.http_bind_address, options.healthz_port)
+            .await
+            .context("cannot serve the status")?;
+        tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
+        let Some(port) = exposition.port else {
+            tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
+            return Ok(Self { status, metrics: None });
+        };
+        let metrics = daemon::http::Server::bind(&options.http_bind_address, port);
+        let metrics = metrics.await.context("cannot serve metrics")?;
+        tracing::info!(address = %metrics.local_addr(), path = exposition.path, "serving metrics");
+        Ok(Self { status, metrics: Some(metrics) })
+    }
+
+    fn serve(
+        self,
+        tasks: &mut Tasks,
+        status: BoxedFilter<(Response,)>,
+        metrics: BoxedFilter<(Response,)>,
+        stop: &dyn Fn() -> CancellationToken,
+    ) {
+        tasks.lasting("serving the status", self.status.run(status, stop()));
+        if let Some(server) = self.metrics {
+            tasks.lasting("serving metrics", server.run(metrics, stop()));
+        }
+    }
 }
 
 /// Keeps what is known for the next run.

@@ -92,15 +92,12 @@ proptest! {
         let old: Map<u16, u8> = before.iter().map(|(key, value)| (*key, *value)).collect();
         let (mut new, mut model) = (old.clone(), before.clone());
         for (key, value) in after {
-            match value {
-                Some(value) => {
-                    new.insert(key, value);
-                    model.insert(key, value);
-                }
-                None => {
-                    new.remove(&key);
-                    model.remove(&key);
-                }
+            if let Some(value) = value {
+                new.insert(key, value);
+                model.insert(key, value);
+            } else {
+                new.remove(&key);
+                model.remove(&key);
             }
         }
         let mut found = BTreeMap::new();
@@ -120,9 +117,13 @@ proptest! {
         after in proptest::collection::vec(step(), 0..40),
     ) {
         let (mut tree, mut model) = (TreeCache::default(), Model::new());
-        before.into_iter().for_each(|step| apply(&mut tree, &mut model, step));
+        for step in before {
+            apply(&mut tree, &mut model, step);
+        }
         let (old_tree, old_model) = (tree.clone(), model.clone());
-        after.into_iter().for_each(|step| apply(&mut tree, &mut model, step));
+        for step in after {
+            apply(&mut tree, &mut model, step);
+        }
         for (what, other) in [("a copy", old_tree), ("a tree of its own", rebuilt(&old_model))] {
             let mut found = Vec::new();
             tree.differences(&other, &|ours, theirs| ours == theirs, &mut |path, label| {
