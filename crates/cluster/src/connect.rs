@@ -1,4 +1,4 @@
-//! How the API server is reached: from a kubeconfig file, by a bare URL, or as the pod's service account.
+//! Access to the API server: from a kubeconfig file, by a bare URL, or as the pod's service account.
 //!
 //! The precedence is that of kube-dns. A URL alone is used without credentials; a kubeconfig file is used with its
 //! current context or the one that is named, the URL in its place if one is given as well; with neither, the pod's service account is used.
@@ -22,7 +22,7 @@ use kube::{Client, Config};
 use thiserror::Error;
 use warp::http::Uri;
 
-/// How often credentials may be read anew.
+/// Shortest interval between reads of credentials.
 const RENEWAL: Duration = Duration::from_secs(30);
 /// Where a pod has its service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -35,13 +35,13 @@ pub enum ConnectError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, in one line.
+        /// The mistake, in one line.
         reason: String,
     },
     /// The URL is none.
     #[error("{url:?} is not the URL of an API server")]
     Url {
-        /// What was given.
+        /// The value as it was given.
         url: String,
     },
     /// Neither file nor URL, and not in a pod with a service account.
@@ -49,7 +49,7 @@ pub enum ConnectError {
         "neither --kubecfg-file nor --kube-master-url is given, and there is no service account: {reason}"
     )]
     InCluster {
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
     /// Certificates or credentials cannot be used.
@@ -57,7 +57,7 @@ pub enum ConnectError {
     Client {
         /// The API server.
         url: String,
-        /// What is wrong, in one line.
+        /// The mistake, in one line.
         reason: String,
     },
 }

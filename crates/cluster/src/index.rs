@@ -63,7 +63,7 @@ struct External {
     changed: bool,
 }
 
-/// What a snapshot file keeps of an index. It is a copy of one moment that costs a handful of reference counts.
+/// The part of an index that a snapshot file keeps: a copy of one moment that costs a handful of reference counts.
 #[derive(Debug, Clone)]
 pub struct Kept {
     pub(crate) objects: Objects,
@@ -102,7 +102,7 @@ pub enum PodMode {
 /// A question to the index, asked between two batches of events; it sends its answer itself.
 pub type Question = Box<dyn FnOnce(&Index) + Send>;
 
-/// How far the first lists are.
+/// Progress of the first lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Not in yet.
@@ -115,7 +115,7 @@ pub enum Progress {
     Synced,
 }
 
-/// How much there is.
+/// Counts of the objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Services.
@@ -641,14 +641,14 @@ impl Index {
         std::mem::take(&mut self.objects_changed)
     }
 
-    /// How much there is, by walking all objects.
+    /// Counts of the objects, by walking all of them.
     pub fn counts(&self) -> Counts {
         let pods = (self.options.pods == PodMode::Verified).then(|| self.pods.count());
         let imports = self.clusterset.as_ref().map(ClusterSet::count);
         Counts { pods, imports, ..self.store.objects().counts() }
     }
 
-    /// What a snapshot file keeps.
+    /// The part that a snapshot file keeps.
     pub fn kept(&self) -> Kept {
         let selected = self.selects_namespaces();
         Kept {

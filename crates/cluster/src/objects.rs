@@ -122,7 +122,7 @@ impl fmt::Display for Kind {
 pub struct Service {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// How the Service is reached, and so which records it has.
+    /// The kind of the Service, and so its records.
     pub kind: ServiceKind,
     /// The ports in the order of the object.
     pub ports: Arc<[ServicePort]>,
@@ -146,7 +146,7 @@ pub enum ExternalAddress {
     Name(SmolStr),
 }
 
-/// How a Service is reached.
+/// Kind of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceKind {
     /// Through virtual addresses: one, or one for each IP family. Never empty.
@@ -259,7 +259,7 @@ pub struct EndpointSlice {
     /// The Service it belongs to (label `kubernetes.io/service-name`), in the slice's namespace. Empty if it has
     /// none.
     pub service: SmolStr,
-    /// What its addresses are.
+    /// Type of its addresses.
     pub address_type: AddressType,
     /// The endpoints in the order of the object.
     pub endpoints: Box<[SliceEndpoint]>,
@@ -290,7 +290,7 @@ impl EndpointSlice {
     }
 }
 
-/// What the addresses of an [`EndpointSlice`] are.
+/// Type of the addresses of an [`EndpointSlice`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AddressType {
     /// IPv4 addresses.
@@ -376,7 +376,7 @@ pub struct ConfigMap {
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// What is seen of one kind of objects. A list comes as `RelistStarted`, the objects, `RelistDone`; what was known
+/// Change of one kind of objects. A list comes as `RelistStarted`, the objects, `RelistDone`; what was known
 /// before and did not come in between is gone. A list that breaks off is begun again with another `RelistStarted`;
 /// until a `RelistDone` nothing is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -412,7 +412,7 @@ pub enum EndpointsSource {
     EndpointSlices,
 }
 
-/// What the watchers tell the index.
+/// Events of the watchers for the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// About Services.

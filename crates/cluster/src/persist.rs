@@ -71,7 +71,7 @@ pub enum SnapshotError {
     Object {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The mistake.
         reason: String,
     },
 }
@@ -130,12 +130,12 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// How long ago it was written; zero if the clock went back since.
+    /// Its age; zero if the clock went back since.
     pub fn age(&self) -> Duration {
         self.written.elapsed().unwrap_or_default()
     }
 
-    /// How many objects it has.
+    /// Number of its objects.
     pub fn objects(&self) -> usize {
         self.objects.len()
     }
@@ -207,7 +207,7 @@ impl Header {
     }
 }
 
-/// What is kept, with endpoints that come from `source`, as the content of a file.
+/// Encodes the kept objects, with endpoints that come from `source`, as the content of a file.
 pub fn encode(kept: &Kept, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
     let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let header =

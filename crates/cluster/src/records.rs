@@ -29,11 +29,11 @@ pub use node::{Labelled, PortRecords, ServiceNode};
 /// The records of one Service.
 #[derive(Debug, Default)]
 pub struct ServiceRecords {
-    /// What stands at the Service's name and below.
+    /// Records at the Service's name and below.
     pub node: Option<ServiceNode>,
-    /// What an ExternalName Service is an alias for.
+    /// Target of an ExternalName Service.
     pub alias: Option<ExternalName>,
-    /// What stands at the Service's name in the external zone and below.
+    /// Records at the Service's name in the external zone and below.
     pub external: Option<ExternalNode>,
     /// The reverse records, sorted and each only once.
     pub pointers: Vec<(IpAddr, Pointer)>,
@@ -48,7 +48,7 @@ pub struct ExternalName {
     pub base: Box<[u8]>,
 }
 
-/// What is known of the endpoints of a Service, whichever objects it came from.
+/// Endpoints of a Service, whichever objects they came from.
 #[derive(Debug, Clone)]
 pub enum Backing {
     /// Nothing.
@@ -267,7 +267,7 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     records
 }
 
-/// What the addresses of one label add up to.
+/// Sum of the addresses of one label.
 #[derive(Default)]
 struct Collected {
     /// Answered at the name of the Service.

@@ -67,7 +67,7 @@ pub enum PodNames {
     Verified(Map<IpAddr, Arc<[SmolStr]>>),
 }
 
-/// How federated names are answered.
+/// Configuration of federated names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Federation {
     /// Federation name to its domain.

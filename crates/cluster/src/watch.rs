@@ -1,6 +1,6 @@
 //! Watching the API server: each kind of objects is listed and then watched, for ever.
 //!
-//! What holds whatever the API server does: a watch that breaks, however often, is resumed where it ended, and a list
+//! Invariants, whatever the API server does: a watch that breaks, however often, is resumed where it ended, and a list
 //! at its last page; only where the API server no longer knows our version, or its history is another one, everything is
 //! listed again, and nothing counts as gone before such a list is complete. A silent watch is opened anew, since a dead
 //! connection is silent too. One malformed object is left out and never stops the others. Failures are retried for
@@ -45,7 +45,7 @@ pub use state::{FeedState, Phase};
 /// An event and when it reached this process.
 #[derive(Debug)]
 pub struct Received<E> {
-    /// What happened.
+    /// The event.
     pub event: E,
     /// When the bytes that tell it had arrived.
     pub at: Instant,

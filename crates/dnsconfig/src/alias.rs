@@ -9,7 +9,7 @@ use crate::name;
 /// The most aliases that are taken. dnsmasq has a server for each.
 const MAX_ALIASES: usize = 4096;
 
-/// What an alias stands for.
+/// Target of an alias.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// A Service of the cluster.

@@ -36,7 +36,7 @@ pub enum HostsError {
         line: usize,
         /// Names or addresses.
         what: &'static str,
-        /// How many are taken.
+        /// Bound of the lines.
         limit: usize,
     },
 }

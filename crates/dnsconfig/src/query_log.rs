@@ -206,7 +206,7 @@ impl QueryLog {
         Ok(Self { filter, rate, until, lasts, text: text.trim().to_owned() })
     }
 
-    /// How long it goes on from `now`, where it began at `begun`; `None` without an end.
+    /// Time left from `now`, if it began at `begun`; `None` without an end.
     pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
         let left = |end: SystemTime| end.duration_since(now).unwrap_or_default();
         let lasts = self.lasts.and_then(|lasts| begun.checked_add(lasts));

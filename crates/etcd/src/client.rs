@@ -23,13 +23,13 @@ use tokio::time::timeout;
 use crate::gateway::{self, Authenticated, Frames, GatewayError, WatchResponse};
 pub use tls::{TlsError, TlsFiles};
 
-/// How long a TCP connection may take to be set up.
+/// Timeout of setting up a TCP connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// After how much idleness a connection is probed, how often then, and how many times in vain.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// How long a response may take, whole unless it is a watch.
+/// Timeout of a response, whole unless it is a watch.
 const RESPONSE: Duration = Duration::from_secs(20);
 /// The largest response that is read whole, in octets.
 const MAX_BODY: usize = 32 << 20;
@@ -38,7 +38,7 @@ const MAX_ERROR: usize = 64 << 10;
 /// The longest password, in octets.
 const MAX_PASSWORD: u64 = 4096;
 
-/// How etcd is reached.
+/// Access to etcd.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Members of one cluster, `http://` or `https://` with host and port. One is used, the next after it has failed.

@@ -23,7 +23,7 @@ use pause::Backoff;
 const PAGE: usize = 1000;
 /// The memory that the messages of one zone may take, see [`Tree::octets`].
 const MAX_OCTETS: usize = 128 << 20;
-/// How long a watch may be silent before etcd is asked whether it is still there, and still the same.
+/// The time a watch may be silent before etcd is asked whether it is still there, and still the same.
 const SILENCE: Duration = Duration::from_secs(30);
 /// A watch that has lasted so long was no failure: the next pause is the shortest again.
 const SETTLED: Duration = Duration::from_secs(10);

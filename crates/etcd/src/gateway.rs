@@ -168,7 +168,7 @@ pub fn frame(line: &[u8]) -> Result<WatchResponse, GatewayError> {
 #[derive(Debug, Default)]
 pub struct Frames {
     pending: Vec<u8>,
-    /// What of `pending` is known to hold no end of a line.
+    /// The part of `pending` that is known to hold no end of a line.
     searched: usize,
 }
 

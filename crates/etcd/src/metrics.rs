@@ -1,4 +1,4 @@
-//! What is measured of the zones of etcd.
+//! Metrics of the zones of etcd.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;

@@ -70,7 +70,7 @@ impl Stored {
         Self { message, key: path.join("/").into(), label: label.into(), base: base.into() }
     }
 
-    /// How many labels the key has.
+    /// Number of labels of the key.
     fn depth(&self) -> usize {
         self.key.split('/').filter(|label| !label.is_empty()).count()
     }
@@ -276,7 +276,7 @@ impl<'t> Found<'t> {
     }
 }
 
-/// What an answer is made of: those of one group, and aliases once.
+/// The messages of an answer: those of one group, and aliases once.
 fn chosen(all: Vec<&Stored>) -> Vec<&Stored> {
     if all.iter().all(|stored| stored.message.group.is_empty()) {
         return without_repeated_aliases(all);
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(find(&tree, "").unwrap().len(), 5, "the apex stands for all of them");
     }
 
-    /// What is tried, keys with their values, and the keys that are found.
+    /// A title, keys with their values, and the keys that are found.
     type GroupCase<'c> = (&'c str, &'c [(&'c str, &'c str)], &'c [&'c str]);
 
     #[test]

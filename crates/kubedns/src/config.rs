@@ -1,6 +1,6 @@
 //! The configuration in force: from a directory, a `ConfigMap` or the flags, with the upstreams that follow from it.
 //!
-//! What a `ConfigMap` may say and what becomes of a bad one is the business of [`dnsconfig`]; here it is decided where
+//! The content of a `ConfigMap`, and a bad one, is the business of [`dnsconfig`]; here it is decided where
 //! it comes from and what holds where it says nothing: `--nameservers`, and else resolv.conf, which is followed too.
 
 mod configmap;
@@ -28,13 +28,13 @@ use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 pub use own_names::OwnConfig;
 
-/// How long a refusal of the `ConfigMap` must last to count. An API server that starts refuses everything for a moment.
+/// The time a refusal of the `ConfigMap` must last to count. An API server that starts refuses everything for a moment.
 const PASSING: Duration = Duration::from_secs(5);
-/// How long names outside are SERVFAIL at the start while the `ConfigMap` was not read, where nobody but kubedns asks
+/// The time external names are SERVFAIL at the start while the `ConfigMap` was not read, where nobody but kubedns asks
 /// upstreams: its stub domains are not for others to hear of.
 const FIRST_READ: Duration = Duration::from_secs(10);
 
-/// What the configuration means for the DNS server.
+/// Settings of the DNS server that follow from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The version of the configuration it was made from.
@@ -58,7 +58,7 @@ impl Settings {
         Self { upstreams, ..self }
     }
 
-    /// What is told of them in class CHAOS, to the nanny that has dnsmasq forget its answers when it changes: the version
+    /// Their form in class CHAOS, for the nanny, which has dnsmasq forget its answers when it changes: the version
     /// of the configuration, a hash of what follows from it for names outside, and where dnsmasq is believed to stand.
     pub fn routes(&self, topology: Topology) -> Arc<[String]> {
         let mut hash = DefaultHasher::new();

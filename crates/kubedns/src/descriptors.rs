@@ -1,10 +1,10 @@
-//! How many sockets and files the process may have open. Go raises this limit at its start, so kube-dns has it raised.
+//! Limit of open sockets and files. Go raises it at its start, so kube-dns has it raised.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// More is not asked for: all bounds on connections and questions under way need less than this together.
 const ENOUGH: u64 = 16_384;
-/// What is assumed where the limit cannot be read: the usual soft limit.
+/// The usual soft limit, where the limit cannot be read.
 const USUAL: u64 = 1024;
 
 /// Raises the soft limit of descriptors towards the hard one, and gives what holds then. Whoever bounds the number of

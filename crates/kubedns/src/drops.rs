@@ -1,4 +1,4 @@
-//! What the kernel does with queries before we see them: how many wait, and how many it threw away.
+//! Queries in the kernel before we see them: those that wait, and those it dropped.
 //!
 //! A datagram that finds the receive buffer full is dropped without a trace in any of our own counters: the client
 //! waits, five seconds as a rule, and asks again. Only `/proc/net/udp` tells, so it is read at every scrape.
@@ -59,7 +59,7 @@ impl Collector for Drops {
         self.descs.iter().collect()
     }
 
-    /// What the kernel does not tell is left out.
+    /// Numbers that the kernel does not show are left out.
     fn collect(&self) -> Vec<MetricFamily> {
         let path = if self.address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
         let queues = File::open(path).and_then(|file| queues(BufReader::new(file), self.address)).ok();

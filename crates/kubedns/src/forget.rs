@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-/// How long after an edit replies of the servers before it may still come: dnsmasq has to take the edit, and a question
+/// The time after an edit in which replies of the former servers may still come: dnsmasq has to take the edit, and a question
 /// under way has its two seconds.
 const LATE: Duration = Duration::from_secs(3);
 

@@ -1,6 +1,6 @@
 //! Upstreams that forward to ourselves what they are asked: looked for now and then, left out while they do.
 //!
-//! How one is told is the business of [`Forwarder::find_loops`]. Each upstream in force is asked when the settings
+//! [`Forwarder::find_loops`] recognises one. Each upstream in force is asked when the settings
 //! change, and again later: a loop may end, or come about at the other end, as when a Service leads to us only once we
 //! are ready. Nobody waits for that. Upstreams are used until they are found to lead back; what was found goes to the
 //! index task, which publishes a zone without them.
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-/// How many are asked at most.
+/// Bound of the upstreams that are asked.
 const MAX_ASKED: usize = 64;
 /// The pause before they are asked again while there is a loop, or after a change.
 const SHORTEST: Duration = Duration::from_secs(15);
@@ -68,7 +68,7 @@ impl LoopFinder {
         Self { forwarder, settings, fallthrough, found: watch::Sender::default() }
     }
 
-    /// What is found, now and whenever it changes.
+    /// The loops, now and whenever they change.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Loops>> {
         self.found.subscribe()
     }
@@ -148,7 +148,7 @@ fn tell(before: &Loops, now: &Loops) {
     }
 }
 
-/// How many upstreams lead back, for whatever they are asked.
+/// Number of upstreams that lead back, for whatever they are asked.
 pub fn upstreams(loops: &Loops) -> i64 {
     let upstreams: BTreeSet<&Upstream> = loops.iter().map(|way| &way.upstream).collect();
     i64::try_from(upstreams.len()).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! What is measured beside the query metrics of the DNS server: the API server's side and the configuration.
+//! Metrics beside the query metrics of the DNS server: the API server's side and the configuration.
 //!
 //! All names begin with `kubedns_`; docs/metrics.md lists them.
 

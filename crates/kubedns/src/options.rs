@@ -47,7 +47,7 @@ pub use search::{Domains, FallthroughError, SearchError, SearchFlags, Zones};
 pub use transfer::{TransferError, TransferTo};
 pub use ttl::{ZoneTtl, ZoneTtlError};
 
-/// What `--help` ends with.
+/// Last lines of `--help`.
 const COMMANDS: &str = "\
 Commands:
   kube-dns explain NAME [TYPE]          how a name resolves and why, or why it does not
@@ -56,7 +56,7 @@ Commands:
   kube-dns tap                          follow queries and their answers as they are given
   kube-dns top                          who asks most, and for what";
 
-/// What kubedns was told on its command line. The help texts of the old flags are those of kube-dns.
+/// Command line of kubedns. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_help = COMMANDS)]
@@ -292,7 +292,7 @@ impl Options {
         Ok(Scope { namespaces, services: given(&self.selector.0).map(str::to_owned) })
     }
 
-    /// What a snapshot file is for: the domain, and the options that choose what is kept, if any is set.
+    /// Identity of a snapshot file: the domain, and the options that choose what is kept, if any is set.
     pub fn kept_for(&self) -> String {
         let pod_names = if self.endpoint_names == EndpointNames::Pod { "pod" } else { "" };
         let pods = if self.pods == PodMode::Verified { "verified" } else { "" };
@@ -331,7 +331,7 @@ impl Options {
         }
     }
 
-    /// What may be kept of the replies of upstream servers, if anything.
+    /// Bounds of the cache of upstreams' replies, if there is one.
     pub fn cache(&self) -> Option<CacheLimits> {
         let stale = Duration::from(self.serve_stale);
         let usual = CacheLimits { stale, ..CacheLimits::default() };

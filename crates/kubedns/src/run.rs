@@ -46,14 +46,14 @@ use cluster::watch::nodes::{self, NodesFeed};
 use cluster::watch::{Collection, Feed, Pace, Received, ScopedFeed};
 use explain::{Explainer, ServerState};
 
-/// How many events may wait for the index.
+/// Bound of the events that wait for the index.
 const QUEUE: usize = 1024;
 /// Threads that answer over UDP, at most.
 const MAX_UDP_THREADS: usize = 4;
-/// How long queries wait for the snapshot file at the start; later it is not waited for. Ten thousand Services take a
+/// The time queries wait for the snapshot file at the start; later it is not waited for. Ten thousand Services take a
 /// tenth of a second.
 const LOADING: Duration = Duration::from_millis(500);
-/// How long tasks may take to end.
+/// The time tasks have to end.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Runs kubedns until `shutdown`.
@@ -221,7 +221,7 @@ fn explainer(
     Explainer::new(published, Arc::new(server), options.topology)
 }
 
-/// What the watchers need.
+/// Parts that the watchers need.
 struct ApiServer {
     connection: Arc<Connection>,
     metrics: Arc<Metrics>,

@@ -1,4 +1,4 @@
-//! What the status port tells: `/readiness` and `/cache`.
+//! The status port: `/readiness` and `/cache`.
 //!
 //! The port listens from the start. Until the first lists are in, `/readiness` answers 503; to a kubelet that is the
 //! same as the reference's, where the port does not listen before.
@@ -24,7 +24,7 @@ use cluster::snapshot::Published;
 /// Dumps in memory at a time. That of a large cluster takes tens of megabytes until it was read.
 const MAX_DUMPS: usize = 2;
 
-/// What the status port knows. Shared with whoever knows how far things are.
+/// State behind the status port, shared with the tasks that report to it.
 #[derive(Debug, Clone)]
 pub struct Status {
     published: Arc<Published>,
@@ -65,7 +65,7 @@ impl Status {
         self.configured.load(Ordering::Acquire)
     }
 
-    /// How far things are.
+    /// Progress of the start.
     pub fn progress(&self) -> Progress {
         let stored = self.progress.load(Ordering::Acquire);
         [Progress::Waiting, Progress::Stale, Progress::StaleOverdue, Progress::Synced]

@@ -29,20 +29,20 @@ use loading::Loaded;
 pub use loading::Loading;
 pub use saving::Saving;
 
-/// How many events may be taken before they are published.
+/// Bound of the events taken before they are published.
 const BATCH: usize = 1024;
-/// How often gauges are brought up to date and the snapshot file is looked after.
+/// Interval of updates of gauges and of the snapshot file.
 const TICK: Duration = Duration::from_secs(1);
-/// How many times longer than counting what there is nothing is counted then: in a large cluster it is a walk over
+/// Pause between two counts of all objects, in multiples of the time a count takes: in a large cluster it is a walk over
 /// millions of entries, and something changes all the time.
 const COUNTING_SHARE: u32 = 1000;
-/// How long readiness waits for the configuration once the first lists are in. A ConfigMap that cannot be read must not
+/// The time readiness waits for the configuration once the first lists are in. A ConfigMap that cannot be read must not
 /// take cluster names away from anybody.
 const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a first sync that does not come is complained about.
+/// Interval of the log lines about a first sync that does not come.
 const REMINDER: Duration = Duration::from_mins(1);
 
-/// What is fixed about the zone, and what its upstreams must not be.
+/// The fixed part of the zone, and the addresses its upstreams must not have.
 #[derive(Debug, Clone)]
 pub struct ZoneFrame {
     /// The zone as the flags have it.
@@ -83,13 +83,13 @@ impl ZoneFrame {
 pub struct Sync {
     /// The records.
     pub index: Index,
-    /// What the watchers see.
+    /// Events of the watchers.
     pub events: mpsc::Receiver<Received<Event>>,
     /// Zones beside the cluster's, each with its new content.
     pub further: mpsc::Receiver<FurtherZone>,
-    /// What is asked about the objects.
+    /// Questions about the objects.
     pub questions: mpsc::Receiver<Question>,
-    /// What the configuration says.
+    /// The configuration.
     pub settings: watch::Receiver<Arc<Settings>>,
     /// Whether they are those of the configuration, or only what holds until it is known.
     pub settled: watch::Receiver<bool>,
@@ -99,7 +99,7 @@ pub struct Sync {
     pub zone: ZoneFrame,
     /// Where readiness comes from.
     pub status: Status,
-    /// What is measured.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Where the endpoints in `index` come from, once that is known.
     pub source: Option<EndpointsSource>,

@@ -21,7 +21,7 @@ use testkit::query::Query;
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Upstream};
 
-/// How often each question is asked while allocations are counted.
+/// Number of times each question is asked while allocations are counted.
 const TIMES: u64 = 100;
 
 fn object<T: FromApi>(json: &Value) -> T {

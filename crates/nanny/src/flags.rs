@@ -13,7 +13,7 @@ use crate::config::routes::Forward;
 const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.\n\
                      Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
 
-/// What it ends with.
+/// Its last lines.
 const COMMANDS: &str = "\
 Commands, of the pod:
   dnsmasq-nanny tap                     follow queries of kubedns and their answers as they are given

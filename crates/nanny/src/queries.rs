@@ -36,7 +36,7 @@ struct State {
     next: u64,
 }
 
-/// What one reader has not read yet.
+/// Lines that one reader has not read yet.
 #[derive(Debug)]
 struct Queue {
     id: u64,

@@ -1,4 +1,4 @@
-//! What etcd tells of a zone.
+//! Events of etcd for a zone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

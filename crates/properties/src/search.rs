@@ -16,7 +16,7 @@ const FURTHER: [&str; 2] = ["corp.example", "net"];
 /// More than a search list has names.
 const STATES: usize = 12;
 
-/// What the world has at a name.
+/// Records of the world at a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Missing,

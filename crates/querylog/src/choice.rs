@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dnsconfig::query_log::{DEFAULT_RATE, Filter, FilterError, FilterText, MAX_RATE, MAX_SECONDS};
 
-/// How long queries are followed unless something else is said, in seconds.
+/// Default time of following queries, in seconds.
 const SECONDS: &str = "30";
 
 /// The flags of `tap`, which are the parameters of `/tap` as well.

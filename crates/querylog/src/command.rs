@@ -167,7 +167,7 @@ fn finish(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
     }
 }
 
-/// What a page is that says something else than what was asked for.
+/// Error of a page that is not what was asked for.
 fn refusal(authority: &str, page: &Page) -> CommandError {
     let text = String::from_utf8_lossy(&page.body);
     let line: String =

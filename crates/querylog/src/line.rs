@@ -33,7 +33,7 @@ pub struct Line {
     /// Whether the answer was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// What answered: `auth`, `reverse`, `stub`, `recursive` or `cache`; of dnsmasq also the upstream it asked.
+    /// The part that answered: `auth`, `reverse`, `stub`, `recursive` or `cache`; of dnsmasq also the upstream it asked.
     pub by: String,
 }
 

@@ -23,7 +23,7 @@ pub const MAX_READERS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Octets that are sent at once, about.
 const CHUNK: usize = 64 << 10;
-/// What was left out is told so often.
+/// Interval of the reports of what was left out.
 const TELL: Duration = Duration::from_secs(1);
 
 /// Lines of queries, as they come.

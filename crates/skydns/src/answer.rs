@@ -36,7 +36,7 @@ const LOOKUP: usize = 32;
 /// The version of the DNS-based service discovery specification that is served.
 const SPECIFICATION: &str = "1.1.0";
 
-/// What was found under the name of the question.
+/// Result of the lookup of the question's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answered {
     /// The name does not exist.
@@ -70,7 +70,7 @@ pub(crate) struct Answer<'q, 'b, V> {
     truncated: bool,
     /// An upstream, or a zone that is not loaded, has left a question open.
     unanswered: bool,
-    /// What is left of the bound of the work.
+    /// Steps of work that are left.
     steps: Cell<usize>,
 }
 

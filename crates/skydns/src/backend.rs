@@ -1,4 +1,4 @@
-//! What the engine asks of whoever holds the records: the SkyDNS backend interface, as immutable views.
+//! The interface between the engine and the holder of the records: SkyDNS's backend interface, as immutable views.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::zones::Zones;
 pub trait Backend: Send + Sync + 'static {
     /// The records at one point in time.
     type View: View + 'static;
-    /// What holds a view while it is in use.
+    /// The guard that holds a view while it is in use.
     type Guard: std::ops::Deref<Target = Self::View>;
 
     /// The current view. Cheap: one atomic load.
@@ -82,14 +82,14 @@ pub trait View: Records + Sized {
     }
 }
 
-/// What is known of a name.
+/// Existence of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// It does not exist.
     Missing,
     /// It exists, with or without entries: a malformed pod name has none.
     Exists,
-    /// What it stands for cannot be told: a federated name needs the zone and region of a node.
+    /// Its target is unknown: a federated name needs the zone and region of a node.
     Unknown,
 }
 
@@ -246,7 +246,7 @@ impl Zone {
             && self.own(name).is_none()
     }
 
-    /// What a name (wire format, lower case) leads to, if it is one of [`own_names`](Self::own_names).
+    /// Target of a name (wire format, lower case), if it is one of [`own_names`](Self::own_names).
     pub fn own(&self, name: &[u8]) -> Option<Led<'_>> {
         self.own_names.as_ref()?.find(name)
     }

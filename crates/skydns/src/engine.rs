@@ -17,7 +17,7 @@ use crate::search::SearchList;
 use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 use crate::zones::{Authority, is_ours};
 
-/// What became of a message.
+/// Result of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The answer was appended to the buffer.
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// What a server says of itself in class CHAOS.
+/// Identity of a server in class CHAOS.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// Answer to `version.bind` and `version.server`.

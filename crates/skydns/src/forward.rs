@@ -116,7 +116,7 @@ fn listed(failures: &[(Upstream, Failure)]) -> String {
     failures.join(", ")
 }
 
-/// What all questions share.
+/// State that all questions share.
 #[derive(Debug)]
 struct Shared {
     limits: Limits,

@@ -1,4 +1,4 @@
-//! What is counted of queries and answers, under the names that SkyDNS gave them.
+//! Counters of queries and answers, under the names that SkyDNS gave them.
 //!
 //! Every thread that answers has a [`Shard`] of its own, so that counting costs plain stores on a cache line nobody
 //! else writes. A scrape adds the shards up.
@@ -53,7 +53,7 @@ impl System {
     }
 }
 
-/// What is counted of an answer.
+/// The counted properties of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     /// The part of the server that answered.
@@ -291,7 +291,7 @@ const EXPENSIVE: &str = "kubedns_expensive_queries_total";
 const COMPLETIONS: &str = "kubedns_search_queries_total";
 const STEPS: &str = "kubedns_search_steps_total";
 
-/// How fast the engine is, whatever the upstreams do.
+/// Time of the engine, without upstreams.
 const ENGINE: &str = "kubedns_engine_duration_seconds";
 /// All queries by what can be told of them with few words.
 const QUERIES: &str = "kubedns_queries_total";
@@ -431,7 +431,7 @@ fn engine(sums: &[Sums]) -> Metric {
     sums.iter().map(|sums| sums.at_once).fold(Times::default(), std::ops::Add::add).histogram(&[])
 }
 
-/// What all threads counted of one system.
+/// Sums of all threads for one system.
 struct Sums {
     system: System,
     requests: u64,

@@ -1,4 +1,4 @@
-//! What the engine knows of names outside the zone while it answers one query.
+//! External names, as the engine knows them while it answers one query.
 
 use smallvec::SmallVec;
 
@@ -25,7 +25,7 @@ pub struct OutsideRecord {
     pub rdata: SmallVec<[u8; 16]>,
 }
 
-/// What became of a question.
+/// Result of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutsideAnswer {
     /// The aliases and addresses that the name leads to; none when it does not exist or has none of the type. None of
@@ -49,7 +49,7 @@ impl Outside {
         Self { answers: Vec::new(), closed: false, failure: None }
     }
 
-    /// What is known of a question; nothing means that it is still to be asked.
+    /// The answer to a question; `None` if it is still to be asked.
     pub fn get(&self, question: &OutsideQuestion) -> Option<&OutsideAnswer> {
         let known = self.answers.iter().find(|(known, _)| known == question).map(|(_, answer)| answer);
         known.or(self.closed.then_some(&OutsideAnswer::Failed))

@@ -28,7 +28,7 @@ enum OwnName {
     Alias(Name),
 }
 
-/// What one of the names leads to.
+/// Target of one of the names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Led<'v> {
     /// To addresses.
@@ -80,7 +80,7 @@ impl OwnNames {
         self.addresses.get(&address).map(Vec::as_slice)
     }
 
-    /// What a name (wire format, lower case) leads to in the end; `None` for names that are none of these.
+    /// Final target of a name (wire format, lower case); `None` for names that are none of these.
     pub fn find(&self, name: &[u8]) -> Option<Led<'_>> {
         let mut led = self.look_up(name)?;
         for _ in 0..MAX_CHAIN {

@@ -1,4 +1,4 @@
-//! What is stored under a name: SkyDNS's service record, reduced to what makes answers.
+//! The record stored under a name: SkyDNS's service record, reduced to what makes answers.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -31,11 +31,11 @@ pub struct ServiceRecord<'v> {
     pub priority: u16,
     /// Weight, see [`WEIGHT`].
     pub weight: u16,
-    /// What answers to TXT and MX questions are made of; nothing in a cluster.
+    /// Data of answers to TXT and MX questions; none in a cluster.
     pub extras: Option<&'v Extras>,
 }
 
-/// What a record has besides addresses and ports.
+/// Data of a record besides addresses and ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Text of TXT answers; empty for none.
@@ -44,7 +44,7 @@ pub struct Extras {
     pub mail: bool,
 }
 
-/// What a record leads to.
+/// Target of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host<'v> {
     /// One address.

@@ -557,7 +557,7 @@ pub(crate) fn servfail(
     Some(Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false })
 }
 
-/// What the upstream's `message` with RCODE `code` says to `question`: the aliases that lead on from its name, and the
+/// The answer to `question` in the upstream's `message` with RCODE `code`: the aliases that lead on from its name, and the
 /// addresses of all these names, up to where an alias leads to a name (wire format, lower case) that `is_ours` to answer. Records of other names do not
 /// belong to the answer: they are nobody's to hand on.
 // Differs from kube-dns: it hands on whatever stands in the answer section.

@@ -23,13 +23,13 @@ use crate::udp::{self, UdpSocket};
 /// Attempts to find a port that is free for both UDP and TCP when none is given.
 const PORT_ATTEMPTS: usize = 32;
 
-/// What a server needs besides its records.
+/// Configuration of a server, besides its records.
 pub struct Config {
     /// Address for UDP and TCP. Port 0 chooses a free one.
     pub address: SocketAddr,
     /// UDP sockets, each with a thread of its own.
     pub udp_sockets: NonZeroUsize,
-    /// What the server says of itself.
+    /// Identity of the server.
     pub identity: Identity,
     /// Asks the upstreams.
     pub forwarder: Arc<Forwarder>,

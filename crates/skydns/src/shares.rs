@@ -1,4 +1,4 @@
-//! What each client may take of what all clients share, so that those that flood us leave some to the others.
+//! Shares of clients in what all clients share, so that those that flood us leave some to the others.
 //!
 //! A client may take another place while it has fewer than are left. Alone it gets half of them; each of n clients that want
 //! all gets one in n + 1, and as many stay free for those that want few.

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Answered<'a> {
     /// Who asked.
     pub client: SocketAddr,
-    /// How.
+    /// The transport.
     pub transport: Transport,
     /// The query.
     pub query: &'a [u8],
@@ -58,7 +58,7 @@ pub struct Record {
     pub time: SystemTime,
     /// Who asked.
     pub client: SocketAddr,
-    /// How.
+    /// The transport.
     pub transport: Transport,
     /// The name in wire format; empty where the query is malformed.
     pub name: Box<[u8]>,
@@ -142,7 +142,7 @@ impl Rate {
     }
 }
 
-/// What becomes of the records.
+/// Counters of the records.
 #[derive(Debug, Default)]
 struct Counters {
     taken: AtomicU64,

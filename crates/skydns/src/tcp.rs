@@ -43,7 +43,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The longest query that is read, as over UDP: a question with any options is far shorter. With as many connections as
 /// there may be, messages of 64 KiB would fill the memory of a small pod.
 const MAX_QUERY: usize = 4096;
-/// What is read at once, and what is gathered before it is sent.
+/// Octets read at once, and octets gathered before they are sent.
 const READ: usize = 2048;
 
 /// A listener and what it serves.

@@ -19,7 +19,7 @@ use self::sketch::Sketch;
 use crate::tap::Answered;
 use crate::wire::{name, rcode};
 
-/// What a sketch tells apart.
+/// Keys that a sketch tells apart.
 pub const SLOTS: usize = 512;
 /// Samples of one thread in a second, about.
 pub const SAMPLES: u32 = 1000;

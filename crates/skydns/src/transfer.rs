@@ -45,7 +45,7 @@ use tsig::{Refusal, Session};
 const MAX_TRANSFERS: usize = 128;
 /// Transfers of one host at a time.
 const MAX_OF_HOST: usize = 8;
-/// How often versions that are too old are dropped where nothing changes.
+/// Interval at which versions that are too old are dropped where nothing changes.
 const TIDYING: Duration = Duration::from_mins(1);
 
 /// Zones for others, and the versions of them.

@@ -62,7 +62,7 @@ struct Received {
     peer: Peer,
 }
 
-/// What a thread receives into and answers into, batch after batch.
+/// Buffers that a thread receives into and answers into, batch after batch.
 struct Buffers {
     queries: Vec<[u8; MAX_QUERY]>,
     answers: Vec<u8>,

@@ -100,7 +100,7 @@ pub fn is_ours(view: &impl View, name: &[u8]) -> bool {
     view.zone().own(name).is_some() || Authority::of(view, name).is_some()
 }
 
-/// What answers for a name: one of the cluster's domains, or a further zone.
+/// The zone that answers for a name: one of the cluster's domains, or a further zone.
 #[derive(Clone, Copy)]
 pub struct Authority<'v> {
     /// The domain that holds the name, in lower case.

@@ -31,7 +31,7 @@ fn address_of(text: &str) -> OutsideQuestion {
     OutsideQuestion { name: name(text), qtype: 1 }
 }
 
-/// What was said to the question for the address of `www.outside.test`.
+/// The answer to the question for the address of `www.outside.test`.
 fn outside(answer: OutsideAnswer) -> Outside {
     let mut outside = Outside::none();
     outside.insert(address_of("www.outside.test"), answer);

@@ -240,7 +240,7 @@ async fn errors_never_exceed_requests() {
     server.stop().await;
 }
 
-/// What is turned down belongs to the part of the server that it would have gone through.
+/// A rejected query belongs to the part of the server that it would have gone through.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_turned_down_is_counted_where_it_belongs() {
     const FLOOD: usize = 1000;
@@ -264,7 +264,7 @@ async fn what_is_turned_down_is_counted_where_it_belongs() {
     server.stop().await;
 }
 
-/// How many queries of a system were answered.
+/// Number of answered queries of a system.
 fn requests(metrics: &Metrics, system: &str) -> Option<f64> {
     counted(metrics, "skydns_skydns_dns_request_count_total", system)
 }

@@ -45,7 +45,7 @@ struct Port {
     number: u16,
 }
 
-/// What the slices of one cluster tell of one label.
+/// Endpoints of one label in the slices of one cluster.
 #[derive(Default)]
 struct Collected {
     addresses: Vec<IpAddr>,

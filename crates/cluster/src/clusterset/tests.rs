@@ -291,7 +291,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an API server would list after some steps.
+/// Objects that an API server would list after some steps.
 #[derive(Debug, Default)]
 struct Model {
     imports: std::collections::BTreeMap<ObjectKey, ServiceImport>,

@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, SignatureScheme};
 use thiserror::Error;
 
-/// How old what was read may be. client-go reads its files once a second at most, too.
+/// Longest age of what was read. client-go reads its files once a second at most, too.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Why a certificate and key cannot be used.

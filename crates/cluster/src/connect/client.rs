@@ -25,7 +25,7 @@ use warp::http::{Request, Uri};
 
 use super::credentials::{Credentials, CredentialsError};
 
-/// How long a TCP connection may take to be set up.
+/// Timeout of setting up a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// After how much idleness a connection is probed, and how often then.
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -73,7 +73,7 @@ pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     }
 }
 
-/// What an audit log shows: what kube-dns says of itself, and which one it is.
+/// The name in an audit log: that of kube-dns, and which one it is.
 fn user_agent() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -20,7 +20,7 @@ use warp::http::header::{AUTHORIZATION, HeaderValue};
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;
 
-/// How old a token from a file may be. A kubelet writes a new one minutes before the old one expires.
+/// Longest age of a token from a file. A kubelet writes a new one minutes before the old one expires.
 const FRESH: Duration = Duration::from_secs(50);
 
 /// Why there are no credentials.

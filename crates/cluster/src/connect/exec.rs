@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use super::certificate::{ClientCertificate, IdentityError};
 
-/// How long a plugin may take. It is less than what a request waits for its response.
+/// Timeout of a plugin. It is less than what a request waits for its response.
 // Differs from kube-dns: client-go waits for ever, and all requests with it.
 const LIMIT: Duration = Duration::from_secs(20);
 /// A plugin that failed is left alone for this long.

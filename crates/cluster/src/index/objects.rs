@@ -159,7 +159,7 @@ impl Objects {
         self.owners().filter_map(|(key, owner)| owner.service(&key))
     }
 
-    /// How much there is.
+    /// Counts of the objects.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for owners in self.namespaces.iter().map(|(_, owners)| owners) {

@@ -31,7 +31,7 @@ pub(super) struct Pods {
     changed: bool,
     /// The namespaces of an address, as readers see them.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// How many pods of the namespace have the address beside the first: those in the network of their node.
+    /// Number of pods of the namespace with the address beside the first: those in the network of their node.
     others: HashMap<(IpAddr, SmolStr), u32, RandomState>,
     /// Most addresses have one namespace, so its list is shared.
     lists: Shared<SmolStr>,

@@ -11,7 +11,7 @@ use crate::listing::Listing;
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::Backing;
 
-/// How many deleted Services are remembered.
+/// Bound of the deleted Services that are remembered.
 const MAX_DELETED: usize = 256;
 
 /// All objects.

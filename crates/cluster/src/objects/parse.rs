@@ -22,7 +22,7 @@ use super::{
 };
 use crate::few::Few;
 
-/// What the protobuf encoding of an object begins with; a `runtime.Unknown` follows, which holds the object.
+/// First octets of the protobuf encoding of an object; a `runtime.Unknown` follows, which holds the object.
 pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
 
 /// An object as received.
@@ -104,7 +104,7 @@ impl fmt::Display for Note {
 pub struct Parsed<T> {
     /// The object.
     pub object: T,
-    /// What was left out.
+    /// The parts left out.
     pub notes: Vec<Note>,
     /// Its `metadata.resourceVersion`, empty if it has none.
     pub version: SmolStr,
@@ -157,7 +157,7 @@ pub trait FromApi: Sized + Send + 'static {
     }
 }
 
-/// What all kinds say in the same way.
+/// Fields that all kinds have.
 macro_rules! of_api {
     ($kind:ident, $api:ident) => {
         const KIND: Kind = Kind::$kind;

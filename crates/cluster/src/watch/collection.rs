@@ -1,4 +1,4 @@
-//! What is listed and watched: the path and the selector of a collection.
+//! Collections that are listed and watched: their path and selector.
 
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
@@ -105,7 +105,7 @@ impl Collection {
 mod tests {
     use super::*;
 
-    /// What is asked for.
+    /// The request.
     fn paths(kind: Kind, scope: &Scope) -> Vec<String> {
         let path = |collection: &Collection| {
             let list = collection.list(&Extent::Page { limit: 1, token: None });

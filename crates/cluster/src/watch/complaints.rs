@@ -7,15 +7,15 @@ use tokio::time::Instant;
 use super::failure::{Failure, Refusal};
 use crate::objects::Kind;
 
-/// How often an ongoing failure is mentioned again.
+/// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
-/// What went wrong with one collection and has not ended.
+/// Ongoing failure of one collection.
 #[derive(Debug)]
 pub(super) struct Complaints {
     kind: Kind,
     /// The API server.
     url: String,
-    /// What is not to be had without it.
+    /// The function that is missing without it.
     pub(super) needed_for: Option<&'static str>,
     ongoing: Option<Ongoing>,
 }

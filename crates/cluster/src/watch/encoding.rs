@@ -211,7 +211,7 @@ fn decode<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {
     M::decode(message.clone()).map_err(|error| garbage(&error, message))
 }
 
-/// What is not a list must not be taken for an empty one.
+/// A body that is no list must not be taken for an empty one.
 fn check_kind(type_meta: &Bytes) -> Result<(), Failure> {
     let TypeMeta { kind } = decode(type_meta)?;
     if kind.ends_with("List") { Ok(()) } else { Err(garbage(&"not a list", kind.as_bytes())) }

@@ -1,4 +1,4 @@
-//! What the end of a watch means.
+//! Meaning of the end of a watch.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::failure::Failure;
 /// A watch that ends sooner than this is a failure, lest it be opened again and again.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// How a watch ended whose response was complete.
+/// End of a watch whose response was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
     /// When it was to end, after events or bookmarks.
@@ -19,7 +19,7 @@ pub(super) enum Watched {
 }
 
 impl Watched {
-    /// What it means that a watch has `lasted` so long, which was `asked` for another time, and was `mute` or not.
+    /// Judges a watch that has `lasted` so long, which was `asked` for another time, and was `mute` or not.
     pub(super) fn judge(lasted: Duration, asked: Duration, mute: bool) -> Result<Self, Failure> {
         match mute {
             _ if lasted < BRIEF => Err(Failure::Brief(lasted)),

@@ -42,7 +42,7 @@ pub enum Choice {
 
 /// Follows the endpoints of Services and says which source counts.
 pub struct EndpointsFeed {
-    /// What to follow.
+    /// The kinds to follow.
     pub choice: Choice,
     /// Endpoints without a hostname take the name of their pod for one.
     pub pod_names: bool,

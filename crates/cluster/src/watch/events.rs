@@ -9,7 +9,7 @@ use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
 use super::pieces::Pieces;
 
-/// How long the thread rests after what it received: while events keep coming, it wakes for all of this time at once. What
+/// Rest of the thread after an event: while events keep coming, it wakes for all of this time at once. What
 /// comes after a longer pause is read at once.
 const TOGETHER: Duration = Duration::from_millis(20);
 

@@ -27,7 +27,7 @@ const MAX_DOCUMENT: usize = 8 << 20;
 pub(super) struct Exchange {
     pub(super) connection: Arc<Connection>,
     pub(super) collection: Collection,
-    /// How long the head of a response, and each next piece of a list, may take.
+    /// Timeout of the head of a response, and of each next piece of a list.
     pub(super) patience: Duration,
 }
 

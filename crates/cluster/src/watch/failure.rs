@@ -1,4 +1,4 @@
-//! What can go wrong while the API server is asked, and what follows from it.
+//! Failures of requests to the API server, and their consequences.
 
 use std::time::Duration;
 
@@ -27,9 +27,9 @@ pub enum Failure {
     Server {
         /// The HTTP status, or the code in the error.
         code: u16,
-        /// What the API server says about it.
+        /// Message of the API server.
         message: String,
-        /// How long we are to wait before we ask again.
+        /// Time to wait before the next request.
         retry_after: Option<Duration>,
     },
     /// The response broke off.
@@ -52,7 +52,7 @@ pub enum Failure {
     OtherHistory(String),
 }
 
-/// What it means that we may not read something.
+/// Meaning of a missing permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// It has lasted too long to be that of an API server that starts, which refuses everything for a moment.

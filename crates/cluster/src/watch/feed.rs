@@ -49,7 +49,7 @@ pub struct Feed<T, E> {
     exchange: Exchange,
     pace: Pace,
     optional: bool,
-    /// What was sent is to be forgotten if we may not read it any more.
+    /// Objects that were sent are to be forgotten if we may not read them any more.
     spare: watch::Receiver<bool>,
     /// Something was sent and not forgotten.
     sent: bool,
@@ -112,7 +112,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         self
     }
 
-    /// How the feed is doing, now and later.
+    /// State of the feed, now and later.
     pub fn state(&self) -> watch::Receiver<FeedState> {
         self.state.subscribe()
     }
@@ -356,7 +356,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         Ok(())
     }
 
-    /// What a refusal means now.
+    /// Meaning of a refusal now.
     fn refusal(&self) -> Refusal {
         let state = *self.state.borrow();
         Refusal {

@@ -8,7 +8,7 @@ use prometheus::IntCounter;
 
 use crate::objects::{Kind, ObjectKey};
 
-/// How many different problems are remembered, and so logged.
+/// Bound of the different problems remembered, and so logged.
 const MAX_REMEMBERED: usize = 1000;
 
 /// The problems of one kind of objects.

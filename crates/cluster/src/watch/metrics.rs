@@ -86,7 +86,7 @@ impl WatchMetrics {
         }
     }
 
-    /// How often lists and watches of `kind` have ended for `reason`.
+    /// Number of lists and watches of `kind` that have ended for `reason`.
     pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
         self.restarts.with_label_values(&[kind.label(), reason]).get()
     }

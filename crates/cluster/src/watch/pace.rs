@@ -1,4 +1,4 @@
-//! How long things may take and how long to wait between attempts.
+//! Timeouts, and pauses between attempts.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use std::time::Duration;
 /// replicas of a cluster do not move in step.
 #[derive(Debug, Clone)]
 pub struct Pace {
-    /// How long a watch is asked to last.
+    /// Requested duration of a watch.
     pub watch: RangeInclusive<Duration>,
-    /// How long a watch may be silent before it is opened anew. API servers send a bookmark a minute, but only when
+    /// The time a watch may be silent before it is opened anew. API servers send a bookmark a minute, but only when
     /// something has happened, be it elsewhere.
     pub silence: Duration,
-    /// How much later than asked for a watch may end.
+    /// The time a watch may end later than asked for.
     pub grace: Duration,
-    /// How long the head of a response, or the next piece of a list, may take.
+    /// Timeout of the head of a response, or of the next piece of a list.
     pub response: Duration,
     /// The first and the longest pause between failing attempts.
     pub backoff: RangeInclusive<Duration>,
@@ -23,7 +23,7 @@ pub struct Pace {
     pub passing: Duration,
     /// The longest pause while we may not read something that we have never had and can do without.
     pub refused: Duration,
-    /// How long a refusal must last to count. An API server that starts refuses everything for a moment.
+    /// The time a refusal must last to count. An API server that starts refuses everything for a moment.
     pub refusal: Duration,
 }
 

@@ -9,16 +9,16 @@ use super::encoding::ListMeta;
 use super::failure::Failure;
 use super::history::History;
 
-/// How many objects are asked for at a time.
+/// Objects of a page.
 const PAGE: u32 = 500;
-/// How many pages a list may have.
+/// Bound of the pages of a list.
 const MAX_PAGES: usize = 100_000;
-/// How long a page that fails is asked for again. API servers forget its token after five minutes.
+/// The time for which a page that fails is asked for again. API servers forget its token after five minutes.
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
-/// How often in a row the events of a watch may be unreadable.
+/// Bound of unreadable events of a watch in a row.
 const MAX_UNREADABLE: u32 = 5;
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug)]
 pub(super) enum Position {
     /// The next page of a list.
@@ -59,9 +59,9 @@ impl Position {
 /// A list under way.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// What is asked for next.
+    /// The next request.
     pub(super) extent: Extent,
-    /// What the pages so far belong to.
+    /// The list that the pages so far belong to.
     history: Option<History>,
     pages: usize,
     /// Since when the next page fails.
@@ -69,7 +69,7 @@ pub(super) struct Listing {
 }
 
 impl Default for Listing {
-    /// What kube-dns asks for: any version, from the memory of the API server.
+    /// The request of kube-dns: any version, from the memory of the API server.
     fn default() -> Self {
         Self::new(Extent::Cached("0".to_owned()))
     }
@@ -114,7 +114,7 @@ impl Listing {
         None
     }
 
-    /// What the pages so far belong to.
+    /// The list that the pages so far belong to.
     pub(super) fn history(&self) -> History {
         self.history.clone().unwrap_or_default()
     }
@@ -145,7 +145,7 @@ pub(super) struct Watching {
     pub(super) history: History,
     /// The last watch did not end as agreed: the API server may be back with another history.
     pub(super) doubtful: bool,
-    /// How often in a row the watch could not be read. Resumed for ever, it would be stuck at the same event.
+    /// Number of times in a row that the watch could not be read. Resumed for ever, it would be stuck at the same event.
     pub(super) unreadable: u32,
 }
 

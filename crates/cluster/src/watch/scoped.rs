@@ -25,7 +25,7 @@ use crate::connect::Connection;
 use crate::listing::Listing;
 use crate::objects::{Change, FromApi, ObjectKey};
 
-/// How many changes of a namespace may wait.
+/// Bound of the waiting changes of a namespace.
 const QUEUE: usize = 64;
 
 /// Follows some collections of a kind and sends what happens to `sink`, as `E`s.
@@ -202,7 +202,7 @@ impl Joint {
     }
 }
 
-/// What was told of a namespace.
+/// Objects reported of a namespace.
 struct Account<T, E> {
     /// Which of the feeds it is of.
     at: usize,

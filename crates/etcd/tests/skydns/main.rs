@@ -1,4 +1,4 @@
-//! What SkyDNS and CoreDNS' etcd plugin answer: the tables of their own tests, as far as they are about records, and what
+//! Answers of SkyDNS and CoreDNS' etcd plugin: the tables of their own tests, as far as they are about records, and what
 //! kube2sky and external-dns write. Each table is put into a real etcd, followed by a feed and asked through the engine.
 //!
 //! TTLs, SOA records and the order of records are not compared.

@@ -132,7 +132,7 @@ fn key(name: &str) -> String {
     format!("/skydns/{}", labels.join("/"))
 }
 
-/// What an upstream says to a question, of lines with `OWNER TYPE DATA`: all of the type and all aliases, if the name is
+/// An upstream's answer to a question, from lines with `OWNER TYPE DATA`: all of the type and all aliases, if the name is
 /// there at all.
 fn said(lines: &[&str], question: &OutsideQuestion) -> Vec<OutsideRecord> {
     let name = question.name.to_string();

@@ -129,7 +129,7 @@ fn report(maps: &[ConfigMap]) -> Exit {
     Exit { status: 0, stdout: good.collect(), stderr: String::new() }
 }
 
-/// What is to be mended, a line each.
+/// The mistakes, a line each.
 pub(super) fn findings(map: &ConfigMap) -> Vec<String> {
     let not_text = map.not_text.iter().map(|key| {
         format!("error: {key} is no text: the JSON has to stand in quotes, or indented behind \"{key}: |\"")

@@ -11,7 +11,7 @@ use cluster::connect::Connection;
 use cluster::objects::{Change, ConfigMap, Kind, ObjectKey};
 use cluster::watch::{Collection, Feed, FeedState, Pace, Received};
 
-/// How many changes may wait to be looked at.
+/// Bound of the waiting changes.
 const QUEUE: usize = 16;
 
 /// Watches the `ConfigMap` and hands its data on.
@@ -43,7 +43,7 @@ impl ConfigMapFeed {
         Self { feed: feed.optional(), changes, key: ObjectKey::new(namespace, name), to }
     }
 
-    /// How the watch is doing.
+    /// State of the watch.
     pub(super) fn state(&self) -> watch::Receiver<FeedState> {
         self.feed.state()
     }

@@ -45,7 +45,7 @@ pub struct EtcdZone {
     pub zone: Domain,
     /// The member of etcd: scheme, host and port.
     pub member: Uri,
-    /// What all keys begin with.
+    /// Prefix of all keys.
     pub path: String,
 }
 
@@ -79,9 +79,9 @@ impl FromStr for EtcdZone {
 pub struct EtcdSource {
     /// The zone, in lower case.
     pub zone: Name,
-    /// What all keys begin with.
+    /// Prefix of all keys.
     pub path: String,
-    /// How etcd is reached.
+    /// Access to etcd.
     pub access: Access,
 }
 
@@ -169,7 +169,7 @@ impl Options {
 }
 
 impl EtcdFlags {
-    /// How etcd is reached, but for its members.
+    /// Access to etcd, but for its members.
     fn access(&self) -> Result<Access, EtcdError> {
         let flags = [
             ("--etcd-ca-file", &self.etcd_ca_file),

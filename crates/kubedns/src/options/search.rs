@@ -120,7 +120,7 @@ impl Options {
         Ok(self.fallthrough.0.iter().flat_map(below).collect())
     }
 
-    /// What is completed with a search list, if anything.
+    /// Names that are completed with a search list, if any.
     ///
     /// # Errors
     ///

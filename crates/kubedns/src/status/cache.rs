@@ -16,7 +16,7 @@ use cluster::snapshot::Snapshot;
 /// The whole tree, from the root of the DNS down to the records.
 #[derive(Debug)]
 pub struct Cache<'a>(
-    /// What is shown.
+    /// The shown records.
     pub &'a Snapshot,
 );
 

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use cluster::persist::{self, Saved, SnapshotError};
 
-/// How long the first lists wait for the file: what is listed and what is restored must not mix. A hundred thousand
+/// The time the first lists wait for the file: what is listed and what is restored must not mix. A hundred thousand
 /// Services take about a second.
 const HOLD: Duration = Duration::from_secs(2);
 
-/// What was read; nothing where there is no file.
+/// The content; `None` where there is no file.
 pub(super) type Loaded = Result<Option<Saved>, SnapshotError>;
 
 /// The snapshot file while it is being read.
@@ -60,7 +60,7 @@ impl Loading {
     }
 }
 
-/// What was read, once it is; pending where nothing is being read. Can be dropped and called again.
+/// The content, once it is read; pending where nothing is being read. Can be dropped and called again.
 pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     match loading {
         // The thread answers before it ends.
@@ -69,7 +69,7 @@ pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     }
 }
 
-/// What was read within `patience`; nothing at once where nothing is being read.
+/// The content, if it is read within `patience`; `None` at once where nothing is being read.
 pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) -> Option<Loaded> {
     loading.as_ref()?;
     tokio::time::timeout(patience, loaded(loading)).await.ok()

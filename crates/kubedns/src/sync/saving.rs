@@ -12,11 +12,11 @@ use cluster::index::Index;
 use cluster::objects::EndpointsSource;
 use cluster::persist;
 
-/// How long changes are gathered before they are written.
+/// The time changes are gathered before they are written.
 const PAUSE: Duration = Duration::from_secs(10);
-/// How long a write may take before it is said to hang. It cannot be taken back, and nothing else is written until it ends.
+/// Time after which a write is reported to hang. It cannot be taken back, and nothing else is written until it ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the last write may take, and encoding before it.
+/// Timeout of the last write, and of encoding before it.
 const LAST: Duration = Duration::from_secs(3);
 
 /// Writes the snapshot file.

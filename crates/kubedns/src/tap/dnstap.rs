@@ -24,9 +24,9 @@ use self::message::Sender;
 /// The pause after the first failure; it doubles up to the last.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
-/// How long the reader may take for each step.
+/// Timeout of the reader for each step.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take to end.
+/// The time it has to end.
 const ENDING: Duration = Duration::from_secs(1);
 /// Octets that are sent at once, about.
 const CHUNK: usize = 64 << 10;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The verbosity from which each query is logged.
 pub(crate) const EACH_QUERY: i32 = 6;
-/// What was left out is told so often.
+/// Interval of the reports of what was left out.
 const TELL: Duration = Duration::from_secs(1);
 
 /// The log that is being written, or nothing.

@@ -1,4 +1,4 @@
-//! What became of the queries that somebody wanted to see.
+//! Counters of the queries that were to be shown.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use warp::{Filter, Rejection};
 
 /// Rows of each table.
 const ROWS: usize = 20;
-/// What is true of the clients where dnsmasq asks for all of them.
+/// Note on the clients where dnsmasq asks for all of them.
 const IN_FRONT: &str = "dnsmasq stands in front: it asks for its clients, and for what its cache does not have; \
                         tap --dnsmasq follows its clients";
 

@@ -12,7 +12,7 @@ use testkit::upstream::{Upstream, answering};
 use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
 
-/// What every cluster has, and a headless Service.
+/// Objects of every cluster, and a headless Service.
 fn cluster() -> Cluster {
     let cluster = Cluster::start();
     cluster.faults.kube_dns_role();

@@ -38,7 +38,7 @@ impl Cluster {
         Arc::new(Connection::new(access).await.unwrap())
     }
 
-    /// How many lists were asked for, pages counted one by one.
+    /// Number of lists asked for, pages counted one by one.
     pub(crate) fn lists(&self) -> usize {
         self.faults.requests().iter().filter(|request| request.verb == Verb::List).count()
     }

@@ -27,7 +27,7 @@ use super::stub::{End, Stub, failure, page, watching};
 struct Running {
     endpoints: Mirror<Endpoints>,
     slices: Mirror<EndpointSlice>,
-    /// What becomes of it.
+    /// Its result.
     index: Index,
     events: mpsc::Receiver<Received<Event>>,
     _feed: JoinSet<()>,
@@ -309,7 +309,7 @@ async fn slices_that_may_be_listed_and_not_watched_are_not_kept_and_listed_only_
     assert!((5..45).contains(&lists), "{lists} lists in twenty minutes");
 }
 
-/// What an API server that restarts does to slices in force: nobody there, then everything refused for a while.
+/// An API server that restarts, with slices in force: nobody there, then everything refused for a while.
 #[tokio::test(start_paused = true)]
 async fn slices_in_force_outlast_a_refusal_that_passes() {
     const TIMES: [Range<Duration>; 3] = [seconds(300, 302), seconds(600, 625), seconds(900, 955)];

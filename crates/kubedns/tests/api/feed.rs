@@ -68,7 +68,7 @@ impl Running {
         tokio::time::timeout(PATIENCE, reached).await.expect("in time").expect("it goes on");
     }
 
-    /// How often lists and watches ended for this reason.
+    /// Number of lists and watches that ended for this reason.
     pub(crate) fn restarts(&self, reason: &str) -> u64 {
         self.metrics.restarts(Kind::Service, reason)
     }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const FOUND: &str = "forwards to this server";
 const GONE: &str = "does not lead back";
 
-/// What a resolver forwards, and where to.
+/// Names that a resolver forwards, and their target.
 #[derive(Default)]
 struct Forwarding {
     /// None: it answers all names itself, with 198.51.100.9.
@@ -63,7 +63,7 @@ impl Resolver {
         self.forwarding.lock().unwrap().to = server;
     }
 
-    /// How often it was asked for a name that ends like this.
+    /// Number of questions for a name that ends like this.
     fn count_of(&self, end: &str) -> usize {
         self.forwarding.lock().unwrap().asked.iter().filter(|name| name.ends_with(end)).count()
     }

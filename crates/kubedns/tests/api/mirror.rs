@@ -1,4 +1,4 @@
-//! What a reader of a feed's events knows, kept as simply as possible.
+//! Model of a reader of a feed's events, kept as simply as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -90,7 +90,7 @@ impl Stub {
         asked.iter().filter(|asked| wanted(asked)).cloned().collect()
     }
 
-    /// How often a list was begun.
+    /// Number of lists begun.
     pub(crate) fn lists(&self) -> usize {
         self.asked(Asked::begins_a_list).len()
     }
@@ -103,7 +103,7 @@ fn read(request: &Request<kube::client::Body>, at: Duration) -> Asked {
     Asked { at, resource, parameters: pairs.into_owned().collect() }
 }
 
-/// How a response ends after what it says.
+/// End of a response after its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
     /// It is complete.

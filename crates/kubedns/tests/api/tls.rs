@@ -91,7 +91,7 @@ async fn a_client_certificate_opens_the_way() {
     feed.until(|mirror| mirror.get("apps", "new").is_some()).await;
 }
 
-/// What the files hold first is of another authority, as a certificate that has expired would be.
+/// The first certificate is of another authority, as one that has expired would be.
 #[tokio::test]
 async fn a_renewed_client_certificate_opens_the_way() {
     let cluster = Cluster::start();

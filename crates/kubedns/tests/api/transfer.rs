@@ -41,7 +41,7 @@ async fn start(cluster: &Cluster, flags: &[&str]) -> Kubedns {
     kubedns
 }
 
-/// What dig prints of a transfer, without comments; blanks are one space.
+/// Output of dig for a transfer, without comments; blanks are one space.
 pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, String> {
     let port = server.port().to_string();
     let at = format!("@{}", server.ip());
@@ -170,7 +170,7 @@ fn change(cluster: &Cluster, number: usize) -> (String, String) {
     }
 }
 
-/// What a name answers, in short.
+/// The answer of a name, in short.
 async fn answer(server: SocketAddr, name: &str) -> Result<String, String> {
     let message = testkit::client::try_ask(server, &Query::new(name, "A"), Duration::from_secs(1)).await?;
     let mut data = message.answer_data("A");

@@ -39,7 +39,7 @@ pub(super) struct Alias {
     pub(super) external: bool,
 }
 
-/// What a name leads to.
+/// Targets of a name.
 pub(super) struct Found {
     pub(super) lookup: Lookup,
     /// The lowest TTL of the addresses, in seconds.

@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// What tells records with the same target apart.
+    /// The fields that tell records with the same target apart.
     fn numbers(self, record: &ServiceRecord<'_>) -> (u16, u16) {
         match self {
             Self::Service => (record.port, record.priority),
@@ -265,7 +265,7 @@ impl<'n> Node<'n> {
     }
 }
 
-/// What the weights of an answer add up to, by priority. Repeated entries count each time.
+/// Sums of the weights of an answer, by priority. Repeated entries count each time.
 #[derive(Default)]
 struct Shares(SmallVec<[(u16, u64); 2]>);
 

@@ -8,7 +8,7 @@ use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
 use crate::zones::Authority;
 
-/// What a name has for a TXT question.
+/// Texts of a name, for a TXT question.
 struct Texts<'q> {
     lookup: Lookup,
     all: Sample<(&'q str, u32), 4>,

@@ -54,7 +54,7 @@ const MAX_PARTS: usize = 16;
 pub struct CacheLimits {
     /// Entries, and KiB of them all together.
     pub entries: usize,
-    /// How long a reply is kept beyond its TTL; zero for not at all.
+    /// Time for which a reply is kept beyond its TTL; zero for not at all.
     pub stale: Duration,
     /// Time between two attempts to refresh a stale reply that is the answer meanwhile.
     pub recheck: Duration,

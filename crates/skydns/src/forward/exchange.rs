@@ -75,7 +75,7 @@ impl Failure {
         matches!(self, Self::Timeout | Self::Refused | Self::Unreachable | Self::Closed)
     }
 
-    /// What an error of connecting over TCP means. What this machine lacks is not the upstream's fault.
+    /// Fault behind an error of connecting over TCP. What this machine lacks is not the upstream's fault.
     pub(super) fn from_connecting(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
@@ -85,7 +85,7 @@ impl Failure {
         }
     }
 
-    /// What an error while talking to the upstream means.
+    /// Fault behind an error while talking to the upstream.
     pub(super) fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,

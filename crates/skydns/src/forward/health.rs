@@ -56,7 +56,7 @@ struct Dead {
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) upstreams: Vec<Upstream>,
-    /// How many of them are believed alive; they come first.
+    /// Number of them that are believed alive; they come first.
     pub(super) alive: usize,
     /// Dead ones to be probed now, with the question to ask, if any is known.
     pub(super) probes: Vec<(Upstream, Option<Arc<Key>>)>,

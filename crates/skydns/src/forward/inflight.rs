@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::{ForwardError, ForwardMetrics, Limits, Query, Reply};
 use crate::shares::{Share, Shares};
 
-/// What the askers of one question get.
+/// Result for the askers of one question.
 pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
 
 /// Questions are the same if the bytes sent and the upstreams asked would be.

@@ -1,4 +1,4 @@
-//! How much and how long.
+//! Bounds of memory and time.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub struct Limits {
     pub max_connections: usize,
     /// From question to reply or error, at most 1.85 s.
     pub budget: Duration,
-    /// How long an upstream that is believed alive may be silent before the next is asked. Less where an equal part of
+    /// The time an upstream that is believed alive may be silent before the next is asked. Less where an equal part of
     /// the budget for each upstream is less.
     pub patience: Duration,
     /// When a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
-    /// How long a retry over TCP may take after a truncated reply, before the truncated reply must do.
+    /// Timeout of a retry over TCP after a truncated reply; then the truncated reply is the answer.
     pub tcp_retry: Duration,
     /// Pause before upstreams that all failed at once are asked a second time.
     pub retry_pause: Duration,

@@ -1,4 +1,4 @@
-//! What forwarding counts.
+//! Counters of forwarding.
 
 mod streams;
 

@@ -45,7 +45,7 @@ struct Slot {
     one_at_a_time: bool,
     /// Until when it is not connected to, and why.
     refused: Option<(Instant, Failure)>,
-    /// What the log says is wrong with it.
+    /// Its fault as logged last.
     complaint: Option<String>,
 }
 

@@ -26,7 +26,7 @@ pub struct Query {
     /// The OPT record to ask with; without one none is sent. Options of one hop are not forwarded, and none are if they are
     /// longer than 4096 octets.
     pub edns: Option<Edns<Box<[u8]>>>,
-    /// How the client asked; a truncated reply will do for one that asked over UDP.
+    /// Transport of the client; a truncated reply will do for one that asked over UDP.
     pub transport: Transport,
 }
 
@@ -74,7 +74,7 @@ impl Query {
     }
 }
 
-/// What an upstream replied.
+/// Reply of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The whole message: it parses, is a response and has the question that was asked (perhaps in another case). Its

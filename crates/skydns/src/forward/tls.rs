@@ -99,7 +99,7 @@ impl Tls {
         Ok(stream)
     }
 
-    /// What rustls does not look at: pins, and with a resumed session whether the certificate has expired meanwhile.
+    /// Checks that rustls does not make: pins, and with a resumed session whether the certificate has expired meanwhile.
     fn check(&self, upstream: &Upstream, certificate: &Certificate<'_>) -> Result<(), OpenError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         if certificate.expires < i64::try_from(now).unwrap_or(i64::MAX) {

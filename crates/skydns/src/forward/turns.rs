@@ -42,7 +42,7 @@ pub(super) struct Turns {
     deadline: Instant,
     /// The upstreams still to be asked, those believed alive first.
     plan: VecDeque<Upstream>,
-    /// How many of them are believed alive.
+    /// Number of them that are believed alive.
     alive: usize,
     /// Are there more than may be listened to at once?
     crowded: bool,
@@ -131,7 +131,7 @@ impl Turns {
         self.deadline.min(now + patience.saturating_mul(turns))
     }
 
-    /// How long the next upstream may be silent: an equal part of the time that is left, within bounds. Those believed
+    /// The time the next upstream may be silent: an equal part of the time that is left, within bounds. Those believed
     /// dead need none of it.
     fn patience(&self, now: Instant) -> Duration {
         let sharers = if self.alive > 0 { self.alive } else { self.plan.len() };

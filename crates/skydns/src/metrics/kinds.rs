@@ -61,7 +61,7 @@ fn row<const N: usize>(table: &[(u16, &str); N], value: u16) -> usize {
     table.iter().position(|(listed, _)| *listed == value).unwrap_or(N - 1)
 }
 
-/// What was counted so far. Combinations that were never seen have no series.
+/// The counts so far. Combinations that were never seen have no series.
 pub(super) fn metrics(shards: &[Arc<Shard>]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for (at, protocol) in PROTOCOLS.into_iter().enumerate() {

@@ -1,8 +1,8 @@
-//! What a scrape sees while threads go on counting.
+//! Scrapes while threads go on counting.
 
 use super::*;
 
-/// What each thread counts while others scrape.
+/// Number that each thread counts while others scrape.
 const COUNTS: usize = 200_000;
 
 const REFUSAL: Reply = Reply { system: System::Auth, qtype: 1, rcode: rcode::REFUSED, truncated: false };

@@ -23,7 +23,7 @@ pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     truncated
 }
 
-/// What is kept of a message: a leading part of its records, and its OPT.
+/// The kept part of a message: its first records, and its OPT.
 struct Kept {
     end: usize,
     counts: [u16; 2],

@@ -1,4 +1,4 @@
-//! What secondaries ask: signed queries, and transfers over UDP.
+//! Queries of secondaries: signed ones, and transfers over UDP.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub struct Walk {
     steps: u64,
 }
 
-/// What the walk has come to.
+/// Result of the walk.
 #[derive(Debug)]
 enum End {
     /// Every name so far does not exist.

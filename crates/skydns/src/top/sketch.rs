@@ -12,7 +12,7 @@ struct Slot {
     key: Vec<u8>,
     hash: u64,
     count: u64,
-    /// What the count may be too high by: the count of the key that had the slot before.
+    /// Largest excess of the count: the count of the key that had the slot before.
     error: u64,
 }
 

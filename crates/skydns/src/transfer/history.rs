@@ -10,7 +10,7 @@ use crate::wire::Name;
 
 /// Versions that are kept, the one in force included.
 const MAX_VERSIONS: usize = 64;
-/// How long a version is kept after another has taken its place.
+/// The time a version is kept after another has taken its place.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
 /// The records as they were when they got their serial.

@@ -1,4 +1,4 @@
-//! What is counted of transfers and notifications.
+//! Metrics of transfers and notifications.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -18,7 +18,7 @@ pub struct TransferMetrics {
 pub(super) enum Form {
     /// The whole zone.
     Whole,
-    /// What changed.
+    /// The changes alone.
     Incremental,
     /// The SOA alone: nothing has changed, or the request came over UDP.
     Soa,

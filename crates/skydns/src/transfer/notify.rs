@@ -28,7 +28,7 @@ const MAX_RESPONSE: usize = 1232;
 pub struct Notifier<V> {
     transfers: Arc<Transfers<V>>,
     target: SocketAddr,
-    /// What the secondary has acknowledged, by zone. Zones are those of the configuration.
+    /// Serials that the secondary has acknowledged, by zone. Zones are those of the configuration.
     known: HashMap<Name, u32>,
     /// The second of the last round: each has one at most, as it has one version at most.
     last: u64,

@@ -12,9 +12,9 @@ use crate::wire::{Edns, HEADER, Header, Name, Query, Records, Section, Transport
 pub(super) struct Request {
     /// The zone, in lower case.
     pub(super) zone: Name,
-    /// What the client has, where it asks for what changed since.
+    /// Version of the client, where it asks for the changes since.
     pub(super) since: Option<Since>,
-    /// What every message of the response begins with: header and question.
+    /// First octets of every message of the response: header and question.
     head: Vec<u8>,
     dnssec_ok: Option<bool>,
     session: Option<Session>,

@@ -43,7 +43,7 @@ enum State<V> {
     End,
 }
 
-/// What the next messages are made of.
+/// Source of the next messages.
 struct Work<V> {
     request: Request,
     version: Arc<Version<V>>,
@@ -86,7 +86,7 @@ impl<V: View + 'static> Transfers<V> {
 }
 
 impl<V: View + 'static> Stream<V> {
-    /// What is counted of the response, beside its form.
+    /// Counters of the response, beside its form.
     pub(crate) fn reply(&self) -> Reply {
         Reply { system: System::Auth, qtype: self.qtype, rcode: self.rcode, truncated: false }
     }
@@ -156,7 +156,7 @@ impl<V: View> Work<V> {
 }
 
 impl Plan {
-    /// What is to be sent, and which form of a response that is.
+    /// The response to be sent, and its form.
     fn new<V: View>(transfers: &Transfers<V>, request: &Request, version: &Arc<Version<V>>) -> (Self, Form) {
         let mut content = Content::new(&*version.view, &request.zone);
         let soa = |content: &Content<'_, V>, serial| content.soa(transfers.serial.numbers(serial));

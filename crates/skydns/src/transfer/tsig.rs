@@ -9,14 +9,14 @@ use crate::wire::{Header, Name, Records, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
-/// How far the clocks of both sides may be apart, in seconds (RFC 8945, section 10).
+/// Largest difference of the clocks of both sides, in seconds (RFC 8945, section 10).
 const FUDGE: u16 = 300;
 /// Errors of TSIG (RFC 8945, section 3).
 const BADSIG: u16 = 16;
 const BADKEY: u16 = 17;
 const BADTIME: u16 = 18;
 
-/// What a TSIG record says.
+/// Content of a TSIG record.
 struct Tsig<'m> {
     key: Name,
     algorithm: Name,
@@ -264,7 +264,7 @@ fn append_counted(octets: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(octets);
 }
 
-/// What is left of the data of a record.
+/// The rest of the data of a record.
 struct Fields<'m>(&'m [u8]);
 
 impl<'m> Fields<'m> {

@@ -15,9 +15,9 @@ use nix::sys::socket::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// What we ask of the kernel for queries that wait: two seconds' worth of a busy server.
+/// Requested receive buffer: two seconds' worth of a busy server.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
-/// What we ask of the kernel for answers on their way. Those to an address on the link that nobody has wait there until
+/// Requested send buffer. Answers to an address on the link that nobody has wait there until
 /// ARP gives up, three seconds, and count as ours until then: 208 KiB of each such address
 /// (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants twice as much as we ask for, so this is room for those
 /// of 78 addresses and for everybody else's.

@@ -122,7 +122,7 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
 /// Reads the name at `start` of a message, following compression pointers (RFC 1035, section 4.1.4): calls `visit` with each
 /// label behind its length, the root last, and tells where the octets after the name begin.
 ///
-/// What a pointer leads to must lie, as a whole, before the part of the name that it ends: so every chain of pointers comes
+/// The target of a pointer must lie, as a whole, before the part of the name that it ends: so every chain of pointers comes
 /// to an end, and the name does not change with what follows it in the message, which may be left out on the way to the
 /// client. It must also lie behind the header: no name stands in it, and a name made of ID and counts would become another
 /// one when these are replaced.

@@ -29,7 +29,7 @@ pub struct Query<'q> {
     pub qclass: u16,
     /// EDNS, if the query has an OPT record.
     pub edns: Option<Edns<&'q [u8]>>,
-    /// How it came in.
+    /// Its transport.
     pub transport: Transport,
     /// A section is shorter than its count says, or an OPT record does not belong to the root. kube-dns answers such
     /// queries; strictly they are malformed.
@@ -40,7 +40,7 @@ pub struct Query<'q> {
     pub max_tcp: usize,
 }
 
-/// What is to be done with a message that is not a well-formed query.
+/// Reaction to a message that is not a well-formed query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     /// Not a query at all (no header, or a response): nothing is sent, so that two servers cannot ping-pong.

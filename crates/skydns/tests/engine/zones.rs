@@ -156,7 +156,7 @@ fn aliases_lead_from_zone_to_zone() {
     }
 }
 
-/// What an upstream says of a name of ours counts for nothing.
+/// An upstream's answer about a name of ours is ignored.
 #[test]
 fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
     let alias = |target: &str| OutsideRecord {

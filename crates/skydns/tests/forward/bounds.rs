@@ -1,4 +1,4 @@
-//! What is under way is bounded, and goes on without those who went away.
+//! Questions under way are bounded, and go on without clients that went away.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -12,15 +12,15 @@ use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
 use crate::support::{Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told};
 
-/// How an upstream misbehaves.
+/// Fault of an upstream.
 struct Fault {
     what: &'static str,
     handler: fn(&Asked) -> Reaction,
-    /// What asking it alone over UDP comes to.
+    /// Result of asking it alone over UDP.
     udp: &'static str,
-    /// What asking it alone over TCP comes to.
+    /// Result of asking it alone over TCP.
     tcp: &'static str,
-    /// What asking it over UDP with a good one behind it comes to.
+    /// Result of asking it over UDP with a good one behind it.
     with_second: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of upstreams, and which of their replies count.
+//! Questions to upstreams, and which of their replies count.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

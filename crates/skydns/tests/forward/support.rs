@@ -105,7 +105,7 @@ impl Subject {
             .sum()
     }
 
-    /// How often things went wrong with upstreams for this cause.
+    /// Count of faults of upstreams with this cause.
     pub(crate) fn errors(&self, cause: &str) -> f64 {
         self.metric("errors_total", &[("cause", cause)])
     }

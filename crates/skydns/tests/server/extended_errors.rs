@@ -15,11 +15,11 @@ const OPTION: u16 = 15;
 struct Case {
     what: &'static str,
     view: fn(Option<SocketAddr>) -> Fixed,
-    /// What the upstream does, if there is one.
+    /// Behaviour of the upstream, if there is one.
     upstream: Option<fn(&Asked) -> Reaction>,
     query: (&'static str, &'static str),
     code: u16,
-    /// How the text ends.
+    /// End of the text.
     text: &'static str,
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn upstream() -> Upstream {
     .await
 }
 
-/// What it is about, the question, the status and the records. A `|` stands for `.apps.search.cluster.local.`, `OURS n` and
+/// The title, the question, the status and the records. A `|` stands for `.apps.search.cluster.local.`, `OURS n` and
 /// `THEIRS n` for the SOA records of the cluster and of the upstream.
 pub(super) const CASES: &str = "
 # a Service of the namespace

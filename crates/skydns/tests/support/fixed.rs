@@ -32,7 +32,7 @@ pub(crate) struct Fixed {
     lookups: AtomicUsize,
     /// A name that takes long to look up, and how often that was done.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
-    /// What is kept of upstreams' replies, if anything.
+    /// The cache of upstreams' replies, if any.
     cache: Option<CacheLimits>,
     /// The clients whose namespaces are known.
     pods: BTreeMap<IpAddr, &'static str>,
@@ -43,7 +43,7 @@ fn base(text: &str) -> &'static [u8] {
     skydns::name::relative(text).unwrap_or_default().leak()
 }
 
-/// What a laborious name takes.
+/// Steps of a laborious name.
 const LABOUR: (usize, Duration) = (100_000, Duration::from_millis(20));
 
 impl Fixed {
@@ -134,7 +134,7 @@ impl Fixed {
         Self { cache: Some(limits), ..self }
     }
 
-    /// How often records were looked up.
+    /// Number of lookups of records.
     pub(crate) fn lookups(&self) -> usize {
         self.lookups.load(Ordering::Relaxed)
     }

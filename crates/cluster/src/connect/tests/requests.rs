@@ -1,4 +1,4 @@
-//! What reaches the API server, and what a proxy in front of it gets.
+//! Requests as the API server receives them, and as a proxy in front of it does.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -47,7 +47,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// What is said of a user: the head of the first request.
+/// The head of the first request of a user.
 async fn said_with(user: &str) -> String {
     let (listener, address) = listener().await;
     let config = config(&format!("http://{address}"), "", user);

@@ -64,7 +64,7 @@ fn found(node: &ServiceNode, path: &[&str]) -> String {
 
 const SIX: [&str; 6] = ["10.0.0.1 a", "10.0.0.2 b", "10.0.0.3 a", "10.0.0.4 b", "10.0.0.5 a,b", "10.0.0.6"];
 
-/// What it is about, the endpoints, the zone, whether those that are not ready are published, and what is found.
+/// The title, the endpoints, the zone, whether those that are not ready are published, and the result.
 type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, bool, &'c str);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a kube-apiserver 1.36 sent in both encodings (`tests/recorded`) says the same.
+//! Responses of a kube-apiserver 1.36 in both encodings (`tests/recorded`) say the same.
 
 use std::fmt::Debug;
 

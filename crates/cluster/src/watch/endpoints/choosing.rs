@@ -8,7 +8,7 @@ use crate::objects::EndpointsSource;
 use crate::watch::pace::Pace;
 use crate::watch::state::{FeedState, Phase};
 
-/// How long slices may keep us waiting at the start before Endpoints are asked for as well, and how long Endpoints that
+/// The time slices may keep us waiting at the start before Endpoints are asked for as well, and the time Endpoints that
 /// are in wait for slices. Longer than the pause between attempts while nobody answers: where the API server has been
 /// away, Endpoints are the first to reach it as often as not.
 const HEAD_START: Duration = Duration::from_secs(5);
@@ -20,9 +20,9 @@ pub(super) struct Choosing {
     begun: Instant,
     /// When the first list of Endpoints was in.
     endpoints_in: Option<Instant>,
-    /// How long slices may be refused before any source was put in force.
+    /// The time slices may be refused before any source was put in force.
     patience: Duration,
-    /// How long slices in force must be refused.
+    /// The time slices in force must be refused.
     refusal: Duration,
     /// Endpoints were proposed in place of slices.
     pub(super) wished: bool,

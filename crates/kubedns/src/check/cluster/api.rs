@@ -19,9 +19,9 @@ const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
 /// The longest wait for a response, or a piece of it.
 const TIME: Duration = Duration::from_secs(5);
-/// How many Services are looked through for one without a cluster IP.
+/// Bound of the Services searched for one without a cluster IP.
 const LOOKED_THROUGH: usize = 500;
-/// What is said where a permission is missing.
+/// Text for a missing permission.
 const GRANT: &str = "Give the ServiceAccount a role that may list and watch it.";
 
 /// The kinds of objects that may be needed, with the path of a short list.
@@ -35,7 +35,7 @@ const KINDS: [(&str, &str); 7] = [
     ("configmaps", "/api/v1/configmaps?limit=1"),
 ];
 
-/// What the API server says of the cluster.
+/// The cluster, as the API server describes it.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     /// The cluster IP of Service `default/kubernetes`.
@@ -194,7 +194,7 @@ fn mistake(name: &str, finding: &str) -> Check {
 }
 
 impl Cluster {
-    /// What a list of Services tells.
+    /// Facts from a list of Services.
     fn of(list: &Value) -> Self {
         let text =
             |service: &Value, path: &str| service.pointer(path).and_then(Value::as_str).map(str::to_owned);

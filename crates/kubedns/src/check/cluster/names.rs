@@ -15,9 +15,9 @@ use super::api::Cluster;
 use super::report::{Check, milliseconds};
 
 const GROUP: &str = "names";
-/// How many headless Services are asked for, until one has addresses.
+/// Bound of the headless Services asked for, until one has addresses.
 const HEADLESS: usize = 5;
-/// How many stub domains are asked for.
+/// Bound of the stub domains asked for.
 const STUB_DOMAINS: usize = 20;
 
 /// The server, and the domain of the cluster without a dot at the end.

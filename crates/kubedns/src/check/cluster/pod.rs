@@ -43,7 +43,7 @@ pub(super) async fn readiness(server: &str) -> Check {
         .so("Read the log of kubedns: it says why the API server gives no lists.", "not-synced")
 }
 
-/// What the sidecar tells; one line where it tells nothing.
+/// Checks from the sidecar's report; one line where there is none.
 pub(super) async fn of_status(options: &Options, status: &Result<Status, String>) -> Vec<Check> {
     if options.sidecar.is_empty() {
         return vec![Check::skipped(
@@ -71,7 +71,7 @@ pub(super) async fn of_status(options: &Options, status: &Result<Status, String>
     }
 }
 
-/// What the kubelet asks, for each probe.
+/// Paths that the kubelet asks, for each probe.
 async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
     let asked = status.probes.iter().map(|probe| async move {
         let target = format!("/healthcheck/{}", probe.label);

@@ -1,4 +1,4 @@
-//! What was found, as lines for people and as JSON for programs.
+//! The report, as lines for people and as JSON for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use daemon::version::RUNBOOKS;
 use serde::Serialize;
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
@@ -27,7 +27,7 @@ pub(super) struct Check {
     /// Why; empty where the line says it all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) detail: String,
-    /// What to do about it.
+    /// The advice.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) action: String,
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -1,4 +1,4 @@
-//! What the sidecar's `/status` tells of the pod.
+//! The pod in the sidecar's `/status`.
 //!
 //! A reader of its own rather than the sidecar's types: the two may be of different versions during a rollout, so every
 //! field may be missing and what is not known here is passed over.
@@ -63,7 +63,7 @@ pub(super) struct DnsmasqUpstream {
     pub(super) error: String,
 }
 
-/// What the sidecar knows of another container, or why it does not.
+/// The sidecar's knowledge of another container, or the reason why it has none.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub(super) struct Fetched<T> {

@@ -5,7 +5,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// What the frames hold.
+/// Content type of the frames.
 pub(super) const CONTENT: &[u8] = b"protobuf:dnstap.Dnstap";
 pub(super) const ACCEPT: u32 = 1;
 pub(super) const START: u32 = 2;

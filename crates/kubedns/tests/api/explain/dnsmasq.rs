@@ -1,4 +1,4 @@
-//! What is said of dnsmasq, held against dnsmasq.
+//! Explanations of dnsmasq, held against dnsmasq.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How far an explanation can be trusted: before the first lists, without the API server, with a bad configuration.
+//! Trust in an explanation: before the first lists, without the API server, with a bad configuration.
 
 use super::{cluster, ready, starting};
 

@@ -49,7 +49,7 @@ pub(super) struct Entry {
     opt: Option<Edns<Box<[u8]>>>,
     upstream: Upstream,
     received: Instant,
-    /// How long it is fresh.
+    /// Time for which it is fresh.
     lifetime: Duration,
     /// When the upstreams may be asked again, in milliseconds from `received` on; 0 if they have not failed since.
     recheck: AtomicU64,
@@ -100,7 +100,7 @@ impl Entry {
         Header::parse(&self.body).unwrap_or(Header { id: 0, flags: 0, counts: [0; 4] })
     }
 
-    /// What it is good for now; `None` where the upstreams have to be asked first.
+    /// Its use now; `None` where the upstreams have to be asked first.
     pub(super) fn state(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let state = self.last_resort(limits, now)?;
         let recheck = self.recheck.load(Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Entry {
         }
     }
 
-    /// What it is good for when the upstreams were asked and failed.
+    /// Its use when the upstreams were asked and failed.
     pub(super) fn last_resort(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let age = self.age(now);
         if age < self.lifetime {

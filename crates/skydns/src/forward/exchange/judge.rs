@@ -6,7 +6,7 @@ use super::{Exchange, Failure};
 use crate::forward::{Query, Reply, options};
 use crate::wire::{Header, Heading, Message, rcode};
 
-/// What octets from an upstream are.
+/// Judgement of octets from an upstream.
 #[derive(Debug)]
 pub enum Verdict {
     /// The reply.

@@ -149,7 +149,7 @@ fn forgets_whom_nobody_asked_for_longest() {
     assert!(!health.was_silent_over_tcp(&numbered(1), start), "forgotten");
 }
 
-/// What became of a question, or that the upstream was found dead.
+/// Result of a question, or that the upstream was found dead.
 #[derive(Clone, Copy)]
 enum Past {
     Silent,

@@ -80,7 +80,7 @@ impl Connection {
         (Self { questions, places: Arc::new(Semaphore::new(depth)), depth }, receiver)
     }
 
-    /// How many questions are under way.
+    /// Number of questions under way.
     pub(super) fn load(&self) -> usize {
         self.depth - self.places.available_permits()
     }

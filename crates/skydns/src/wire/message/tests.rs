@@ -165,7 +165,7 @@ fn whole_message() -> impl Strategy<Value = Hickory> {
 }
 
 proptest! {
-    /// What another implementation wrote, compressed, is the same after it has been taken apart and put together
+    /// A message of another implementation, compressed, is the same after it has been taken apart and put together
     /// uncompressed.
     #[test]
     fn messages_survive_being_taken_apart(original in whole_message()) {
