@@ -359,6 +359,8 @@ fn bind_dns(
     let address = SocketAddr::new(ip, options.dns_port);
     let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
     registry.register("the metrics of the DNS server", metrics.clone())?;
+    let zones = skydns::metrics::ZoneMetrics::new(metrics.clone(), Arc::clone(published));
+    registry.register("kubedns_zone_queries_total", zones.context("cannot set up metrics")?)?;
     let upstream_state = UpstreamState::new(Arc::clone(forwarder), Arc::clone(published));
     registry.register("kubedns_forward_upstream_up", upstream_state.context("cannot set up metrics")?)?;
     let config = skydns::server::Config {

@@ -102,7 +102,13 @@ pub(crate) fn answer_for<V: View>(
         Err(Malformed::Ignore) => return Outcome::Ignore,
         Err(Malformed::Refuse { rcode, question_end, dnssec_ok }) => {
             wire::refuse(message, question_end, rcode, dnssec_ok, out);
-            return Outcome::Reply(Reply { system: System::Auth, qtype: 0, rcode, truncated: false });
+            return Outcome::Reply(Reply {
+                system: System::Auth,
+                qtype: 0,
+                rcode,
+                truncated: false,
+                zone: None,
+            });
         }
     };
     query.max_udp = view.zone().max_udp();
@@ -181,11 +187,17 @@ impl<V: View> Engine<'_, V> {
 
     /// Answers from the zone that has the name, or leaves the question to an upstream.
     fn named(&self, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
-        match authority {
+        let outcome = match authority {
             None => self.forward(out),
             Some(authority) if authority.records.has_synced() => self.authoritative(authority, out),
             Some(authority) if authority.further.is_some() => self.servfail(&Cause::ZoneNotLoaded, out),
             Some(_) => self.refused(&Cause::NotSynced, out),
+        };
+        match (outcome, authority.and_then(|authority| authority.further)) {
+            (Outcome::Reply(reply), Some(further)) => {
+                Outcome::Reply(Reply { zone: Some(further.number), ..reply })
+            }
+            (outcome, _) => outcome,
         }
     }
 
@@ -395,7 +407,7 @@ impl<V: View> Engine<'_, V> {
     }
 
     fn reply(&self, system: System, rcode: u16, truncated: bool) -> Outcome {
-        Outcome::Reply(Reply { system, qtype: self.query.qtype, rcode, truncated })
+        Outcome::Reply(Reply { system, qtype: self.query.qtype, rcode, truncated, zone: None })
     }
 }
 

@@ -6,6 +6,7 @@
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
 
 mod kinds;
+mod zones;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,6 +17,8 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
 use self::kinds::Kinds;
+use self::zones::ZoneCounters;
+pub use self::zones::ZoneMetrics;
 use crate::wire::{Transport, rcode};
 
 /// Upper bounds of the duration histogram, in seconds.
@@ -64,6 +67,8 @@ pub struct Reply {
     pub rcode: u16,
     /// Whether it was cut.
     pub truncated: bool,
+    /// The further zone that the name is in, by its [number](crate::FurtherZone::number).
+    pub zone: Option<u8>,
 }
 
 /// The time from the arrival of a query to its answer.
@@ -99,6 +104,7 @@ fn cause(reply: Reply) -> Option<usize> {
 pub struct Shard {
     systems: [Counters; 4],
     kinds: Kinds,
+    zones: ZoneCounters,
     expensive: Expensive,
     /// Completed names by [`Completion`], and the names asked for on the way.
     completions: [AtomicU64; Completion::ALL.len()],
@@ -189,6 +195,9 @@ impl Shard {
         let Some(counters) = self.systems.get(reply.system as usize) else { return };
         self.add(&counters.requests, 1);
         self.add(self.kinds.counter(reply, transport), 1);
+        if let Some(number) = reply.zone {
+            self.add(self.zones.counter(number, reply.rcode), 1);
+        }
         if let Some(error) = cause(reply).and_then(|cause| counters.errors.get(cause)) {
             self.add(error, 1);
         }
@@ -267,6 +276,10 @@ impl Metrics {
         let shard = Arc::new(Shard { many_writers, ..Shard::default() });
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&shard));
         shard
+    }
+
+    fn shards(&self) -> Vec<Arc<Shard>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn family(&self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
@@ -359,7 +372,7 @@ impl Collector for Metrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shards = self.shards();
         let sums = System::ALL.map(|system| Sums::of(&shards, system));
         let seen = || sums.iter().filter(|sums| sums.requests > 0);
         let misses = counter(&[("cache", "response")], sums.iter().map(Sums::misses).sum());

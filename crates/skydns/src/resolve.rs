@@ -167,7 +167,7 @@ impl<B: Backend> Resolver<B> {
         if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
             *id = query.header.id.to_be_bytes();
         }
-        Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated })
+        Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated, zone: None })
     }
 
     /// Walks a search list, unless that takes an upstream or much work.
@@ -421,7 +421,7 @@ impl<B: Backend> Resolver<B> {
                     let cause = Cause::Reply(upstream.upstream.clone(), upstream.rcode);
                     self.explain(message, transport, &cause, start, out);
                 }
-                Some(Reply { system, qtype: query.qtype, rcode: upstream.rcode, truncated })
+                Some(Reply { system, qtype: query.qtype, rcode: upstream.rcode, truncated, zone: None })
             }
             Err(error) => self.fail(message, transport, system, &Cause::from(&error), out),
         }
@@ -554,7 +554,7 @@ pub(crate) fn servfail(
     let query = Query::parse(message, transport).ok()?;
     let flags = query.header.flags & (flag::RD | flag::CD);
     Writer::new(&query, out).finish(flags | flag::RA, rcode::SERVFAIL);
-    Some(Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false })
+    Some(Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None })
 }
 
 /// The answer to `question` in the upstream's `message` with RCODE `code`: the aliases that lead on from its name, and the

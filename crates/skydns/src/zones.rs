@@ -30,6 +30,8 @@ pub struct FurtherZone {
     pub skydns: bool,
     /// Has no names but for PTR questions, and is not the whole of its domain: what is missing is looked for elsewhere.
     pub pointers: bool,
+    /// Tells it apart in [metrics](crate::metrics::Reply::zone), whatever zones come later; [`Zones::with`] gives it.
+    pub number: u8,
 }
 
 impl FurtherZone {
@@ -42,6 +44,7 @@ impl FurtherZone {
             negative_ttl: crate::record::NEGATIVE_TTL,
             skydns: false,
             pointers: false,
+            number: 0,
         }
     }
 }
@@ -77,9 +80,12 @@ impl Zones {
     /// The same table with `zone`, in the place of another one of its domain.
     #[must_use]
     pub fn with(&self, zone: FurtherZone) -> Self {
+        let replaced = self.iter().find(|other| other.domain == zone.domain);
+        let next = || u8::try_from(self.iter().count()).unwrap_or(u8::MAX);
+        let number = replaced.map_or_else(next, |zone| zone.number);
         let others = self.iter().filter(|other| other.domain != zone.domain).cloned();
         let mut all: Vec<FurtherZone> = others.collect();
-        all.push(zone);
+        all.push(FurtherZone { number, ..zone });
         all.sort_by_key(|zone| std::cmp::Reverse(zone.domain.wire().len()));
         Self { all: Some(all.into()) }
     }

@@ -17,6 +17,8 @@ mod tap;
 mod tcp_connections;
 #[path = "server/transfer.rs"]
 mod transfer;
+#[path = "server/zones.rs"]
+mod zones;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -91,6 +91,7 @@ async fn ask_everything(kubedns: SocketAddr) {
         ("www.outside.test.", "A"),
         ("failing.outside.test.", "A"),
         ("truncated.outside.test.", "A"),
+        ("www.skydns.local.", "A"),
     ] {
         client::ask(kubedns, &Query::new(name, rtype)).await;
         client::ask_tcp(kubedns, &Query::new(name, rtype)).await;

@@ -57,6 +57,8 @@ async fn zones_of_etcd_are_served_beside_the_cluster() {
         assert_eq!(kubedns.answers(name, rtype).await, expected, "{name} {rtype}");
     }
     kubedns.until_answered("1.2.0.192.in-addr.arpa.", "PTR", "rails.east.skydns.local.").await;
+    let missing = "kubedns_zone_queries_total{zone=\"skydns.local.\",rcode=\"NXDOMAIN\"}";
+    kubedns.until_metric(missing, 1.0).await;
     // The cluster's own reverse names come first.
     kubedns.until_answered("7.0.96.10.in-addr.arpa.", "PTR", "web.apps.svc.cluster.local.").await;
     etcd.put("/skydns/local/skydns/east/rails/2", r#"{"host":"192.0.2.3"}"#).await;

@@ -27,7 +27,7 @@ const TYPES: [(u16, &str); 13] = [
 ];
 
 /// RCODEs; a label.
-const RCODES: [(u16, &str); 8] = [
+pub(super) const RCODES: [(u16, &str); 8] = [
     (rcode::NOERROR, "NOERROR"),
     (rcode::NXDOMAIN, "NXDOMAIN"),
     (rcode::SERVFAIL, "SERVFAIL"),
@@ -41,7 +41,7 @@ const RCODES: [(u16, &str); 8] = [
 const PROTOCOLS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 
 /// The last row of each table.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
 type Counts<T> = [[[T; RCODES.len()]; TYPES.len()]; PROTOCOLS.len()];
 
@@ -57,7 +57,7 @@ impl Kinds {
 }
 
 /// The place of a value; the last one stands for all that are not listed.
-fn row<const N: usize>(table: &[(u16, &str); N], value: u16) -> usize {
+pub(super) fn row<const N: usize>(table: &[(u16, &str); N], value: u16) -> usize {
     table.iter().position(|(listed, _)| *listed == value).unwrap_or(N - 1)
 }
 

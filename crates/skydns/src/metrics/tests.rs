@@ -5,7 +5,8 @@ use super::*;
 /// Number that each thread counts while others scrape.
 const COUNTS: usize = 200_000;
 
-const REFUSAL: Reply = Reply { system: System::Auth, qtype: 1, rcode: rcode::REFUSED, truncated: false };
+const REFUSAL: Reply =
+    Reply { system: System::Auth, qtype: 1, rcode: rcode::REFUSED, truncated: false, zone: None };
 const NO_TIME: Took = Took::AtOnce(Duration::ZERO);
 
 fn value(families: &[MetricFamily], name: &str) -> f64 {

@@ -31,7 +31,7 @@ impl<B: Backend> Resolver<B> {
     ) -> Option<Reply> {
         let query = Query::parse(message, Transport::Udp).ok()?;
         let rcode = self.transfers.as_ref()?.answer_over_udp(message, client, out)?;
-        Some(Reply { system: System::Auth, qtype: query.qtype, rcode, truncated: false })
+        Some(Reply { system: System::Auth, qtype: query.qtype, rcode, truncated: false, zone: None })
     }
 
     /// Answers at once, signed where the query is: a secondary signs all that it asks. Answers that come later are not.
@@ -53,7 +53,13 @@ impl<B: Backend> Resolver<B> {
             Err(refusal) => {
                 refusal.append(message, query.question_end(), out);
                 let rcode = refusal.rcode();
-                return Outcome::Reply(Reply { system: System::Auth, qtype, rcode, truncated: false });
+                return Outcome::Reply(Reply {
+                    system: System::Auth,
+                    qtype,
+                    rcode,
+                    truncated: false,
+                    zone: None,
+                });
             }
         };
         let mut outcome = self.answer_unsigned(message, client, transport, out);

@@ -188,7 +188,7 @@ impl Walk {
         };
         let flags = query.header.flags & (flag::RD | flag::CD) | own | truncation(truncated, query);
         writer.finish(flags, rcode);
-        (Reply { system, qtype: query.qtype, rcode, truncated }, completion)
+        (Reply { system, qtype: query.qtype, rcode, truncated, zone: None }, completion)
     }
 }
 
@@ -207,7 +207,7 @@ impl Response {
         out.extend_from_slice(query.message.get(HEADER..end).unwrap_or_default());
         out.extend_from_slice(records.get(end - HEADER..).unwrap_or_default());
         let truncated = Header::parse(header).is_ok_and(|header| header.is_truncated());
-        Reply { system: self.system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated }
+        Reply { system: self.system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated, zone: None }
     }
 
     /// Writes what the response says of `name`, which is valid for `ttl` seconds at most. True when some had to be left out.

@@ -13,7 +13,7 @@ fn answered<'a>(client: &str, query: &'a [u8], code: u16) -> Answered<'a> {
         transport: Transport::Udp,
         query,
         response: query,
-        reply: Reply { system: System::Auth, qtype: 1, rcode: code, truncated: false },
+        reply: Reply { system: System::Auth, qtype: 1, rcode: code, truncated: false, zone: None },
         took: Took::AtOnce(Duration::from_micros(7)),
     }
 }

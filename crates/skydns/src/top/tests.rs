@@ -18,7 +18,7 @@ fn take(sampler: &mut Sampler, client: [u8; 4], label: &str, code: u16, now: Ins
         transport: Transport::Udp,
         query: &query,
         response: &[],
-        reply: Reply { system: System::Auth, qtype: 1, rcode: code, truncated: false },
+        reply: Reply { system: System::Auth, qtype: 1, rcode: code, truncated: false, zone: None },
         took: Took::AtOnce(Duration::ZERO),
     };
     sampler.take(&answered, now);

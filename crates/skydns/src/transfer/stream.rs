@@ -88,7 +88,7 @@ impl<V: View + 'static> Transfers<V> {
 impl<V: View + 'static> Stream<V> {
     /// Counters of the response, beside its form.
     pub(crate) fn reply(&self) -> Reply {
-        Reply { system: System::Auth, qtype: self.qtype, rcode: self.rcode, truncated: false }
+        Reply { system: System::Auth, qtype: self.qtype, rcode: self.rcode, truncated: false, zone: None }
     }
 
     /// The next message; `None` after the last. It is called until then: a stream that is dropped earlier has failed.

@@ -316,7 +316,7 @@ impl View for Fixed {
 }
 
 /// The backend of one view.
-pub(crate) struct Always(Arc<Fixed>);
+pub(crate) struct Always(pub(crate) Arc<Fixed>);
 
 impl Backend for Always {
     type View = Fixed;
