@@ -92,6 +92,21 @@ impl Records for Merged {
         places.find(|lookup| *lookup != Lookup::Missing).unwrap_or(Lookup::Missing)
     }
 
+    fn is_enumerable(&self) -> bool {
+        true
+    }
+
+    fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
+        for (at, place) in self.0.iter().enumerate() {
+            let before = self.0.get(..at).unwrap_or_default();
+            place.owner_names(&mut |path| {
+                if !before.iter().any(|place| place.has_descendants(path)) {
+                    visit(path);
+                }
+            });
+        }
+    }
+
     fn has_descendants(&self, path: &[&str]) -> bool {
         self.0.iter().any(|place| place.has_descendants(path))
     }

@@ -166,7 +166,8 @@ impl Tree {
         self.messages.entry(above, label).map(|stored| &**stored)
     }
 
-    /// Visits every name that is a key, or above one: all of them have records.
+    /// Visits every name that is a key, or above one: all of them have records. Wildcards, which stand for others, are left
+    /// out.
     pub(crate) fn names(&self, visit: &mut dyn FnMut(&[&str])) {
         names(self.messages.root(), &mut Vec::new(), visit);
     }
@@ -208,12 +209,13 @@ fn place<'p>(path: &'p [&'p str]) -> (&'p str, &'p [&'p str]) {
 }
 
 fn names<'t>(node: &'t Node<Arc<Stored>>, path: &mut Vec<&'t str>, visit: &mut dyn FnMut(&[&str])) {
-    for (label, _) in node.entries().filter(|(label, _)| node.child(label).is_none()) {
+    let is_name = |label: &str| !label.is_empty() && !is_wildcard(label);
+    for (label, _) in node.entries().filter(|(label, _)| is_name(label) && node.child(label).is_none()) {
         path.push(label);
         visit(path);
         path.pop();
     }
-    for (label, child) in node.children() {
+    for (label, child) in node.children().filter(|(label, _)| is_name(label)) {
         path.push(label);
         visit(path);
         names(child, path, visit);

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backend::View;
 use crate::shares::Shares;
 use crate::wire::{Name, Transport, rcode};
-use crate::zones::Authority;
+use crate::zones::{Authority, FurtherZone};
 use content::Content;
 use history::{History, Version};
 pub use key::{Key, KeyError};
@@ -188,10 +188,11 @@ impl<V: View> Transfers<V> {
     }
 }
 
-/// The zones of a view that are transferred.
+/// The zones of a view that are transferred. Names of [pointers](crate::FurtherZone::pointers) are no whole zone.
 fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
-    let further = view.zones().iter().filter(|zone| zone.records.is_enumerable()).map(|zone| &zone.domain);
+    let is_whole = |zone: &&FurtherZone| !zone.pointers && zone.records.is_enumerable();
+    let further = view.zones().iter().filter(is_whole).map(|zone| &zone.domain);
     std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further)
 }
 

@@ -66,12 +66,20 @@ static POD_STATUS: [Field; 3] =
     [field(1, "phase", Text), field(6, "podIP", Text), field(12, "podIPs", List(&Type::Message(&POD_IP)))];
 static POD_IP: [Field; 1] = [field(1, "ip", Text)];
 
-static SERVICE: [Field; 2] = [METADATA, field(2, "spec", Type::Message(&SERVICE_SPEC))];
-static SERVICE_SPEC: [Field; 10] = [
+static SERVICE: [Field; 3] = [
+    METADATA,
+    field(2, "spec", Type::Message(&SERVICE_SPEC)),
+    field(3, "status", Type::Message(&SERVICE_STATUS)),
+];
+static SERVICE_STATUS: [Field; 1] = [field(1, "loadBalancer", Type::Message(&LOAD_BALANCER))];
+static LOAD_BALANCER: [Field; 1] = [field(1, "ingress", List(&Type::Message(&INGRESS)))];
+static INGRESS: [Field; 2] = [field(1, "ip", Text), field(2, "hostname", Text)];
+static SERVICE_SPEC: [Field; 11] = [
     field(1, "ports", List(&Type::Message(&SERVICE_PORT))),
     field(2, "selector", Map(&Text)),
     field(3, "clusterIP", Text),
     field(4, "type", Text),
+    field(5, "externalIPs", List(&Text)),
     field(7, "sessionAffinity", Text),
     field(10, "externalName", Text),
     field(13, "publishNotReadyAddresses", Flag),

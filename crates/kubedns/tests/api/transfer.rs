@@ -1,6 +1,7 @@
 //! Zones for others: real secondaries (NSD, Knot DNS, BIND) that follow changes, and dig where they are not installed.
 
 mod secondary;
+mod zones;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -57,9 +58,14 @@ pub(crate) fn dig(server: SocketAddr, words: &[&str]) -> Result<Vec<String>, Str
     Ok(lines.filter(|line| !line.contains(" ANY TSIG ")).collect())
 }
 
-/// The records of a whole zone, without the SOA.
+/// The records of the cluster's zone, without the SOA.
 fn zone(server: SocketAddr, words: &[&str]) -> Result<BTreeSet<String>, String> {
-    let lines = dig(server, &[words, &["cluster.local", "AXFR"]].concat())?;
+    whole(server, "cluster.local", words)
+}
+
+/// The records of a whole zone, without the SOA.
+fn whole(server: SocketAddr, domain: &str, words: &[&str]) -> Result<BTreeSet<String>, String> {
+    let lines = dig(server, &[words, &[domain, "AXFR"]].concat())?;
     if lines.len() < 2 || lines.first() != lines.last() {
         return Err(format!("no whole zone: {lines:?}"));
     }
