@@ -70,6 +70,11 @@ impl OwnNames {
         self.names.is_empty()
     }
 
+    /// All names in wire format, in any order, each with what it leads to at once: an alias may lead to another one.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Led<'_>)> {
+        self.names.iter().map(|(name, own)| (&**name, own.led()))
+    }
+
     /// Whether a name (wire format, lower case) is one of these.
     pub fn holds(&self, name: &[u8]) -> bool {
         self.look_up(name).is_some()
@@ -97,8 +102,7 @@ impl OwnNames {
 
     fn look_up(&self, name: &[u8]) -> Option<Led<'_>> {
         match self.names.get(name) {
-            Some(OwnName::Host(addresses)) => Some(Led::Addresses(addresses)),
-            Some(OwnName::Alias(target)) => Some(Led::Name(Cow::Borrowed(target))),
+            Some(own) => Some(own.led()),
             None => self.port_of_alias(name),
         }
     }
@@ -112,6 +116,15 @@ impl OwnNames {
                 Name::from_wire(&[port, target.wire()].concat()).map(|name| Led::Name(Cow::Owned(name)))
             }
             OwnName::Host(_) => None,
+        }
+    }
+}
+
+impl OwnName {
+    fn led(&self) -> Led<'_> {
+        match self {
+            Self::Host(addresses) => Led::Addresses(addresses),
+            Self::Alias(target) => Led::Name(Cow::Borrowed(target)),
         }
     }
 }

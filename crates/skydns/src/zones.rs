@@ -47,6 +47,11 @@ impl FurtherZone {
             number: 0,
         }
     }
+
+    /// TTL of a record that is stored with the TTL `stored`, in seconds: one that must not be kept stays so.
+    pub fn ttl_of(&self, stored: u32) -> u32 {
+        self.ttl.filter(|_| stored != 0).unwrap_or(stored)
+    }
 }
 
 impl std::fmt::Debug for FurtherZone {
@@ -161,7 +166,7 @@ impl<'v> Authority<'v> {
     pub(crate) fn ttl_of(&self, zone: &Zone, stored: u32) -> u32 {
         match self.further {
             None => zone.ttl_of(stored),
-            Some(further) => further.ttl.filter(|_| stored != 0).unwrap_or(stored),
+            Some(further) => further.ttl_of(stored),
         }
     }
 

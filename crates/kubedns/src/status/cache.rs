@@ -1,19 +1,23 @@
 //! The tree as `/cache` shows it: nodes, entries and their fields in the names and the order of kube-dns.
 //!
 //! It is written straight from the tree: a copy of it as JSON values would take several times the memory of all
-//! records.
+//! records. The zones beside the cluster's and the names of the ConfigMap follow it under keys of their own, each only where
+//! there is something to show.
+
+mod beside;
 
 use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use skydns::{Entry, Host, Zone, name, record};
+use skydns::{Entry, Host, Zone, name};
 use smol_str::SmolStr;
 use treecache::Node;
 
+use beside::Beside;
 use cluster::records::ServiceNode;
 use cluster::snapshot::Snapshot;
 
-/// The whole tree, from the root of the DNS down to the records.
+/// The whole tree, from the root of the DNS down to the records, and what is served beside it.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The shown records.
@@ -26,8 +30,18 @@ impl Serialize for Cache<'_> {
         let above: Vec<String> = name::labels(self.0.zone.domain.wire())
             .map(|label| String::from_utf8_lossy(label).into_owned())
             .collect();
-        Above { labels: &above, tree: Tree(self.0) }.serialize(serializer)
+        Whole { tree: Above { labels: &above, tree: Tree(self.0) }, beside: Beside::new(self.0) }
+            .serialize(serializer)
     }
+}
+
+/// The keys of both in one map.
+#[derive(serde::Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    tree: Above<'a>,
+    #[serde(flatten)]
+    beside: Beside<'a>,
 }
 
 /// The nodes between the root and the zone, which have one child each.
@@ -94,7 +108,7 @@ impl Serialize for Namespace<'_> {
         let aliases = self.snapshot.aliases.node(&[self.name]).into_iter().flat_map(Node::entries);
         let mut entries = Entries::default();
         for (label, alias) in aliases {
-            entries.add(&Entry { label, record: alias.record(), made_up: false }, zone);
+            entries.add_of(&Entry { label, record: alias.record(), made_up: false }, zone);
         }
         node(serializer, &Children(services), &entries)
     }
@@ -111,10 +125,10 @@ impl Serialize for Service<'_> {
         let mut addresses = Entries::default();
         let mut protocols: BTreeMap<&SmolStr, Branch<BTreeMap<&SmolStr, Leaf<'_>>>> = BTreeMap::new();
         self.node.visit_all(&mut |port, entry| match port {
-            None => addresses.add(&entry, self.zone),
+            None => addresses.add_of(&entry, self.zone),
             Some([protocol, name]) => {
                 let ports = &mut protocols.entry(protocol).or_insert_with(|| Branch(BTreeMap::new())).0;
-                ports.entry(name).or_default().0.add(&entry, self.zone);
+                ports.entry(name).or_default().0.add_of(&entry, self.zone);
             }
         });
         node(serializer, &protocols, &addresses)
@@ -133,16 +147,28 @@ impl Serialize for Leaf<'_> {
 
 /// The entries of a node by label.
 #[derive(Default)]
-struct Entries<'a>(BTreeMap<&'a str, Vec<Shown>>);
+struct Entries<'a>(BTreeMap<&'a str, Vec<Shown<'a>>>);
 
 impl<'a> Entries<'a> {
-    fn add(&mut self, entry: &Entry<'a>, zone: &Zone) {
-        let (port, ttl) = (entry.record.port, zone.ttl_of(entry.record.ttl));
-        let shown = |host| Shown { port, ttl, host };
-        self.0
-            .entry(entry.label)
-            .or_default()
-            .extend(hosts(entry, zone.domain.wire()).into_iter().map(shown));
+    /// Adds an entry of the cluster's zone.
+    fn add_of(&mut self, entry: &Entry<'a>, zone: &Zone) {
+        self.add(entry, zone.domain.wire(), zone.ttl_of(entry.record.ttl));
+    }
+
+    /// Adds an entry of the zone `domain` that is answered with this TTL, in seconds.
+    fn add(&mut self, entry: &Entry<'a>, domain: &[u8], ttl: u32) {
+        let Entry { label, record, .. } = entry;
+        let extras = record.extras;
+        let shown = |host| Shown {
+            host,
+            port: record.port,
+            priority: record.priority,
+            weight: record.weight,
+            text: extras.map_or("", |extras| &extras.text),
+            ttl,
+            mail: extras.is_some_and(|extras| extras.mail),
+        };
+        self.0.entry(label).or_default().extend(hosts(entry, domain).into_iter().map(shown));
     }
 }
 
@@ -162,25 +188,24 @@ impl Serialize for Entries<'_> {
     }
 }
 
-/// A record with one of its hosts. All have the usual priority and weight.
-struct Shown {
-    port: u16,
-    ttl: u32,
+/// A record with one of its hosts.
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(skip_serializing_if = "String::is_empty")]
     host: String,
+    #[serde(skip_serializing_if = "is_default")]
+    port: u16,
+    priority: u16,
+    weight: u16,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
+    ttl: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    mail: bool,
 }
 
-impl Serialize for Shown {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_map(None)?;
-        fields.serialize_entry("host", &self.host)?;
-        if self.port != 0 {
-            fields.serialize_entry("port", &self.port)?;
-        }
-        fields.serialize_entry("priority", &record::PRIORITY)?;
-        fields.serialize_entry("weight", &record::WEIGHT)?;
-        fields.serialize_entry("ttl", &self.ttl)?;
-        fields.end()
-    }
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> {
@@ -190,9 +215,9 @@ fn hosts(Entry { label, record, .. }: &Entry<'_>, domain: &[u8]) -> Vec<String> 
         Host::Member => vec![format!("{label}.{}", below())],
         // As it is written in the Service: without a dot at the end.
         Host::Name(name) => vec![name.to_string().trim_end_matches('.').to_owned()],
-        Host::Address(_) | Host::Several(_) | Host::Nothing => {
-            record.addresses().map(|ip| ip.to_string()).collect()
-        }
+        Host::Address(_) | Host::Several(_) => record.addresses().map(|ip| ip.to_string()).collect(),
+        // A text alone.
+        Host::Nothing => vec![String::new()],
     }
 }
 
@@ -222,5 +247,120 @@ struct Nothing;
 impl Serialize for Nothing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_map(Some(0))?.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use etcd::gateway::{Event, EventKind, KeyValue};
+    use etcd::records::{Merged, ZoneRecords};
+    use etcd::{Subtree, Tree};
+    use serde_json::{Value, json};
+    use skydns::{FurtherZone, Name, OwnNames};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    fn zone(domain: &str, records: Merged) -> FurtherZone {
+        FurtherZone::new(&name(domain), Arc::new(records))
+    }
+
+    /// The records of these keys and values below `/skydns`.
+    fn keys(domain: &str, keys: &[(&str, &str)]) -> ZoneRecords {
+        let (subtree, mut tree) = (Subtree::new("/skydns", &name(domain)), Tree::default());
+        for (key, value) in keys {
+            let (key, value) = (format!("/skydns/{key}").into_bytes(), value.as_bytes().to_vec());
+            let kv = KeyValue { key, value, mod_revision: 1, lease: 0 };
+            tree.apply(&subtree, &Event { kind: EventKind::Put, kv }).unwrap();
+        }
+        ZoneRecords::from(tree)
+    }
+
+    fn snapshot() -> Snapshot {
+        Snapshot::new(Zone::new(&name("cluster.local")))
+    }
+
+    fn shown(snapshot: &Snapshot) -> Value {
+        serde_json::to_value(Cache(snapshot)).unwrap()
+    }
+
+    #[test]
+    fn the_zone_alone_is_as_kube_dns_shows_it() {
+        let tree = r#"{"ChildNodes":{"local":{"ChildNodes":{"cluster":{"ChildNodes":{},"Entries":{}}},"Entries":{}}},"Entries":{}}"#;
+        assert_eq!(serde_json::to_string(&Cache(&snapshot())).unwrap(), tree);
+    }
+
+    #[test]
+    fn further_zones_are_shown_by_owner_name() {
+        let tree = shown(&snapshot());
+        let records = keys(
+            "skydns.local",
+            &[
+                (
+                    "local/skydns/east/web",
+                    r#"{"host":"192.0.2.1","port":8080,"priority":5,"weight":3,"ttl":7}"#,
+                ),
+                ("local/skydns/note", r#"{"text":"of no host"}"#),
+                ("local/skydns/out", r#"{"host":"www.example.com","mail":true}"#),
+                ("local/skydns/any", r#"{"host":"192.0.2.9"}"#),
+            ],
+        );
+        let snapshot = snapshot();
+        let zones = snapshot.zones.with(zone("skydns.local", Merged(vec![records])));
+        let zones = zones.with(zone("late.test", Merged(vec![ZoneRecords::default()])));
+        let mut found = shown(&Snapshot { zones, ..snapshot });
+        let web = json!({"web": {"host": "192.0.2.1", "port": 8080, "priority": 5, "weight": 3, "ttl": 7}});
+        let zones = found.as_object_mut().unwrap().remove("Zones");
+        let expected = json!({
+            "late.test.": {"Loaded": false, "Names": {}},
+            "skydns.local.": {"Loaded": true, "Names": {
+                "east.skydns.local.": web,
+                "web.east.skydns.local.": web,
+                "note.skydns.local.": {
+                    "note": {"priority": 10, "weight": 0, "text": "of no host", "ttl": 300}},
+                "out.skydns.local.": {"out": {
+                    "host": "www.example.com", "priority": 10, "weight": 0, "ttl": 300, "mail": true}},
+            }},
+        });
+        assert_eq!(zones, Some(expected));
+        assert_eq!(found, tree, "the cluster's zone is the same");
+    }
+
+    #[test]
+    fn a_name_of_several_places_is_shown_once() {
+        let key = "arpa/in-addr/192/0/2/1";
+        let places = [r#"{"host":"first.test"}"#, r#"{"host":"second.test"}"#];
+        let places = places.map(|value| keys("arpa", &[(key, value)]));
+        let snapshot = snapshot();
+        let pointers = FurtherZone { pointers: true, ..zone("arpa", Merged(places.into())) };
+        let found = shown(&Snapshot { zones: snapshot.zones.with(pointers), ..snapshot });
+        let host = &found["Zones"]["arpa."]["Names"]["1.2.0.192.in-addr.arpa."]["1"]["host"];
+        assert_eq!(host, "first.test", "{found:#}");
+    }
+
+    #[test]
+    fn names_of_the_config_map_are_shown() {
+        let (mut own, mut snapshot) = (OwnNames::new(), snapshot());
+        let tree = shown(&snapshot);
+        own.add_host(
+            &name("DB.acme.example"),
+            &["192.0.2.20".parse().unwrap(), "2001:db8::20".parse().unwrap()],
+        );
+        own.add_alias(&name("old.acme.example"), &name("registry.acme.example"));
+        own.add_alias(&name("registry.acme.example"), &name("registry.infra.svc.cluster.local"));
+        snapshot.zone.own_names = Some(Arc::new(own));
+        let mut found = shown(&snapshot);
+        let [hosts, aliases] = ["Hosts", "Aliases"].map(|key| found.as_object_mut().unwrap().remove(key));
+        assert_eq!(hosts, Some(json!({"db.acme.example.": ["192.0.2.20", "2001:db8::20"]})));
+        let expected = json!({
+            "old.acme.example.": "registry.acme.example.",
+            "registry.acme.example.": "registry.infra.svc.cluster.local.",
+        });
+        assert_eq!((aliases, found), (Some(expected), tree));
     }
 }

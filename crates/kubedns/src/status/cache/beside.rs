@@ -1,0 +1,93 @@
+//! What is served beside the cluster's zone: further zones, and the names of the ConfigMap.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use skydns::own_names::Led;
+use skydns::{FurtherZone, Name, name};
+use smol_str::SmolStr;
+
+use super::Entries;
+use cluster::snapshot::Snapshot;
+
+/// The further keys of the dump.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Beside<'a> {
+    /// By domain.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    zones: BTreeMap<String, Content<'a>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    hosts: BTreeMap<String, &'a [IpAddr]>,
+    /// The target of each, which may be another one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    aliases: BTreeMap<String, String>,
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Content<'a> {
+    /// False until the first list is in: its names are SERVFAIL.
+    loaded: bool,
+    names: Names<'a>,
+}
+
+/// The entries that each owner name stands for.
+struct Names<'a>(&'a FurtherZone);
+
+impl<'a> Beside<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
+        let content =
+            |zone: &'a FurtherZone| Content { loaded: zone.records.has_synced(), names: Names(zone) };
+        let zones = snapshot.zones.iter().map(|zone| (zone.domain.to_string(), content(zone)));
+        let (mut hosts, mut aliases) = (BTreeMap::new(), BTreeMap::new());
+        for (wire, led) in snapshot.zone.own_names.iter().flat_map(|own| own.iter()) {
+            match led {
+                Led::Addresses(addresses) => drop(hosts.insert(name::to_text(wire), addresses)),
+                Led::Name(target) => drop(aliases.insert(name::to_text(wire), target.to_string())),
+                Led::Nowhere => {}
+            }
+        }
+        Self { zones: zones.collect(), hosts, aliases }
+    }
+}
+
+impl Names<'_> {
+    /// The path of each owner name, by the name.
+    fn paths(&self) -> BTreeMap<String, Vec<SmolStr>> {
+        let mut paths = BTreeMap::new();
+        self.0.records.owner_names(&mut |path| {
+            if let Some(name) = below(path, &self.0.domain) {
+                paths.insert(name.to_string(), path.iter().map(SmolStr::new).collect());
+            }
+        });
+        paths
+    }
+}
+
+impl Serialize for Names<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let FurtherZone { domain, records, .. } = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        for (name, path) in self.paths() {
+            let (path, mut steps) = (path.iter().map(SmolStr::as_str).collect::<Vec<_>>(), usize::MAX);
+            let mut entries = Entries::default();
+            records.records(&path, false, &mut steps, &mut |entry| {
+                entries.add(&entry, domain.wire(), self.0.ttl_of(entry.record.ttl));
+            });
+            map.serialize_entry(&name, &entries)?;
+        }
+        map.end()
+    }
+}
+
+/// The name that a path below `domain` leads to, if it is one.
+fn below(path: &[&str], domain: &Name) -> Option<Name> {
+    let mut wire = Vec::new();
+    for label in path.iter().rev() {
+        wire.push(u8::try_from(label.len()).ok()?);
+        wire.extend_from_slice(label.as_bytes());
+    }
+    Name::from_wire(&[&wire, domain.wire()].concat())
+}
