@@ -44,7 +44,7 @@ use cluster::index::Question;
 use cluster::snapshot::Published;
 
 pub use command::{Options as CommandOptions, authority, command};
-pub use state::ServerState;
+pub use state::{LostZone, ServerState};
 
 use dnsmasq::Front;
 use document::Explanation;

@@ -3,11 +3,13 @@
 use dnsconfig::State;
 
 use crate::document::{Note, Object, Server};
+use crate::kind;
 use crate::moment::Moment;
 use crate::objects::IndexReply;
 use cluster::index::Progress;
 use cluster::objects::{EndpointsSource, Kind};
 use cluster::snapshot::Snapshot;
+use skydns::{FurtherZone, Name};
 
 /// The state of the server when an explanation is made.
 #[derive(Debug, Clone)]
@@ -18,10 +20,21 @@ pub struct ServerState {
     pub draining: bool,
     /// The kinds of objects whose watch is not open although they were listed before, or because nobody needs them.
     pub lost: Vec<Kind>,
+    /// The zones beside the cluster's that are not followed now.
+    pub lost_zones: Vec<LostZone>,
     /// The configuration.
     pub config: State,
     /// There are upstream servers in the configuration, `--nameservers` or resolv.conf.
     pub has_upstreams: bool,
+}
+
+/// A zone beside the cluster's that is not followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostZone {
+    /// Its domain, in lower case.
+    pub domain: Name,
+    /// The reason.
+    pub reason: String,
 }
 
 /// The server, for the document.
@@ -124,4 +137,30 @@ fn rejected(config: &State, now: Moment) -> Option<Note> {
     };
     let text = format!("the newest configuration is rejected: {}; {in_force}", config.error.as_ref()?.text);
     Some(Note::new("config_rejected", text))
+}
+
+/// The zones with records of a name that are not followed now.
+pub(crate) fn lost_zones(state: &ServerState, snapshot: &Snapshot, name: &Name) -> Vec<Note> {
+    let name = name.to_lowercase();
+    let own = kind::further(snapshot, &name).map(|zone| &zone.domain);
+    let holds =
+        |zone: &&FurtherZone| Some(&zone.domain) == own || zone.pointers && name.is_within(&zone.domain);
+    let of_zone = |zone: &FurtherZone| {
+        let (domain, is_loaded) = (zone.domain.clone(), zone.records.has_synced());
+        let lost = state.lost_zones.iter().filter(move |lost| lost.domain == domain);
+        lost.map(move |lost| lost.note(is_loaded)).collect::<Vec<_>>()
+    };
+    snapshot.zones.iter().filter(holds).flat_map(of_zone).collect()
+}
+
+impl LostZone {
+    fn note(&self, is_loaded: bool) -> Note {
+        let Self { domain, reason } = self;
+        let text = if is_loaded {
+            format!("the zone {domain} is not followed now, its later changes are not known: {reason}")
+        } else {
+            format!("the zone {domain} cannot be loaded: {reason}")
+        };
+        Note::new("zone_lost", text)
+    }
 }

@@ -88,11 +88,13 @@ impl Survey {
             _ => Vec::new(),
         };
         let detail = detail(evidence, candidate);
+        let mut warnings = state::warnings(server, reply, &detail.objects, now);
+        warnings.extend(state::lost_zones(server, &self.snapshot, &candidate.name));
         Explanation {
             question: self.question(),
             at: now,
             verdict: verdict::of(&self.candidates, at),
-            warnings: state::warnings(server, reply, &detail.objects, now),
+            warnings,
             tried: verdict::tried(evidence, &self.candidates),
             near,
             server: state::server(server, &self.snapshot, reply),

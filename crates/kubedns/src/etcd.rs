@@ -9,14 +9,36 @@ use ::etcd::metrics::Metrics;
 use ::etcd::records::{Merged, ZoneRecords};
 use ::etcd::{Feed, Sink, Subtree, Tree};
 use daemon::tasks::Tasks;
+use explain::LostZone;
 use skydns::{FurtherZone, Name};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::options::EtcdSource;
 
-/// Why zones of etcd are not being followed, by zone.
-pub type Lost = Arc<Mutex<BTreeMap<String, String>>>;
+/// The zones of etcd that are not followed now: the reason by zone and the path of its keys.
+#[derive(Debug, Clone, Default)]
+pub struct Lost(Arc<Mutex<BTreeMap<(Name, String), String>>>);
+
+impl Lost {
+    /// The zones, each with its path and the reason.
+    pub fn zones(&self) -> Vec<LostZone> {
+        let lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let zone = |((domain, path), failure): (&(Name, String), &String)| LostZone {
+            domain: domain.clone(),
+            reason: format!("etcd, keys below {path}: {failure}"),
+        };
+        lost.iter().map(zone).collect()
+    }
+
+    fn set(&self, keys: &(Name, String), failure: Option<String>) {
+        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(failure) => lost.insert(keys.clone(), failure),
+            None => lost.remove(keys),
+        };
+    }
+}
 
 /// The zones, and the reverse names beside them.
 pub struct EtcdZones {
@@ -83,7 +105,7 @@ impl EtcdZones {
 
     /// Which zones are not being followed, and why.
     pub fn lost(&self) -> Lost {
-        Arc::clone(&self.lost)
+        self.lost.clone()
     }
 
     /// Starts to follow the zones. New content goes to `publish`.
@@ -96,11 +118,13 @@ impl EtcdZones {
     ) {
         for Followed { domain, sources, contents } in self.followed {
             let shown = domain.to_string();
-            tasks
-                .lasting("publishing a zone of etcd", hand_on(domain, contents.subscribe(), publish.clone()));
+            tasks.lasting(
+                "publishing a zone of etcd",
+                hand_on(domain.clone(), contents.subscribe(), publish.clone()),
+            );
             for (place, EtcdSource { zone, path, access }) in sources.into_iter().enumerate() {
-                let (contents, lost) = (Arc::clone(&contents), Arc::clone(&self.lost));
-                let sink = ToIndex { contents, place, lost, keys: format!("{shown} ({path})") };
+                let (contents, lost) = (Arc::clone(&contents), self.lost.clone());
+                let sink = ToIndex { contents, place, lost, keys: (domain.clone(), path.clone()) };
                 let feed = Feed::new(access, Subtree::new(&path, &zone), sink, metrics.feed(&shown));
                 tasks.lasting("following a zone of etcd", feed.run(stop.clone()));
             }
@@ -127,7 +151,8 @@ struct ToIndex {
     contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
     place: usize,
     lost: Lost,
-    keys: String,
+    /// The zone, and the path of its keys.
+    keys: (Name, String),
 }
 
 impl Sink for ToIndex {
@@ -141,10 +166,6 @@ impl Sink for ToIndex {
     }
 
     fn connected(&self, failure: Option<String>) {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        match failure {
-            Some(failure) => lost.insert(self.keys.clone(), failure),
-            None => lost.remove(&self.keys),
-        };
+        self.lost.set(&self.keys, failure);
     }
 }

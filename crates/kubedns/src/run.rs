@@ -17,7 +17,7 @@ use prometheus::proto::MetricFamily;
 use skydns::engine::Identity;
 use skydns::forward::{Cache, CacheMetrics, ForwardMetrics, Forwarder, Limits};
 use skydns::transfer::{Serial, TransferMetrics, Transfers};
-use skydns::{FurtherZone, Zone};
+use skydns::{FurtherZone, Name, Zone};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use warp::Filter as _;
@@ -25,11 +25,11 @@ use warp::filters::BoxedFilter;
 use warp::reply::Response;
 
 use crate::config::{Configuration, Settings};
-use crate::etcd::EtcdZones;
+use crate::etcd::{EtcdZones, Lost};
 use crate::forget;
 use crate::loops::LoopFinder;
 use crate::metrics::Metrics;
-use crate::options::{ConfigFrom, Exposition, Options, PreferZone, Topology, TransferTo};
+use crate::options::{ConfigFrom, Domain, Exposition, Options, PreferZone, Topology, TransferTo};
 use crate::status::Status;
 use crate::sync::{Loading, Saving, Sync, ZoneFrame};
 use crate::tap::Queries;
@@ -43,8 +43,8 @@ use cluster::scope::{Namespaces, Scope};
 use cluster::snapshot::{Published, Snapshot};
 use cluster::watch::endpoints::EndpointsFeed;
 use cluster::watch::nodes::{self, NodesFeed};
-use cluster::watch::{Collection, Feed, Pace, Received, ScopedFeed};
-use explain::{Explainer, ServerState};
+use cluster::watch::{Collection, Feed, Pace, Received, ScopedFeed, WatchMetrics};
+use explain::{Explainer, LostZone, ServerState};
 
 /// Bound of the events that wait for the index.
 const QUEUE: usize = 1024;
@@ -77,7 +77,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let queries = Queries { tap: dns.tap(), top: dns.top() };
     let loops = LoopFinder::new(&forwarder, configuration.subscribe(), &zone);
     let status = Status::new(Arc::clone(&published), shutdown.draining.clone());
-    let (explainer, questions) = explainer(&options, &configuration, &status, &metrics);
+    let (explainer, questions) = explainer(&options, &configuration, &status, &metrics, etcd.lost());
     let http = HttpServers::bind(&options, &exposition).await?;
     let zone = ZoneFrame { zone, topology: options.topology, listening: vec![dns.local_addr()] };
     let ((sink, events), (zones, further)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
@@ -204,9 +204,11 @@ fn explainer(
     configuration: &Configuration,
     status: &Status,
     metrics: &Metrics,
+    lost: Lost,
 ) -> (Explainer, mpsc::Receiver<Question>) {
     let (config, settings) = (configuration.state(), configuration.subscribe());
     let (published, status, watch) = (Arc::clone(status.published()), status.clone(), metrics.watch.clone());
+    let clusterset = options.clusterset_domain.0.first().map(Domain::name);
     let server = move || {
         let progress = status.progress();
         let is_lost = |kind: &Kind| progress == Progress::Synced && !watch.is_connected(*kind);
@@ -215,10 +217,21 @@ fn explainer(
             draining: status.is_draining(),
             config: config.borrow().clone(),
             lost: [Kind::Service, Kind::Endpoints, Kind::EndpointSlice].into_iter().filter(is_lost).collect(),
+            lost_zones: [lost.zones(), lost_clusterset(clusterset.as_ref(), &watch)].concat(),
             has_upstreams: !settings.borrow().upstreams.is_empty(),
         }
     };
     Explainer::new(published, Arc::new(server), options.topology)
+}
+
+/// The zone of the cluster set, if a watch that it is made of is not open.
+fn lost_clusterset(domain: Option<&Name>, watch: &WatchMetrics) -> Vec<LostZone> {
+    let kinds = [Kind::ServiceImport, Kind::ImportedSlice];
+    let closed: Vec<String> =
+        kinds.iter().filter(|kind| !watch.is_connected(**kind)).map(ToString::to_string).collect();
+    let reason = format!("the watch of {} is not open", closed.join(" and "));
+    let domain = domain.filter(|_| !closed.is_empty()).map(Name::to_lowercase);
+    domain.map(|domain| LostZone { domain, reason }).into_iter().collect()
 }
 
 /// Parts that the watchers need.

@@ -55,7 +55,8 @@ impl Cluster {
         let mut config = State::new(Config { stub_domains, ..Config::default() });
         config.loaded_at = UNIX_EPOCH + Duration::from_secs(NOW.0 - 3600);
         let (progress, lost) = (Progress::Waiting, Vec::new());
-        let server = ServerState { progress, draining: false, lost, config, has_upstreams: true };
+        let lost_zones = Vec::new();
+        let server = ServerState { progress, draining: false, lost, lost_zones, config, has_upstreams: true };
         let index = Index::with(options, Arc::clone(&published));
         let (source, topology, hosts) = (EndpointsSource::Endpoints, Topology::DropIn, PathBuf::new());
         Self { index, published, source, server, topology, hosts }

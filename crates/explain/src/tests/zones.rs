@@ -3,10 +3,11 @@
 use cluster::clusterset::ClusterSetZone;
 use cluster::index::Options;
 use cluster::objects::{Change, Event, FromApi as _, ServiceImport};
-use skydns::Name;
+use skydns::{FurtherZone, Name};
 use testkit::objects::mk_service_import;
 
 use super::cluster::Cluster;
+use crate::LostZone;
 
 /// A cluster set with one import, whose zone is loaded or not.
 fn cluster(loaded: bool) -> Cluster {
@@ -42,4 +43,35 @@ fn a_zone_that_is_not_loaded_is_named() {
     cluster.expect(["/verdict/text"], &[(name, ["cannot be told (SERVFAIL)"])]);
     assert_eq!(cluster.reasons(name), ["zone_not_loaded"]);
     assert_eq!(cluster.reasons("web.apps.svc.cluster.local. A"), [""; 0]);
+}
+
+#[test]
+fn a_zone_that_is_not_followed_is_told_with_the_reason() {
+    let web = "web.apps.svc.ClusterSet.local. A";
+    for (loaded, expected) in [
+        (
+            true,
+            "the zone clusterset.local. is not followed now, its later changes are not known: connection refused",
+        ),
+        (false, "the zone clusterset.local. cannot be loaded: connection refused"),
+    ] {
+        let mut cluster = cluster(loaded);
+        cluster.expect(["/warnings/0/code"], &[(web, [""])]);
+        let domain = Name::parse("clusterset.local").unwrap();
+        cluster.server.lost_zones = vec![LostZone { domain, reason: "connection refused".to_owned() }];
+        let rows = [(web, ["zone_lost", expected]), ("web.apps.svc.cluster.local. A", ["", ""])];
+        cluster.expect(["/warnings/0/code", "/warnings/0/text"], &rows);
+    }
+}
+
+#[test]
+fn reverse_names_beside_the_cluster_are_those_of_every_zone_of_pointers() {
+    let mut cluster = cluster(true);
+    let arpa = Name::parse("arpa").unwrap();
+    let records = cluster.published.get().zones.iter().next().unwrap().records.clone();
+    cluster.index.set_further_zone(FurtherZone { pointers: true, ..FurtherZone::new(&arpa, records) });
+    cluster.index.publish();
+    cluster.server.lost_zones = vec![LostZone { domain: arpa, reason: "timeout".to_owned() }];
+    let rows = [("192.0.2.1", ["zone_lost"]), ("web.apps.svc.clusterset.local. A", [""])];
+    cluster.expect(["/warnings/0/code"], &rows);
 }

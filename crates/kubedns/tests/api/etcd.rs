@@ -1,10 +1,11 @@
 //! Zones from etcd beside the cluster's, with a real etcd that comes, goes and comes back.
 
 use testkit::etcd::Etcd;
+use testkit::eventually;
 use testkit::objects::mk_cluster_ip;
 use testkit::upstream::Upstream;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, PATIENCE};
 use super::process::Kubedns;
 
 const WEB: &str = "web.apps.svc.cluster.local.";
@@ -34,6 +35,19 @@ async fn etcd(untested: &str) -> Option<Etcd> {
 
 fn zones(etcd: &Etcd) -> [String; 2] {
     ["skydns.local", "db.cluster.local"].map(|zone| format!("--etcd-zone={zone}={}", etcd.url()))
+}
+
+/// Waits until the first warning about a name begins like this; there is none for an empty text.
+async fn until_warned(kubedns: &Kubedns, name: &str, expected: &str) {
+    eventually(PATIENCE, || async {
+        let (_, explained) = kubedns.get(format!("/explain?name={name}")).await;
+        let explained: serde_json::Value = serde_json::from_str(&explained).map_err(|_| explained)?;
+        let warning = explained["warnings"][0]["text"].as_str().unwrap_or_default();
+        let is_expected =
+            if expected.is_empty() { warning.is_empty() } else { warning.starts_with(expected) };
+        if is_expected { Ok(()) } else { Err(explained.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -81,14 +95,28 @@ async fn a_zone_is_servfail_until_etcd_was_there_and_an_outage_changes_nothing()
     assert_eq!(kubedns.answers(WEB, "A").await, "10.96.0.7");
     let connected = "kubedns_etcd_connected{zone=\"skydns.local.\"}";
     kubedns.until_metric(connected, 0.0).await;
+    until_warned(&kubedns, RAILS, "the zone skydns.local. cannot be loaded: etcd, keys below /skydns: ")
+        .await;
+    until_warned(&kubedns, WEB, "").await;
 
     etcd.begin().await;
     kubedns.until_answered(RAILS, "A", "192.0.2.1").await;
     kubedns.until_metric(connected, 1.0).await;
     kubedns.until_metric("kubedns_etcd_records{zone=\"skydns.local.\"}", 1.0).await;
 
+    until_warned(&kubedns, RAILS, "").await;
+    let (_, cache) = kubedns.get("/cache").await;
+    assert!(cache.contains("\"rails.east.skydns.local.\": {"), "{cache}");
+
     etcd.stop();
     kubedns.until_metric(connected, 0.0).await;
+    until_warned(
+        &kubedns,
+        RAILS,
+        "the zone skydns.local. is not followed now, its later changes are not known: etcd, keys below /skydns: ",
+    )
+    .await;
+    until_warned(&kubedns, "1.2.0.192.in-addr.arpa.", "the zone arpa. is not followed now").await;
     assert_eq!(kubedns.answers(RAILS, "A").await, "192.0.2.1");
     assert_eq!(kubedns.get("/readiness").await.0, 200);
     assert!(kubedns.logged("etcd connection lost, keeping the last records") > 0);
