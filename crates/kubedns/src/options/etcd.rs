@@ -102,6 +102,14 @@ pub enum EtcdError {
         /// The zone.
         zone: Domain,
     },
+    /// The names are those of another flag.
+    #[error("--etcd-zone {zone} is taken by {taken}: a domain beside it is accepted")]
+    Taken {
+        /// The zone.
+        zone: Domain,
+        /// The flag that has its names.
+        taken: String,
+    },
     /// Reverse names need no zone.
     #[error(
         "--etcd-zone {zone}: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own"
@@ -164,7 +172,21 @@ impl Options {
         if zone.name().labels().last().is_some_and(|label| label == "arpa") {
             return Err(EtcdError::Reverse { zone: zone.clone() });
         }
-        Ok(())
+        match self.taken_by_other(zone) {
+            Some(taken) => Err(EtcdError::Taken { zone: zone.clone(), taken }),
+            None => Ok(()),
+        }
+    }
+
+    /// The flag that has the names of a zone, if one has.
+    fn taken_by_other(&self, zone: &Domain) -> Option<String> {
+        let name = zone.name();
+        let others =
+            [("--external-zone", &self.external_zone), ("--clusterset-domain", &self.clusterset_domain)];
+        let same = others.into_iter().find(|(_, domains)| domains.0.contains(zone));
+        let suffix = self.search_suffix.0.iter().find(|suffix| name.is_within(&suffix.name()));
+        same.map(|(flag, _)| format!("{flag}={zone}"))
+            .or_else(|| Some(format!("--search-suffix={}", suffix?)))
     }
 }
 
@@ -261,6 +283,22 @@ mod tests {
             (
                 "--etcd-zone=a=http://e:1/x --etcd-zone=a=http://f:1/y",
                 "--etcd-zone a.: /x and /y are given for its keys; members of one etcd have one path",
+            ),
+            (
+                "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",
+                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: a domain beside it is accepted",
+            ),
+            (
+                "--etcd-zone=clusterset.local=http://e:1 --clusterset-domain=clusterset.local",
+                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: a domain beside it is accepted",
+            ),
+            (
+                "--etcd-zone=search.local=http://e:1 --search-suffix=search.local",
+                "--etcd-zone search.local. is taken by --search-suffix=search.local.: a domain beside it is accepted",
+            ),
+            (
+                "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
+                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: a domain beside it is accepted",
             ),
             (&many, "--etcd-zone is given for 33 zones; 32 are accepted"),
         ];
