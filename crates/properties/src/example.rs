@@ -53,6 +53,22 @@ pub(crate) fn index(zone: Zone) -> (Index, Arc<Published>) {
     (index, published)
 }
 
+/// Two versions of one index, a Service apart.
+pub(crate) fn versions() -> [Arc<Snapshot>; 2] {
+    let (mut index, published) = index(zone(false));
+    for object in objects() {
+        index.apply(event(&object));
+    }
+    index.apply(Event::Service(Change::RelistDone));
+    index.apply(Event::Endpoints(Change::RelistDone));
+    index.apply(Event::EndpointsFrom(EndpointsSource::Endpoints));
+    index.publish();
+    let older = published.get();
+    index.apply(event(&service("apps", "new", &json!({"clusterIP": "10.96.0.77"}))));
+    index.publish();
+    [older, published.get()]
+}
+
 fn view(zone: Zone, objects: &[Value], synced: bool) -> Arc<Snapshot> {
     let (mut index, published) = index(zone);
     index.apply(Event::Service(Change::RelistStarted));

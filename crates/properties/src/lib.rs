@@ -16,6 +16,7 @@
 //! | [`snapshot_file`] | a snapshot file, or lines to be made into a well-formed one |
 //! | [`watch`] | what the API server tells, a line for each event |
 //! | [`feed`] | what the API server sends in response to lists and watches |
+//! | [`transfer`] | a request for a transfer over TCP, behind an octet that chooses key and version |
 //! | [`etcd_zone`] | what etcd tells of a zone, a line for each frame of a watch or each change |
 
 #![allow(
@@ -36,6 +37,7 @@ mod query;
 mod reply;
 mod search;
 mod snapshot_file;
+mod transfer;
 mod watch;
 
 pub use config_map::config_map;
@@ -48,13 +50,14 @@ pub use query::query;
 pub use reply::reply;
 pub use search::search;
 pub use snapshot_file::snapshot_file;
+pub use transfer::transfer;
 pub use watch::watch;
 
 /// A property.
 pub type Property = fn(&[u8]);
 
 /// Every property with its name, which is also that of its fuzzer and of the directory of its inputs.
-pub const ALL: [(&str, Property); 11] = [
+pub const ALL: [(&str, Property); 12] = [
     ("query", query),
     ("search", search),
     ("reply", reply),
@@ -66,4 +69,5 @@ pub const ALL: [(&str, Property); 11] = [
     ("watch", watch),
     ("feed", feed),
     ("etcd_zone", etcd_zone),
+    ("transfer", transfer),
 ];

@@ -81,7 +81,7 @@ macro_rules! tests {
     };
 }
 
-tests! { query search reply frames config_map probe flags snapshot_file watch feed etcd_zone }
+tests! { query search reply frames config_map probe flags snapshot_file watch feed etcd_zone transfer }
 
 /// Each property has a fuzzer with inputs and a dictionary, and a test above.
 #[test]
