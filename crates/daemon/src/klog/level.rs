@@ -8,7 +8,7 @@ use tracing::Metadata;
 use crate::flags::{ValueError, plain};
 
 /// The crates of this project; everything else is somebody else's and quieter.
-const OURS: [&str; 15] = [
+const OURS: [&str; 16] = [
     "treecache",
     "dnsconfig",
     "daemon",
@@ -16,6 +16,7 @@ const OURS: [&str; 15] = [
     "testkit",
     "skydns",
     "cluster",
+    "etcd",
     "dnsclient",
     "explain",
     "querylog",
