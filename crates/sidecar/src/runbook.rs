@@ -8,8 +8,8 @@ const TEXT: &str = include_str!("../../../docs/troubleshooting.md");
 
 const STYLE: PreEscaped<&str> = PreEscaped(
     ":root{color-scheme:light dark}\
-     body{max-width:60rem;margin:auto;padding:1rem;font:1rem/1.4 system-ui}\
-     pre{white-space:pre-wrap;overflow-wrap:anywhere}",
+     body{max-width:70rem;margin:auto;padding:1rem;font:1rem/1.4 system-ui}\
+     pre{font-size:.85rem;white-space:pre-wrap;overflow-wrap:anywhere}",
 );
 
 /// The whole page: each heading with the anchor that findings link to, the text between them as it is written.
