@@ -24,7 +24,7 @@ pub(crate) struct KubednsRoutes {
     pub(crate) configuration: String,
     /// A hash of the servers for names outside.
     pub(crate) routes: String,
-    /// Where it believes dnsmasq to stand.
+    /// Position of dnsmasq, as kubedns believes it to be.
     pub(crate) topology: String,
 }
 

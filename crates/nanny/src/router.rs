@@ -200,7 +200,7 @@ impl Router {
 struct Behind {
     /// The hash of its routes.
     routes: Option<String>,
-    /// Where it believes dnsmasq to stand.
+    /// Position of dnsmasq, as kubedns believes it to be.
     topology: Option<String>,
     /// See [`Ingredients::kubedns_follows`].
     follows: bool,

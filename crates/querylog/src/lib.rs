@@ -6,7 +6,7 @@
 //! * [`command`]: `tap` and `top`, which ask for it. All three binaries have them, so that they can be run in any container
 //!   of the pod.
 //!
-//! Where the lines come from is not known here.
+//! The source of the lines is not known here.
 
 mod choice;
 mod command;

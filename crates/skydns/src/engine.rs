@@ -138,7 +138,7 @@ struct Engine<'a, V> {
     query: &'a Query<'a>,
     outside: &'a Outside,
     asker: Asker,
-    /// Where the answer begins.
+    /// Offset of the answer.
     start: usize,
 }
 

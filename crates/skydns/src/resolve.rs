@@ -95,7 +95,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Where answered queries can be watched.
+    /// The tap of answered queries.
     pub fn tap(&self) -> &Arc<Tap> {
         &self.tap
     }

@@ -71,7 +71,7 @@ impl<B: Backend> Server<B> {
         self.address
     }
 
-    /// Where answered queries can be watched.
+    /// The tap of answered queries.
     pub fn tap(&self) -> Arc<Tap> {
         Arc::clone(self.resolver.tap())
     }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A running etcd with data of its own. It ends with this process.
 #[derive(Debug)]
 pub struct Etcd {
-    /// Where it listens for clients.
+    /// Its address for clients.
     pub address: SocketAddr,
     program: PathBuf,
     data: tempfile::TempDir,
@@ -29,7 +29,7 @@ pub struct Etcd {
     process: Option<Process>,
 }
 
-/// Where etcd is installed. Says loudly what is not tested where it is not; without a terminal the runner shows it too.
+/// Path of etcd. Says loudly what is not tested where it is not installed; without a terminal the runner shows it too.
 #[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 pub fn installed(untested: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

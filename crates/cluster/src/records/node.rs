@@ -96,7 +96,7 @@ impl ServiceNode {
         found
     }
 
-    /// Where the members are that answer for the Service, or for a port of it: those in front, unless too few of them have
+    /// Positions of the members that answer for the Service, or for a port of it: those in front, unless too few of them have
     /// that port.
     fn positions_near(&self, port: Option<&PortRecords>) -> Range<usize> {
         let some = port.and_then(|port| port.members.as_deref()).unwrap_or_default();

@@ -93,7 +93,7 @@ mod tests {
         written.trim_end_matches('.').to_lowercase()
     }
 
-    /// Where a name ends, read from the lines and aliases one by one.
+    /// End of a name's aliases, read from the lines and aliases one by one.
     fn model(hosts: &[(u8, &str)], aliases: &[(&str, &str)], asked: &str) -> String {
         let mut name = asked.to_owned();
         for _ in 0..9 {

@@ -10,7 +10,7 @@ use warp::http::Uri;
 
 use super::{Domain, Options, given};
 
-/// Where the keys begin where a URL has no path.
+/// Prefix of the keys for a URL without a path.
 const DEFAULT_PATH: &str = "/skydns";
 /// Zones that are followed, at most: each is a connection and a task.
 const MAX_ZONES: usize = 32;

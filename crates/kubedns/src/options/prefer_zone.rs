@@ -14,7 +14,7 @@ pub enum PreferZone {
     /// No zone is preferred.
     #[default]
     Off,
-    /// That of the node that the pod runs on.
+    /// The zone of the node that the pod runs on.
     Auto,
     /// The zone of this name.
     Zone(SmolStr),

@@ -1,4 +1,4 @@
-//! What is served beside the cluster's zone: further zones, and the names of the ConfigMap.
+//! Records beside the cluster's zone: further zones, and the names of the ConfigMap.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
