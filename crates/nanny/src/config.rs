@@ -1,7 +1,7 @@
-//! Configuration: what is asked for, and which servers that means.
+//! Configuration: the settings, and the servers that follow from them.
 //!
 //! dnsmasq's own arguments, the `ConfigMap`, resolv.conf and the addresses of stub servers given by name become
-//! [`routes`]. Nothing here knows how these reach dnsmasq.
+//! [`routes`]. Delivering routes to dnsmasq is not done here.
 
 pub mod arguments;
 pub mod loops;

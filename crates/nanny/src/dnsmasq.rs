@@ -1,4 +1,4 @@
-//! One dnsmasq at a time: how it is started, how it gets its servers, how it is kept up and ended.
+//! The dnsmasq process: its start, its servers, its supervision and its end.
 
 pub(crate) mod deaths;
 pub(crate) mod delivery;

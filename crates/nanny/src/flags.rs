@@ -13,14 +13,14 @@ use crate::config::routes::Forward;
 const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.\n\
                      Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
 
-/// Its last lines.
+/// The last lines of `-help`.
 const COMMANDS: &str = "\
 Commands, of the pod:
   dnsmasq-nanny tap                     follow queries of kubedns and their answers as they are given
   dnsmasq-nanny tap --dnsmasq           follow those of dnsmasq; restarts it
   dnsmasq-nanny top                     who asks most, and for what";
 
-/// The flags; those that the reference has keep its names, meanings and defaults.
+/// The flags of the nanny; those that kube-dns has keep their names, meanings and defaults.
 #[derive(Debug, clap::Parser)]
 #[command(name = "dnsmasq-nanny", about = ABOUT, after_help = COMMANDS)]
 pub struct Flags {

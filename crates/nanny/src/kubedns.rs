@@ -1,8 +1,8 @@
-//! The routes that kubedns has in force, asked of kubedns itself: CHAOS TXT `routes.kubedns.`.
+//! The routes in force in kubedns, asked of kubedns itself: CHAOS TXT `routes.kubedns.`.
 //!
-//! dnsmasq keeps what kubedns answers, and has to forget it when kubedns asks other servers than before. kubedns takes an
-//! edit of the configuration at another moment than the nanny, and has more to follow: its own resolv.conf, the names of
-//! servers. So it is kubedns that says when it has done so.
+//! dnsmasq caches the answers of kubedns, and must flush them when kubedns forwards to other servers than before.
+//! kubedns applies an edit of the configuration at another moment than the nanny, and also follows its own
+//! resolv.conf and the names of servers. So kubedns reports when its routes change.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-/// The pause between two questions to kubedns.
+/// The pause between two queries to kubedns.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// The answer of kubedns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KubednsRoutes {
-    /// The version of the configuration in force.
+    /// The version of its configuration in force.
     pub(crate) configuration: String,
-    /// A hash of the servers for names outside.
+    /// A hash of its servers for external names.
     pub(crate) routes: String,
-    /// Position of dnsmasq, as kubedns believes it to be.
+    /// The position of dnsmasq, according to kubedns' `--topology`.
     pub(crate) topology: String,
 }
 
 impl KubednsRoutes {
-    /// Reads the texts `configuration=...`, `routes=...` and `topology=...`; none unless all are there.
+    /// Parses the texts `configuration=...`, `routes=...` and `topology=...`; `None` unless all are there.
     fn of(answer: &Answer) -> Option<Self> {
         let texts: Vec<String> = chaos::texts(answer).collect();
         let value = |name: &str| {
@@ -41,7 +41,7 @@ impl KubednsRoutes {
     }
 }
 
-/// Asks kubedns again and again, while anybody wants to know.
+/// Polls kubedns while the router wants its routes.
 #[derive(Debug)]
 pub(crate) struct Follower {
     kubedns: Nameserver,
@@ -50,12 +50,12 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Nobody has been asked yet.
+    /// Starts without an answer.
     pub(crate) fn new(kubedns: Nameserver, wanted: watch::Receiver<bool>) -> Self {
         Self { kubedns, wanted, said: watch::Sender::default() }
     }
 
-    /// The last answer of kubedns, `None` before the first. A kubedns that does not answer changes nothing.
+    /// The last answer of kubedns, `None` before the first. It stays when kubedns does not answer.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<KubednsRoutes>> {
         self.said.subscribe()
     }
@@ -77,7 +77,7 @@ impl Follower {
                     }
                     None => {}
                 },
-                Err(error) => debug!(kubedns = %self.kubedns, %error, "kubedns does not tell its routes"),
+                Err(error) => debug!(kubedns = %self.kubedns, %error, "kubedns does not report its routes"),
             }
             sleep(PERIOD).await;
         }
@@ -96,7 +96,7 @@ fn warn_of_another(kubedns: Nameserver, rcode: ResponseCode) {
     warn!(
         %kubedns,
         %rcode,
-        "kubedns does not tell its routes, is it of another version? After edits dnsmasq keeps old answers for their TTL"
+        "kubedns does not report its routes, check its version; after edits dnsmasq keeps old answers for their TTL"
     );
 }
 

@@ -7,14 +7,14 @@
 //! routes of kubedns ────> kubedns ───┘
 //! ```
 //!
-//! * [`config`]: what is asked for, and the routes that it means.
-//! * [`dnsmasq`]: the process, from its arguments to its end, and the ways to bring it new routes.
-//! * [`report`]: what happens, as a status document and as metrics.
-//! * `queries`: the queries of dnsmasq's clients, for those who follow them.
-//! * [`state_dir`]: where the servers file and the status file live.
+//! * [`config`]: the settings, and the routes that follow from them.
+//! * [`dnsmasq`]: the process, from its arguments to its end, and the delivery of new routes.
+//! * [`report`]: events, as a status document and as metrics.
+//! * `queries`: the queries of dnsmasq's clients, for `tap` and `top`.
+//! * [`state_dir`]: the directory of the servers file and the status file.
 //!
-//! An edit costs dnsmasq nothing but its cache: it reads its servers again from a file (see [`dnsmasq::launch`]). A bad
-//! edit changes nothing.
+//! An edit costs dnsmasq nothing but its cache: it reads its servers again from a file (see [`dnsmasq::launch`]). A
+//! bad edit changes nothing.
 
 pub mod config;
 pub mod dnsmasq;

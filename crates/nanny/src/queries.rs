@@ -1,8 +1,8 @@
-//! The queries of dnsmasq's clients, for those who follow them.
+//! The queries of dnsmasq's clients, for their followers (`tap` and `top`).
 //!
-//! dnsmasq logs queries from its start or not at all, so following them restarts it, with `--log-queries=extra`, and once
-//! more when nobody follows any longer. Each restart costs its cache. Its lines are joined ([`query_lines`]) and given to
-//! the readers that want them, each with a bounded queue.
+//! dnsmasq logs queries from its start or not at all. The first follower therefore restarts it with
+//! `--log-queries=extra`, and the end of the last one restarts it again; each restart loses its cache. The lines are
+//! joined ([`query_lines`]) and sent to the matching followers, each with a bounded queue.
 //!
 //! [`query_lines`]: crate::dnsmasq::query_lines
 
@@ -16,10 +16,10 @@ use tokio::sync::watch;
 
 use crate::dnsmasq::query_lines::{Answered, Joiner};
 
-/// Lines that wait for a reader.
+/// Limit of lines that wait for a reader.
 const QUEUE: usize = 4096;
 
-/// The followers of dnsmasq's queries. `clone` shares them.
+/// The followers of dnsmasq's queries. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queries(Arc<Shared>);
 
@@ -44,7 +44,7 @@ struct Queue {
     rate: u32,
     lines: VecDeque<Line>,
     left_out: u64,
-    /// The second of the last line, and the lines in it.
+    /// The second of the last line, and the number of lines in it.
     second: u64,
     taken: u32,
 }
@@ -71,12 +71,12 @@ impl Queue {
 }
 
 impl Queries {
-    /// Whether dnsmasq is to log queries.
+    /// Becomes true while dnsmasq has to log queries.
     pub(crate) fn wanted(&self) -> watch::Receiver<bool> {
         self.0.wanted.subscribe()
     }
 
-    /// Takes a line that dnsmasq logged.
+    /// Reads a line that dnsmasq logged.
     pub(crate) fn take(&self, line: &str) {
         let mut state = self.0.lock();
         if state.readers.is_empty() {
@@ -90,7 +90,7 @@ impl Queries {
         }
     }
 
-    /// Begins to follow.
+    /// Adds a follower of the queries that match `choice`.
     pub(crate) fn follow(&self, choice: &Choice) -> Reader {
         let mut state = self.0.lock();
         let id = state.next;
@@ -121,7 +121,7 @@ impl Shared {
     }
 }
 
-/// A reader of lines. Dropping it ends them.
+/// A reader of lines. Dropping it removes the follower.
 #[derive(Debug)]
 pub(crate) struct Reader {
     id: u64,

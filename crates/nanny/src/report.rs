@@ -21,15 +21,15 @@ use crate::config::routes::{Omission, Routes};
 use crate::state_dir::StateDir;
 
 pub(crate) const STATUS_FILE: &str = "status.json";
-/// Changes that come together are written together.
+/// Changes within this time are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// The pause before a status file that could not be written is tried again.
+/// The pause before a failed write of the status file is repeated.
 const AGAIN: Duration = Duration::from_secs(3);
 
 const KUBEDNS_DIFFERS: &str =
     "1 while the configuration of kubedns, which dnsmasq forwards to, differs from that of the nanny.";
 
-/// Why dnsmasq was started again.
+/// The reason of a restart of dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
     Died,
@@ -47,16 +47,16 @@ impl Restart {
     }
 }
 
-/// The step by which dnsmasq gets the newest routes.
+/// The step that delivers the newest routes to dnsmasq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Another try: the last one failed.
+    /// Another try, because the last one failed.
     Failed,
     /// A restart, which is not allowed.
     Restart,
 }
 
-/// The one place everything is told to. Cloning shares it.
+/// Collects all events of the nanny. Clones share the state.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
     status: Arc<Mutex<Status>>,
@@ -142,7 +142,7 @@ impl Counters {
     }
 }
 
-/// Counters of edits of the configuration.
+/// Metrics of the configuration and its edits.
 #[derive(Debug)]
 struct ConfigCounters {
     info: IntGaugeVec,
@@ -193,7 +193,7 @@ impl Report {
         Ok(Self { status: Arc::new(Mutex::new(status)), changed: Arc::default(), counters, metrics })
     }
 
-    /// Which dnsmasq is used, and how edits reach it.
+    /// Records the dnsmasq in use, and how edits reach it.
     pub(crate) fn uses(
         &self,
         version: &str,
@@ -250,7 +250,7 @@ impl Report {
         self.counters.too_many_queries.inc();
     }
 
-    /// dnsmasq was told to read its servers again.
+    /// Records a reload: dnsmasq reads its servers again.
     pub(crate) fn reloaded(&self) {
         self.counters.reloads.inc();
         self.counters.last_reload.set(seconds(SystemTime::now()));
@@ -259,12 +259,12 @@ impl Report {
         status.configuration.last_reload_at = Some(status::time(SystemTime::now()));
     }
 
-    /// A reload took servers away while queries may have been waiting for them.
+    /// Records a reload that removed servers while queries may have been waiting for them.
     pub(crate) fn hasty_reload(&self) {
         self.counters.hasty_reloads.inc();
     }
 
-    /// The configuration, or what became of an edit.
+    /// Records the state of the configuration after an edit.
     pub(crate) fn configuration(&self, state: &State) {
         self.counters.config.info.reset();
         self.counters.config.info.with_label_values(&[&state.version.to_string()]).set(1);
@@ -292,13 +292,13 @@ impl Report {
         self.counters.loops.set(count(status.routes.loops.len()));
     }
 
-    /// The configuration that kubedns has, and whether it is another than the nanny's.
+    /// Records the version of kubedns' configuration, and whether it differs from the nanny's.
     pub(crate) fn kubedns(&self, configuration: Option<String>, differs: bool) {
         self.counters.kubedns_differs.set(differs.into());
         self.edit().routes.kubedns_configuration = configuration;
     }
 
-    /// Why dnsmasq has not got the newest routes; none when it has.
+    /// Records why dnsmasq does not have the newest routes; `None` when it has them.
     pub(crate) fn pending(&self, why: Option<(Pending, &str)>) {
         let is = |pending| i64::from(why.is_some_and(|(kind, _)| kind == pending));
         self.counters.routes_pending.set(is(Pending::Failed));
@@ -315,19 +315,19 @@ impl Report {
         &self.metrics
     }
 
-    /// Where names go that have no usable server.
+    /// Records the address of the SERVFAIL server.
     pub(crate) fn servfail_server(&self, server: Nameserver) {
         self.edit().routes.servfail_server = Some(server.to_string());
     }
 
-    /// dnsmasq found that queries to this server come back.
+    /// Records a server whose queries come back to dnsmasq, found by dnsmasq.
     pub(crate) fn found_loop(&self, server: Nameserver) {
         let mut status = self.edit();
         status.routes.add_loop(server);
         self.counters.loops.set(count(status.routes.loops.len()));
     }
 
-    /// Changes the status; whoever waits for changes is woken.
+    /// Locks the status for a change; wakes its watchers.
     fn edit(&self) -> MutexGuard<'_, Status> {
         self.changed.notify_one();
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
@@ -348,13 +348,13 @@ impl Report {
         self.write(&directory, failed);
     }
 
-    /// Waits for a change, but not for long if the last one has not got into the file.
+    /// Waits for a change; after a failed write for [`AGAIN`] at most.
     async fn is_out_of_date(&self, failed: bool) {
         let patience = if failed { AGAIN } else { Duration::MAX };
         let _ = timeout(patience, self.changed.notified()).await;
     }
 
-    /// Writes the file; a failure is told once until it works again.
+    /// Writes the file; logs the first failure of a row. Returns whether it failed.
     fn write(&self, directory: &StateDir, told: bool) -> bool {
         match directory.write(STATUS_FILE, self.json().as_bytes()) {
             Ok(()) => false,
@@ -408,7 +408,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = Arc::new(StateDir::open(Some(place.path())).unwrap());
         let file = directory.file(STATUS_FILE);
-        // In the way of the new file.
+        // A directory in the place of the new file.
         let obstacle = place.path().join(format!(".{STATUS_FILE}.new"));
         std::fs::create_dir(&obstacle).unwrap();
         let report = Report::new().unwrap();

@@ -1,4 +1,4 @@
-//! Keeps the routes up to date: whenever the configuration, resolv.conf or an address behind a name changes.
+//! Computes the routes whenever the configuration, resolv.conf or the address of a server name changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,27 +18,27 @@ use crate::kubedns::KubednsRoutes;
 use crate::or_never::or_never;
 use crate::report::Report;
 
-/// kubedns answers within two seconds.
+/// The longest time kubedns takes for an answer.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
-/// The time for which kubedns may have another configuration than the nanny. An edit reaches a mounted ConfigMap up to a
-/// minute and a half later than one that is watched.
+/// The time for which the configurations of kubedns and the nanny may differ. An edit reaches a mounted ConfigMap up
+/// to a minute and a half later than a watched one.
 const MOMENT: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
 pub(crate) struct Inputs {
     pub(crate) config: watch::Receiver<State>,
-    /// The resolv.conf whose servers dnsmasq is to use; empty if none.
+    /// The resolv.conf whose servers dnsmasq uses; empty if none.
     pub(crate) resolv_conf: watch::Receiver<ResolvConf>,
     pub(crate) names: watch::Receiver<Resolutions>,
     pub(crate) kubedns: watch::Receiver<Option<KubednsRoutes>>,
 }
 
-/// The questions that others are to answer.
+/// Requests to the resolver and to the follower of kubedns.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The names to resolve.
     pub(crate) names: watch::Sender<BTreeSet<String>>,
-    /// Whether to follow kubedns.
+    /// The routes of kubedns are wanted.
     pub(crate) kubedns: watch::Sender<bool>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Fixed {
     pub(crate) servfail_server: Nameserver,
     pub(crate) kubedns: Nameserver,
     pub(crate) forward: Forward,
-    /// Whether edits of the configuration are followed.
+    /// Edits of the configuration are followed.
     pub(crate) follows: bool,
 }
 
@@ -79,7 +79,7 @@ impl Router {
         self.routes.subscribe()
     }
 
-    /// Whether some stub server is a name without an address (yet).
+    /// Returns whether a stub server is a name without an address (yet).
     pub(crate) fn has_unresolved_names(&self) -> bool {
         self.omissions.iter().any(|omission| matches!(omission, Omission::Unresolved { .. }))
     }
@@ -96,7 +96,7 @@ impl Router {
                 Ok(()) = self.inputs.names.changed() => {}
                 Ok(()) = self.inputs.kubedns.changed() => self.take_kubedns(),
                 () = or_never(self.behind.next().map(sleep_until)) => self.behind.tick(),
-                // Nothing can change any more.
+                // All sources have ended, so the routes stay as they are.
                 else => return std::future::pending().await,
             }
             self.recompute();
@@ -132,12 +132,13 @@ impl Router {
         self.compare();
     }
 
-    /// Holds the configuration of kubedns against ours.
+    /// Compares the configuration of kubedns with ours.
     fn compare(&mut self) {
         let said = self.inputs.kubedns.borrow().clone().filter(|_| *self.wanted.kubedns.borrow());
         let (own, tells) = {
             let state = self.inputs.config.borrow();
-            // Others are the same in a kubedns that follows nothing: the empty one.
+            // A kubedns that follows no configuration reports the empty version, so ours proves something only if it
+            // is not empty.
             let tells = needs_kubedns(&state.config) || state.config.has_own_names();
             (state.version.to_string(), tells)
         };
@@ -171,21 +172,21 @@ impl Router {
         });
     }
 
-    /// Loops are told once, when they appear and when they are gone; unresolved names are the resolver's to tell.
+    /// Logs loops once, when they appear and when they are gone; the resolver logs unresolved names.
     fn tell(&mut self, omissions: BTreeSet<Omission>) {
         for omission in omissions.difference(&self.omissions) {
             let all = "all other names";
             match omission {
                 Omission::Loop { domain, server } => {
                     let domain = domain.as_deref().unwrap_or(all);
-                    error!(%server, domain, "this server is dnsmasq itself: not used, or its queries would go in circles");
+                    error!(%server, domain, "this server is dnsmasq itself: not used, its queries would loop");
                 }
                 Omission::Unresolved { .. } => {}
             }
         }
         for omission in self.omissions.difference(&omissions) {
             if let Omission::Loop { server, .. } = omission {
-                info!(%server, "a server that was dnsmasq itself is not in use any more");
+                info!(%server, "a server that was dnsmasq itself is no longer configured");
             }
         }
         if omissions != self.omissions {
@@ -195,36 +196,33 @@ impl Router {
     }
 }
 
-/// The state of kubedns as far as it is known, for dnsmasq in front of it.
+/// The known state of the kubedns behind dnsmasq.
 #[derive(Debug, Default)]
 struct Behind {
     /// The hash of its routes.
     routes: Option<String>,
-    /// Position of dnsmasq, as kubedns believes it to be.
+    /// The position of dnsmasq, according to kubedns' `--topology`.
     topology: Option<String>,
     /// See [`Ingredients::kubedns_follows`].
     follows: bool,
     /// See [`Routes::forgotten`].
     forgotten: u64,
-    /// When answers have come that were under way as the routes changed, and have to be forgotten, too.
+    /// The time of a second flush: answers that were in flight when the routes changed must be flushed, too.
     late: Option<Instant>,
-    /// When a configuration that differs from ours is no matter of moments any more; none once it was told.
+    /// The time of the warning about a configuration that differs from ours; `None` once it was logged.
     complaint: Option<Instant>,
     differs: bool,
 }
 
 impl Behind {
-    /// Whether it is asked by dnsmasq, and does not ask dnsmasq itself.
+    /// Returns whether kubedns is behind dnsmasq, and not also in front of it.
     fn is_behind(&self) -> bool {
         self.topology.as_ref().is_some_and(|topology| topology != "direct")
     }
 
     fn take(&mut self, routes: String) {
         if self.routes.as_ref() != Some(&routes) {
-            info!(
-                routes,
-                "kubedns has other servers for outside names, dnsmasq forgets the answers it keeps"
-            );
+            info!(routes, "kubedns forwards to other servers now, dnsmasq cache flushed");
             self.routes = Some(routes);
             self.forgotten += 1;
             self.late = Some(Instant::now() + LATEST_ANSWER);
@@ -237,7 +235,7 @@ impl Behind {
         }
     }
 
-    /// The next moment at which there is something to do.
+    /// The time of the next step.
     fn next(&self) -> Option<Instant> {
         self.late.into_iter().chain(self.complaint).min()
     }
@@ -248,7 +246,7 @@ impl Behind {
             self.forgotten += 1;
         }
         if self.complaint.take_if(|due| *due <= now).is_some() {
-            warn!(waited = ?MOMENT, "kubedns has another configuration than the nanny: has it the same ConfigMap?");
+            warn!(waited = ?MOMENT, "the configurations of kubedns and the nanny differ: check that both follow the same ConfigMap");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Puts the parts together.
+//! Wiring of the nanny's parts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,28 +36,28 @@ use crate::state_dir::{StateDir, StateDirError};
 
 /// The name of the servers file in the state directory.
 const SERVERS_FILE: &str = "servers.conf";
-/// The cluster domain when nothing tells it.
+/// The cluster domain if neither flags nor arguments give one.
 const CLUSTER_DOMAIN: &str = "cluster.local";
-/// The time a start waits for names of stub servers that could only be added later by a restart.
+/// The time for which the first start waits for names of stub servers, where adding them later would take a restart.
 const FIRST_NAMES: Duration = Duration::from_secs(3);
-/// Why queries cannot be followed.
+/// The reason why queries cannot be followed.
 const NO_RESTART: &str = "dnsmasq would have to be restarted, and -restartDnsmasq is false";
-/// The time the tasks beside dnsmasq have to end.
+/// The time limit for the end of the tasks beside dnsmasq.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Runs the nanny until it is told to stop or dnsmasq cannot be kept up.
+/// Runs the nanny until shutdown, or until dnsmasq dies too often.
 pub async fn run(flags: Flags, shutdown: Shutdown) -> anyhow::Result<()> {
     let nanny = Nanny::prepare(flags).await?;
     nanny.run(shutdown.stop).await
 }
 
-/// Everything that can fail at the start has been done.
+/// The nanny after all steps of the start that can fail.
 struct Nanny {
     tasks: Tasks,
     beside: CancellationToken,
     supervisor: Supervisor,
     directory: Option<Arc<StateDir>>,
-    /// The routes, if the first start is to wait for names in them.
+    /// The routes, if the first start has to wait for names in them.
     incomplete: Option<watch::Receiver<Routes>>,
 }
 
@@ -105,10 +105,10 @@ impl Nanny {
         Ok(Self { tasks, beside, supervisor, directory, incomplete })
     }
 
-    /// dnsmasq and what is beside it end together: whichever ends first takes the other along.
+    /// dnsmasq and the tasks beside it end together: the end of either stops the other.
     async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         if let Some(mut routes) = self.incomplete {
-            // A little: adding names later takes a restart.
+            // The first start waits: adding the names later would take a restart.
             let _ = timeout(FIRST_NAMES, routes.changed()).await;
         }
         let stop = stop.child_token();
@@ -157,7 +157,7 @@ fn tell_version(dnsmasq: &Dnsmasq) {
     }
 }
 
-/// The directory asked for must be usable; without one of our own we do with restarts.
+/// Opens the given directory, which must be usable, or one of our own; `None` if edits have to be restarts.
 fn state_directory(given: &str) -> anyhow::Result<Option<Arc<StateDir>>> {
     let given = Some(given).filter(|path| !path.is_empty());
     match StateDir::open(given.map(Path::new)) {
@@ -188,7 +188,7 @@ fn edits_by(plan: &Plan, restart_dnsmasq: bool) -> &'static str {
     }
 }
 
-/// Starts what the routes are made of; also tells whether names of stub servers have yet to be resolved.
+/// Starts the sources of the routes; also returns whether names of stub servers are still unresolved.
 async fn routing(
     flags: &Flags,
     arguments: &Arguments,
@@ -202,7 +202,7 @@ async fn routing(
     let domains = [sources.cluster_domain.clone()].into();
     let config = Source::Directory { path: flags.config_dir.clone(), period }.open_for(domains);
     let states = config.subscribe();
-    // Not following it is what -restartDnsmasq=false means.
+    // With -restartDnsmasq=false the configuration is read once.
     if flags.restart_dnsmasq {
         tasks.lasting("follow the configuration", config.run(stop.clone()));
     }
@@ -210,7 +210,7 @@ async fn routing(
     let upstreams = resolv_conf::Follower::open(plan.resolv_files.clone(), Emptied::Unfinished, period);
     let upstream_servers = upstreams.subscribe();
     let system = if plan.resolv_files.is_empty() {
-        // dnsmasq is to look nowhere; names are looked up as the system would all the same.
+        // dnsmasq uses no resolv.conf; the nanny still resolves server names as the system would.
         let system =
             resolv_conf::Follower::open(vec![PathBuf::from("/etc/resolv.conf")], Emptied::Unfinished, period);
         let servers = system.subscribe();
@@ -251,17 +251,17 @@ async fn routing(
     Ok(outcome)
 }
 
-/// Whether the arguments have dnsmasq log queries in the form that can be followed.
+/// Returns whether the arguments make dnsmasq log queries with `--log-queries=extra`.
 fn logs_queries(arguments: &Arguments) -> bool {
     arguments.all("log-queries").last().is_some_and(|form| form.starts_with("extra"))
 }
 
-/// Whether dnsmasq is to log queries for those who follow them. Where it does anyway, it need not be restarted.
+/// Becomes true while dnsmasq has to log queries for followers; always false where it logs them anyway.
 fn follow_queries(arguments: &Arguments, queries: &Queries) -> watch::Receiver<bool> {
     if logs_queries(arguments) { watch::Sender::new(false).subscribe() } else { queries.wanted() }
 }
 
-/// A page that cannot be served must not keep names from being answered.
+/// Serves the status page. Its failure must not stop DNS.
 async fn serve_pages(
     address: &str,
     report: &Report,

@@ -1,4 +1,4 @@
-//! The directory where the servers file and the status file live.
+//! The directory of the servers file and the status file.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
@@ -10,28 +10,28 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-/// Where a directory of our own is made unless one is given. `/dev/shm` is there (and writable) in every container,
-/// also in one with a read-only root.
+/// Parents of our own directory, unless one is given. `/dev/shm` exists and is writable in every container, even with
+/// a read-only root.
 const PLACES: [&str; 3] = ["/run", "/tmp", "/dev/shm"];
 
-/// Prefix of the names of our own directories; the process id follows.
+/// Prefix of the names of our own directories; the process ID follows.
 const PREFIX: &str = "dnsmasq-nanny-";
-/// The file in a directory of our own that is locked for as long as its nanny lives, whoever counts its process id.
+/// The lock file of our own directory, held while its nanny lives, whichever PID namespace it is in.
 const LOCK: &str = ".lock";
 
-/// The file that a directory is tried with.
+/// The file written to test a directory.
 const PROBE: &str = ".probe";
-/// The room a directory needs, in octets: for some hundred stub domains, the status, and the next of each.
+/// The space that a directory needs, in octets: some hundred stub domains and the status, each with the next version.
 const ROOM: usize = 64 << 10;
 
-/// Bound of the entries of a directory that are searched for leftovers.
+/// Limit of directory entries searched for leftovers.
 const MAX_LOOKED_AT: usize = 10_000;
 
-/// A directory we can write to.
+/// A writable directory.
 #[derive(Debug)]
 pub(crate) struct StateDir {
     path: PathBuf,
-    /// We made it up, so we take it away. The lock of it.
+    /// The lock of a directory that we created, and therefore remove.
     ours: Option<Mutex<File>>,
 }
 
@@ -44,10 +44,10 @@ pub(crate) enum StateDirError {
 }
 
 impl StateDir {
-    /// Uses `given`, or makes a directory in the first usual place that is writable and has room. What nannies left
-    /// behind that were killed is taken away from the usual places.
+    /// Opens `given`, or creates a directory in the first usual place that is writable and has space. Removes the
+    /// directories of killed nannies from the usual places.
     ///
-    /// That there is no room in `given` may be different tomorrow, so it is no mistake: a usual place has to do.
+    /// A full `given` may have space tomorrow, so that is no error: a usual place is taken instead.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateDirError> {
         if let Some(path) = given {
             match usable(path) {
@@ -73,7 +73,7 @@ impl StateDir {
     }
 
     /// Writes a file so that readers see either the old or the new content. dnsmasq may read it as another user. A
-    /// directory that somebody has removed is made again.
+    /// directory that was removed is created again.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         match write(&self.path, name, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -95,13 +95,13 @@ impl StateDir {
 
     pub(crate) fn remove(self) {
         if self.ours.is_some() {
-            // What is left there does no harm.
+            // Leftovers do no harm.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Makes a directory of our own, or takes over that of an earlier process with our id, and locks it.
+/// Creates a directory of our own, or takes over that of an earlier process with our ID, and locks it.
 fn claim(path: &Path) -> io::Result<File> {
     usable(path)?;
     owned(path)?;
@@ -110,9 +110,9 @@ fn claim(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes the directories of nannies that were killed. Only what is ours, was locked once and no longer is, and
-/// belongs to no process: the id alone proves nothing where containers share a place, the lock alone nothing in the
-/// moment before it is taken.
+/// Removes the directories of killed nannies. Such a directory is ours, has a lock file that nobody holds, and
+/// belongs to no running process: the ID alone proves nothing where containers share a directory, the lock alone
+/// nothing before it is taken.
 fn remove_leftovers(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for path in entries.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path()) {
@@ -131,14 +131,14 @@ fn is_leftover(path: &Path) -> bool {
         return false;
     };
     let gone = kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH);
-    // Opened without creating it: a directory without a lock is none of ours, or is being made.
+    // Opened without creating it: a directory without a lock is not ours, or is just being created.
     let unlocked = || File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
     pid > 0 && gone && owned(path).is_ok() && unlocked()
 }
 
 fn usable(path: &Path) -> io::Result<()> {
     if let Err(error) = DirBuilder::new().recursive(true).mode(0o755).create(path) {
-        // mkdir says so of everything that is there already.
+        // mkdir(2) returns this error for anything that exists.
         if error.kind() != io::ErrorKind::AlreadyExists {
             return Err(error);
         }
@@ -152,7 +152,7 @@ fn has_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether nobody else could have put it there, in a place where everybody may write.
+/// Checks that nobody else put it there, in a directory where everybody may write.
 fn owned(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() && metadata.uid() == nix::unistd::geteuid().as_raw() {
@@ -169,7 +169,7 @@ fn write(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     });
     let written = written.and_then(|()| fs::rename(&new, directory.join(name)));
     if written.is_err() {
-        // Half a file only takes room.
+        // A partial file only takes space.
         let _ = fs::remove_file(new);
     }
     written
@@ -202,7 +202,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// A process id that nobody has: of a child that has been waited for.
+    /// A process ID without a process: that of a child that has been waited for.
     fn dead_pid() -> u32 {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();

@@ -1,8 +1,8 @@
-//! The user's dnsmasq arguments, and their meaning for us.
+//! The user's dnsmasq arguments, parsed.
 //!
-//! The words after `--` go to dnsmasq as they are. Some of them matter to the nanny all the same: where dnsmasq
-//! listens, whether it reads resolv.conf, which servers it has already. This module reads them the way dnsmasq's
-//! getopt does, together with the configuration files they name. It judges nothing and changes nothing.
+//! The nanny passes the words after `--` to dnsmasq unchanged. It also needs some of them itself: the listen
+//! addresses, whether dnsmasq reads resolv.conf, the servers given there. This module parses them as dnsmasq's getopt
+//! does, together with the configuration files they name. It validates nothing and changes nothing.
 
 mod conf_file;
 mod table;
@@ -18,21 +18,21 @@ use dnsconfig::{DNS_PORT, Nameserver};
 struct Given {
     name: String,
     value: Option<String>,
-    /// Whether it was on the command line and not in a file.
+    /// Given on the command line, not in a file.
     on_command_line: bool,
 }
 
-/// All that is known of a dnsmasq command line.
+/// The parsed dnsmasq command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Arguments {
     words: Vec<OsString>,
     given: Vec<Given>,
-    /// A script or a file that could not be read makes part of the configuration: not everything is known.
+    /// The script or unreadable file that is part of the configuration; with it some options are unknown.
     pub unknown: Option<String>,
 }
 
 impl Arguments {
-    /// Reads the words and the configuration files they lead to (`/etc/dnsmasq.conf` unless they say otherwise).
+    /// Reads the words and the configuration files they name (by default `/etc/dnsmasq.conf`).
     pub fn read(words: Vec<OsString>) -> Self {
         let mut arguments = Self::from_words(words);
         let found = conf_file::read_all(&arguments.conf_files(), &arguments.all("conf-dir"));
@@ -44,7 +44,7 @@ impl Arguments {
         arguments
     }
 
-    /// Reads the words alone.
+    /// Parses the words alone, without configuration files.
     pub fn from_words(words: Vec<OsString>) -> Self {
         let given = items(&words).into_iter().flat_map(|item| item.given).collect();
         Self { words, given, unknown: None }
@@ -55,12 +55,12 @@ impl Arguments {
         &self.words
     }
 
-    /// Whether an option was given.
+    /// Returns whether an option was given.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|given| given.name == name)
     }
 
-    /// Whether an option was given on the command line.
+    /// Returns whether an option was given on the command line.
     pub fn typed(&self, name: &str) -> bool {
         self.given.iter().any(|given| given.on_command_line && given.name == name)
     }
@@ -80,13 +80,13 @@ impl Arguments {
         self.last("port").and_then(|port| port.trim().parse().ok()).unwrap_or(DNS_PORT)
     }
 
-    /// The addresses it was told to listen on; none means all (or those of the interfaces it was told).
+    /// The addresses dnsmasq listens on, from `--listen-address`; empty for all, or for those of `--interface`.
     pub fn listen_addresses(&self) -> Vec<IpAddr> {
         let lists = self.all("listen-address");
         lists.iter().flat_map(|list| list.split(',')).filter_map(|ip| ip.trim().parse().ok()).collect()
     }
 
-    /// Where to ask it something: an address it listens on, loopback if possible.
+    /// An address to probe dnsmasq at: one it listens on, loopback if possible.
     pub fn probe_address(&self) -> Option<Nameserver> {
         let port = self.port();
         if port == 0 {
@@ -99,7 +99,7 @@ impl Arguments {
         Some(Nameserver::new(ip, port))
     }
 
-    /// The resolv.conf files dnsmasq would read: none with `--no-resolv`.
+    /// The resolv.conf files that dnsmasq reads; empty with `--no-resolv`.
     pub fn resolv_files(&self) -> Vec<PathBuf> {
         if self.has("no-resolv") {
             return Vec::new();
@@ -111,7 +111,7 @@ impl Arguments {
         named.into_iter().map(PathBuf::from).collect()
     }
 
-    /// The domain that is routed to `server` by a `--server=/domain/address` (reverse zones left aside): the cluster
+    /// The domain of a `--server=/domain/address` whose address is `server` (reverse zones excepted): the cluster
     /// domain, when `server` is kubedns.
     pub fn domain_routed_to(&self, server: Nameserver) -> Option<String> {
         let routes = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
@@ -125,13 +125,13 @@ impl Arguments {
         })
     }
 
-    /// The servers for all names that were given (not those of certain domains), as they were written.
+    /// The servers given for all names (not those for certain domains), as written.
     pub fn servers_for_all_names(&self) -> Vec<String> {
         let given = self.given.iter().filter(|given| matches!(given.name.as_str(), "server" | "local"));
         given.filter_map(|given| given.value.clone()).filter(|value| !value.starts_with('/')).collect()
     }
 
-    /// The command line without some options: for those that we give in another way, or that do harm.
+    /// The command line without some options: those that we pass in another form, and harmful ones.
     pub fn words_without(&self, names: &[&str]) -> Vec<OsString> {
         let items = items(&self.words).into_iter();
         let kept = items.filter(|item| !item.given.iter().any(|given| names.contains(&given.name.as_str())));
@@ -140,7 +140,7 @@ impl Arguments {
 
     fn conf_files(&self) -> Vec<PathBuf> {
         if self.has("conf-file") {
-            // An empty one means that none is read.
+            // An empty value means that no file is read.
             let named = self.all("conf-file").into_iter().filter(|path| !path.is_empty());
             return named.map(PathBuf::from).collect();
         }
@@ -149,14 +149,14 @@ impl Arguments {
     }
 }
 
-/// A word and the value behind it, and the options they give.
+/// One word with its value, and the options parsed from them.
 #[derive(Debug, Default)]
 struct Item {
     words: Vec<OsString>,
     given: Vec<Given>,
 }
 
-/// Cuts a command line as getopt does; what is behind `--` gives nothing.
+/// Splits a command line as getopt does; options end at `--`.
 fn items(words: &[OsString]) -> Vec<Item> {
     let mut items = Vec::new();
     let mut rest = words.iter();
@@ -188,7 +188,7 @@ impl Item {
     }
 }
 
-/// `name`, `name=value` or `name value`; unambiguous beginnings of names count, as in getopt.
+/// Parses `name`, `name=value` or `name value`; unambiguous prefixes of names are accepted, as in getopt.
 fn long_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
@@ -199,7 +199,7 @@ fn long_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>, it
     item.give(name, value);
 }
 
-/// A cluster such as `-kq` or `-p53`.
+/// Parses a cluster such as `-kq` or `-p53`.
 fn short_options<'a>(cluster: &str, rest: &mut impl Iterator<Item = &'a OsString>, item: &mut Item) {
     let mut letters = cluster.chars();
     while let Some(letter) = letters.next() {
@@ -216,7 +216,7 @@ fn short_options<'a>(cluster: &str, rest: &mut impl Iterator<Item = &'a OsString
     }
 }
 
-/// `ip` or `ip#port`, as dnsmasq writes addresses.
+/// Parses `ip` or `ip#port`, dnsmasq's form of addresses.
 fn parse_server(text: &str) -> Option<Nameserver> {
     let (ip, port) = text.split_once('#').unwrap_or((text, "53"));
     Some(Nameserver::new(ip.parse().ok()?, port.parse().ok()?))

@@ -1,8 +1,8 @@
 //! Upstream servers that are dnsmasq itself.
 //!
-//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved), which inside the pod is dnsmasq's own port: every query
-//! would go round until dnsmasq has no room for another. Such servers are known from where dnsmasq listens. Longer ways
-//! back to us are found by dnsmasq's own `--dns-loop-detect`, which we switch on.
+//! A node's resolv.conf may name 127.0.0.53 (systemd-resolved). Inside the pod that is dnsmasq's own port: every
+//! query would loop until dnsmasq has no room for another. The listen addresses of dnsmasq identify such servers.
+//! Loops through other servers are found by dnsmasq's own `--dns-loop-detect`, which we switch on.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,19 +16,19 @@ use crate::config::arguments::Arguments;
 pub struct Listening {
     port: u16,
     addresses: BTreeSet<IpAddr>,
-    /// It listens on the unspecified address, and so on every loopback address.
+    /// It listens on the unspecified address, and therefore on every loopback address.
     everywhere: bool,
 }
 
 impl Listening {
-    /// Reads them from dnsmasq's arguments and, where those leave it open, from the machine's interfaces.
+    /// Reads them from dnsmasq's arguments, and from the machine's interfaces where the arguments name none.
     pub fn of(arguments: &Arguments) -> Self {
         let mut addresses: BTreeSet<IpAddr> = arguments.listen_addresses().into_iter().collect();
         let interfaces = arguments.all("interface");
         let everywhere =
             interfaces.is_empty() && (addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified));
         for (interface, address) in own_addresses() {
-            // Told to listen on some interface, dnsmasq adds the loopback one.
+            // With `--interface`, dnsmasq adds loopback.
             let chosen = !interfaces.is_empty()
                 && (address.is_loopback() || interfaces.iter().any(|list| names(list, &interface)));
             if everywhere || chosen {
@@ -38,18 +38,18 @@ impl Listening {
         Self { port: arguments.port(), addresses, everywhere }
     }
 
-    /// Whether a query sent to `server` comes back to dnsmasq.
+    /// Returns whether a query sent to `server` comes back to dnsmasq.
     pub fn includes(&self, server: Nameserver) -> bool {
         if server.port != self.port || self.port == 0 {
             return false;
         }
         let ip = server.ip.to_canonical();
-        // The unspecified address leads to this machine, as loopback does.
+        // A query to the unspecified address reaches this machine, as one to loopback does.
         self.addresses.contains(&ip) || (self.everywhere && (ip.is_loopback() || ip.is_unspecified()))
     }
 }
 
-/// Whether an interface is in a list such as `eth0,wlan*`.
+/// Returns whether a list such as `eth0,wlan*` contains an interface.
 fn names(list: &str, interface: &str) -> bool {
     list.split(',').map(str::trim).any(|pattern| match pattern.strip_suffix('*') {
         Some(beginning) => interface.starts_with(beginning),

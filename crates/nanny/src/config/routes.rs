@@ -1,4 +1,4 @@
-//! Which server answers which names: what the configuration means once every name in it is an address.
+//! The servers for each name: the configuration with every server name resolved to addresses.
 //!
 //! Pure: configuration, resolv.conf and resolved names in, routes out.
 
@@ -13,45 +13,45 @@ pub use dnsclient::resolve::Resolutions;
 /// The servers of each stub domain and of all other names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routes {
-    /// Domain -> servers, never empty.
+    /// Domain -> servers; no list is empty.
     pub stub_domains: BTreeMap<String, Vec<Nameserver>>,
-    /// The domains among them that fail, because none of their servers can be asked (yet).
+    /// The stub domains that fail, because none of their servers has a usable address (yet).
     pub failing: BTreeSet<String>,
     /// The servers for all other names; may be empty.
     pub upstreams: Vec<Nameserver>,
-    /// Where `upstreams` come from.
+    /// The source of `upstreams`.
     pub upstreams_from: Origin,
-    /// Names of your own, and the reverse names of their addresses: kubedns answers for them.
+    /// Names of your own, and the reverse names of their addresses; kubedns answers for them.
     pub own_names: BTreeMap<String, Nameserver>,
-    /// Counts the times at which dnsmasq has to forget the answers it keeps although its servers stay: kubedns, which
-    /// gave them, asks other servers now.
+    /// Counts how often dnsmasq must flush its cache although its servers stay the same: kubedns, which gave the
+    /// cached answers, forwards to other servers now.
     pub forgotten: u64,
 }
 
-/// Who asks the upstream servers.
+/// The forwarder of queries to the upstream servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Forward {
-    /// dnsmasq, as with kube-dns; kubedns where it has to be in another way than in plain DNS over UDP.
+    /// dnsmasq, as with kube-dns; kubedns for servers that need another transport than plain DNS over UDP.
     #[default]
     Dnsmasq,
-    /// kubedns: dnsmasq in front of it is a cache, and asks it for all names.
+    /// kubedns: dnsmasq in front of it is a cache, and forwards all queries to it.
     Kubedns,
 }
 
-/// The origin of the servers for all other names.
+/// The source of the servers for all other names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// The node.
+    /// The node's resolv.conf.
     #[default]
     ResolvConf,
     /// `upstreamNameservers`.
     Configuration,
-    /// It is kubedns, which asks the servers.
+    /// kubedns, which forwards to the upstream servers.
     Kubedns,
 }
 
 impl Origin {
-    /// The word for it in the status.
+    /// The label of the source in the status document.
     pub fn label(self) -> &'static str {
         match self {
             Self::ResolvConf => "resolv.conf",
@@ -61,12 +61,12 @@ impl Origin {
     }
 }
 
-/// Something the configuration asks for that is not done, or not yet.
+/// A configured server that is not used, or not yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Omission {
-    /// A server that is dnsmasq itself: its queries would go round in circles.
+    /// A server that is dnsmasq itself: its queries would loop.
     Loop {
-        /// The stub domain, or none for an upstream server.
+        /// The stub domain; `None` for an upstream server.
         domain: Option<String>,
         /// The server.
         server: Nameserver,
@@ -85,29 +85,29 @@ pub enum Omission {
 pub struct Ingredients<'a> {
     /// The configuration in force.
     pub config: &'a Config,
-    /// The servers of the node's resolv.conf; empty when it is not to be used.
+    /// The servers of the node's resolv.conf; empty when it is not used.
     pub resolv_conf: &'a [Nameserver],
     /// The addresses of stub servers given by name.
     pub names: &'a Resolutions,
-    /// Where dnsmasq listens.
+    /// The addresses that dnsmasq listens on.
     pub listening: &'a Listening,
-    /// Where a stub domain goes that has servers but no usable address: something that fails every query. Its names
-    /// must not leak to the upstream servers, and must not look as if they did not exist.
+    /// The server for stub domains without a usable server address; it answers SERVFAIL. Their names must neither
+    /// leak to the upstream servers nor get NXDOMAIN.
     pub servfail_server: Nameserver,
-    /// Who asks the upstream servers.
+    /// The forwarder of queries to the upstream servers.
     pub forward: Forward,
-    /// kubedns, for what dnsmasq is not to ask itself.
+    /// kubedns, which answers what dnsmasq must not forward itself.
     pub kubedns: Nameserver,
-    /// Whether kubedns is known to be behind dnsmasq. One in front of it would be asked by dnsmasq for names that it has just
-    /// asked dnsmasq for.
+    /// kubedns is known to be behind dnsmasq. A kubedns in front of dnsmasq would get back the queries that it has
+    /// just sent to dnsmasq.
     pub kubedns_is_behind: bool,
-    /// Whether kubedns is known to follow the same configuration. One that does not would ask other servers than those
-    /// that are configured, in plain text.
+    /// kubedns is known to follow the same configuration. Otherwise it would forward to other servers than the
+    /// configured ones, in plain text.
     pub kubedns_follows: bool,
 }
 
 impl Routes {
-    /// Puts the routes together, and tells what had to be left out.
+    /// Computes the routes and the omissions.
     pub fn compute(from: &Ingredients<'_>) -> (Self, BTreeSet<Omission>) {
         if from.forward == Forward::Kubedns {
             let upstreams = vec![from.by_way_of_kubedns(!needs_kubedns(from.config))];
@@ -118,8 +118,8 @@ impl Routes {
             routes.own_names = own_names(from.config).map(|name| (name, from.kubedns)).collect();
         }
         for (domain, servers) in &from.config.stub_domains {
-            // Without servers the domain is not routed specially, as in kube-dns. One that is a name of your own, too, is
-            // asked of kubedns, which knows both.
+            // Without servers the domain is not routed specially, as in kube-dns. A domain that is also a name of
+            // your own goes to kubedns, which knows both.
             if servers.is_empty() || routes.own_names.contains_key(domain) {
                 continue;
             }
@@ -136,18 +136,18 @@ impl Routes {
         (routes, omissions)
     }
 
-    /// Whether a domain that failed `before` is served here.
+    /// Returns whether a domain that failed in `before` has servers here.
     pub fn mend_some_of(&self, before: &Self) -> bool {
         let mut mended = before.failing.difference(&self.failing);
         mended.any(|domain| self.stub_domains.contains_key(domain))
     }
 
-    /// Whether dnsmasq has the same servers as `before`, for the same names.
+    /// Returns whether dnsmasq has the same servers for the same names as in `before`.
     pub fn have_servers_of(&self, before: &Self) -> bool {
         Self { forgotten: before.forgotten, ..self.clone() } == *before
     }
 
-    /// Whether a server of `before` is missing here, for its domain.
+    /// Returns whether a server of `before` is missing here, for its domain.
     pub fn lack_some_of(&self, before: &Self) -> bool {
         let lacks = |now: Option<&Vec<Nameserver>>, before: &[Nameserver]| {
             before.iter().any(|server| !now.is_some_and(|now| now.contains(server)))
@@ -159,7 +159,7 @@ impl Routes {
 }
 
 impl Ingredients<'_> {
-    /// kubedns; as long as it may ask strangers in place of the servers that are meant, nobody.
+    /// kubedns, or the SERVFAIL server while kubedns may forward to other servers than the configured ones.
     fn by_way_of_kubedns(&self, strangers_will_do: bool) -> Nameserver {
         if strangers_will_do || self.kubedns_follows { self.kubedns } else { self.servfail_server }
     }
@@ -174,14 +174,14 @@ pub fn own_names(config: &Config) -> impl Iterator<Item = String> {
     config.own_names().cloned().chain(reverse)
 }
 
-/// Whether some of the servers can only be asked by kubedns.
+/// Returns whether some of the servers can only be queried by kubedns.
 pub fn needs_kubedns(config: &Config) -> bool {
     let stub_domains = config.stub_domains.values().flatten();
     config.upstream_nameservers.iter().any(|server| server.plain().is_none())
         || stub_domains.into_iter().any(is_not_plain)
 }
 
-/// dnsmasq asks in plain DNS over UDP, and knows nothing else.
+/// Returns whether dnsmasq cannot query the server: dnsmasq forwards in plain DNS alone.
 fn is_not_plain(server: &ServerAddr) -> bool {
     matches!(server, ServerAddr::Address(server) if server.plain().is_none())
 }

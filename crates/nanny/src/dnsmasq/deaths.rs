@@ -1,25 +1,25 @@
-//! Deaths of dnsmasq: after how many the nanny gives up, and the pauses before it starts it again.
+//! Deaths of dnsmasq: the limit at which the nanny gives up, and the pauses before restarts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Deaths within [`WINDOW`] at which the nanny ends, so that the kubelet sees it.
+/// Deaths within [`WINDOW`] at which the nanny exits, so that the kubelet notices.
 const LIMIT: usize = 6;
 const WINDOW: Duration = Duration::from_mins(1);
-/// The pause after the second death within the window; the first one costs none. It doubles from death to death.
+/// The pause after the second death within the window; after the first there is none. It doubles with each death.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 pub(crate) struct Deaths(VecDeque<Instant>);
 
-/// The reaction to one more death.
+/// The reaction to a death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Start dnsmasq again after this long.
+    /// Restart dnsmasq after this pause.
     Restart(Duration),
-    /// It died this often within a minute: end.
+    /// Exit: dnsmasq died this often within a minute.
     GiveUp(usize),
 }
 
@@ -36,7 +36,7 @@ impl Deaths {
         let Some(doublings) = count.checked_sub(2) else {
             return Verdict::Restart(Duration::ZERO);
         };
-        // Half of it is chance, so that the pods of a cluster do not go in step.
+        // Half of the pause is random, so that the pods of a cluster do not restart in step.
         let pause = FIRST_PAUSE * (1 << doublings);
         Verdict::Restart(pause.mul_f64(0.5 + 0.5 * fastrand::f64()))
     }

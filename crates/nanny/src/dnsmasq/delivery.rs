@@ -1,7 +1,7 @@
-//! Routes on their way to dnsmasq: which it has, and what becomes of newer ones that it has not got yet.
+//! Delivery of routes to dnsmasq: the routes in force, and newer ones that are pending.
 //!
-//! Routes that could not be delivered to dnsmasq stay pending. The delivery is repeated until it succeeds, something newer
-//! comes, or the newest routes are those in force again; meanwhile that is told once for each reason, and shown.
+//! Routes that could not be delivered stay pending. The delivery is repeated until it succeeds, until newer routes
+//! arrive, or until the newest routes equal those in force. Each reason is logged once, and shown in the status.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::config::routes::Routes;
 use crate::or_never::or_never;
 use crate::report::{Pending, Report};
 
-/// The pause before what failed is tried again.
+/// The pause before a failed delivery is repeated.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// Why dnsmasq has not got the newest routes.
+/// The reason why dnsmasq has not got the newest routes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Obstacle {
     #[error("cannot write the servers file {path:?}: {reason}")]
@@ -32,20 +32,20 @@ pub(crate) enum Obstacle {
     NoRestart,
 }
 
-/// The routes that dnsmasq has, and those it is to have.
+/// The routes in force, and the newest routes.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     newest: watch::Receiver<Routes>,
     in_force: Routes,
-    /// When to try again what is not in force.
+    /// The time of the next try.
     again: Option<Instant>,
-    /// Why it is not, as last told.
+    /// The reason for the pending delivery, as last logged.
     reason: Option<String>,
     report: Report,
 }
 
 impl Delivery {
-    /// Nothing is in force yet.
+    /// Starts with no routes in force.
     pub(crate) fn new(newest: watch::Receiver<Routes>, report: Report) -> Self {
         Self { newest, in_force: Routes::default(), again: None, reason: None, report }
     }
@@ -58,8 +58,8 @@ impl Delivery {
         self.newest.borrow_and_update().clone()
     }
 
-    /// Waits until there are routes to bring to dnsmasq. Unless they are said to be in force they come again. May be
-    /// dropped and called again.
+    /// Waits until there are routes to deliver. The same routes are returned again unless they were marked as in
+    /// force. Cancel safe.
     pub(crate) async fn due(&mut self) -> Routes {
         loop {
             tokio::select! {
@@ -81,7 +81,7 @@ impl Delivery {
         self.settle();
     }
 
-    /// dnsmasq cannot have the newest routes now.
+    /// Records that dnsmasq cannot get the newest routes now.
     pub(crate) fn failed(&mut self, obstacle: &Obstacle) {
         self.again = Some(Instant::now() + AGAIN);
         let pending = match obstacle {
@@ -96,7 +96,7 @@ impl Delivery {
             return;
         }
         match pending {
-            // What was asked for is no error.
+            // The user chose this, so it is no error.
             Pending::Restart => info!(reason, "dnsmasq keeps the old servers until it is restarted"),
             Pending::Failed => {
                 error!(reason, "dnsmasq has not got the newest servers, the old ones stay in force");
@@ -106,7 +106,7 @@ impl Delivery {
         self.reason = Some(reason);
     }
 
-    /// Nothing is pending any more.
+    /// Records that nothing is pending any more.
     fn settle(&mut self) {
         self.again = None;
         if self.reason.take().is_some() {
@@ -133,7 +133,7 @@ mod tests {
         Obstacle::Refused("exit status 1: no".to_owned())
     }
 
-    /// A delivery with the routes to `192.0.2.1` in force.
+    /// A delivery with the route to `192.0.2.1` in force.
     fn delivery() -> (watch::Sender<Routes>, Report, Delivery) {
         let report = Report::new().unwrap();
         let (sender, newest) = watch::channel(routes("192.0.2.1"));
@@ -143,13 +143,13 @@ mod tests {
         (sender, report, delivery)
     }
 
-    /// Upstreams in force, and why the newest are not.
+    /// The upstreams in force, and the reason why the newest are pending.
     fn shown(report: &Report) -> (Value, Value) {
         let status: Value = serde_json::from_str(&report.json()).unwrap();
         (status["routes"]["upstreams"].clone(), status["routes"]["pending"]["reason"].clone())
     }
 
-    /// The metrics of deliveries that failed.
+    /// The metrics of failed deliveries.
     fn gauges(report: &Report) -> String {
         let text = report.metrics().render().unwrap();
         let names = ["nanny_reload_failures_total", "nanny_restart_needed", "nanny_routes_pending"];
@@ -157,7 +157,7 @@ mod tests {
         lines.collect::<Vec<_>>().join(", ")
     }
 
-    /// The routes that are due within this time.
+    /// The routes that are due within `within`.
     async fn due(delivery: &mut Delivery, within: Duration) -> Option<Routes> {
         timeout(within, delivery.due()).await.ok()
     }

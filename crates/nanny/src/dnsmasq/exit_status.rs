@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use daemon::exec::CANNOT_EXECUTE;
 use nix::sys::signal::Signal;
 
-/// One phrase: the status and its meaning as dnsmasq(8) gives it.
+/// Describes the status and its meaning according to dnsmasq(8), as one phrase.
 pub(crate) fn describe(status: ExitStatus) -> String {
     if let Some(number) = status.signal() {
         let name = Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn in_words() {
-        // Wait statuses: the exit code in the high octet, the signal in the low one.
+        // Wait statuses: the exit code is in the high octet, the signal in the low octet.
         assert!(
             describe(ExitStatus::from_raw(2 << 8)).starts_with("exit status 2 (it cannot use the network")
         );

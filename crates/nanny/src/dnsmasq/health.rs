@@ -1,16 +1,17 @@
-//! Whether a dnsmasq that runs also answers.
+//! Probes of dnsmasq: does the running process answer?
 //!
-//! It is asked for its cache size (CHAOS TXT `cachesize.bind`, which it answers from memory) every three seconds, and
-//! again at once when it misses a probe. Not more often, because dnsmasq counts such answers as hits of its cache.
+//! A probe asks for the cache size (CHAOS TXT `cachesize.bind`, which dnsmasq answers from memory) every three
+//! seconds, and again at once after a missed probe. Probes are not more frequent because dnsmasq counts their answers
+//! as cache hits.
 //!
-//! One that stays silent and uses no processor time hangs: stopped by a signal, or waiting for what never comes. One that
-//! stays silent but works is busy, and is given longer: a flood is no reason to throw its cache away.
+//! A dnsmasq that does not answer and uses no processor time hangs: it was stopped by a signal, or is blocked. A
+//! dnsmasq that does not answer but works is busy, and gets more time: a flood is no reason to lose its cache.
 //!
-//! The measure is the time from one missed probe to the next, and no more of it than probing takes: a nanny that was
-//! itself stopped, frozen with its pod or short of processor time has asked nothing meanwhile.
+//! Silence counts only from one missed probe to the next, and at most the duration of a probe each: a nanny that was
+//! itself stopped, frozen with its pod or short of processor time sent no probes meanwhile.
 //!
-//! Only a process that has answered once is judged by that: where it cannot be reached from here at all, silence means
-//! nothing. One that the kernel shows as stopped hangs in any case.
+//! A process counts as hanging only after it has answered once: where the nanny cannot reach it at all, silence
+//! proves nothing. A process that the kernel shows as stopped hangs in any case.
 
 use std::time::Duration;
 
@@ -22,13 +23,13 @@ use nix::unistd::Pid;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-/// From one probe to the next while dnsmasq answers.
+/// The pause between probes while dnsmasq answers.
 const INTERVAL: Duration = Duration::from_secs(3);
-/// Timeout of an answer, and so the time from one missed probe to the next, if the nanny is not kept from asking.
+/// Timeout of a probe, and so the time from one missed probe to the next.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Silent and idle for this long after the first missed probe: it hangs.
+/// Silent and idle for this long after the first missed probe, dnsmasq hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(3);
-/// Silent though busy for this long: it hangs too.
+/// Silent for this long, dnsmasq hangs even if it is busy.
 const BUSY_TOO_LONG: Duration = Duration::from_secs(30);
 /// The pause between probes before the first answer.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
@@ -39,7 +40,7 @@ pub(crate) struct Health {
     pid: Pid,
     has_answered: bool,
     due: Instant,
-    /// Since the last answer.
+    /// The silence since the last answer.
     silence: Option<Silence>,
 }
 
@@ -54,25 +55,24 @@ pub(super) struct Look {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
     Answers,
-    /// It did not answer this time.
+    /// dnsmasq did not answer this probe.
     Silent,
     Hangs,
 }
 
 impl Health {
-    /// Watches the process that answers at `server`.
+    /// Probes the process that answers at `server`.
     pub(crate) fn new(server: Nameserver, pid: Pid) -> Self {
         Self { server, pid, has_answered: false, due: Instant::now() + FIRST_INTERVAL, silence: None }
     }
 
-    /// The findings, one after the other. The caller may stop waiting for the next and come back at any time: a probe
-    /// that is under way, or not yet due, stays so.
+    /// The stream of findings. Cancel safe: a probe that is under way or not yet due stays so.
     pub(crate) fn findings(self) -> BoxStream<'static, Finding> {
         let next = |mut health: Self| async { Some((health.next().await, health)) };
         stream::unfold(self, next).boxed()
     }
 
-    /// Waits for something worth telling.
+    /// Waits for the next finding to report.
     async fn next(&mut self) -> Finding {
         loop {
             sleep_until(self.due).await;
@@ -87,7 +87,7 @@ impl Health {
         }
     }
 
-    /// When to ask again after the last probe, which lasted from `asked` until `now`.
+    /// The time of the next probe after one that lasted from `asked` until `now`.
     fn next_probe(&self, asked: Instant, now: Instant) -> Instant {
         if !self.has_answered {
             return now + FIRST_INTERVAL;
@@ -95,7 +95,7 @@ impl Health {
         asked + if self.silence.is_some() { PATIENCE } else { INTERVAL }
     }
 
-    /// One probe's outcome, and what the process looks like.
+    /// Evaluates a probe's outcome and the state of the process.
     fn judge(&mut self, alive: bool, now: Instant, look: Look) -> Option<Finding> {
         if alive {
             self.silence = None;
@@ -123,9 +123,9 @@ impl Health {
 /// Missed probes in a row.
 #[derive(Debug)]
 struct Silence {
-    /// When the last one was given up, and what the process looked like.
+    /// The time at which the last probe timed out, and the process state then.
     last: (Instant, Look),
-    /// Since the first one.
+    /// The time since the first missed probe.
     lasts: Duration,
     /// The time since the process last used the processor.
     idle: Duration,
@@ -138,7 +138,7 @@ impl Silence {
         Self { last: (now, look), lasts: Duration::ZERO, idle: Duration::ZERO, stopped: Duration::ZERO }
     }
 
-    /// One more missed probe.
+    /// Adds a missed probe.
     fn goes_on(self, now: Instant, look: Look) -> Self {
         let (then, before) = self.last;
         let step = now.duration_since(then).min(PATIENCE);
@@ -151,14 +151,15 @@ impl Silence {
         }
     }
 
-    /// Whether that is one of a process that has answered before, or of any.
+    /// Returns whether dnsmasq hangs. Silence proves that only if `has_answered`; a stopped process hangs in any
+    /// case.
     fn is_a_hang(&self, has_answered: bool) -> bool {
         let silent = self.idle >= HANGS_AFTER || self.lasts >= BUSY_TOO_LONG;
         self.stopped >= HANGS_AFTER || (has_answered && silent)
     }
 }
 
-/// Whether dnsmasq itself answers: what it forwards to others has no cache size.
+/// Returns whether dnsmasq itself answers: a forwarded query would not return a cache size.
 async fn answers(server: Nameserver) -> bool {
     let question = chaos::question("cachesize.bind.");
     match ask_with_retry(&ServerAddr::from(server), &question, PATIENCE).await {
@@ -170,10 +171,10 @@ async fn answers(server: Nameserver) -> bool {
     }
 }
 
-/// Reads state and processor time of a process (fields 3, 14 and 15 of its `stat`, see proc(5)).
+/// Reads the state and the processor time of a process (fields 3, 14 and 15 of its `stat`, see proc(5)).
 pub(super) fn look(pid: Pid) -> Option<Look> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; what follows it is fixed.
+    // The name in parentheses may contain anything; the format of the rest is fixed.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     let stopped = fields.next()? == "T";
@@ -225,7 +226,7 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut health = health();
         health.judge(true, at(0), busy(10));
-        // As after a stop of the nanny, again and again.
+        // Probes far apart, as after the nanny itself was stopped.
         for second in [100, 200, 300] {
             assert_eq!(health.judge(false, at(second), busy(10)), Some(Finding::Silent));
         }

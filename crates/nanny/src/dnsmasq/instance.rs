@@ -1,4 +1,4 @@
-//! One dnsmasq process, with what watches it and what is being tried for it.
+//! One dnsmasq process, with its probes and the trial of new arguments.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -15,37 +15,39 @@ use crate::dnsmasq::process::Process;
 use crate::dnsmasq::quiet::{Quiet, Sent};
 use crate::report::Restart;
 
-/// The longest time a reload that removes servers waits for a moment without queries in flight. An edit is to be in
-/// force within a second.
+/// The longest time for which a reload that removes servers waits for a moment without queries in flight: an edit
+/// should be in force within a second.
 const QUIET: Duration = Duration::from_millis(400);
 
 pub(super) struct Instance {
     pub(super) process: Process,
     pub(super) events: mpsc::Receiver<Event>,
-    /// Findings of the probes; never any where none are possible.
+    /// Findings of the probes; an empty stream where dnsmasq cannot be probed.
     pub(super) findings: BoxStream<'static, Finding>,
     pub(super) quiet: Quiet,
     pub(super) up: bool,
-    /// It has its servers from our file, and so does not need a restart for others.
+    /// dnsmasq reads its servers from our file, and so needs no restart for other servers.
     pub(super) reads_file: bool,
-    /// It logs queries for those who follow them.
+    /// dnsmasq logs queries for their followers.
     pub(super) logs_queries: bool,
     pub(super) trial: Option<Trial>,
 }
 
 impl Instance {
-    /// Sends SIGHUP in a moment in which no query waits, or without one if none comes. None if that did not work.
+    /// Sends SIGHUP at a moment without waiting queries, or without such a moment if none comes in time. `None` on
+    /// failure.
     pub(super) async fn hang_up_quietly(&mut self) -> Option<Sent> {
         let mut quiet = self.quiet.clone();
         let sent = tokio::task::spawn_blocking(move || (quiet.hang_up(QUIET), quiet)).await;
-        let (sent, quiet) =
-            sent.inspect_err(|error| error!(%error, "looking for a quiet moment failed")).ok()?;
+        let (sent, quiet) = sent
+            .inspect_err(|error| error!(%error, "search for a moment without waiting queries failed"))
+            .ok()?;
         self.quiet = quiet;
         sent.ok()
     }
 }
 
-/// Tries the arguments for some routes, and hands these back.
+/// A trial of the arguments for some routes; returns these routes.
 pub(super) type Trial = BoxFuture<'static, (Result<(), String>, Routes)>;
 
 /// The end of an instance.
@@ -57,7 +59,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Why dnsmasq is started again; none if it is not.
+    /// The reason for the restart; `None` if dnsmasq is not restarted.
     pub(super) fn restart(&self) -> Option<Restart> {
         match self {
             Self::Ended(_) => Some(Restart::Died),

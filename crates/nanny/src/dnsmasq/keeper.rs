@@ -1,12 +1,12 @@
-//! A process beside dnsmasq that can do to it what the nanny may not, or no longer can.
+//! A helper process beside dnsmasq, with rights that the nanny lacks.
 //!
-//! * It signals a dnsmasq that runs as another user. For that it becomes this user, which takes what dnsmasq needed for it
-//!   too (the capability SETUID), while the nanny stays who it is and does without the capability KILL.
-//! * When the nanny is gone, whichever way it went, it kills dnsmasq with its children that answer over TCP. The kernel
-//!   kills dnsmasq alone (see [`daemon::exec`]), and only one that has not changed its user or group.
+//! * It signals a dnsmasq that runs as another user. For that it changes to this user, with the capability SETUID,
+//!   which dnsmasq needed as well. The nanny keeps its own user and needs no capability KILL.
+//! * When the nanny is gone, for whatever reason, it kills dnsmasq and the children that answer over TCP. The kernel
+//!   kills dnsmasq alone (see [`daemon::exec`]), and only if dnsmasq has not changed its user or group.
 //!
-//! Requests come on its standard input, one octet each: the number of a signal, [`GROUP`] or [`GONE`]. The answer is one
-//! octet: the number of the error, or zero. The end of the requests is the end of the nanny.
+//! It reads requests from standard input, one octet each: the number of a signal, [`GROUP`] or [`GONE`]. The response
+//! is one octet: the error number, or zero. The end of its input means that the nanny is gone.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -20,16 +20,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// The first argument of the process.
+/// The first argument that selects this process.
 pub const WORD: &str = "__keep-dnsmasq";
 /// SIGKILL for dnsmasq and all its children.
 const GROUP: u8 = u8::MAX;
-/// dnsmasq has ended and its ID may be another's from now on.
+/// dnsmasq has ended; from now on its process ID may belong to another process.
 const GONE: u8 = 0;
-/// Timeout of an answer.
+/// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The nanny's end of it.
+/// The nanny's handle to the process.
 #[derive(Debug)]
 pub struct Keeper {
     child: Child,
@@ -38,11 +38,11 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts one for the process `dnsmasq`, which leads a process group.
+    /// Starts a keeper for the process `dnsmasq`, which leads a process group.
     pub fn start(dnsmasq: Pid) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.args([WORD, &dnsmasq.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A signal from the terminal is not for it.
+        // A signal from the terminal must not reach it.
         let mut child = command.process_group(0).spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(requests), Some(answers)) => Ok(Self { child, requests, answers }),
@@ -68,22 +68,22 @@ impl Keeper {
         match timeout(PATIENCE, asking).await {
             Ok(Ok(0)) => Ok(()),
             Ok(Ok(errno)) => Err(Errno::from_raw(errno.into())),
-            // It is not there any more, or stopped.
+            // The keeper is gone or stopped.
             Ok(Err(_)) | Err(_) => Err(Errno::EPERM),
         }
     }
 
-    /// Lets it end: dnsmasq was waited for.
+    /// Ends the keeper after dnsmasq has been waited for.
     pub async fn dismiss(mut self) {
         let _ = self.requests.write_all(&[GONE]).await;
         let _ = timeout(PATIENCE, self.child.wait()).await;
     }
 }
 
-/// Runs the process; `arguments` are those behind [`WORD`].
+/// Runs the keeper process; `arguments` are those behind [`WORD`].
 pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let id = arguments.next().and_then(|id| id.to_string_lossy().parse().ok());
-    // Zero, one and negative numbers mean other things to kill(2).
+    // kill(2) gives zero, one and negative numbers other meanings.
     let Some(dnsmasq) = id.filter(|id| *id > 1).map(Pid::from_raw) else {
         return ExitCode::FAILURE;
     };
@@ -107,7 +107,7 @@ pub fn keep(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Does something that only the user of a process may do.
+/// Runs `act` as the user of a process.
 fn as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> {
     match act() {
         Err(Errno::EPERM) => {
@@ -119,7 +119,7 @@ fn as_owner(process: Pid, act: impl Fn() -> nix::Result<()>) -> nix::Result<()> 
     }
 }
 
-/// The real user of a process.
+/// Returns the real user of a process.
 fn owner(process: Pid) -> Option<Uid> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let mut ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace();

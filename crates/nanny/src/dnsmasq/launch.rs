@@ -9,10 +9,10 @@
 //!
 //! With [`Forward::Kubedns`], kubedns is the only server in the file.
 //!
-//! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line, and
-//! reads the file again on SIGHUP. It never reads resolv.conf itself, because configured servers could not take the place
-//! of those without a restart. When the way through the file is closed (see [`Mode::Restart`]) the servers are arguments,
-//! as with kube-dns, and an edit restarts dnsmasq.
+//! dnsmasq treats a `server=` line of its servers file like a `--server` argument behind those on the command line,
+//! and reads the file again on SIGHUP. It never reads resolv.conf itself, because configured servers could not
+//! replace those without a restart. Where a servers file is not possible (see [`Mode::Restart`]) the servers are
+//! arguments, as with kube-dns, and an edit restarts dnsmasq.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,34 +36,35 @@ pub(crate) enum Mode {
 pub(crate) struct Plan {
     /// The way an edit reaches dnsmasq.
     pub(crate) mode: Mode,
-    /// A file of the user's with `server=` lines: its content goes into ours.
+    /// The user's own file with `server=` lines; its content goes into ours.
     pub(crate) extra_servers: Option<PathBuf>,
-    /// The resolv.conf files whose servers we hand to dnsmasq; none when it reads them itself or is not to.
+    /// The resolv.conf files whose servers go into ours; empty when dnsmasq reads them itself or must not use them.
     pub(crate) resolv_files: Vec<PathBuf>,
-    /// Whether resolv.conf is looked at again after the start.
+    /// Reads resolv.conf again when it changes.
     pub(crate) follow_resolv: bool,
-    /// Why edits need a restart, if they do.
+    /// The reason why edits need a restart, if they do.
     pub(crate) obstacle: Option<String>,
     /// Notes on the user's arguments that conflict with ours.
     pub(crate) notes: Vec<String>,
     words: Vec<OsString>,
-    /// The same without what is in our file.
+    /// The words without the options that our file replaces.
     words_beside_file: Vec<OsString>,
     ours: Vec<OsString>,
 }
 
 const SERVERS_FILE: &str = "--servers-file=";
 const LOOP_DETECTION: &str = "dns-loop-detect";
-/// Questions that may wait for kubedns at a time. More than the 512 that kubedns has wait for upstreams, so that it is kubedns
-/// that says when there are too many. Not many more: dnsmasq looks through as many sockets before each answer, and with 4096
-/// a cached answer takes twice the time.
+/// Limit of queries that wait for kubedns at a time (`--dns-forward-max`). It is above kubedns' own limit of 512, so
+/// that kubedns rejects the excess. It is close to that limit because dnsmasq searches as many sockets before each
+/// answer: with 4096 a cached answer takes twice the time.
 const MAX_FORWARDED: usize = 600;
-/// Milliseconds until kubedns is asked a first time again, and until it is for the last time: a question that finds it
-/// restarting is answered before the client asks again, which takes five seconds. kubedns asks upstreams no second time.
+/// Milliseconds until the first and the last retry to kubedns (`--fast-dns-retry`): a query that finds kubedns
+/// restarting is answered before the client retries after five seconds. kubedns does not send a retried query to the
+/// upstreams again.
 const RETRIES: &str = "500,4000";
 
 impl Plan {
-    /// Decides. `servers_file` is where ours would be (or why there is none).
+    /// Plans the command line. `servers_file` is the path for our file, or the reason why there is none.
     pub(crate) fn new(
         arguments: &Arguments,
         servers_file: Result<PathBuf, String>,
@@ -105,13 +106,13 @@ impl Plan {
         }
     }
 
-    /// The same without a servers file of ours, for when it cannot be written.
+    /// The same without a servers file of ours, for when the file cannot be written.
     pub(crate) fn argv_without_file(&self, routes: &Routes) -> Vec<OsString> {
         let mut argv = self.words.clone();
         for value in servers_file::values(routes) {
             argv.extend(["--server".into(), value.into()]);
         }
-        // Otherwise it is among ours already.
+        // Otherwise our arguments already contain it.
         if self.mode == Mode::Restart && routes.upstreams_from != Origin::ResolvConf {
             argv.push("--no-resolv".into());
         }
@@ -152,7 +153,7 @@ impl Plan {
         }
         if arguments.has(LOOP_DETECTION) {
             self.notes
-                .push(format!("--{LOOP_DETECTION}: left out, kubedns looks for upstreams that lead back"));
+                .push(format!("--{LOOP_DETECTION}: left out, kubedns detects loops of upstreams itself"));
         }
     }
 
@@ -170,13 +171,14 @@ impl Plan {
             add(!arguments.has("no-resolv"), "--no-resolv".into());
             add(true, format!("{SERVERS_FILE}{}", file.display()));
         }
-        // It would take kubedns for the loop that one of its upstreams makes.
+        // With it, dnsmasq would take kubedns for a loop that one of kubedns' upstreams makes.
         add(
             dnsmasq.loop_detection && !is_cache && !arguments.has(LOOP_DETECTION),
             format!("--{LOOP_DETECTION}"),
         );
         add(is_cache && !arguments.has("dns-forward-max"), format!("--dns-forward-max={MAX_FORWARDED}"));
-        // Without either it would ask kubedns a second time after SERVFAIL, and a client would wait twice as long.
+        // Without either option dnsmasq would ask kubedns a second time after SERVFAIL, and the client would wait
+        // twice as long.
         let asks_once = arguments.has("all-servers") || arguments.has("strict-order");
         add(is_cache && !asks_once, "--all-servers".into());
         let may_retry = dnsmasq.has_retries() && !arguments.has("fast-dns-retry");

@@ -8,11 +8,11 @@ use tracing::{debug, error, info, warn};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     Started,
-    /// It sent a query to this upstream server and got it back.
+    /// dnsmasq sent a query to this upstream server and got it back.
     Loop(Nameserver),
-    /// It will not use this upstream server: the address is its own.
+    /// dnsmasq will not use this upstream server: the address is its own.
     OwnAddress(IpAddr),
-    /// It had to refuse queries because too many were waiting for upstream servers.
+    /// dnsmasq rejected queries because too many were waiting for upstream servers.
     TooManyQueries,
 }
 
@@ -25,13 +25,13 @@ pub(crate) enum Weight {
     Warning,
     /// Start, stop, statistics.
     Information,
-    /// Its servers, files and options, which our own lines tell of.
+    /// Its servers, files and options; our own lines report them.
     Detail,
     /// A line of `--log-queries`.
     Query,
 }
 
-/// One line without its line feed, read.
+/// A parsed line without its line feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogLine<'a> {
     pub(crate) text: &'a str,
@@ -62,8 +62,8 @@ impl<'a> LogLine<'a> {
         Some(Event::OwnAddress(ip.parse().ok()?))
     }
 
-    /// Writes it into our log. Lines about single queries, which only `--log-queries` asks for, are written as they
-    /// are: all of them (as long as the log is read), and not at the price of a log line of ours.
+    /// Writes the line into our log. Lines about single queries (`--log-queries`) are copied unchanged while the log
+    /// is read: formatting each as a log line of ours would cost too much.
     pub(crate) fn log(&self, json: bool) {
         match self.weight {
             Weight::Error => error!("dnsmasq: {}", self.text),
@@ -129,7 +129,8 @@ fn weight(text: &str) -> Weight {
     }
 }
 
-/// Whether the line is one of `--log-queries`, with or without `=extra` (which puts a number and an address in front).
+/// Returns whether the line is one of `--log-queries`, with or without `=extra` (which prepends a number and an
+/// address).
 fn is_query(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "query[",

@@ -1,4 +1,4 @@
-//! One running dnsmasq: started, listened to, signalled, stopped.
+//! A running dnsmasq process: start, output, signals, end.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -24,11 +24,11 @@ use crate::dnsmasq::keeper::Keeper;
 use crate::dnsmasq::log_lines::{Event, LogLine, Weight};
 use crate::queries::Queries;
 
-/// The longest line taken from dnsmasq, in octets; longer ones are cut into several.
+/// The longest line read from dnsmasq, in octets; longer lines are split.
 const LONGEST_LINE: usize = 4096;
-/// Events that may wait to be looked at; more are dropped (they are only repetitions).
+/// Limit of events in the queue; further ones are dropped, they only repeat earlier ones.
 const WAITING_EVENTS: usize = 64;
-/// The time to wait for the last lines of a process that ended: a TCP child of it may hold the pipe open.
+/// The time to wait for the last lines of a process that ended: its TCP children may hold the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A dnsmasq process. Dropping it kills it.
@@ -36,15 +36,15 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 pub(crate) struct Process {
     child: Child,
     pid: Pid,
-    /// Nothing where no further process is to be had.
+    /// `None` if the keeper could not be started.
     keeper: Option<Keeper>,
     pumps: JoinSet<()>,
     last_words: Arc<Mutex<String>>,
 }
 
 impl Process {
-    /// Starts `program`; its log lines go into ours, those of single queries as `queries` says, and what they tell
-    /// comes out of the receiver.
+    /// Starts `program`. Its log lines are copied into ours, those of single queries according to `queries`; the
+    /// receiver gets the events in them.
     pub(crate) fn start(
         program: &Path,
         argv: &[OsString],
@@ -55,14 +55,14 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own: a signal from the terminal is for us, not for dnsmasq.
+            // A process group of its own: a signal from the terminal must reach us, not dnsmasq.
             .process_group(0)
             .kill_on_drop(true);
         let mut child = command.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the process has no ID"))?;
         let keeper = Keeper::start(pid)
-            .inspect_err(|error| warn!(%error, "cannot start the process that looks after dnsmasq with us"))
+            .inspect_err(|error| warn!(%error, "cannot start the keeper process of dnsmasq"))
             .ok();
         let (sender, events) = mpsc::channel(WAITING_EVENTS);
         let last_words = Arc::new(Mutex::new(String::new()));
@@ -81,7 +81,7 @@ impl Process {
         self.pid
     }
 
-    /// Sends a signal. Only while it runs: a process that was waited for is not signalled.
+    /// Sends a signal while the process runs; a process that was waited for is not signalled.
     pub(crate) async fn signal(&mut self, signal: Signal) -> Result<(), Errno> {
         if self.child.id().is_none() {
             return Ok(());
@@ -92,14 +92,14 @@ impl Process {
         }
     }
 
-    /// Waits for its end. May be dropped and called again.
+    /// Waits for the end of the process. Cancel safe.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// After its end: ends what it left behind and returns the last thing it had to say.
+    /// After the end: kills the remaining children and returns the last log line.
     pub(crate) async fn last_words(mut self) -> String {
-        // Children that answer TCP queries outlive their parent; the next dnsmasq is to be the only one.
+        // Children that answer TCP queries outlive their parent and would serve beside the next dnsmasq.
         let killed = killpg(self.pid, Signal::SIGKILL);
         if let Some(mut keeper) = self.keeper.take() {
             if killed == Err(Errno::EPERM) {
@@ -112,10 +112,11 @@ impl Process {
         self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops it: SIGTERM, then SIGKILL after `patience`. Returns once it is gone, or cannot be brought to that.
+    /// Stops the process: SIGTERM, then SIGKILL after `patience`. Returns once it is gone, or an error if it cannot
+    /// be stopped.
     pub(crate) async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
         let _ = self.signal(Signal::SIGTERM).await;
-        // One that was stopped by a signal would not notice the other.
+        // A process stopped by a signal would not handle SIGTERM.
         let _ = self.signal(Signal::SIGCONT).await;
         let status = if let Ok(status) = timeout(patience, self.child.wait()).await {
             status?
@@ -129,7 +130,7 @@ impl Process {
     }
 }
 
-/// As the first process of a container we inherit the children of a dnsmasq that ended.
+/// Reaps the children of a dnsmasq that ended, which we inherit as the first process of a container.
 fn reap_group(group: Pid) {
     let anyone = Pid::from_raw(-group.as_raw());
     while let Ok(status) = waitpid(anyone, Some(WaitPidFlag::WNOHANG)) {
@@ -139,12 +140,12 @@ fn reap_group(group: Pid) {
     }
 }
 
-/// The time within which dnsmasq repeats its lines after a start or a reload.
+/// The time within which dnsmasq repeats lines after a start or a reload.
 const ECHO: Duration = Duration::from_secs(1);
-/// Bound of the different lines remembered for that time.
+/// Limit of the different lines remembered for that time.
 const MOST_ECHOES: usize = 1024;
 
-/// The lines of dnsmasq about its servers. It reads them several times, and lists all of them each time.
+/// Recent lines of dnsmasq about its servers. dnsmasq reads them several times and logs all of them each time.
 #[derive(Debug, Default)]
 struct Echo {
     since: Option<Instant>,
@@ -152,7 +153,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// Has it just said so?
+    /// Returns whether the line repeats a recent one.
     fn is_one(&mut self, line: &LogLine<'_>, now: Instant) -> bool {
         if line.weight != Weight::Detail {
             return false;
@@ -171,18 +172,18 @@ impl Echo {
     }
 }
 
-/// The ways of the lines of single queries.
+/// The destinations of the lines of single queries.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryLines {
-    /// Those who follow queries.
+    /// The followers of queries.
     pub(crate) followers: Queries,
-    /// Into our log: somebody asks for `--log-queries`.
+    /// Our log, if dnsmasq's own arguments contain `--log-queries`.
     pub(crate) logged: bool,
-    /// There as JSON.
+    /// JSON in our log.
     pub(crate) json: bool,
 }
 
-/// Moves lines from a pipe to our log.
+/// Copies lines from a pipe to our log.
 #[derive(Debug, Clone)]
 struct Pump {
     events: mpsc::Sender<Event>,
@@ -228,7 +229,7 @@ impl Pump {
     }
 }
 
-/// Reads up to a line feed (which is left out) or [`LONGEST_LINE`]; false at the end.
+/// Reads up to a line feed (which is left out) or [`LONGEST_LINE`]; returns false at the end.
 async fn read_line(reader: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     loop {

@@ -1,4 +1,4 @@
-//! The lines that dnsmasq logs of one query with `--log-queries=extra`, joined to one.
+//! The lines that dnsmasq logs about one query with `--log-queries=extra`, joined into one event.
 //!
 //! Each begins with the query's number and the client's address and port:
 //!
@@ -8,8 +8,8 @@
 //! 12 10.244.0.7/4711 reply www.example.test is 198.51.100.1
 //! ```
 //!
-//! There is no last line, so a query is told with the first that answers it. One that nobody answers is told without an
-//! RCODE when it is [`LATE`], or when too many others wait.
+//! No line marks the end of a query, so a query is reported with the first line that answers it. A query without an
+//! answer is reported without an RCODE after [`LATE`], or when too many others wait.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -18,21 +18,21 @@ use std::time::{Duration, Instant, SystemTime};
 use dnsconfig::mnemonic::{parse_rcode, parse_type, rcode_name, type_name};
 use querylog::Line;
 
-/// Queries without an answer that are remembered.
+/// Limit of the queries remembered while they wait for an answer.
 const MAX_WAITING: usize = 1024;
-/// A query without an answer is told after this time.
+/// A query without an answer is reported after this time.
 const LATE: Duration = Duration::from_secs(6);
 
-/// A query that has been answered, or has not.
+/// A query with its answer, or without one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answered {
     pub(crate) client: IpAddr,
-    /// In lower case without a dot at the end, as a filter wants it.
+    /// In lower case without a trailing dot, as filters expect.
     pub(crate) name: String,
     pub(crate) qtype: u16,
-    /// None without an answer.
+    /// `None` without an answer.
     pub(crate) rcode: Option<u16>,
-    /// `cache`, `config`, a file of names, or the server that was asked.
+    /// `cache`, `config`, a hosts file, or the server that answered.
     pub(crate) by: String,
     pub(crate) took: Duration,
 }
@@ -56,7 +56,7 @@ impl Answered {
 
 #[derive(Debug)]
 struct Waiting {
-    /// The number and the address, as they are written: processes for TCP count by themselves.
+    /// The number and the address, as written: the processes for TCP number their queries separately.
     id: String,
     client: IpAddr,
     name: String,
@@ -68,12 +68,12 @@ struct Waiting {
 /// Joins the lines of all queries.
 #[derive(Debug, Default)]
 pub(crate) struct Joiner {
-    /// The oldest first.
+    /// Oldest first.
     waiting: VecDeque<Waiting>,
 }
 
 impl Joiner {
-    /// Takes a line; gives the queries that are over with it.
+    /// Reads a line; returns the queries that it completes, and those that are late.
     pub(crate) fn take(&mut self, line: &str, now: Instant) -> Vec<Answered> {
         let mut over = self.late(now);
         let Some((id, rest)) = split(line) else { return over };
@@ -100,7 +100,7 @@ impl Joiner {
         let (qtype, rest) = query.split_once("] ")?;
         let (name, client) = rest.rsplit_once(" from ")?;
         let (client, name) = (client.parse().ok()?, name.to_ascii_lowercase());
-        // dnsmasq writes types that it has no name for as `type=65`.
+        // dnsmasq writes types without a name as `type=65`.
         let number = qtype.strip_prefix("type=").and_then(|number| number.parse().ok());
         let (id, qtype) = (id.to_owned(), number.or_else(|| parse_type(qtype).ok()).unwrap_or_default());
         self.waiting.push_back(Waiting { id, client, name, qtype, server: None, since: now });
@@ -125,7 +125,7 @@ impl Waiting {
     }
 }
 
-/// Number and address of a line, and what follows.
+/// Splits a line into its number with the address, and the rest.
 fn split(line: &str) -> Option<(&str, &str)> {
     let (number, rest) = line.split_once(' ')?;
     let (address, _) = rest.split_once(' ')?;
@@ -135,13 +135,13 @@ fn split(line: &str) -> Option<(&str, &str)> {
     line.split_at_checked(number.len() + 1 + address.len()).map(|(id, rest)| (id, rest.trim_start()))
 }
 
-/// RCODE and source of a line that answers: `reply NAME is VALUE`. An alias leads on to the answer.
+/// The RCODE and the source in a line that answers: `reply NAME is VALUE`. A CNAME is not the answer yet.
 fn answer<'l>(word: &'l str, rest: &str) -> Option<(u16, Option<&'l str>)> {
     let (_, value) = rest.rsplit_once(" is ")?;
     if value == "<CNAME>" {
         return None;
     }
-    // Addresses are answers, and NODATA is one without records.
+    // An address is an answer with records, NODATA is one without.
     let rcode = value.split_whitespace().next().and_then(|word| parse_rcode(word).ok()).unwrap_or_default();
     let by = match word {
         "reply" => None,

@@ -1,16 +1,16 @@
-//! A moment in which dnsmasq can forget servers without forgetting queries.
+//! A quiet moment, in which dnsmasq can drop servers without dropping queries.
 //!
-//! When dnsmasq reads its servers again, it drops the queries that wait for a server which is not there any more: their
-//! clients get no answer. So a reload that takes a server away is sent at a moment in which no query waits for any
-//! server and none is being handled. To be sure that the moment lasts, dnsmasq is stopped (SIGSTOP) for the fraction of
-//! a millisecond that looking takes, and gets the SIGHUP before it goes on.
+//! When dnsmasq reads its servers again, it drops the queries that wait for a removed server: their clients get no
+//! response. A reload that removes a server is therefore sent at a moment in which no query waits for any server and
+//! none is being handled. To keep that moment from passing, dnsmasq is stopped (SIGSTOP) for the fraction of a
+//! millisecond that the check takes, and gets the SIGHUP before it continues.
 //!
-//! Such moments are frequent even under load. Where none comes in time (servers that do not answer, or slowly and to
-//! many queries), the reload is sent all the same.
+//! Such moments are frequent even under load. If none comes in time (upstream servers that do not answer, or many
+//! slow queries), the reload is sent anyway.
 //!
-//! The signs, all of them in `/proc`: whether dnsmasq has sockets beyond those it has when idle (it opens one per
-//! forwarded query; those that have been open for long belong to queries nobody waits for any more), whether it waits in
-//! poll(2), and whether its own port has packets waiting.
+//! The signs are all in `/proc`: dnsmasq has no sockets beyond those of an idle dnsmasq (it opens one per forwarded
+//! query; a socket that has been open for long belongs to a query nobody waits for any more), it waits in poll(2),
+//! and no packets wait at its port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -25,11 +25,11 @@ use nix::unistd::Pid;
 
 use crate::dnsmasq::health::look;
 
-/// Time for a stopped process to be seen stopped.
+/// Timeout for a stopped process to appear as stopped.
 const STOPPING: Duration = Duration::from_millis(5);
-/// A query that has waited for so long has been asked again, or given up.
+/// After this time the client of a waiting query has retried or given up.
 const FORGOTTEN: Duration = Duration::from_secs(5);
-/// The pause between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Looks for quiet moments of one dnsmasq process.
@@ -37,9 +37,9 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub(crate) struct Quiet {
     pid: Pid,
     port: u16,
-    /// The descriptors it had when it had fewest: those of an idle one.
+    /// The smallest set of descriptors seen: those of an idle dnsmasq.
     idle: Option<Descriptors>,
-    /// Since when each of the present ones is known.
+    /// The time at which each present descriptor was first seen.
     since: BTreeMap<OsString, Instant>,
 }
 
@@ -54,12 +54,12 @@ pub(crate) enum Sent {
 }
 
 impl Quiet {
-    /// For the process that answers on `port`.
+    /// Checks the process that answers on `port`.
     pub(crate) fn new(pid: Pid, port: u16) -> Self {
         Self { pid, port, idle: None, since: BTreeMap::new() }
     }
 
-    /// Learns what idle looks like; to be called now and then.
+    /// Learns the descriptors of an idle dnsmasq; call it now and then.
     pub(crate) fn observe(&mut self) {
         let Some(now) = descriptors(self.pid) else {
             return;
@@ -73,9 +73,9 @@ impl Quiet {
         }
     }
 
-    /// Sends SIGHUP in the first quiet moment within `patience`, or at its end. Blocks for as long.
+    /// Sends SIGHUP in the first quiet moment within `patience`, or at its end. Blocks until then.
     ///
-    /// The process must not be waited for meanwhile, so that its ID stays its own.
+    /// Nothing may wait for the process meanwhile (waitpid), so that its ID stays valid.
     pub(crate) fn hang_up(&mut self, patience: Duration) -> Result<Sent, Errno> {
         let deadline = Instant::now() + if can_look(self.pid) { patience } else { Duration::ZERO };
         loop {
@@ -90,13 +90,13 @@ impl Quiet {
         }
     }
 
-    /// Stops the process, looks, and sends SIGHUP if all is quiet; the process goes on in any case.
+    /// Stops the process and checks; sends SIGHUP if all is quiet. The process continues in any case.
     fn hang_up_now(&self) -> bool {
         let Some(stopped) = Stopped::new(self.pid) else {
             return false;
         };
         let quiet = self.looks_idle() && waits_in_poll(self.pid) && !has_packets_waiting(self.pid, self.port);
-        // Delivered before it does anything else.
+        // The signal is delivered before the process does anything else.
         let sent = quiet && kill(self.pid, Signal::SIGHUP).is_ok();
         drop(stopped);
         sent
@@ -111,7 +111,7 @@ impl Quiet {
     }
 }
 
-/// A stopped process; it goes on when this is dropped.
+/// A stopped process; dropping this continues it.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -135,20 +135,20 @@ impl Drop for Stopped {
     }
 }
 
-/// Whether this system shows what has to be looked at.
+/// Returns whether `/proc` shows what the checks need.
 fn can_look(pid: Pid) -> bool {
     ["syscall", "net/udp", "stat"].iter().all(|name| fs::read(format!("/proc/{pid}/{name}")).is_ok())
 }
 
-/// The open descriptors; none if they are not for us to see.
+/// The open descriptors; `None` if we may not see them.
 fn descriptors(pid: Pid) -> Option<Descriptors> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    // One that is closed before its link is read is gone.
+    // A descriptor that is closed before its link is read is skipped.
     let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     Some(links.map(std::path::PathBuf::into_os_string).collect())
 }
 
-/// Whether a stopped process was stopped while waiting for something to happen.
+/// Returns whether a stopped process was waiting in poll(2).
 fn waits_in_poll(pid: Pid) -> bool {
     let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     let number = call.split(' ').next().and_then(|number| number.parse::<libc::c_long>().ok());
@@ -160,7 +160,7 @@ const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
 const POLLS: [libc::c_long; 1] = [libc::SYS_ppoll];
 
-/// Whether queries wait at the port. Where that cannot be seen, they are taken to.
+/// Returns whether packets wait at the port; true where that cannot be seen.
 fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     ["udp", "udp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));
@@ -168,7 +168,8 @@ fn has_packets_waiting(pid: Pid, port: u16) -> bool {
     })
 }
 
-/// One line of the table: the local address is the second word, `sent:received` in octets the fifth, all hexadecimal.
+/// Parses one line of the table: the local address is the second word, `sent:received` in octets the fifth, all
+/// hexadecimal.
 fn waits_at(line: &str, port: u16) -> bool {
     let mut words = line.split_ascii_whitespace().skip(1);
     let local = words.next().and_then(|address| address.rsplit_once(':'));

@@ -1,4 +1,4 @@
-//! The file dnsmasq reads its servers from, at the start and on SIGHUP.
+//! The file from which dnsmasq reads its servers, at the start and on SIGHUP.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use dnsconfig::Nameserver;
 
 use crate::config::routes::Routes;
 
-/// The text of the file: `extra` lines (those of the user's own servers file) first, then one line a server.
+/// Renders the text of the file: `extra` (the lines of the user's own servers file) first, then one line per server.
 ///
-/// Every value was validated before it became part of [`Routes`]; nothing here can add a line or an option. `extra` is
-/// the user's, word for word.
+/// Every value was validated before it became part of [`Routes`], so none can add a line or an option. `extra` is
+/// copied unchanged.
 pub fn render(routes: &Routes, extra: &str) -> String {
     let mut text = String::from("# Written by the nanny; edits are overwritten.\n");
     text.push_str(extra);
@@ -22,8 +22,8 @@ pub fn render(routes: &Routes, extra: &str) -> String {
     text
 }
 
-/// The values of `server=`, or of `--server` on a command line: names of your own first, then stub domains, then the upstream
-/// servers.
+/// The values of `server=`, or of `--server` on a command line: first names of your own, then stub domains, then the
+/// upstream servers.
 pub fn values(routes: &Routes) -> Vec<String> {
     let own = routes.own_names.iter();
     let mut values: Vec<String> = own.map(|(name, server)| format!("/{name}/{}", address(*server))).collect();
@@ -35,7 +35,7 @@ pub fn values(routes: &Routes) -> Vec<String> {
 }
 
 /// `ip`, `ip%interface` or `ip#port`.
-// Differs from kube-dns: it writes `[IPv6]#port`, which dnsmasq refuses.
+// Differs from kube-dns: it writes `[IPv6]#port`, which dnsmasq rejects.
 fn address(server: Nameserver) -> String {
     let interface = server.interface().map(|name| format!("%{name}")).unwrap_or_default();
     match server.port {

@@ -1,9 +1,9 @@
-//! A server that fails every query at once: the one of stub domains none of whose servers has an address.
+//! A server that answers every query with SERVFAIL, for stub domains whose servers have no address.
 //!
-//! Sending its names to the upstream servers would leak them, and letting dnsmasq answer NXDOMAIN would be a lie that
-//! clients keep. SERVFAIL says what is the case, and nobody caches it for long.
+//! Forwarding their names to the upstream servers would leak them, and an NXDOMAIN of dnsmasq would be wrong and
+//! cached by clients. SERVFAIL is right, and caches keep it for a short time only.
 //!
-//! It does so over UDP and TCP: dnsmasq asks over the transport that it was asked over. Nobody else is to ask here, so
+//! It serves UDP and TCP, because dnsmasq forwards over the transport of the client. dnsmasq is the only client, so
 //! connections are few and short.
 
 use std::io;
@@ -19,13 +19,13 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The largest query looked at.
+/// The largest query read, in octets.
 const LARGEST: usize = 4096;
-/// Connections at a time; further ones wait. dnsmasq has at most twenty processes that answer over TCP.
+/// Limit of connections at a time; further ones wait. dnsmasq has at most twenty processes that answer over TCP.
 const MAX_CONNECTIONS: usize = 64;
 /// Longest life of a connection.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The pause after a connection could not be taken, for want of file descriptors mostly.
+/// The pause after accept(2) failed, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Attempts to find a port that is free for both transports.
 const PORTS: usize = 32;
@@ -43,7 +43,7 @@ impl ServfailServer {
         Self::bind_one_of(repeat_n(0, PORTS)).await
     }
 
-    /// Takes the first port that is free for both transports; 0 is any that is free for UDP.
+    /// Binds the first of `ports` that is free for both transports; 0 means any port that is free for UDP.
     async fn bind_one_of(ports: impl Iterator<Item = u16>) -> io::Result<Self> {
         let mut outcome = Err(io::ErrorKind::AddrInUse.into());
         for port in ports {
@@ -75,7 +75,7 @@ impl ServfailServer {
         let mut buffer = vec![0; LARGEST];
         loop {
             let Ok((length, from)) = self.datagrams.recv_from(&mut buffer).await else {
-                // A client that went away; the next call waits for another one.
+                // The client is gone; the next call waits for another connection.
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -99,7 +99,7 @@ impl ServfailServer {
     }
 }
 
-/// Answers the queries of one connection, one after the other, until one is too large or none to be answered.
+/// Answers the queries of one connection in turn, until a query is too large or gets no response.
 async fn converse(mut stream: TcpStream) -> io::Result<()> {
     loop {
         let length = usize::from(stream.read_u16().await?);
@@ -111,13 +111,13 @@ async fn converse(mut stream: TcpStream) -> io::Result<()> {
         let Some(reply) = refuse(&query) else {
             return Ok(());
         };
-        // Never longer than the query.
+        // The response is never longer than the query.
         let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
         stream.write_all(&[&length.to_be_bytes(), reply.as_slice()].concat()).await?;
     }
 }
 
-/// SERVFAIL for a query with one question, never longer than it; nothing for anything else.
+/// SERVFAIL for a query with one question, never longer than the query; `None` for anything else.
 fn refuse(octets: &[u8]) -> Option<Vec<u8>> {
     let query = Message::from_vec(octets).ok()?;
     let asked = &query.metadata;
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// The server while the set lives, and where it listens.
+    /// Starts the server, which runs while the set lives; returns its address.
     async fn start() -> (JoinSet<()>, SocketAddr) {
         let server = ServfailServer::bind().await.unwrap();
         let address = server.local_addr().socket_addr();

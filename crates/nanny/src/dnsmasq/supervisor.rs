@@ -1,4 +1,4 @@
-//! One dnsmasq at a time: started, kept up, told of new routes, stopped.
+//! Supervision of one dnsmasq at a time: start, restart, new routes, stop.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,36 +33,36 @@ use crate::state_dir::StateDir;
 
 /// The time dnsmasq has to end after SIGTERM.
 const STOPPING: Duration = Duration::from_secs(3);
-/// A dnsmasq that neither says nor shows that it is up is believed to be after this long.
+/// A dnsmasq that does not report its start is assumed to be up after this time.
 const SURELY_UP: Duration = Duration::from_secs(3);
-/// Interval of the observations of an idle dnsmasq.
+/// The pause between two observations of an idle dnsmasq.
 const OBSERVATION: Duration = Duration::from_secs(1);
-/// Bytes of the user's own servers file that are taken over at most.
+/// Limit of bytes read from the user's own servers file.
 const LARGEST_EXTRA: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     pub(crate) program: PathBuf,
     pub(crate) plan: Plan,
-    /// Where the servers file lives; none if there is no such place.
+    /// The directory of the servers file; `None` if there is none.
     pub(crate) directory: Option<Arc<StateDir>>,
     pub(crate) delivery: Delivery,
     pub(crate) port: u16,
-    /// Where dnsmasq can be asked whether it lives.
+    /// The address for probes of dnsmasq.
     pub(crate) probe: Option<Nameserver>,
     /// Interval at which dnsmasq logs its statistics; zero for never.
     pub(crate) log_interval: Duration,
-    /// Whether dnsmasq may be restarted for other routes.
+    /// dnsmasq may be restarted for other routes.
     pub(crate) may_restart: bool,
-    /// The ways of the log lines of single queries.
+    /// The destinations of the log lines of single queries.
     pub(crate) query_lines: QueryLines,
-    /// Whether dnsmasq is to log queries for those who follow them; never where its arguments say so already.
+    /// dnsmasq has to log queries for their followers; always false where its arguments ask for that already.
     pub(crate) follow_queries: watch::Receiver<bool>,
     pub(crate) report: Report,
 }
 
 impl Supervisor {
-    /// Runs until cancelled, or until dnsmasq cannot be kept up. dnsmasq is gone when this returns.
+    /// Runs until cancelled, or until dnsmasq dies too often. dnsmasq is gone when this returns.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let mut deaths = Deaths::default();
         let mut again = None;
@@ -114,14 +114,14 @@ impl Supervisor {
         Ok(Instance { process, events, findings, quiet, up: false, reads_file, logs_queries, trial: None })
     }
 
-    /// Attends to a running dnsmasq until something ends it.
+    /// Supervises a running dnsmasq until something ends it.
     async fn supervise(&mut self, instance: &mut Instance, stop: &CancellationToken) -> Outcome {
         let surely_up = sleep(SURELY_UP);
         tokio::pin!(surely_up);
         let mut statistics = every(self.log_interval);
         let mut observation = every(OBSERVATION);
         loop {
-            // Whatever waits here is dropped when something else comes first, so it must not lose by that.
+            // Every branch must be cancel safe: the others are dropped when one completes.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Outcome::Stop,
@@ -137,7 +137,7 @@ impl Supervisor {
                     self.delivery.failed(&Obstacle::Refused(error));
                 }
                 () = turned(&mut self.follow_queries, instance.logs_queries), if instance.up => {
-                    info!(logs_queries = !instance.logs_queries, "restarting dnsmasq for those who follow its queries");
+                    info!(logs_queries = !instance.logs_queries, "restarting dnsmasq to change its query logging");
                     return Outcome::Replace;
                 }
                 Some(finding) = instance.findings.next() => match finding {
@@ -147,7 +147,7 @@ impl Supervisor {
                 },
                 _ = or_never(statistics.as_mut().map(Interval::tick)), if instance.up => {
                     if let Err(error) = instance.process.signal(Signal::SIGUSR1).await {
-                        warn!(%error, "dnsmasq cannot be asked for its statistics");
+                        warn!(%error, "cannot request statistics from dnsmasq");
                     }
                 }
                 _ = or_never(observation.as_mut().map(Interval::tick)), if instance.up => instance.quiet.observe(),
@@ -156,7 +156,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the process; returns how it ended and the last thing it said.
+    /// Ends the process; returns how it ended and its last log line.
     async fn reap(&self, mut instance: Instance, outcome: Outcome) -> anyhow::Result<(String, String)> {
         if let Outcome::Ended(status) = outcome {
             let how =
@@ -166,14 +166,14 @@ impl Supervisor {
             return Ok((how, last_words));
         }
         if matches!(outcome, Outcome::Hangs) {
-            // Whether that worked shows when it is stopped.
+            // The next stop shows whether that worked.
             let _ = instance.process.signal(Signal::SIGKILL).await;
         }
         let status = instance.process.stop(STOPPING).await.context("dnsmasq cannot be stopped")?;
         let how = exit_status::describe(status);
         self.report.ended(&how);
         info!(%how, "dnsmasq stopped");
-        // Of these, only a hang counts as a death.
+        // Of these outcomes only a hang counts as a death.
         Ok(("a hang".to_owned(), "killed by the nanny".to_owned()))
     }
 
@@ -181,12 +181,12 @@ impl Supervisor {
         match event {
             Event::Started => self.is_up(instance),
             Event::Loop(server) => self.report.found_loop(*server),
-            Event::OwnAddress(ip) => warn!(%ip, "dnsmasq leaves a server out: the address is its own"),
+            Event::OwnAddress(ip) => warn!(%ip, "dnsmasq ignores a server: the address is its own"),
             Event::TooManyQueries => self.report.too_many_queries(),
         }
     }
 
-    /// dnsmasq handles signals now. (Before that, SIGHUP would be lost or deadly.)
+    /// dnsmasq handles signals from now on. (Earlier, SIGHUP would be lost or kill it.)
     fn is_up(&self, instance: &mut Instance) {
         if !std::mem::replace(&mut instance.up, true) {
             instance.quiet.observe();
@@ -194,14 +194,14 @@ impl Supervisor {
         }
     }
 
-    /// Brings new routes to dnsmasq, or begins to.
+    /// Delivers new routes to dnsmasq, or starts their trial.
     async fn deliver(&mut self, instance: &mut Instance, routes: Routes) {
         let brought = if instance.reads_file {
             self.replace_servers(instance, &routes).await
         } else if routes.have_servers_of(self.delivery.in_force()) {
             self.hang_up(instance).await
         } else if self.may_restart || routes.mend_some_of(self.delivery.in_force()) {
-            // A domain that fails altogether is not what anybody meant by leaving dnsmasq alone.
+            // Restarts are off, but nobody wants a domain that fails altogether.
             instance.trial = Some(self.trial(routes));
             return;
         } else {
@@ -213,10 +213,10 @@ impl Supervisor {
         }
     }
 
-    /// Has dnsmasq go from the routes in force to others.
+    /// Makes dnsmasq replace the routes in force.
     async fn replace_servers(&self, instance: &mut Instance, routes: &Routes) -> Result<(), Obstacle> {
         self.write_servers(routes)?;
-        // Without forgetting queries that wait for a server that goes.
+        // Queries that wait for a removed server must not be dropped.
         let takes_away = routes.lack_some_of(self.delivery.in_force());
         let sent = if takes_away { instance.hang_up_quietly().await } else { None };
         if sent.is_none() {
@@ -226,7 +226,7 @@ impl Supervisor {
         }
         if takes_away {
             let sent = sent.unwrap_or(Sent::Anyway);
-            debug!(?sent, "servers are taken away");
+            debug!(?sent, "reload removes servers");
             if sent == Sent::Anyway {
                 self.report.hasty_reload();
             }
@@ -239,25 +239,26 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Has dnsmasq read its servers again, and forget the answers it keeps.
+    /// Makes dnsmasq read its servers again and flush its cache.
     async fn hang_up(&self, instance: &mut Instance) -> Result<(), Obstacle> {
         instance.process.signal(Signal::SIGHUP).await.map_err(Obstacle::Signal)?;
         self.report.reloaded();
         Ok(())
     }
 
-    /// Tries new arguments before the running dnsmasq is given up for them.
+    /// Tests new arguments before the running dnsmasq is stopped for them.
     fn trial(&self, routes: Routes) -> Trial {
         let (program, argv) = (self.program.clone(), self.plan.argv_without_file(&routes));
         Box::pin(async move { (trial::test(&program, &argv).await, routes) })
     }
 
-    /// Puts the routes in force that dnsmasq is started with: the newest, if possible. Returns its arguments, and whether
-    /// it has its servers from our file. It never starts without servers: those that no file holds are arguments.
+    /// Selects the routes that dnsmasq starts with: the newest, if possible. Returns its arguments, and whether it
+    /// reads its servers from our file. dnsmasq never starts without servers: those that are not in the file become
+    /// arguments.
     fn arguments(&mut self, first: bool) -> (Vec<OsString>, bool) {
         let newest = self.delivery.newest();
         if self.plan.mode == Mode::Restart {
-            // Newer arguments have to be tried first.
+            // Newer arguments need a trial first.
             if first {
                 self.delivery.done(newest);
             }
@@ -270,7 +271,7 @@ impl Supervisor {
                 return (self.plan.argv(self.delivery.in_force()), true);
             }
             Err(obstacle) => {
-                warn!(%obstacle, "dnsmasq is started with its servers as arguments, other servers restart it");
+                warn!(%obstacle, "dnsmasq started with its servers as arguments, edits restart it");
                 false
             }
         };
@@ -280,7 +281,7 @@ impl Supervisor {
         (argv, reads_file)
     }
 
-    /// Whether the servers file is there and says what is in force.
+    /// Returns whether the servers file exists with the routes in force.
     fn has_servers_in_force(&self) -> bool {
         let Mode::Reload { file } = &self.plan.mode else {
             return false;
@@ -300,7 +301,7 @@ impl Supervisor {
         written.map_err(|reason| Obstacle::Unwritable { path: file.clone(), reason })
     }
 
-    /// The lines of the user's own servers file, read anew each time.
+    /// Reads the user's own servers file anew.
     fn extra_servers(&self) -> String {
         let Some(path) = &self.plan.extra_servers else {
             return String::new();
@@ -314,14 +315,14 @@ impl Supervisor {
     }
 }
 
-/// Ends when somebody begins to follow queries, or nobody does any longer.
+/// Ends when the first follower of queries arrives or the last one leaves.
 async fn turned(follow: &mut watch::Receiver<bool>, follows: bool) {
     if follow.wait_for(|wanted| *wanted != follows).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Ticks after each period; never if that is zero, or too long.
+/// Ticks after each period; never if it is zero or too long.
 fn every(period: Duration) -> Option<Interval> {
     let first = Instant::now().checked_add(period).filter(|_| !period.is_zero())?;
     let mut interval = interval_at(first, period);

@@ -1,4 +1,4 @@
-//! `dnsmasq --test`: whether it would take some arguments, without starting it.
+//! `dnsmasq --test`: a check of arguments without starting a server.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::dnsmasq::exit_status;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tries the arguments; fails with what dnsmasq says about them.
+/// Tests the arguments; the error is dnsmasq's own text.
 pub(crate) async fn test(program: &Path, argv: &[OsString]) -> Result<(), String> {
     let mut command = Command::new(program);
-    // In front: behind a `--` among the user's arguments it would not be an option.
+    // In front of the others: behind a `--` among the user's arguments it would not be an option.
     command.arg("--test").args(argv).stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(PATIENCE, command.output())
         .await

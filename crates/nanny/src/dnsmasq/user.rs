@@ -1,19 +1,19 @@
-//! As whom dnsmasq runs.
+//! The user that dnsmasq runs as.
 //!
-//! Started by root, dnsmasq changes to `nobody` (and a group of its choice). In a pod that seldom works or helps: the
-//! stock manifest leaves root without the capability to change its user, without another we could signal dnsmasq only by
-//! way of [`crate::dnsmasq::keeper`], and after any change of user or group the kernel no longer kills dnsmasq when we die. So, as in kube-dns'
-//! own image, dnsmasq stays what the nanny is, unless its arguments say otherwise. To have it run as somebody else than
-//! root, run the nanny as somebody else.
+//! Started by root, dnsmasq changes to `nobody` (and a group of its choice). In a pod that seldom works or helps. The
+//! stock manifest gives root no capability to change its user. With another user we could signal dnsmasq only through
+//! [`crate::dnsmasq::keeper`], and after a change of user or group the kernel no longer kills dnsmasq when we die.
+//! So, as in kube-dns' own image, dnsmasq keeps the nanny's user unless its arguments name another. To run dnsmasq as
+//! another user than root, run the nanny as that user.
 
 use nix::unistd::{Gid, Group, Uid, User};
 
-/// Who we are, as far as dnsmasq cares.
+/// The nanny's user, as far as dnsmasq cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Root, with the names of its user and group: dnsmasq would change to others.
+    /// Root, with the names of its user and group; without arguments dnsmasq would change to others.
     Root { user: String, group: String },
-    /// Not root (or root without a name): dnsmasq changes nothing, or cannot be told.
+    /// Not root (or root without a name): dnsmasq keeps its user and group.
     Other,
 }
 

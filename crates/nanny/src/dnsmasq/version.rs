@@ -1,4 +1,4 @@
-//! Which dnsmasq this is, and what its release lacks.
+//! The release of dnsmasq, and the security fixes it lacks.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// Timeout of `dnsmasq --version`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Releases that fixed something, with what they fixed; for DNS and for what comes with it.
+/// Releases with security fixes, for DNS and for the other services.
 const FIXES: [(Release, &str); 5] = [
     (
         Release(2, 83, 0),
@@ -28,10 +28,10 @@ const FIXES: [(Release, &str); 5] = [
     ),
 ];
 
-/// The package series of Debian 12 whose revisions from the second on carry all [`FIXES`] under the version 2.90.
+/// The package series of Debian 12. From its second revision on it has all [`FIXES`], under the version 2.90.
 const DEBIAN_12: (&str, u32) = ("2.90-4~deb12u", 2);
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
-/// The largest dpkg status file looked at.
+/// The largest dpkg status file read, in bytes.
 const MAX_STATUS: u64 = 16 << 20;
 
 /// A release such as 2.90 or 2.92rel2: major, minor, point release.
@@ -41,9 +41,9 @@ pub(crate) struct Release(u32, u32, u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dnsmasq {
     pub(crate) version: String,
-    /// Whether it was built with `--dns-loop-detect`.
+    /// Built with `--dns-loop-detect`.
     pub(crate) loop_detection: bool,
-    /// The version of the distribution's package, when that can be found out.
+    /// The version of the distribution's package, if known.
     pub(crate) package: Option<String>,
 }
 
@@ -70,17 +70,17 @@ impl Dnsmasq {
         let options = output.lines().find_map(|line| line.strip_prefix("Compile time options: "));
         let loop_detection =
             options.unwrap_or_default().split_whitespace().any(|option| option == "loop-detect");
-        // Somebody else's executable is not what the package manager speaks of.
+        // An executable from elsewhere is not part of the package.
         let package = package.filter(|package| package.starts_with(&version));
         Some(Self { version, loop_detection, package })
     }
 
-    /// Whether it can ask servers again by itself (`--fast-dns-retry`).
+    /// Returns whether it can retry queries by itself (`--fast-dns-retry`).
     pub(crate) fn has_retries(&self) -> bool {
         Release::parse(&self.version).is_some_and(|release| release >= Release(2, 88, 0))
     }
 
-    /// The fixes that came with later releases; empty for one that has them all, also by way of its distribution.
+    /// The fixes of later releases that it lacks; empty if its distribution added them all.
     pub(crate) fn missing_fixes(&self) -> Vec<&'static str> {
         if self.package.as_deref().is_some_and(is_patched_package) {
             return Vec::new();
@@ -100,7 +100,7 @@ impl fmt::Display for Dnsmasq {
 }
 
 impl Release {
-    /// `2.90`, `2.92rel2`, `2.86rc1`, `2.90-4` and the like.
+    /// Parses `2.90`, `2.92rel2`, `2.86rc1`, `2.90-4` and the like.
     fn parse(text: &str) -> Option<Self> {
         let (major, rest) = text.split_once('.')?;
         let (minor, rest) = digits(rest);
@@ -119,7 +119,7 @@ fn is_patched_package(version: &str) -> bool {
     revision.and_then(|revision| revision.parse().ok()).is_some_and(|revision: u32| revision >= first)
 }
 
-/// The version of Debian's package, from dpkg's own file.
+/// The version of Debian's package, from dpkg's status file.
 fn package_version() -> Option<String> {
     let metadata = std::fs::metadata(DPKG_STATUS).ok().filter(|metadata| metadata.len() <= MAX_STATUS);
     metadata?;

@@ -9,17 +9,17 @@ use serde::Serialize;
 
 use crate::config::routes::{Omission, Routes};
 
-/// The whole document. Absent values are null, so that every field is always there.
+/// The whole document. Absent values are null, so that every field is always present.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
     /// The version of the nanny.
     pub(crate) version: &'static str,
-    /// The commit that it was built from, or `unknown`.
+    /// The commit that the nanny was built from, or `unknown`.
     pub(crate) commit: &'static str,
     pub(crate) dnsmasq: DnsmasqStatus,
     pub(crate) configuration: ConfigurationStatus,
-    /// Which server answers which names.
+    /// The servers for each name.
     pub(crate) routes: RoutesStatus,
 }
 
@@ -27,10 +27,10 @@ pub(crate) struct Status {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DnsmasqStatus {
     pub(crate) version: String,
-    /// Security fixes this version lacks, unless its distribution added them.
+    /// Security fixes that this version lacks, unless its distribution added them.
     pub(crate) missing_fixes: Vec<&'static str>,
     pub(crate) pid: Option<i32>,
-    /// It has started and is believed to answer.
+    /// dnsmasq has started and answers probes.
     pub(crate) up: bool,
     pub(crate) started_at: Option<String>,
     /// Starts after the first one, by reason: `died`, `hung`, `configuration`.
@@ -41,19 +41,19 @@ pub(crate) struct DnsmasqStatus {
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConfigurationStatus {
-    /// `reload` or `restart`: how an edit reaches dnsmasq; `none` when edits are not applied.
+    /// The effect of an edit: `reload` or `restart`; `none` when edits are not applied.
     pub(crate) edits_by: &'static str,
     pub(crate) version: String,
     pub(crate) loaded_at: Option<String>,
     pub(crate) edits: u64,
     pub(crate) rejected: u64,
-    /// Why the newest data are not in force; null when they are.
+    /// Why the newest configuration is not in force; null when it is.
     pub(crate) error: Option<ErrorStatus>,
-    /// Keys that are ignored, a line each.
+    /// Ignored keys, one line each.
     pub(crate) warnings: Vec<String>,
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstream_nameservers: Vec<String>,
-    /// Times dnsmasq was told to read its servers again.
+    /// Reloads of the servers by dnsmasq.
     pub(crate) reloads: u64,
     pub(crate) last_reload_at: Option<String>,
 }
@@ -68,25 +68,25 @@ pub(crate) struct ErrorStatus {
     pub(crate) at: String,
 }
 
-/// Which server answers which names, as dnsmasq has it.
+/// The servers for each name, as dnsmasq has them.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RoutesStatus {
-    /// Stub domain -> addresses, names resolved.
+    /// Stub domain -> addresses; server names are resolved.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// Where `upstreams` come from: `configuration`, `resolv.conf`, or `kubedns`, which then is the only one.
+    /// The source of `upstreams`: `configuration`, `resolv.conf`, or `kubedns`, which is then the only one.
     pub(crate) upstreams_from: &'static str,
     /// Names of stub servers that have no address yet.
     pub(crate) unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back to dnsmasq.
     pub(crate) loops: BTreeSet<String>,
-    /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
+    /// The server for stub domains without a usable server: the nanny itself, which answers SERVFAIL.
     #[serde(rename = "nowhere")]
     pub(crate) servfail_server: Option<String>,
-    /// The version of the configuration that kubedns says to have, if dnsmasq asks it for names outside.
+    /// The version of the configuration that kubedns reports, if dnsmasq forwards external names to it.
     pub(crate) kubedns_configuration: Option<String>,
-    /// Why dnsmasq has not got the newest routes, but older ones; null when it has.
+    /// Why dnsmasq does not have the newest routes; null when it has them.
     pub(crate) pending: Option<PendingStatus>,
     /// Those of `loops` that the nanny found itself.
     #[serde(skip)]
@@ -100,7 +100,7 @@ pub(crate) struct PendingStatus {
 }
 
 impl ConfigurationStatus {
-    /// Takes over what the configuration's source says.
+    /// Copies the state of the configuration's source.
     pub(crate) fn set(&mut self, state: &State) {
         self.version = state.version.to_string();
         self.loaded_at = Some(time(state.loaded_at));
@@ -120,8 +120,7 @@ impl ConfigurationStatus {
 }
 
 impl RoutesStatus {
-    /// Takes over the routes that dnsmasq has now. Loops that it found with the old ones are forgotten: it looks for
-    /// them again.
+    /// Copies the routes in force. Loops that dnsmasq found with the old routes are removed: it looks for them again.
     pub(crate) fn set(&mut self, routes: &Routes) {
         let domains = routes.stub_domains.iter();
         self.stub_domains = domains.map(|(domain, servers)| (domain.clone(), strings(servers))).collect();
@@ -130,7 +129,7 @@ impl RoutesStatus {
         self.loops = self.omitted_loops.clone();
     }
 
-    /// Takes over what the newest routes leave out.
+    /// Copies the omissions of the newest routes.
     pub(crate) fn omit(&mut self, omissions: &BTreeSet<Omission>) {
         self.unresolved.clear();
         let before = std::mem::take(&mut self.omitted_loops);
@@ -144,7 +143,7 @@ impl RoutesStatus {
         self.loops.extend(self.omitted_loops.iter().cloned());
     }
 
-    /// dnsmasq has not got the newest routes, or has them after all.
+    /// Sets the reason why the newest routes are pending; `None` when they are in force.
     pub(crate) fn set_pending(&mut self, reason: Option<&str>) {
         let since = self.pending.take().map_or_else(|| time(SystemTime::now()), |pending| pending.since);
         self.pending = reason.map(|reason| PendingStatus { reason: reason.to_owned(), since });

@@ -26,7 +26,7 @@ async fn fifty_edits_under_load_lose_no_query() {
     let plan = Plan::new().config(&[("upstreamNameservers", &upstreams), ("stubDomains", &route(&first))]);
     let mut rig = plan.start().await;
     let dnsmasq = rig.dnsmasq();
-    // Every question with a `*` is one that dnsmasq has to forward.
+    // dnsmasq has to forward every query with a `*`; it may answer the others from its cache.
     let names = ["www.outside.test.", "*.kept.test.", "*.outside.test.", "same.moved.test.", "*.moved.test."];
     let load = Load::start(rig.server(), 2, &names);
     for edit in 1..=50 {
@@ -41,7 +41,7 @@ async fn fifty_edits_under_load_lose_no_query() {
     let (moved, others): (Vec<_>, Vec<_>) =
         seen.lost.into_iter().partition(|name| name.ends_with(".moved.test."));
     assert_eq!(others, Vec::<String>::new());
-    // A question to the server that goes away can be lost only when no quiet moment was found for the edit.
+    // A query to the removed server can be lost only if no quiet moment was found for the reload.
     assert!(moved.len() <= hasty * 2, "{moved:?} with {hasty} hasty reloads");
     let answers: Vec<&str> = seen.answers.keys().map(String::as_str).collect();
     let right = [
@@ -65,7 +65,7 @@ async fn a_swap_is_in_force_and_what_it_removes_is_gone_within_a_second() {
     let mut rig = Plan::new().forwarding_to(&outside).start().await;
     let mut times = Vec::new();
     for _ in 0..5 {
-        // Cached for an hour, as far as the upstream servers are concerned.
+        // The upstream servers allow caching for an hour.
         rig.until("www.acme.test.", "192.0.2.1").await;
         rig.config(&[("upstreamNameservers", &upstreams), ("stubDomains", &with_stub)]);
         times.push(timed(&rig, "192.0.2.11").await);
@@ -114,7 +114,7 @@ async fn a_query_that_waits_for_a_server_taken_away_is_answered() {
     rig.end().await;
 }
 
-/// Reloads that took servers away although queries may have been waiting for them.
+/// Reloads that removed servers although queries may have been waiting for them.
 fn hasty_reloads(rig: &Rig) -> usize {
     rig.nanny.stderr().iter().filter(|line| line.contains("sent=\"Anyway\"")).count()
 }
@@ -153,7 +153,7 @@ async fn a_bad_edit_changes_nothing_also_when_dnsmasq_dies() {
 async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     let (first, second) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.2").await);
     let mut rig = Plan::new().forwarding_to(&first).start().await;
-    // In the way of the new servers file alone.
+    // A directory in the place of the new servers file alone.
     let obstacle = rig.path("state/.servers.conf.new");
     fs::create_dir(&obstacle).unwrap();
     rig.forward_to(&second);
@@ -163,7 +163,7 @@ async fn an_edit_that_cannot_be_written_stays_pending_until_it_can() {
     assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "in force");
     rig.until("before.outside.test.", "192.0.2.1").await;
 
-    // A dnsmasq that is started meanwhile has the old ones, too.
+    // A dnsmasq started meanwhile has the old servers, too.
     rig.signal(Signal::SIGKILL);
     let status = rig.restarted("died").await;
     assert_eq!(status["routes"]["upstreams"], json!([at(&first)]), "still in force");
@@ -197,7 +197,7 @@ async fn upstream_servers_come_from_resolv_conf_without_configured_ones() {
     rig.config(&[]);
     rig.status_with("servers of the new file", |status| upstreams(status) == json!(["198.51.100.3:53"]))
         .await;
-    // Emptied and written again, as editors do.
+    // Truncated and written again, as editors do.
     rig.resolv_conf("");
     rig.resolv_conf("nameserver 198.51.100.4\n");
     rig.status_with("servers of the newest file", |status| upstreams(status) == json!(["198.51.100.4:53"]))
@@ -253,7 +253,7 @@ async fn without_restart_dnsmasq_the_configuration_is_read_once() {
     assert_eq!(rig.status()["configuration"]["editsBy"], "none");
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.forward_to(&outside);
-    // An edit of resolv.conf is followed all the same; when it is in force, the earlier one would be, too.
+    // An edit of resolv.conf is followed; when it is in force, the earlier edit would be, too.
     rig.resolv_conf("nameserver 198.51.100.9\n");
     let status = rig.status_with("the new file", |status| status["routes"]["upstreams"] != json!([])).await;
     assert_eq!(status["routes"]["upstreams"], json!(["198.51.100.9:53"]));
@@ -277,7 +277,7 @@ async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     let replaced = rig.dnsmasq();
     assert_ne!(replaced, before);
 
-    // What dnsmasq would not start with is tried first.
+    // Arguments with which dnsmasq would not start fail in the trial.
     fs::write(rig.path("dnsmasq.conf"), "no-such-option\n").unwrap();
     rig.config(&[("stubDomains", &stubs(&[("acme.test", &first)]))]);
     let line = rig.nanny.line_with("dnsmasq refuses the new arguments: exit status 1", PATIENCE).await;
@@ -287,7 +287,7 @@ async fn where_the_file_cannot_be_ours_an_edit_restarts_dnsmasq() {
     let routed = |status: &Value| status["routes"]["stubDomains"]["acme.test"].clone();
     assert_eq!(routed(&rig.status()), json!([at(&second)]), "in force");
 
-    // And again, without another edit.
+    // The trial is repeated without another edit.
     fs::write(rig.path("dnsmasq.conf"), "").unwrap();
     rig.until("www.acme.test.", "192.0.2.11").await;
     rig.status_with("new routes", |status| {

@@ -85,12 +85,12 @@ async fn after_several_deaths_within_a_minute_the_nanny_ends() {
 
 #[tokio::test]
 async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
-    // One that changes its user is not killed by the kernel when its parent dies.
+    // The kernel does not kill a process that changed its user when its parent dies.
     let users: &[&str] = if geteuid().is_root() { &["--no-hosts", "--user=nobody"] } else { &["--no-hosts"] };
     for user in users {
         let mut rig = open_to_all(Plan::new()).dnsmasq(*user).start().await;
         let dnsmasq = rig.dnsmasq();
-        // A connection, and so a child of dnsmasq, that lasts.
+        // A lasting connection, and so a child of dnsmasq.
         let mut connection = TcpConnection::open(rig.server()).await.unwrap();
         connection.send(&Query::new("www.outside.test.", "A").wire()).await.unwrap();
         connection.receive(PATIENCE).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_nanny_that_is_killed_leaves_no_dnsmasq() {
     }
 }
 
-/// The processes in the process group of dnsmasq that run.
+/// The running processes in the process group of dnsmasq.
 fn group(leader: Pid) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
@@ -123,7 +123,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
     let script = "log=$1; shift; exec \"$@\" 2>\"$log\"";
     let rig = plan.run_by(&["sh", "-c", script, "sh", log.to_str().unwrap()]).spawn();
     rig.until("first.outside.test.", "192.0.2.1").await;
-    // Several times what all pipes and queues hold.
+    // The load produces several times what all pipes and queues hold.
     let load = Load::start(rig.server(), 4, &["*.outside.test."]);
     let asked = outside.count();
     eventually(PATIENCE, || std::future::ready(outside.count() > asked + 8000)).await;
@@ -133,7 +133,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
 
     let mut text = Vec::new();
     eventually(PATIENCE, || {
-        // Nothing there just now is an error to a reader that does not wait.
+        // A non-blocking reader gets an error while the pipe is empty.
         let _ = reader.read_to_end(&mut text);
         std::future::ready(String::from_utf8_lossy(&text).contains("log lines lost"))
     })
@@ -149,7 +149,7 @@ async fn on_sigterm_it_serves_on_for_the_lameduck_time() {
     rig.nanny.signal(Signal::SIGTERM);
     rig.nanny.line_with("stopping signal=\"SIGTERM\"", PATIENCE).await;
     rig.until_all("192.0.2.1").await;
-    // The second signal ends the wait.
+    // The second signal ends the lameduck wait.
     rig.end().await;
 }
 

@@ -1,4 +1,5 @@
-//! `-forward=kubedns`: dnsmasq asks kubedns for all names, and forgets its answers when kubedns asks others than before.
+//! `-forward=kubedns`: dnsmasq forwards all queries to kubedns, and flushes its cache when kubedns forwards to other
+//! servers.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +10,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::rig::{PATIENCE, Plan, Rig, ask_back, at, only, stubs};
 
-/// A kubedns of which the test says what it answers.
+/// A fake kubedns with scripted answers.
 struct Kubedns {
     upstream: Upstream,
     said: Arc<Mutex<Said>>,
@@ -17,15 +18,15 @@ struct Kubedns {
 
 #[derive(Clone, Debug, Default)]
 struct Said {
-    /// Whether it tells its routes.
+    /// It reports its routes.
     tells: bool,
-    /// Whether it is away: nothing is answered.
+    /// It is away and answers nothing.
     is_away: bool,
     /// The address of every name.
     address: String,
     configuration: String,
     routes: u32,
-    /// Whether it stands in front of dnsmasq.
+    /// It is in front of dnsmasq.
     in_front: bool,
 }
 
@@ -38,12 +39,12 @@ impl Kubedns {
         Self { upstream, said }
     }
 
-    /// Changes what it says.
+    /// Changes the script.
     fn says(&self, change: impl FnOnce(&mut Said)) {
         change(&mut self.said.lock().unwrap());
     }
 
-    /// It has taken an edit, and answers otherwise.
+    /// Simulates an applied edit: another configuration, and another address for every name.
     fn moves_on(&self, address: &str) {
         self.says(|said| {
             let routes = said.routes + 1;
@@ -51,7 +52,7 @@ impl Kubedns {
         });
     }
 
-    /// A nanny that forwards through it.
+    /// A nanny that forwards to it.
     fn plan(&self) -> Plan {
         Plan::new().flag("-forward=kubedns").flag(self.flag())
     }
@@ -60,7 +61,7 @@ impl Kubedns {
         format!("-kubednsServer={}", at(&self.upstream))
     }
 
-    /// The times that it was asked for its routes.
+    /// The number of queries for its routes.
     fn polls(&self) -> usize {
         self.upstream.count_of("routes.kubedns.", "TXT")
     }
@@ -89,7 +90,7 @@ fn react(said: &Said, asked: &Asked) -> Reaction {
     }
 }
 
-/// Has kubedns tell its routes, and waits until dnsmasq forgets nothing more on account of that.
+/// Makes kubedns report its routes, and waits until dnsmasq flushes nothing more because of that.
 async fn settled(rig: &Rig, kubedns: &Kubedns) {
     kubedns.says(|said| said.tells = true);
     let reloads = |rig: &Rig| rig.status()["configuration"]["reloads"].as_u64();
@@ -98,7 +99,7 @@ async fn settled(rig: &Rig, kubedns: &Kubedns) {
     eventually(PATIENCE, || std::future::ready(kubedns.polls() > before + 1)).await;
 }
 
-/// A client would wait five seconds before it asks again, and has one answer coming.
+/// A client would retry after five seconds, and gets only one answer.
 #[tokio::test]
 async fn a_question_that_finds_kubedns_restarting_is_answered_when_it_is_back() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -129,7 +130,7 @@ async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_
     assert_eq!(status["routes"]["upstreamsFrom"], "kubedns");
     settled(&rig, &kubedns).await;
 
-    // An edit alone changes nothing: kubedns may not have taken it yet.
+    // An edit alone changes nothing: kubedns may not have applied it yet.
     rig.until("www.acme.test.", "192.0.2.1").await;
     kubedns.says(|said| said.address = "192.0.2.2".to_owned());
     rig.config(&[]);
@@ -145,7 +146,7 @@ async fn every_name_comes_to_kubedns_and_is_forgotten_when_kubedns_has_taken_an_
     rig.end().await;
 }
 
-/// The first time at once, the second time when answers of before can be under way no more.
+/// It flushes at once, and again when answers from before the edit can no longer be in flight.
 #[tokio::test]
 async fn after_an_edit_dnsmasq_forgets_twice() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -171,7 +172,7 @@ async fn where_the_servers_are_arguments_dnsmasq_forgets_without_a_restart() {
     rig.end().await;
 }
 
-/// dnsmasq asks a server that failed once more if it has had answers of it, and the client waits for both.
+/// dnsmasq retries a failed server that has answered before, and the client waits for both.
 #[tokio::test]
 async fn after_servfail_kubedns_is_not_asked_again() {
     let kubedns = Upstream::start(|asked: &Asked| {
@@ -194,7 +195,7 @@ async fn after_servfail_kubedns_is_not_asked_again() {
     rig.end().await;
 }
 
-/// A kubedns of which nothing is known might ask others in plain text.
+/// An unknown kubedns might forward in plain text.
 #[tokio::test]
 async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     let (kubedns, plain) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);
@@ -217,7 +218,7 @@ async fn what_dnsmasq_cannot_ask_fails_until_kubedns_has_the_configuration() {
     rig.end().await;
 }
 
-/// One that follows nothing has the same configuration as long as that is empty.
+/// A kubedns that follows no configuration reports the empty version, too.
 #[tokio::test]
 async fn an_empty_configuration_proves_nothing() {
     let kubedns = Kubedns::start("192.0.2.1").await;
@@ -237,7 +238,7 @@ async fn an_empty_configuration_proves_nothing() {
     rig.end().await;
 }
 
-/// An upstream of kubedns that leads back to dnsmasq is for kubedns to leave out: dnsmasq has no other server.
+/// kubedns itself leaves out upstreams that lead back to dnsmasq: it is dnsmasq's only server.
 #[tokio::test]
 async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     let plan = Plan::new();
@@ -257,7 +258,7 @@ async fn kubedns_is_not_taken_for_a_loop_of_its_upstreams() {
     rig.end().await;
 }
 
-/// With dnsmasq asking the upstreams, as by default.
+/// dnsmasq forwards to the upstreams itself, the default.
 #[tokio::test]
 async fn names_of_your_own_are_asked_of_a_kubedns_behind_dnsmasq_that_has_them() {
     let (kubedns, other) = (Kubedns::start("192.0.2.1").await, Upstream::answering("192.0.2.99").await);

@@ -11,17 +11,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which an answer counts as lost: shorter than any resolver's retry.
+/// Time after which an answer counts as lost: shorter than any resolver's retry interval.
 const LOST_AFTER: Duration = Duration::from_secs(4);
-/// The pause of one client between an answer and its next question.
+/// The pause of a client between an answer and its next query.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Results of the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Questions asked.
+    /// Queries sent.
     pub(crate) asked: u64,
-    /// Questions that got no answer.
+    /// Queries without an answer.
     pub(crate) lost: Vec<String>,
     /// Count of each answer: `pattern address-or-rcode`.
     pub(crate) answers: BTreeMap<String, u64>,
@@ -29,14 +29,14 @@ pub(crate) struct Seen {
     pub(crate) slowest: Duration,
 }
 
-/// Clients, each with a socket and a question of its own.
+/// Clients, each with a socket and one query in flight.
 pub(crate) struct Load {
     stop: CancellationToken,
     clients: JoinSet<Seen>,
 }
 
 impl Load {
-    /// Starts `clients` for each pattern of names. A `*` in it becomes a label that never comes twice.
+    /// Starts `clients` clients for each pattern of names. A `*` becomes a label that is never repeated.
     pub(crate) fn start(server: SocketAddr, clients: usize, patterns: &[&'static str]) -> Self {
         let stop = CancellationToken::new();
         let mut set = JoinSet::new();
@@ -48,7 +48,7 @@ impl Load {
         Self { stop, clients: set }
     }
 
-    /// Ends them and adds up.
+    /// Stops the clients and adds up their results.
     pub(crate) async fn end(mut self) -> Seen {
         self.stop.cancel();
         let mut total = Seen::default();
@@ -88,7 +88,7 @@ async fn client(server: SocketAddr, pattern: &'static str, number: usize, stop: 
     seen
 }
 
-/// The answer with this ID; late answers to lost questions are passed over.
+/// The answer with this ID; late answers to lost queries are skipped.
 async fn answer(socket: &UdpSocket, buffer: &mut [u8], id: u16) -> String {
     loop {
         let length = socket.recv(buffer).await.unwrap();

@@ -1,4 +1,4 @@
-//! Stub servers given by name, and servers that lead back to dnsmasq.
+//! Stub servers given by name, and servers that loop back to dnsmasq.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use super::rig::{PATIENCE, Plan, Rig, ask_back, at, only};
 
-/// A kubedns that knows `ns.apps.svc.corp.test` (127.0.0.1) when told so.
+/// A kubedns with an address for `ns.apps.svc.corp.test` (127.0.0.1) while `knows` is true.
 async fn kubedns(knows: Arc<AtomicBool>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -37,7 +37,7 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
     let config =
         [("stubDomains", json!({"acme.test": [name]}).to_string()), ("upstreamNameservers", only(&outside))];
     let config: Vec<(&str, &str)> = config.iter().map(|(key, value)| (*key, value.as_str())).collect();
-    // The cluster domain is the one that dnsmasq routes to kubedns.
+    // The cluster domain is the domain that dnsmasq routes to kubedns.
     let plan = Plan::new()
         .flag(format!("-kubednsServer={}", at(&kubedns)))
         .dnsmasq(format!("--server=/corp.test/{}", at(&kubedns).replace(':', "#")));
@@ -58,7 +58,7 @@ async fn a_cluster_name_is_resolved_through_kubedns_and_leaks_nothing_until_then
     rig.end().await;
 }
 
-/// Names are part of what is read at the start, although that may take longer.
+/// Names are resolved as part of the start, although that may take longer.
 #[tokio::test]
 async fn without_restart_dnsmasq_a_failing_domain_gets_its_servers_all_the_same() {
     let knows = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! As somebody else than root, and as the root of a pod.
+//! The nanny as another user than root, and as root in a pod.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use super::rig::{PATIENCE, Plan, at, only, open_to_all, stubs};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
-/// Whether this test can change users; says so if not.
+/// Returns whether this test can change users; prints a line if not.
 fn can_change_users() -> bool {
     let can = nix::unistd::geteuid().is_root() && Path::new(SETPRIV).exists();
     if !can {
@@ -22,8 +22,8 @@ fn can_change_users() -> bool {
     can
 }
 
-/// Starts the nanny with what setpriv(1) leaves it, edits the configuration, stops it; tells whether quiet moments
-/// could be found for the reloads.
+/// Starts the nanny with the given rights of setpriv(1), edits the configuration, stops it. Returns whether quiet
+/// moments could be found for the reloads.
 async fn works_with(plan: Plan, rights: &str) -> bool {
     let (outside, stub) = (Upstream::answering("192.0.2.1").await, Upstream::answering("192.0.2.11").await);
     let words: Vec<&str> = [SETPRIV, "--no-new-privs"].into_iter().chain(rights.split(' ')).collect();
@@ -68,7 +68,7 @@ async fn as_root_that_may_not_signal_the_user_of_dnsmasq() {
     }
 }
 
-/// A dnsmasq of another user that nobody here may become.
+/// dnsmasq runs as a user to which the nanny cannot change.
 #[tokio::test]
 async fn an_edit_that_cannot_be_signalled_is_pending() {
     if !can_change_users() {

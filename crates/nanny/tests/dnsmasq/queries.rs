@@ -1,4 +1,4 @@
-//! Those who follow dnsmasq's queries: it is restarted for them, and only for them.
+//! Followers of dnsmasq's queries: dnsmasq is restarted for them, and only for them.
 
 use std::net::SocketAddr;
 

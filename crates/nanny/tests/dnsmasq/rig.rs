@@ -19,10 +19,10 @@ use testkit::query::Query;
 use testkit::upstream::{Asked, Reaction, Upstream};
 use testkit::{config_map, eventually};
 
-/// Timeout of everything, on a busy machine.
+/// Timeout of every wait, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// `ip:port` of a server, as a `ConfigMap` has it.
+/// `ip:port` of a server, the form in a `ConfigMap`.
 pub(crate) fn at(upstream: &Upstream) -> String {
     upstream.addr().to_string()
 }
@@ -38,7 +38,7 @@ pub(crate) fn stubs(entries: &[(&str, &Upstream)]) -> String {
     Value::Object(domains.collect()).to_string()
 }
 
-/// Asks dnsmasq at this port what it was asked, and answers nothing.
+/// Sends the question back to dnsmasq at this port, and answers nothing: a forwarding loop.
 pub(crate) fn ask_back(asked: &Asked, port: u16) -> Reaction {
     let packet = asked.packet.clone();
     std::thread::spawn(move || {
@@ -68,7 +68,7 @@ impl Plan {
         let flags = [
             "-v=4".to_owned(),
             "-restartDnsmasq=true".to_owned(),
-            // So long that only notification can be quick.
+            // Long enough that only a notification of the change can be quick.
             "-syncInterval=1h".to_owned(),
             format!("-configDir={}", path("config")),
             format!("-stateDir={}", path("state")),
@@ -99,7 +99,7 @@ impl Plan {
         self.port
     }
 
-    /// Another port than the free one that was found.
+    /// Uses this port in place of the free one that was found.
     pub(crate) fn on_port(mut self, port: u16) -> Self {
         self.port = port;
         self.without("--port=").dnsmasq(format!("--port={port}"))
@@ -119,32 +119,32 @@ impl Plan {
         self
     }
 
-    /// dnsmasq's arguments without those that begin so.
+    /// Removes the arguments of dnsmasq with this prefix.
     pub(crate) fn without(mut self, beginning: &str) -> Self {
         self.dnsmasq.retain(|argument| !argument.starts_with(beginning));
         self
     }
 
-    /// A configuration file of dnsmasq that names a servers file, so that the nanny makes the servers arguments.
+    /// Adds a configuration file of dnsmasq that names a servers file, so that the nanny makes the servers arguments.
     pub(crate) fn with_own_servers_file(self) -> Self {
         let file = self.path("dnsmasq.conf");
         fs::write(&file, "servers-file=/dev/null\n").unwrap();
         self.without("--conf-file").dnsmasq(format!("--conf-file={}", file.display()))
     }
 
-    /// Serves its status, too: where.
+    /// Serves the status page, too; returns its address.
     pub(crate) fn with_status_page(self) -> (Self, SocketAddr) {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         (self.flag(format!("-statusAddr={address}")), address)
     }
 
-    /// A program that runs the nanny, with its arguments.
+    /// Runs the nanny through another program with these arguments.
     pub(crate) fn run_by(mut self, words: &[&str]) -> Self {
         self.runner = words.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// The servers of resolv.conf are on port 53: only for addresses that need not answer.
+    /// Sets the resolv.conf. Its servers are on port 53: only for addresses that need not answer.
     pub(crate) fn resolv_conf(self, text: &str) -> Self {
         fs::write(self.path("resolv.conf"), text).unwrap();
         self
@@ -156,7 +156,7 @@ impl Plan {
         self
     }
 
-    /// One server for all names.
+    /// Configures one server for all names.
     pub(crate) fn forwarding_to(self, server: &Upstream) -> Self {
         self.config(&[("upstreamNameservers", &only(server))])
     }
@@ -182,7 +182,7 @@ impl Plan {
     }
 }
 
-/// Lets everybody into the rig's directory.
+/// Gives everybody access to the rig's directory.
 pub(crate) fn open_to_all(plan: Plan) -> Plan {
     fs::set_permissions(plan.path(""), Permissions::from_mode(0o777)).unwrap();
     plan
@@ -195,7 +195,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Where dnsmasq answers.
+    /// The address on which dnsmasq answers.
     pub(crate) fn server(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.plan.port).into()
     }
@@ -210,7 +210,7 @@ impl Rig {
         config_map::swap(&self.plan.path("config"), self.plan.generation, files);
     }
 
-    /// Edits it to one server for all names.
+    /// Edits the `ConfigMap` to one server for all names.
     pub(crate) fn forward_to(&mut self, server: &Upstream) {
         self.config(&[("upstreamNameservers", &only(server))]);
     }
@@ -225,7 +225,7 @@ impl Rig {
         Ok(Message::parse(&reply).unwrap())
     }
 
-    /// The addresses of a name, or the response code, or `silence`.
+    /// The addresses of a name, or the RCODE, or `silence`.
     pub(crate) async fn resolve(&self, name: &str) -> String {
         match self.try_ask(name).await {
             Err(_) => "silence".to_owned(),
@@ -234,7 +234,7 @@ impl Rig {
         }
     }
 
-    /// Waits until a name resolves so.
+    /// Waits until a name resolves to `expected`.
     pub(crate) async fn until(&self, name: &str, expected: &str) {
         eventually(PATIENCE, || async {
             let found = self.resolve(name).await;
@@ -243,7 +243,7 @@ impl Rig {
         .await;
     }
 
-    /// Waits until each of twenty names resolves so.
+    /// Waits until each of twenty names resolves to `expected`.
     pub(crate) async fn until_all(&self, expected: &str) {
         for number in 0..20 {
             self.until(&format!("w{number}.outside.test."), expected).await;
@@ -256,7 +256,7 @@ impl Rig {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Waits for a status that is as described.
+    /// Waits for a status for which `good` holds.
     pub(crate) async fn status_with(&self, what: &str, good: impl Fn(&Value) -> bool) -> Value {
         eventually(PATIENCE, || {
             let status = self.status();
@@ -277,12 +277,12 @@ impl Rig {
         kill(self.dnsmasq(), signal).unwrap();
     }
 
-    /// Waits until dnsmasq was started again, once, for this reason.
+    /// Waits until dnsmasq has been restarted once for this reason.
     pub(crate) async fn restarted(&self, reason: &str) -> Value {
         self.status_with("restart", |status| status["dnsmasq"]["restarts"][reason] == 1).await
     }
 
-    /// Sends SIGTERM; the nanny must end well and leave no dnsmasq.
+    /// Sends SIGTERM; the nanny must exit with success and leave no dnsmasq.
     pub(crate) async fn end(mut self) {
         let pid = self.status()["dnsmasq"]["pid"].as_i64();
         let status = self.nanny.terminate(PATIENCE).await;
@@ -292,7 +292,7 @@ impl Rig {
         }
     }
 
-    /// The exit status of a nanny that ends by itself, and what it logged.
+    /// The exit status of a nanny that exits by itself, and its log.
     pub(crate) async fn ended(mut self) -> (Option<i32>, String) {
         let status = self.nanny.wait(PATIENCE).await;
         (status.code(), self.nanny.stderr().join("\n"))

@@ -1,4 +1,4 @@
-//! Starts that fail with one clear line, and things that must not keep it from starting.
+//! Starts that fail with one clear line, and faults that must not prevent a start.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
@@ -9,7 +9,7 @@ use testkit::process::Program;
 
 use super::rig::{PATIENCE, Plan};
 
-/// Starts the nanny with these words; returns its exit status and the last line it wrote.
+/// Starts the nanny with these arguments; returns its exit status and the last line it wrote.
 async fn fails(words: &[&str]) -> (i32, String) {
     let mut nanny = Program::at(Path::new(env!("CARGO_BIN_EXE_nanny"))).args(words).start();
     let status = nanny.wait(PATIENCE).await;

@@ -1,11 +1,11 @@
-//! Options in dnsmasq's configuration files: `name` or `name=value`, one a line, `#` begins a comment.
+//! Options in dnsmasq's configuration files: `name` or `name=value`, one per line; `#` begins a comment.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::Given;
 
-/// Files read at most, and how large each may be; what is behind that is not known.
+/// Limit of files read; options in further files stay unknown.
 const MAX_FILES: usize = 64;
 const MAX_FILE: u64 = 1 << 20;
 
@@ -13,7 +13,7 @@ const MAX_FILE: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) given: Vec<Given>,
-    /// Why there may be more than that.
+    /// The reason why there may be further options.
     pub(super) unknown: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn read_all(files: &[PathBuf], directories: &[String]) -> Found {
             break;
         }
         let Some(text) = read(&path) else {
-            // dnsmasq says itself why it cannot.
+            // dnsmasq reports the cause itself.
             found.unknown = Some(format!("unreadable configuration file {}", path.display()));
             continue;
         };
@@ -59,7 +59,7 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
 }
 
-/// `directory[,.suffix to leave out|,*.suffix to take...]`: the files dnsmasq would read of it.
+/// The files dnsmasq reads for `directory[,.suffix to leave out|,*.suffix to take...]`.
 fn files_of(value: &str) -> Vec<PathBuf> {
     let mut parts = value.split(',');
     let directory = PathBuf::from(parts.next().unwrap_or_default());
@@ -92,7 +92,7 @@ fn parse_line(line: &str) -> Option<Given> {
     (!name.is_empty()).then(|| Given { name: name.to_owned(), value, on_command_line: false })
 }
 
-/// A `#` at the beginning or behind a blank begins a comment, one inside a word does not (`192.0.2.1#5353`).
+/// Cuts a comment: a `#` at the beginning or behind a blank, not one inside a word (`192.0.2.1#5353`).
 fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     let mut blank = true;

@@ -1,7 +1,7 @@
-//! dnsmasq's options: which take a value, and the letters they have (dnsmasq 2.90; older ones have fewer).
+//! dnsmasq's options: their letters, and whether they take a value (dnsmasq 2.90; older releases have fewer).
 
-/// The option of that name, or the only one that begins so, and whether the next word is its value unless it has one
-/// behind `=`.
+/// The option with this name, or the only one with this prefix; and whether it takes the next word as its value when
+/// there is no `=`.
 pub(super) fn long(name: &str) -> Option<(&'static str, bool)> {
     let all =
         || WITHOUT_VALUE.iter().map(|name| (*name, false)).chain(VALUE.iter().map(|name| (*name, true)));
@@ -13,7 +13,7 @@ pub(super) fn long(name: &str) -> Option<(&'static str, bool)> {
     beginning.next().is_none().then_some(first)
 }
 
-/// The option with that letter, and whether what follows is its value.
+/// The option with this letter, and whether it takes a value.
 pub(super) fn short(letter: char) -> Option<(&'static str, bool)> {
     let find = |list: &[(char, &'static str)], takes_value| {
         let found = list.iter().find(|(known, _)| *known == letter);
@@ -22,7 +22,7 @@ pub(super) fn short(letter: char) -> Option<(&'static str, bool)> {
     find(LETTERS_ALONE, false).or_else(|| find(LETTERS_WITH_VALUE, true))
 }
 
-/// Long options that take no value, and below those that may have one behind `=`.
+/// Long options that take no value, then those with an optional value behind `=`.
 #[rustfmt::skip]
 const WITHOUT_VALUE: &[&str] = &[
     "all-servers", "bind-dynamic", "bind-interfaces", "bogus-priv", "clear-on-reload", "conntrack",

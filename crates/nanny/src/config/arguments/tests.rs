@@ -1,4 +1,4 @@
-//! Command lines in all spellings dnsmasq takes.
+//! Command lines in all spellings that dnsmasq accepts.
 
 use std::fs;
 

@@ -1,9 +1,9 @@
-//! Routes made of configurations.
+//! Routes computed from configurations.
 
 use super::*;
 use crate::config::arguments::Arguments;
 
-/// With the server for domains that fail at port 9999.
+/// Computes routes with the server for failing domains at port 9999.
 pub(crate) fn computed(
     config: &Config,
     resolv_conf: &[Nameserver],
@@ -28,7 +28,8 @@ pub(crate) fn computed(
     Routes::compute(&from)
 }
 
-/// Computes with `stubDomains`, `upstreamNameservers` and the servers of resolv.conf; one line a route or omission.
+/// Computes routes from `stubDomains`, `upstreamNameservers` and the servers of resolv.conf; one line per route or
+/// omission.
 fn compute(stub_domains: &str, upstreams: &str, resolv_conf: &[&str], names: &Resolutions) -> String {
     let data = [("stubDomains", stub_domains), ("upstreamNameservers", upstreams)];
     let data = data.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
@@ -95,7 +96,7 @@ fn servers_that_dnsmasq_cannot_ask_are_asked_by_kubedns() {
     assert_eq!(plain("{}", r#"["tls://192.0.2.2"]"#, &["192.0.2.9"]), "127.0.0.1#10053");
 }
 
-/// The servers for a configuration, by who forwards and whether kubedns is known to follow the configuration.
+/// The servers for a configuration, by forwarder and by whether kubedns is known to follow the configuration.
 #[test]
 fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     const PLAIN: &str = r#"["192.0.2.2"]"#;
@@ -127,7 +128,8 @@ fn kubedns_is_asked_for_what_it_would_ask_of_others_only_once_it_follows() {
     }
 }
 
-/// The servers for names of your own, by who forwards, whether kubedns follows the configuration, and where it is.
+/// The servers for names of your own, by forwarder, by whether kubedns follows the configuration, and by its
+/// topology.
 #[test]
 fn kubedns_behind_dnsmasq_is_asked_for_names_of_your_own() {
     let data = [

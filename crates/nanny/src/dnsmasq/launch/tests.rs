@@ -1,4 +1,4 @@
-//! Argument lists: ours held against those that kube-dns' nanny was seen to use, and what conflicts lead to.
+//! Argument lists, compared with recorded ones of kube-dns' nanny, and conflicts with the user's arguments.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn conflicts_are_resolved_and_told() {
     assert!(!plan("-k --no-poll").follow_resolv);
 }
 
-/// The notes on the user's arguments, and those of ours that are special, with `-forward=kubedns`.
+/// The notes on the user's arguments, and our special ones, with `-forward=kubedns`.
 #[test]
 fn a_cache_has_no_loop_detection_and_room_for_all_that_hangs() {
     let root = Identity::Root { user: "root".to_owned(), group: "root".to_owned() };
@@ -201,7 +201,7 @@ struct Case {
     argv: Vec<String>,
 }
 
-/// The servers dnsmasq knows in the end, and whether it reads resolv.conf.
+/// The servers that result, and whether dnsmasq reads resolv.conf.
 #[derive(Debug, PartialEq, Eq)]
 struct Effect {
     servers: Vec<String>,
@@ -209,7 +209,7 @@ struct Effect {
 }
 
 impl Effect {
-    /// Of arguments as kube-dns gives them: `--server X`. Brackets and default ports do not matter.
+    /// Parses arguments as kube-dns gives them (`--server X`). Brackets and default ports do not matter.
     fn of_arguments(argv: &[String], known: &[String]) -> Self {
         let arguments = Arguments::from_words(argv.iter().map(OsString::from).collect());
         let servers = arguments.all("server").into_iter().map(|value| {
@@ -231,7 +231,7 @@ impl Effect {
     }
 }
 
-/// The recorded names with the addresses they had then.
+/// The recorded server names with their addresses at that time.
 fn names() -> Resolutions {
     let several = (21..=40).map(|last| format!("203.0.113.{last}").parse().unwrap()).collect();
     Resolutions::from([
@@ -241,23 +241,23 @@ fn names() -> Resolutions {
     ])
 }
 
-/// The expected argument list where we differ from the recorded one on purpose.
+/// Changes the recorded effect where we differ on purpose.
 fn mended(case: &str, effect: &mut Effect) {
     match case {
-        // It uses one address of a name at random; we use all of them.
+        // kube-dns uses one address of a name at random; we use all of them.
         "stub server by name with several addresses" => {
             effect.servers = (21..=40).map(|last| format!("/acme.example/203.0.113.{last}")).collect();
         }
-        // It hands the name to dnsmasq, which does not start then; we fail its queries until it resolves.
+        // kube-dns passes the name to dnsmasq, which then does not start; we fail its queries until it resolves.
         "stub server by name that does not resolve" | "stub server by cluster name that is not there" => {
             effect.servers = vec!["/acme.example/127.0.0.1#9999".to_owned()];
         }
-        // It takes three at most.
+        // kube-dns uses three at most.
         "four upstream servers" => {
             effect.servers = (1..=4).map(|last| format!("192.0.2.{last}")).collect();
             effect.reads_resolv_conf = false;
         }
-        // It refuses a port behind a name.
+        // kube-dns rejects a port behind a name.
         "stub server by name with port" => {
             effect.servers = vec!["/acme.example/198.51.100.10#5353".to_owned()];
         }
@@ -275,14 +275,14 @@ fn arguments_and_servers_file_equal_the_recorded_arguments_in_effect() {
     let names = names();
     assert!(cases.len() > 20);
     for case in &mut cases {
-        // Hidden files and subdirectories are the source's business.
+        // `Source` ignores hidden files and subdirectories.
         case.files.retain(|name, _| !name.starts_with('.') && !name.contains('/'));
         let data = case.files.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
         let config = dnsconfig::parse(&data.collect()).unwrap_or_default();
         let arguments = Arguments::from_words(case.args.iter().map(OsString::from).collect());
-        // Stands for whatever the node's resolv.conf says.
+        // Represents the node's resolv.conf.
         let resolv_conf: Vec<Nameserver> = vec!["198.51.100.53".parse().unwrap()];
-        // The machine of the test may have one of the addresses.
+        // The machine that runs the test may have one of the addresses.
         let listening = Arguments::from_words(vec!["--listen-address=127.0.0.1".into()]);
         let (routes, _) = computed(&config, &resolv_conf, &names, &listening);
 

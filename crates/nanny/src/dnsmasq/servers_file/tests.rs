@@ -1,4 +1,4 @@
-//! The text of the file, and that nothing else can get into it.
+//! The text of the servers file; nothing else can get into it.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ fn the_users_own_lines_come_first() {
     assert!(text.ends_with("overwritten.\nserver=/own.example/192.0.2.5\n"), "{text}");
 }
 
-/// Whether a line is one of those that a configuration may lead to.
+/// Returns whether a configuration may produce this line.
 fn is_meant(line: &str) -> bool {
     let Some(value) = line.strip_prefix("server=") else {
         return false;
@@ -63,7 +63,7 @@ fn is_meant(line: &str) -> bool {
 }
 
 proptest! {
-    /// Whatever a ConfigMap holds: what is accepted of it leads to the lines that validation meant, and no other.
+    /// Any accepted ConfigMap produces the lines that validation allows, and no other.
     #[test]
     fn nothing_can_be_smuggled_in(
         domains in proptest::collection::btree_map(
