@@ -1,6 +1,6 @@
 //! Metrics beside the query metrics of the DNS server: the API server's side and the configuration.
 //!
-//! All names begin with `kubedns_`; docs/metrics.md lists them.
+//! All names begin with `kubedns_`; docs/metrics/kubedns.md lists them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

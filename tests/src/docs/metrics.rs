@@ -1,16 +1,17 @@
-//! The metrics as `docs/metrics.md` has them.
+//! The metrics as the pages in `docs/metrics/` have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::markdown::{Page, code, codes};
+use super::markdown::codes;
 
-const COLUMNS: [&str; 7] = ["metric", "type", "labels", "since", "exported", "what it says", "when it moves"];
 /// The labels of the probes in the stock manifest, in place of `<label>`.
 const PROBES: [&str; 2] = ["dnsmasq", "kubedns"];
-/// The binaries, as their sections are called.
+/// The binaries, as their pages are called.
 pub const BINARIES: [&str; 3] = ["kubedns", "nanny", "sidecar"];
+/// The page of what all binaries export.
+const OF_ALL: &str = "process";
 
-/// A row of the page.
+/// An entry: a heading, a line of properties, a description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documented {
     /// `counter`, `gauge` or `histogram`.
@@ -21,6 +22,8 @@ pub struct Documented {
     pub old: bool,
     /// From when on it is exported.
     pub exported: String,
+    /// Its description, after the introduction to its section.
+    pub text: String,
 }
 
 impl Documented {
@@ -32,13 +35,14 @@ impl Documented {
 
 /// Documented metrics of one binary, with those of all three.
 pub fn of_binary(binary: &str) -> BTreeMap<String, Documented> {
-    let page = Page::read("metrics.md");
     let mut all = BTreeMap::new();
-    for section in [binary, "All three"] {
-        let rows = page.rows(section, &COLUMNS);
-        assert!(rows.len() >= 10, "{section}: only {} rows", rows.len());
-        for row in rows {
-            let (name, entry) = read(row);
+    for page in [binary, OF_ALL] {
+        let path = crate::repository().join(format!("docs/metrics/{page}.md"));
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let entries: Vec<(&str, Documented)> = text.split("\n## ").skip(1).flat_map(entries).collect();
+        assert!(entries.len() >= 10, "{page}: only {} entries", entries.len());
+        for (name, entry) in entries {
             for name in BTreeSet::from(PROBES.map(|probe| name.replace("<label>", probe))) {
                 assert_eq!(all.insert(name.clone(), entry.clone()), None, "{name} is documented twice");
             }
@@ -52,14 +56,79 @@ pub fn all() -> BTreeMap<String, Documented> {
     BINARIES.into_iter().flat_map(of_binary).collect()
 }
 
-fn read(row: &[String]) -> (&str, Documented) {
-    let [name, kind, labels, since, exported, says, _] = row else { panic!("{row:?}") };
-    assert!(!says.is_empty(), "{name} says nothing");
-    let old = match since.as_str() {
-        "kube-dns" => true,
-        "new" => false,
-        other => panic!("{name}: since {other}?"),
+/// The entries of one section.
+fn entries(section: &str) -> impl Iterator<Item = (&str, Documented)> {
+    let mut parts = section.split("\n### ");
+    let introduction = parts.next().unwrap_or_default();
+    parts.map(move |entry| {
+        let (name, entry) = read(entry).unwrap_or_else(|fault| panic!("{fault}:\n{entry}"));
+        (name, Documented { text: format!("{introduction}\n{}", entry.text), ..entry })
+    })
+}
+
+fn read(entry: &str) -> Result<(&str, Documented), &'static str> {
+    let mut parts = entry.splitn(3, "\n\n").map(str::trim);
+    let [Some(heading), Some(line), Some(text)] = [parts.next(), parts.next(), parts.next()] else {
+        return Err("not a heading, a line of properties and a description");
     };
-    let labels = codes(labels).into_iter().map(str::to_owned).collect();
-    (code(name), Documented { kind: kind.clone(), labels, old, exported: exported.clone() })
+    let [name] = codes(heading)[..] else { return Err("the heading is not one name") };
+    let properties: Vec<&str> = line.split(" · ").collect();
+    let [kind, labels, since, exported] = properties[..] else { return Err("not four properties") };
+    let kind = kind.strip_prefix("Type **").and_then(|kind| kind.strip_suffix("**")).ok_or("no type")?;
+    let labels = match labels.strip_prefix("labels ").ok_or("no labels")? {
+        "none" => BTreeSet::new(),
+        labels => codes(labels).into_iter().map(str::to_owned).collect(),
+    };
+    let old = match since {
+        "since kube-dns" => true,
+        "since new" => false,
+        _ => return Err("neither from kube-dns nor new"),
+    };
+    let exported = exported.strip_prefix("exported ").ok_or("not from when on it is exported")?;
+    if text.is_empty() || text.starts_with("**When") || text.ends_with("moves:**") {
+        return Err("nothing is said of it");
+    }
+    Ok((
+        name,
+        Documented {
+            kind: kind.to_owned(),
+            labels,
+            old,
+            exported: exported.to_owned(),
+            text: text.to_owned(),
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "Type **counter** · labels `a`, `b` · since new · exported always";
+
+    #[test]
+    fn an_entry_is_read_with_the_introduction_to_its_section() {
+        let section = format!(
+            "Title\n\nIntroduction.\n\n### `x_total`\n\n{LINE}\n\nCounts.\n\n**When it moves:** Look.\n"
+        );
+        let [(name, entry)] = &entries(&section).collect::<Vec<_>>()[..] else { panic!("{section}") };
+        let labels: Vec<&str> = entry.labels.iter().map(String::as_str).collect();
+        assert_eq!((*name, entry.kind.as_str(), labels), ("x_total", "counter", vec!["a", "b"]));
+        assert_eq!((entry.old, entry.is_always_there()), (false, true));
+        assert!(entry.text.contains("Introduction.") && entry.text.ends_with("Look."), "{}", entry.text);
+    }
+
+    #[test]
+    fn an_entry_that_lacks_something_is_noticed() {
+        for (entry, fault) in [
+            ("`x`\n\nCounts.".to_owned(), "not a heading, a line of properties and a description"),
+            (format!("x\n\n{LINE}\n\nCounts."), "the heading is not one name"),
+            ("`x`\n\nType **counter** · labels none\n\nCounts.".to_owned(), "not four properties"),
+            (format!("`x`\n\n{}\n\nCounts.", LINE.replace("new", "1.0")), "neither from kube-dns nor new"),
+            (format!("`x`\n\n{LINE}\n\n**When it moves:** Look."), "nothing is said of it"),
+            (format!("`x`\n\n{LINE}\n\nCounts.\n\n**When it moves:**\n"), "nothing is said of it"),
+        ] {
+            assert_eq!(read(&entry), Err(fault), "{entry}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! docs/metrics.md against what the three binaries export, and that against what kube-dns exported.
+//! The pages in docs/metrics/ against what the three binaries export, and that against what kube-dns exported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

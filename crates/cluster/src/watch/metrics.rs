@@ -1,4 +1,4 @@
-//! Metrics of the watches; docs/metrics.md lists them.
+//! Metrics of the watches; docs/metrics/kubedns.md lists them.
 
 use std::time::SystemTime;
 
