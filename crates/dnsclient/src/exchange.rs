@@ -1,8 +1,8 @@
 //! One DNS question and its answer.
 //!
-//! Every question has its own socket, so its port is as random as the kernel makes it, and a random ID. An answer counts
-//! when it comes from the server, is an answer, and repeats ID and question; anything else is passed over until the time
-//! is up. The error texts are those of the Go programs this replaces, because `/healthcheck` has always shown them.
+//! Every query has its own socket, hence a random source port, and a random ID. A reply counts when it comes from
+//! the server, has the QR bit, and repeats ID and question; any other packet is ignored until the timeout. The
+//! error texts are those of the Go programs this replaces, because `/healthcheck` has always shown them.
 
 use std::fmt;
 use std::io;
@@ -17,10 +17,10 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use crate::Transport;
 
-/// Timeout of an exchange, everything included.
+/// Timeout of a whole exchange.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The words for that the time is up.
+/// Go's text for a timeout.
 const TIMED_OUT: &str = "i/o timeout";
 
 /// The largest DNS message.
@@ -35,27 +35,27 @@ pub struct Answer {
     pub latency: Duration,
 }
 
-/// Why there is no answer.
+/// Error of an exchange.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ExchangeError {
     /// The server's name is unknown.
     #[error("dial {transport}: lookup {server}: {reason}")]
     Lookup {
-        /// Over what it was to be asked.
+        /// Transport of the query.
         transport: Transport,
         /// The server.
         server: String,
-        /// Why.
+        /// Cause of the error.
         reason: String,
     },
     /// The server could not be reached.
     #[error("dial {transport} {server}: {reason}")]
     Dial {
-        /// Over what it was to be asked.
+        /// Transport of the query.
         transport: Transport,
         /// The server.
         server: SocketAddr,
-        /// Why.
+        /// Cause of the error.
         reason: String,
     },
     /// Sending or receiving failed.
@@ -63,20 +63,20 @@ pub enum ExchangeError {
     Io {
         /// `read` or `write`.
         doing: &'static str,
-        /// The transport, our address and the server's.
+        /// The transport, the local address and the server's.
         path: String,
-        /// Why.
+        /// Cause of the error.
         reason: String,
-        /// Datagrams that arrived and did not count.
+        /// Packets that were ignored meanwhile.
         ignored: Ignored,
     },
-    /// The question cannot be written down, which a parsed name rules out.
+    /// The query cannot be encoded; impossible for a parsed name.
     #[error("cannot encode the question: {0}")]
     Encode(String),
 }
 
 impl ExchangeError {
-    /// Whether the time was up before anything failed.
+    /// Whether the exchange timed out.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Lookup { reason, .. } | Self::Dial { reason, .. } | Self::Io { reason, .. } => {
@@ -87,7 +87,7 @@ impl ExchangeError {
     }
 }
 
-/// Packets that arrived and did not count.
+/// Packets that were ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
     count: u64,
@@ -104,12 +104,12 @@ impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.last {
             None => Ok(()),
-            Some(last) => write!(f, " (passed over {} packets, the last one for {last})", self.count),
+            Some(last) => write!(f, " (ignored {} packets, the last one: {last})", self.count),
         }
     }
 }
 
-/// Asks `server` once; fails when no answer arrives within `timeout`.
+/// Sends one query to `server`; fails when no answer arrives within `timeout`.
 pub async fn ask(
     server: &ServerAddr,
     transport: Transport,
@@ -126,7 +126,7 @@ pub async fn ask(
     }
 }
 
-/// Asks over UDP, and again over TCP when the answer did not fit. Each of them may take `timeout`.
+/// Queries over UDP, and again over TCP when the answer was truncated. Each attempt may take `timeout`.
 pub async fn ask_with_retry(
     server: &ServerAddr,
     question: &Query,
@@ -139,7 +139,7 @@ pub async fn ask_with_retry(
     ask(server, Transport::Tcp, question, timeout).await
 }
 
-/// A question on its way.
+/// A query in flight.
 struct Asked<'a> {
     id: u16,
     question: &'a Query,
@@ -156,18 +156,18 @@ impl<'a> Asked<'a> {
         Ok(Self { id, question, wire })
     }
 
-    /// The answer to this question in a packet, or why it is none.
+    /// The answer to this query in a packet, or the reason to ignore the packet.
     fn answer(&self, packet: &[u8]) -> Result<Message, String> {
-        let message = Message::from_vec(packet).map_err(|error| format!("being unreadable: {error}"))?;
+        let message = Message::from_vec(packet).map_err(|error| format!("unreadable: {error}"))?;
         if message.metadata.message_type != MessageType::Response {
-            return Err("being no answer".to_owned());
+            return Err("not a response".to_owned());
         }
         if message.metadata.id != self.id {
-            return Err("its ID".to_owned());
+            return Err("wrong ID".to_owned());
         }
         match message.queries.as_slice() {
             [question] if same(question, self.question) => Ok(message),
-            _ => Err("its question".to_owned()),
+            _ => Err("wrong question".to_owned()),
         }
     }
 }
@@ -240,7 +240,7 @@ async fn over_tcp(server: SocketAddr, asked: &Asked<'_>, deadline: Instant) -> R
     }
 }
 
-/// One message of a connection.
+/// Receives one message of a connection.
 async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let length = stream.read_u16().await?;
     let mut packet = vec![0; usize::from(length)];
@@ -248,7 +248,7 @@ async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(packet)
 }
 
-/// The result of a step, or a timeout when the deadline passes first.
+/// The result of a step, or a timeout error at the deadline.
 async fn within<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match tokio::time::timeout_at(deadline.into(), step).await {
         Ok(result) => result,
@@ -256,7 +256,7 @@ async fn within<T>(deadline: Instant, step: impl Future<Output = io::Result<T>>)
     }
 }
 
-/// The reason in Go's words, with the system call that failed in front as Go has it.
+/// The error in Go's words, prefixed with the failed system call as in Go.
 fn in_call(call: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::UnexpectedEof => reason(error),

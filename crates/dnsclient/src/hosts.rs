@@ -1,24 +1,24 @@
-//! `/etc/hosts`: what a pod's `hostAliases` end up in.
+//! `/etc/hosts`, which holds a pod's `hostAliases`.
 
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The largest file looked at, in octets.
+/// Largest file that is read, in octets.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The addresses a hosts(5) file gives a name; none when it cannot be read.
+/// The addresses of a name in a hosts(5) file; empty when the file cannot be read.
 pub fn addresses(path: &Path, name: &str) -> Vec<IpAddr> {
     addresses_in(&read(path), name)
 }
 
-/// The names a hosts(5) file gives an address, the canonical one first; none when it cannot be read.
+/// The names of an address in a hosts(5) file, the canonical name first; empty when the file cannot be read.
 pub fn names(path: &Path, address: IpAddr) -> Vec<String> {
     let text = read(path);
     let of_address = entries(&text).filter(|(of, _)| *of == address);
     of_address.flat_map(|(_, names)| names.map(str::to_owned)).collect()
 }
 
-/// The text of a regular file that is not too large; else none.
+/// The text of a regular file of at most [`MAX_FILE`] octets; otherwise empty.
 fn read(path: &Path) -> String {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && metadata.len() <= MAX_FILE => {
@@ -28,7 +28,7 @@ fn read(path: &Path) -> String {
     }
 }
 
-/// Each address with its names.
+/// The addresses of the file, each with its names.
 fn entries(text: &str) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &str>)> {
     dnsconfig::hosts::lines(text).filter_map(|(_, address, names)| Some((address.parse().ok()?, names)))
 }

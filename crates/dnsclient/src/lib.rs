@@ -1,12 +1,12 @@
-//! Asks one DNS server one question, and checks that what comes back is the answer.
+//! Sends one query to one DNS server and checks that the reply answers it.
 //!
-//! * [`ask`]: over UDP or TCP, with a bound in time, a random ID and a port of its own.
-//! * [`ask_with_retry`]: over UDP, and over TCP when the answer did not fit.
-//! * [`chaos`]: questions about the server itself.
-//! * [`resolve`]: names of servers, looked up again and again.
+//! * [`ask`]: one query over UDP or TCP, with a timeout, a random ID and a socket of its own.
+//! * [`ask_with_retry`]: over UDP, and over TCP when the answer was truncated.
+//! * [`chaos`]: queries about the server itself.
+//! * [`resolve`]: addresses of servers given by name, kept up to date.
 //! * [`hosts`]: the hosts file.
 //!
-//! Forwarding is not done here: `skydns` has its own way, which hands octets on.
+//! Forwarding is no part of this crate: `skydns` forwards messages as octets, without parsing their records.
 
 pub mod chaos;
 mod exchange;
@@ -18,7 +18,7 @@ use hickory_proto::op::ResponseCode;
 pub use dnsconfig::Transport;
 pub use exchange::{Answer, ExchangeError, Ignored, TIMEOUT, ask, ask_with_retry};
 
-/// A response code as dig writes it.
+/// The mnemonic of a response code, as dig writes it.
 pub fn rcode_name(code: ResponseCode) -> String {
     match code {
         ResponseCode::NoError => "NOERROR".to_owned(),

@@ -1,9 +1,9 @@
-//! The addresses of stub servers that are given by name, kept up to date: for nanny and kubedns alike.
+//! Addresses of stub servers that are given by name, kept up to date for nanny and kubedns.
 //!
-//! Names under the cluster domain are asked of kubedns, all others are resolved as the node would: `/etc/hosts`, then
-//! the servers and the search list of resolv.conf. An answer is asked for again when its TTL ends. A name that does not
-//! resolve is tried again and again and holds up nothing else; when a server fails (rather than says that the name does
-//! not exist) the addresses known so far stay.
+//! Kubedns resolves names under the cluster domain. All other names are resolved as on the node: `/etc/hosts`, then
+//! the servers and the search list of resolv.conf. A lookup is repeated when the TTL of its answer ends. A name
+//! that does not resolve is retried, and delays no other name. When a server fails, rather than reporting that the
+//! name does not exist, the known addresses stay.
 
 mod entry;
 mod lookup;
@@ -25,12 +25,12 @@ use self::entry::Pace;
 use self::lookup::Found;
 pub use self::lookup::Sources;
 
-/// Names looked after at most; those beyond it (in alphabetical order) stay without addresses.
+/// Maximum number of names; names beyond it, in alphabetical order, get no addresses.
 const MAX_NAMES: usize = 512;
-/// Lookups at a time.
+/// Maximum number of concurrent lookups.
 const MAX_LOOKUPS: usize = 16;
 
-/// Name -> addresses; a name without addresses is one that does not resolve (yet).
+/// Name -> addresses. A name without addresses has not resolved (yet).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolutions(BTreeMap<String, Vec<IpAddr>>);
 
@@ -47,7 +47,7 @@ impl<const N: usize> From<[(&str, Vec<IpAddr>); N]> for Resolutions {
     }
 }
 
-/// The names in a configuration that stand for servers.
+/// The server names in a configuration.
 fn names(config: &Config) -> BTreeSet<String> {
     let servers = config.stub_domains.values().flatten();
     let names = servers.filter_map(|server| match server {
@@ -57,7 +57,7 @@ fn names(config: &Config) -> BTreeSet<String> {
     names.collect()
 }
 
-/// Asks the [`Resolver`] that follows `wanted` for the names in `config`, and for no other.
+/// Makes the [`Resolver`] that follows `wanted` look up the names in `config`, and no others.
 pub fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
     let names = names(config);
     wanted.send_if_modified(|wanted| {
@@ -67,7 +67,7 @@ pub fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config) {
     });
 }
 
-/// Looks names up, and again when that is due.
+/// Looks names up, and repeats each lookup when it is due.
 #[derive(Debug)]
 pub struct Resolver {
     sources: Arc<Sources>,
@@ -79,7 +79,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver that has looked nothing up yet. It follows `wanted`, the names to look up, and `resolv_conf`.
+    /// A resolver that has looked nothing up yet. `wanted` holds the names to look up.
     pub fn new(
         sources: Sources,
         wanted: watch::Receiver<BTreeSet<String>>,
@@ -90,12 +90,12 @@ impl Resolver {
         Self { sources, pace, wanted, resolv_conf, results, entries: BTreeMap::new() }
     }
 
-    /// The addresses now, and whenever they change.
+    /// The current addresses and their changes.
     pub fn subscribe(&self) -> watch::Receiver<Resolutions> {
         self.results.subscribe()
     }
 
-    /// Looks names up until `stop`.
+    /// Looks names up until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.resolve()).await;
     }
@@ -130,7 +130,7 @@ impl Resolver {
         self.publish();
     }
 
-    /// Other servers may know the names that failed with the old ones.
+    /// Retries the failed names at once: other servers may know them.
     fn ask_again(&mut self) {
         self.resolv_conf.mark_unchanged();
         for (name, entry) in &mut self.entries {
@@ -159,7 +159,7 @@ impl Resolver {
     }
 
     fn settle(&mut self, name: &str, found: Found) {
-        // It may be unwanted by now.
+        // The name may be unwanted by now.
         if let Some(entry) = self.entries.get_mut(name) {
             entry.settle(name, found, &self.pace);
             self.publish();
@@ -178,7 +178,7 @@ impl Resolver {
     }
 }
 
-/// Waits for that moment; for ever without one.
+/// Waits until `due`; forever if it is `None`.
 async fn until(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,

@@ -1,13 +1,13 @@
-//! Which queries somebody wants to follow: on the command line and in the query string of `/tap`.
+//! Queries to follow, as chosen on the command line or in the query string of `/tap`.
 
 use std::time::Duration;
 
 use dnsconfig::query_log::{DEFAULT_RATE, Filter, FilterError, FilterText, MAX_RATE, MAX_SECONDS};
 
-/// Default time of following queries, in seconds.
+/// Default time to follow queries, in seconds.
 const SECONDS: &str = "30";
 
-/// The flags of `tap`, which are the parameters of `/tap` as well.
+/// The flags of `tap`, which are also the parameters of `/tap`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Parameters {
     /// names, separated by commas; * stands for any letters, ? for one: *.acme.example
@@ -25,7 +25,7 @@ pub(crate) struct Parameters {
     /// how long to follow, from 1 to 600
     #[arg(long, value_name = "int", default_value = SECONDS)]
     pub(crate) seconds: String,
-    /// lines a second, at most; the others are counted
+    /// lines a second, at most; further lines are counted only
     #[arg(long, value_name = "int", default_value = "1000")]
     pub(crate) rate: String,
 }
@@ -38,37 +38,37 @@ impl Default for Parameters {
     }
 }
 
-/// Which queries to follow, and for how long.
+/// The queries to follow, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The queries.
+    /// Queries to follow.
     pub filter: Filter,
-    /// Lines a second, at most.
+    /// Maximum number of lines a second.
     pub rate: u32,
-    /// The time.
+    /// Time to follow them.
     pub time: Duration,
 }
 
-/// A choice that means nothing. One line.
+/// Error of a choice that is not accepted, on one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// The filter.
+    /// The filter is malformed.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// A number.
+    /// The number is malformed or out of range.
     #[error("{name} {value:?}: a number from 1 to {limit} is accepted")]
     Number {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// As it was given.
+        /// Its value, as given.
         value: String,
-        /// The most.
+        /// Largest accepted value.
         limit: u32,
     },
-    /// A parameter that there is not.
+    /// The parameter is unknown.
     #[error("unknown parameter {0:?}: name, client, rcode, type, seconds and rate are accepted")]
     Unknown(String),
-    /// A parameter that is given twice.
+    /// The parameter is given twice.
     #[error("{0} is given twice: separate values by commas")]
     Repeated(String),
 }
@@ -82,7 +82,7 @@ impl Choice {
         Ok(Self { filter, rate, time: Duration::from_secs(seconds.into()) })
     }
 
-    /// Reads a query string.
+    /// Parses a query string.
     pub fn from_query(query: &str) -> Result<Self, ChoiceError> {
         let mut parameters = Parameters::default();
         let mut given = Vec::new();
@@ -107,7 +107,7 @@ impl Choice {
 }
 
 impl Parameters {
-    /// The target of a request, percent-encoded.
+    /// The request target, percent-encoded.
     pub(crate) fn target(&self) -> String {
         let Self { name, client, rcode, qtype, seconds, rate } = self;
         let mut query = form_urlencoded::Serializer::new(String::new());

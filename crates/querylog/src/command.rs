@@ -1,4 +1,4 @@
-//! `kube-dns tap` and `kube-dns top`: ask kubedns, or the nanny, and print.
+//! `kube-dns tap` and `kube-dns top`: query the status port of kubedns or nanny, and print the reply.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -15,57 +15,57 @@ use crate::ranking::Ranking;
 use crate::{Choice, Line};
 
 const TAP_USAGE: &str = "\
-Follows queries and their answers. Ends by itself.
+Follows queries and their answers for --seconds, then exits.
 
   tap [--name GLOB] [--client NETWORK] [--rcode RCODE] [--type TYPE] [--seconds 30] [--rate 1000] [--json]
 
-It asks kubedns; with --dnsmasq the nanny, which sees the clients where dnsmasq stands in front. dnsmasq logs queries from its
-start or not at all: it is restarted for that, and once more at the end, and forgets its cache both times.
+It connects to kubedns. Where dnsmasq is in front of kubedns, only the nanny sees the clients: --dnsmasq connects to it.
+dnsmasq can turn query logging on only at its start: the nanny restarts it before and after, and both restarts empty its cache.
 
 ";
 const TOP_USAGE: &str = "\
-Says which clients asked most in the last minutes, and for what.
+Ranks the clients and names with the most queries in the last minutes.
 
   top [--server http://127.0.0.1:8081] [--json]
 
 ";
-/// kubedns, as the manifests run it.
+/// Status port of kubedns in the manifests.
 const KUBEDNS: &str = "http://127.0.0.1:8081";
-/// The nanny, as the manifests run it.
+/// Status port of nanny in the manifests.
 const NANNY: &str = "http://127.0.0.1:10056";
-/// The longest time for the beginning of an answer.
+/// Timeout until the reply begins.
 const TIME: Duration = Duration::from_secs(10);
-/// The longest line, and the largest ranking.
+/// Largest line of a tap, and largest ranking, in octets.
 const SIZE: usize = 1 << 20;
-/// Nobody answers.
+/// Exit code when the query of the status port failed.
 const FAILED: u8 = 1;
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TapOptions {
-    /// the status port of the kubedns that is asked, `http://127.0.0.1:8081` unless given; with dnsmasq that of the nanny, `http://127.0.0.1:10056`
+    /// status port of kubedns (default `http://127.0.0.1:8081`); with --dnsmasq, status port of the nanny (default `http://127.0.0.1:10056`)
     #[arg(long, value_name = "string", default_value = "")]
     server: String,
-    /// follow the queries of the clients of dnsmasq; restarts it twice
+    /// follow the queries that dnsmasq receives; restarts dnsmasq twice
     #[arg(long)]
     dnsmasq: bool,
     #[command(flatten)]
     parameters: Parameters,
-    /// print lines of JSON
+    /// print JSON lines
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, clap::Parser)]
 struct TopOptions {
-    /// the status port of the kubedns that is asked
+    /// status port of kubedns
     #[arg(long, value_name = "string", default_value = KUBEDNS)]
     server: String,
-    /// print the answer as JSON
+    /// print the ranking as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Why there is nothing to print. One line each.
+/// Error of a command, on one line.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error("cannot ask {0}: {1}; is it running there?")]
@@ -82,10 +82,10 @@ enum CommandError {
 pub fn command_lines() -> [clap::Command; 2] {
     let tap = TapOptions::command().name("tap").about("Follows queries and their answers");
     let top = TopOptions::command().name("top");
-    [tap, top.about("Says which clients asked most in the last minutes, and for what")]
+    [tap, top.about("Ranks the clients and names with the most queries in the last minutes")]
 }
 
-/// Runs the command that `words` begin with, if it is one of these: `program` is what the binary is called.
+/// Runs the command named by the first of `words`, if it is `tap` or `top`. `program` is the name of the binary.
 pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     match words.next()?.to_str()? {
         "tap" => Some(tap(program, words)),
@@ -94,8 +94,8 @@ pub fn command(program: &str, mut words: impl Iterator<Item = OsString>) -> Opti
     }
 }
 
-/// Runs `tap`; `words` are those behind it. The exit code is 0 at the end, 1 when nobody answers, and 2 when the command
-/// line is wrong.
+/// Runs `tap`; `words` are its arguments. The exit code is 0 at the end, 1 when the status port cannot be queried,
+/// and 2 when the command line is wrong.
 fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} tap");
     let read = read::<TapOptions>(&name, TAP_USAGE, words).and_then(|options| {
@@ -111,7 +111,7 @@ fn tap(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs `top`; `words` are those behind it. The exit codes are those of [`tap`].
+/// Runs `top`; `words` are its arguments. The exit codes are those of [`tap`].
 fn top(program: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let name = format!("{program} top");
     let read = read::<TopOptions>(&name, TOP_USAGE, words)
@@ -167,7 +167,7 @@ fn finish(name: &str, outcome: Result<(), CommandError>) -> ExitCode {
     }
 }
 
-/// Error of a page that is not what was asked for.
+/// The error for a reply other than 200.
 fn refusal(authority: &str, page: &Page) -> CommandError {
     let text = String::from_utf8_lossy(&page.body);
     let line: String =
@@ -184,7 +184,7 @@ async fn follow(authority: &str, options: &TapOptions) -> Result<(), CommandErro
     while let Some(line) = next(authority, &mut following).await? {
         let shown =
             if options.json { line } else { text(&line).map_err(|error| foreign(authority, error))? };
-        // Whoever reads has gone.
+        // The reader of our output is gone.
         if writeln!(io::stdout().lock(), "{shown}").is_err() {
             return Ok(());
         }
@@ -216,7 +216,7 @@ fn text(json: &str) -> Result<String, serde_json::Error> {
         Told::Query(line) => line.with_time(),
         Told::LeftOut { left_out } => format!("... {left_out} left out"),
     };
-    // Names are what strangers asked for.
+    // Clients choose these names: they may hold control characters.
     Ok(text.replace(char::is_control, "?"))
 }
 

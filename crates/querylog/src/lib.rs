@@ -1,12 +1,12 @@
-//! Queries as they are answered: followed live (`tap`), and those who ask most (`top`).
+//! Answered queries, followed live (`tap`) and ranked by client and name (`top`).
 //!
-//! * [`Line`]: one answered query, the same in a tap and in the log.
-//! * [`Choice`]: which queries a reader wants, how many a second and for how long.
+//! * [`Line`]: one answered query, in the format that taps and the query log share.
+//! * [`Choice`]: the queries to follow, lines a second, and time.
 //! * [`serve`]: `GET /tap`, over any [`Source`] of lines.
-//! * [`command`]: `tap` and `top`, which ask for it. All three binaries have them, so that they can be run in any container
-//!   of the pod.
+//! * [`command`]: the commands `tap` and `top`. All three binaries have them, so that they run in any container of
+//!   the pod.
 //!
-//! The source of the lines is not known here.
+//! The crate does not know where the lines come from.
 
 mod choice;
 mod command;

@@ -1,4 +1,4 @@
-//! One answered query as a line.
+//! An answered query, written on one line.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -6,20 +6,20 @@ use std::time::SystemTime;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-/// An answered query. In JSON, fields that are not known are left out.
+/// An answered query. JSON omits unknown fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
-    /// When the answer was ready: UTC as in RFC 3339, see [`timestamp`].
+    /// Time of the answer: UTC as in RFC 3339, see [`timestamp`].
     pub time: String,
     /// The client's address.
     pub client: String,
     /// `udp` or `tcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// The name, in presentation format.
+    /// The query name, in presentation format.
     pub name: String,
-    /// The type.
+    /// The query type.
     #[serde(rename = "type")]
     pub qtype: String,
     /// The RCODE.
@@ -27,17 +27,18 @@ pub struct Line {
     /// The size of the answer, in octets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
-    /// The time to the answer, in microseconds.
+    /// The latency, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micros: Option<u64>,
-    /// Whether the answer was cut.
+    /// Whether the answer was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The part that answered: `auth`, `reverse`, `stub`, `recursive` or `cache`; of dnsmasq also the upstream it asked.
+    /// The part that answered: `auth`, `reverse`, `stub`, `recursive` or `cache`; for dnsmasq also the upstream it
+    /// queried.
     pub by: String,
 }
 
-/// As people read it: `10.244.0.7 udp A web.default.svc.cluster.local. NOERROR 84B 35us auth`.
+/// Text for people: `10.244.0.7 udp A web.default.svc.cluster.local. NOERROR 84B 35us auth`.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let transport = self.transport.as_deref().unwrap_or("-");
@@ -55,13 +56,13 @@ impl fmt::Display for Line {
 }
 
 impl Line {
-    /// With its time in front.
+    /// The text of the line, prefixed with its time.
     pub fn with_time(&self) -> String {
         format!("{} {self}", self.time)
     }
 }
 
-/// A time as a [`Line`] has it: `2026-01-31T12:00:00.000000Z`.
+/// A time in the format of a [`Line`]: `2026-01-31T12:00:00.000000Z`.
 pub fn timestamp(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Micros, true)
 }

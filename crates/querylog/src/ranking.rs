@@ -1,4 +1,4 @@
-//! Who asks most: the document behind `GET /top`, and its text.
+//! Clients and names with the most queries: the document behind `GET /top`, and its text.
 
 use std::fmt::{self, Write as _};
 
@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ranking {
-    /// The time that it is about, in seconds: two to four minutes, or since the start.
+    /// Length of the ranked period, in seconds: two to four minutes, or since the start.
     pub seconds: u64,
-    /// Answers in that time, estimated.
+    /// Answers in that period, estimated.
     pub queries: u64,
-    /// Answers that were looked at.
+    /// Answers that were sampled.
     pub samples: u64,
-    /// A remark, where the clients are not those that asked first.
+    /// A remark, for example when the clients shown are not the original clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Clients.
+    /// Clients with the most answers.
     pub clients: Vec<Row>,
-    /// Names.
+    /// Names with the most answers.
     pub names: Vec<Row>,
-    /// Names that do not exist.
+    /// Names with the most NXDOMAIN answers.
     pub nxdomain: Vec<Row>,
-    /// Names that could not be resolved.
+    /// Names with the most SERVFAIL answers.
     pub servfail: Vec<Row>,
 }
 
-/// A client or a name.
+/// A client or a name, with its number of answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// The address, or the name in presentation format.
     pub key: String,
-    /// The namespace of the pod with this address, where it is known (`--pods=verified`).
+    /// The namespace of the pod with this address, if known (`--pods=verified`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Answers, estimated.
+    /// Number of answers, estimated.
     pub queries: u64,
-    /// Of all answers of its table, between 0 and 1.
+    /// Share of all answers of the table, between 0 and 1.
     pub share: f64,
 }
 
@@ -57,7 +57,7 @@ impl Ranking {
 impl fmt::Display for Ranking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seconds, queries, samples, note, .. } = self;
-        writeln!(f, "about {queries} queries in the last {seconds} s ({samples} looked at)")?;
+        writeln!(f, "about {queries} queries in the last {seconds} s ({samples} sampled)")?;
         if let Some(note) = note {
             writeln!(f, "{note}")?;
         }
@@ -99,7 +99,7 @@ mod tests {
             nxdomain: vec![row("x.acme.example.", None, 3, 1.0)],
             ..Ranking::default()
         };
-        let text = "about 1000 queries in the last 150 s (500 looked at)\n\
+        let text = "about 1000 queries in the last 150 s (500 sampled)\n\
                     a note\n\
                     \n\
                     clients\n  90.0 %       900  10.244.0.7  in apps\n   5.0 %        50  10.244.0.8\n\

@@ -1,7 +1,7 @@
 //! `GET /tap?name=GLOB&client=NETWORK&rcode=RCODE&type=TYPE&seconds=30&rate=1000`: a line of JSON for each query.
 //!
-//! Who asks from outside the pod is refused: what pods look up is not for everybody who can reach the port. `kubectl exec`
-//! and `kubectl port-forward` come from within.
+//! Requests from outside the pod get 403: not everybody who can reach the port may read the queries of pods.
+//! Requests through `kubectl exec` and `kubectl port-forward` come from within the pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use warp::{Filter, Rejection};
 
 use crate::{Choice, Line};
 
-/// Readers at a time.
+/// Maximum number of concurrent readers.
 pub const MAX_READERS: usize = 4;
-/// New lines are looked for so often.
+/// Interval of looking for new lines.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Octets that are sent at once, about.
+/// Approximate size of the chunks sent, in octets.
 const CHUNK: usize = 64 << 10;
-/// Interval of the reports of what was left out.
+/// Interval of the reports of omitted lines.
 const TELL: Duration = Duration::from_secs(1);
 
-/// Lines of queries, as they come.
+/// Lines of queries, as they arrive.
 pub trait Source: Send + Sync + 'static {
-    /// The next line, if there is one.
+    /// Returns the next line, if any.
     fn next(&mut self) -> Option<Line>;
-    /// Lines that were wanted and left out since the last call.
+    /// Returns the number of matching lines that were omitted since the last call.
     fn left_out(&mut self) -> u64;
 }
 
-/// The route. `open` begins to collect lines; its error is told.
+/// The route. `open` starts collecting lines; a reader gets its error as 503.
 pub fn route<S: Source>(
     open: impl Fn(&Choice) -> Result<S, String> + Clone + Send + Sync + 'static,
     stop: CancellationToken,
@@ -54,7 +54,7 @@ pub fn route<S: Source>(
                 Err(error) => return refused(StatusCode::BAD_REQUEST, &error),
             };
             let Ok(reader) = Arc::clone(&readers).try_acquire_owned() else {
-                let busy = format!("{MAX_READERS} others follow the queries already");
+                let busy = format!("{MAX_READERS} others already follow the queries");
                 return refused(StatusCode::SERVICE_UNAVAILABLE, &busy);
             };
             match open(&choice) {
@@ -69,7 +69,7 @@ fn refused(status: StatusCode, why: &dyn std::fmt::Display) -> Response {
     daemon::http::plain_error(status, format!("{why}\n"))
 }
 
-/// 405 for a page that is only read.
+/// A reply with status 405, for pages that only support GET.
 pub fn not_allowed() -> Response {
     let mut response = daemon::http::plain_error(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
@@ -82,7 +82,7 @@ fn reply<S: Source>(following: Following<S>) -> Response {
     response
 }
 
-/// One reader.
+/// One reader of the tap.
 struct Following<S> {
     source: S,
     end: Instant,
@@ -97,12 +97,13 @@ impl<S: Source> Following<S> {
         Self { source, end: now + choice.time, told: now, stop, _reader: reader }
     }
 
-    /// The body of the reply. It ends with the time, with the process, and with the reader.
+    /// The body of the reply. It ends after the chosen time, when the process stops, or when the reader
+    /// disconnects.
     fn chunks(self) -> impl Stream<Item = Result<String, std::convert::Infallible>> {
         stream::unfold(self, |mut this| async move { Some((Ok(this.chunk().await?), this)) })
     }
 
-    /// The next lines, as soon as there are some; `None` at the end.
+    /// The next lines as soon as there are any; `None` at the end.
     async fn chunk(&mut self) -> Option<String> {
         loop {
             let now = Instant::now();

@@ -1,7 +1,7 @@
-//! The records of an answer, written into its message.
+//! Writes the records of an answer into its message.
 //!
-//! The common questions (addresses, SRV of a Service, nothing there) are answered without allocating. Aliases take
-//! the longer way through [`chase`], which may ask the engine's caller for names outside.
+//! Common queries (addresses, SRV of a Service, NXDOMAIN, NODATA) are answered without allocating. Aliases take the
+//! longer way through [`chase`], which may ask the engine's caller for external names.
 
 mod chase;
 mod lookup;
@@ -25,29 +25,29 @@ use lookup::{Alias, Families, Found};
 use sample::Sample;
 use srv::Kind;
 
-/// TTL of what came from outside, in seconds.
+/// TTL of records from upstreams, in seconds.
 const OUTSIDE_TTL: u32 = 60;
-/// TTL of the SOA record when it is asked for, in seconds, unless the zone has one for all records.
+/// TTL of the SOA record in the answer section, in seconds, unless the zone sets one TTL for all records.
 const SOA_TTL: u32 = 3600;
 /// No name in the zone has more labels below it: `label._port._proto.service.namespace.svc` has six.
 const MAX_DEPTH: usize = 16;
-/// Steps that each name takes that is looked up, an alias on the way to an address for one.
+/// Steps charged for each lookup of a name, for example of a CNAME target.
 const LOOKUP: usize = 32;
-/// The version of the DNS-based service discovery specification that is served.
+/// The implemented version of the DNS-based service discovery specification.
 const SPECIFICATION: &str = "1.1.0";
 
-/// Result of the lookup of the question's name.
+/// Result of the lookup of the query name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answered {
     /// The name does not exist.
     Missing,
-    /// The name exists, but has no record of the type.
+    /// The name exists, but has no record of the type (NODATA).
     Empty,
     /// Records were written.
     Written,
-    /// The records could not be found out.
+    /// An alias could not be resolved.
     Failed,
-    /// The backend could not tell the records.
+    /// The backend does not know the target yet, see [`Lookup::Unknown`].
     Unknown,
 }
 
@@ -58,19 +58,19 @@ pub(crate) struct Answer<'q, 'b, V> {
     view: &'q V,
     query: &'q Query<'q>,
     outside: &'q Outside,
-    /// The zone that the question is about; the cluster's for names in none.
+    /// The zone that holds the query name; the cluster's for names in no zone.
     authority: Authority<'q>,
-    /// The name whose records are asked for, in lower case: the question's, or the target of an alias of our own.
+    /// The name whose records are looked up, in lower case: the query name, or the target of its own-name alias.
     name: &'q [u8],
-    /// The question is for a name of our own, which is in no zone of ours.
+    /// The query is for an own name, which is in none of our zones.
     own: bool,
     pub(crate) message: Writer<'q, 'b>,
-    /// Questions that have to be answered from outside first.
+    /// External queries whose answers are needed first.
     pub(crate) needs: Vec<OutsideQuestion>,
     truncated: bool,
-    /// An upstream, or a zone that is not loaded, has left a question open.
+    /// An upstream failed, or a zone is not loaded.
     unanswered: bool,
-    /// Steps of work that are left.
+    /// Steps of work that remain.
     steps: Cell<usize>,
 }
 
@@ -99,17 +99,17 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Whether the work was ended by its bound. Then what was written is not the answer.
+    /// Whether the step limit was reached. The message is then incomplete.
     pub(crate) fn exhausted(&self) -> bool {
         self.steps.get() == 0
     }
 
-    /// Visits the entries of a name of the question's zone; see [`Records::records`](crate::Records::records).
+    /// Visits the entries of a name in the zone of the query; see [`Records::records`](crate::Records::records).
     fn records(&self, path: &[&str], exact: bool, visit: &mut dyn FnMut(Entry<'q>)) -> Lookup {
         self.records_of(self.authority, path, exact, visit)
     }
 
-    /// Visits the entries of a name of any zone.
+    /// Visits the entries of a name in any zone.
     fn records_of(
         &self,
         authority: Authority<'q>,
@@ -121,7 +121,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.steps.set(before);
         let mut left = before;
         let lookup = authority.records.records(path, exact, &mut left, visit);
-        // What is visited may be looked up in turn, which takes its own steps.
+        // A visitor may look names up, too, which charges its own steps.
         self.steps.set(self.steps.get().saturating_sub(before - left));
         lookup
     }
@@ -130,7 +130,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         self.truncated
     }
 
-    /// Writes the answer to a question about a name of the zone.
+    /// Writes the answer for a name in the zone.
     pub(crate) fn authoritative(&mut self) -> Answered {
         let path = path(self.authority.relative(self.name));
         match &path {
@@ -161,17 +161,17 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         found
     }
 
-    /// Whether the question is for a name of our own.
+    /// Whether the query is for an own name.
     pub(crate) fn is_own(&self) -> bool {
         self.own
     }
 
-    /// Whether the zone has an apex and empty non-terminals as in RFC 1034; kube-dns's has neither.
+    /// Whether the zone has an apex and empty non-terminals as in RFC 1034; kube-dns has neither.
     pub(crate) fn is_whole_zone(&self) -> bool {
         self.view.zone().strict || self.authority.further.is_some()
     }
 
-    /// Names that exist without a Service.
+    /// Answers for names that exist without a Service.
     fn well_known(&mut self, path: &[&str]) -> Option<Answered> {
         if self.authority.further.is_some() {
             return None;
@@ -194,7 +194,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// The zone's own name.
+    /// Answers for the zone's apex.
     fn apex(&mut self) -> Answered {
         let (zone, authority) = (self.view.zone(), self.authority);
         match self.query.qtype {
@@ -213,7 +213,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// The own name of a further zone. In SkyDNS' way its addresses stand at `apex.dns`, where there are some.
+    /// Answers for the apex of a further zone. In SkyDNS style its addresses are those of `apex.dns`, if any.
     fn further_apex(&mut self) -> Answered {
         let path: &[&str] = match self.query.qtype {
             rtype::A | rtype::AAAA if self.authority.is_skydns() => &["dns", "apex"],
@@ -225,7 +225,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the name servers of the zone: those at `ns.dns` in SkyDNS' way, else ourselves.
+    /// Writes the name servers of the zone: in SkyDNS style those at `ns.dns`, otherwise this server.
     fn name_servers(&mut self) -> Answered {
         let own = self.authority.is_skydns().then(|| self.services(&["dns", "ns"], Kind::NameServer));
         match own {
@@ -254,7 +254,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         written
     }
 
-    /// The addresses of the name server: those that its name has, or else those of the DNS Service.
+    /// The addresses of the name server: those of its name, or else those of the DNS Service.
     fn name_server_addresses(&self) -> impl IntoIterator<Item = IpAddr> + use<V> {
         let addresses = |authority, path: &[&str]| {
             self.look_up(authority, path, Families::BOTH).addresses.into_shuffled().0
@@ -264,18 +264,18 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
             .unwrap_or_else(|| addresses(Authority::cluster(self.view), &DNS_SERVICE))
     }
 
-    /// The last step of what writes into the answer section.
+    /// Turns the outcome of writing into the result of the lookup, and truncates what does not fit.
     fn wrote(&mut self, write: impl FnOnce(&mut Writer<'q, 'b>) -> Result<(), Full>) -> Answered {
         self.truncated |= write(&mut self.message).is_err();
         Answered::Written
     }
 
-    /// Writes the addresses that a name leads to.
+    /// Writes the addresses of a name, following aliases.
     fn addresses(&mut self, path: &[&str], families: Families) -> Answered {
         let Found { lookup, ttl, addresses, aliases } = self.look_up(self.authority, path, families);
         match lookup {
             Lookup::Missing => return Answered::Missing,
-            // kube-dns shows this failure to SRV questions only.
+            // kube-dns reports this failure for SRV queries only.
             Lookup::Unknown => return Answered::Empty,
             Lookup::Exists => {}
         }
@@ -295,7 +295,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         if addresses.is_empty() { chased } else { Answered::Written }
     }
 
-    /// An answer of several records carries the lowest TTL of them in all, as SkyDNS does.
+    /// Lowers all TTLs of an answer with several records to the lowest one, as SkyDNS does.
     fn settle_ttls(&mut self) {
         let ((lowest, highest), ttl) = (self.message.answer_ttls(), self.authority.max_ttl(self.view.zone()));
         if self.message.count(Section::Answer) > 1 && (lowest != highest || lowest > ttl) {
@@ -303,8 +303,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the alias that a name is, if it is asked for. Strictly, it also is the answer to any type but addresses, which
-    /// it is followed to (RFC 1034, section 3.6.2).
+    /// Writes the CNAME of a name if the query asks for it. With `--strict-dns` the CNAME also answers every type
+    /// but addresses, for which it is followed (RFC 1034, section 3.6.2).
     fn alias(&mut self, path: &[&str]) -> Option<Answered> {
         match self.query.qtype {
             rtype::CNAME => {}
@@ -322,7 +322,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         Some(self.wrote(|m| m.cname(Owner::Question, name.wire(), ttl)))
     }
 
-    /// Differs from kube-dns: an existing name never answers NXDOMAIN, whatever it is asked for.
+    /// Differs from kube-dns: an existing name is never NXDOMAIN, whatever the query type.
     fn nothing_of_the_type(&mut self, path: &[&str]) -> Answered {
         match self.records(path, false, &mut |_| {}) {
             Lookup::Missing => Answered::Missing,
@@ -330,13 +330,13 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes what the target of an alias of our own has, under the alias.
+    /// Writes the records of an own-name alias's target, with the alias as owner.
     pub(crate) fn target(&mut self, target: &'q Name) -> Answered {
         (self.name, self.own) = (target.wire(), true);
         self.authoritative()
     }
 
-    /// Writes the addresses of a host of our own.
+    /// Writes the addresses of an own name.
     pub(crate) fn host(&mut self, addresses: &[IpAddr]) -> Answered {
         self.own = true;
         let families = match self.query.qtype {
@@ -355,7 +355,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         if chosen.is_empty() { Answered::Empty } else { Answered::Written }
     }
 
-    /// Writes an alias of our own that leads outside, and the addresses behind it where they are asked for.
+    /// Writes an own-name alias with an external target, and the target's addresses if the query asks for them.
     pub(crate) fn external_alias(&mut self, target: &Name) -> Answered {
         self.own = true;
         let ttl = self.view.zone().ttl();
@@ -371,7 +371,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         found
     }
 
-    /// Writes the names of an address of our own.
+    /// Writes the PTR records of an own name's address.
     pub(crate) fn own_pointers(&mut self, names: &[Name]) {
         let ttl = self.view.zone().ttl();
         for name in names {
@@ -379,18 +379,18 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         }
     }
 
-    /// Writes the SOA of a negative answer (RFC 2308, section 3). A name of our own is in no zone of ours.
+    /// Writes the SOA of a negative answer (RFC 2308, section 3). Own names are in no zone, so they have none.
     pub(crate) fn negative(&mut self) {
         if self.own {
             return;
         }
         let (authority, ttl) = (self.authority, self.authority.negative_ttl(self.view.zone()));
-        // A SOA that does not fit is left out: the answer is complete without it.
+        // The answer is complete without the SOA: leave it out if it does not fit.
         let numbers = soa_numbers(self.view.zone().serial.as_deref());
         let _ = self.message.soa(Section::Authority, authority.domain.wire(), numbers, (ttl, ttl));
     }
 
-    /// Writes the names that an address belongs to.
+    /// Writes the PTR records of an address.
     pub(crate) fn pointers(&mut self, address: IpAddr) -> Answered {
         let zone = self.view.zone();
         let mut records = Answered::Missing;
@@ -404,7 +404,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         if records == Answered::Missing { self.further_pointers() } else { records }
     }
 
-    /// Writes the names that zones of pointers have for the question's name.
+    /// Writes the PTR records that further zones hold for the query name.
     fn further_pointers(&mut self) -> Answered {
         let (mut answered, name) = (Answered::Missing, self.query.lower());
         let (message, truncated) = (&mut self.message, &mut self.truncated);
@@ -425,7 +425,7 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         answered
     }
 
-    /// Writes the texts of a CHAOS name.
+    /// Writes the TXT records of a CHAOS name.
     pub(crate) fn chaos(&mut self, texts: &[&str]) {
         for text in texts {
             self.truncated |= self.message.text(Owner::Question, class::CH, 0, text).is_err();
@@ -433,10 +433,10 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
     }
 }
 
-/// Where the DNS Service stands in the tree: its cluster IPs are the zone's name server.
+/// Path of the DNS Service in the tree: its cluster IPs are the addresses of the zone's name server.
 const DNS_SERVICE: [&str; 3] = ["svc", "kube-system", "kube-dns"];
 
-/// Labels in wire format as a path from the zone downwards; `None` for what no tree holds.
+/// Labels in wire format as a path from the zone downwards; `None` for a path that no tree contains.
 fn path(relative: &[u8]) -> Option<Path<'_>> {
     let mut path = Path::new();
     for label in labels(relative) {
@@ -449,8 +449,8 @@ fn path(relative: &[u8]) -> Option<Path<'_>> {
     Some(path)
 }
 
-/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers the serial is the current hour: it never runs
-/// backwards, and there are no secondaries.
+/// SERIAL, REFRESH, RETRY and EXPIRE of the SOA. Without transfers there are no secondaries, and the serial is the
+/// current hour, which never decreases.
 pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
     if let Some(serial) = serial {
         return serial.current_numbers();
@@ -459,7 +459,7 @@ pub(crate) fn soa_numbers(serial: Option<&Serial>) -> [u32; 4] {
     [u32::try_from(now - now % 3600).unwrap_or(u32::MAX), 28_800, 7_200, 604_800]
 }
 
-/// The records that we make ourselves.
+/// Records that this server synthesizes.
 impl Writer<'_, '_> {
     fn address(&mut self, section: Section, owner: Owner<'_>, address: IpAddr, ttl: u32) -> Result<(), Full> {
         match address {
@@ -478,7 +478,7 @@ impl Writer<'_, '_> {
 
     fn text(&mut self, owner: Owner<'_>, class: u16, ttl: u32, text: &str) -> Result<(), Full> {
         self.record_of_class(Section::Answer, owner, (rtype::TXT, class), ttl, |m| {
-            // One character-string; longer texts than it holds are cut.
+            // One character-string; longer texts are cut.
             let text = text.as_bytes();
             let len = u8::try_from(text.len()).unwrap_or(u8::MAX);
             m.bytes(&[len]);
@@ -486,7 +486,7 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// The SOA of the zone with these numbers, its own TTL and that of negative answers.
+    /// Writes the SOA of the zone with these numbers, TTL and negative TTL.
     pub(crate) fn soa(
         &mut self,
         section: Section,

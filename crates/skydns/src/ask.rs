@@ -1,7 +1,7 @@
-//! One question asked in process: what a client would be answered, as records instead of octets.
+//! One query answered in process: the answer that a client would get, as records instead of octets.
 //!
-//! For tools that show the engine's answers. Upstreams are not asked: they count as having no records, so that an alias
-//! that leads to an external name is shown without addresses.
+//! For tools that show the engine's answers. No upstream is queried: external names count as having no records, so
+//! that an alias with an external target is shown without addresses.
 
 use crate::backend::View;
 use crate::engine::{self, Identity, Outcome};
@@ -9,19 +9,19 @@ use crate::forward;
 use crate::outside::{Outside, OutsideAnswer, OutsideQuestion};
 use crate::wire::{self, Message, Name, PLAIN_UDP, Section, Transport, rcode, text};
 
-/// Rounds of external lookups that one answer may need.
+/// Maximum number of rounds of external queries for one answer.
 const MAX_ROUNDS: usize = 4;
 
-/// The answer to one question.
+/// The answer to one query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
     /// The RCODE; `None` when the query is forwarded to an upstream.
     pub rcode: Option<u16>,
     /// The answer section, shuffled as for any client.
     pub records: Vec<Record>,
-    /// It is cut over UDP without EDNS.
+    /// Whether the answer is truncated over UDP without EDNS.
     pub truncated: bool,
-    /// External names that are looked up before this is answered.
+    /// External queries that the answer needs.
     pub external: Vec<OutsideQuestion>,
 }
 
@@ -30,15 +30,15 @@ pub struct Response {
 pub struct Record {
     /// The owner name.
     pub owner: String,
-    /// TYPE.
+    /// The type.
     pub rtype: u16,
-    /// Seconds.
+    /// The TTL, in seconds.
     pub ttl: u32,
-    /// The data.
+    /// The RDATA.
     pub data: String,
 }
 
-/// Asks `view` for the records of type `qtype` of `name`.
+/// Queries `view` for the records of type `qtype` of `name`.
 pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
     let query = forward::Query::new(name.wire(), qtype).encode(0, 0);
     let mut response = Response::default();
@@ -57,7 +57,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     response.external.push(question);
                 }
             }
-            // Names that are completed are shown by those they are completed to; this one exists, and is none of them.
+            // Such a name exists without own records; its search path is shown by the names on it.
             Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
             Outcome::Forward(_) | Outcome::Transfer | Outcome::Ignore | Outcome::Expensive => {
                 return response;
@@ -74,7 +74,7 @@ fn answer(
     outside: &Outside,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    // Only questions of class CHAOS ask for it.
+    // Only queries of class CHAOS return it.
     let identity = Identity { version: String::new() };
     engine::answer(view, &identity, query, transport, outside, out)
 }

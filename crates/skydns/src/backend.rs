@@ -1,4 +1,4 @@
-//! The interface between the engine and the holder of the records: SkyDNS's backend interface, as immutable views.
+//! The interface between the engine and the store of records: SkyDNS's backend interface, with immutable views.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::wire::name::{MAX_NAME, Name, is_within, labels};
 use crate::wire::{MAX_UDP, OUR_UDP_SIZE};
 use crate::zones::Zones;
 
-/// Hands out the records as they are now. A query takes one view and keeps it until it is answered.
+/// Source of the current records. A query takes one view and keeps it until it is answered.
 pub trait Backend: Send + Sync + 'static {
     /// The records at one point in time.
     type View: View + 'static;
@@ -26,17 +26,18 @@ pub trait Backend: Send + Sync + 'static {
 
 /// The content of one zone at one point in time. All calls are synchronous and allocate nothing for plain names.
 pub trait Records: Send + Sync {
-    /// False until the first complete listing is in. Until then names of the cluster are REFUSED, those of further zones
+    /// False until the first complete list. Until then names of the cluster are REFUSED, names of further zones
     /// SERVFAIL.
     fn has_synced(&self) -> bool;
 
-    /// Visits the entries that `path` leads to and says what is known of the name.
+    /// Visits the entries at `path` and returns whether the name exists.
     ///
-    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`). With
-    /// `exact` the last label has to be an entry's own label and `*` is no wildcard (SkyDNS asks so for CNAME).
+    /// `path` holds the labels below the zone in lower case, from the zone downwards (`["svc", "apps", "web"]`).
+    /// With `exact` the last label has to equal the entry's own label, and `*` is no wildcard (SkyDNS's lookup for
+    /// CNAME).
     ///
-    /// `steps` bounds the work. An entry takes one step, a name that a wildcard stands for some dozens. Once none is left
-    /// the visit ends, and what it led to is not all there is.
+    /// `steps` limits the work. An entry takes one step, a name that matches a wildcard some dozens. The visit ends
+    /// when no step is left; it is then incomplete.
     fn records<'v>(
         &'v self,
         path: &[&str],
@@ -45,37 +46,37 @@ pub trait Records: Send + Sync {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup;
 
-    /// Whether [`owner_names`](Self::owner_names) tells all names. A zone is transferred only if it does.
+    /// Whether [`owner_names`](Self::owner_names) visits all names. Only such a zone is transferred.
     fn is_enumerable(&self) -> bool {
         false
     }
 
-    /// Visits the owner name of every record that can be enumerated, each once, as a path: see [`Records::records`]. Names that
-    /// stand for others (wildcards), or for any address, are none of them.
+    /// Visits the owner name of every record that can be enumerated, each once, as a path: see
+    /// [`Records::records`]. Wildcards, and names made up for any address, are not among them.
     fn owner_names(&self, _visit: &mut dyn FnMut(&[&str])) {}
 
-    /// True when something lies below `path`, or at it (RFC 8020: such a name exists, even without records).
+    /// Whether `path` has records or descendants (RFC 8020: such a name exists, even without records).
     fn has_descendants(&self, path: &[&str]) -> bool;
 }
 
-/// All that answers are made of, at one point in time: the records of the cluster, and what else there is to be served.
+/// All data that answers are made of, at one point in time: the records of the cluster, and the configuration.
 pub trait View: Records + Sized {
-    /// Visits the names that `address` belongs to, the oldest owner first.
+    /// Visits the names of `address`, the oldest owner first.
     fn reverse_record<'v>(&'v self, address: IpAddr, visit: &mut dyn FnMut(&'v Pointer));
 
-    /// The namespace of the pod that has the address of a client, where exactly one is known.
+    /// The namespace of the pod with the client's address, if exactly one is known.
     fn namespace_of(&self, _client: IpAddr) -> Option<&str> {
         None
     }
 
-    /// The cluster's zone and how it is to be served.
+    /// The cluster's zone and its configuration.
     fn zone(&self) -> &Zone;
 
-    /// The zones beside it.
+    /// The further zones.
     fn zones(&self) -> &Zones;
 
-    /// Visits the owner names of the cluster whose records may differ from those of `older`, some perhaps twice: all names of
-    /// both, unless more is known.
+    /// Visits the owner names of the cluster whose records may differ from those of `older`, some perhaps twice. By
+    /// default these are all names of both.
     fn names_changed_since(&self, older: &Self, visit: &mut dyn FnMut(&[&str])) {
         older.owner_names(visit);
         self.owner_names(visit);
@@ -89,7 +90,7 @@ pub enum Lookup {
     Missing,
     /// It exists, with or without entries: a malformed pod name has none.
     Exists,
-    /// Its target is unknown: a federated name needs the zone and region of a node.
+    /// The target is unknown: a federated name needs the zone and region of a node.
     Unknown,
 }
 
@@ -100,64 +101,67 @@ pub struct Entry<'v> {
     pub label: &'v str,
     /// The record.
     pub record: ServiceRecord<'v>,
-    /// Made up for the question: the address in a pod's name, or the target of a federated name. It stands at no node.
+    /// Whether the entry was made up for the query: the address in a pod's name, or the target of a federated name.
+    /// It is not in the tree.
     pub made_up: bool,
 }
 
-/// One owner of an address: what PTR answers are made of. The least one is answered first.
+/// One owner of an address, as PTR answers need it. The smallest is answered first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
-    /// When the owner was created, in seconds since 1970: the oldest owner is answered first.
+    /// Creation time of the owner, in seconds since 1970: the oldest owner is answered first.
     pub created: u32,
     /// Labels below the zone in wire format, without the root.
     pub name: Arc<[u8]>,
-    /// False for addresses that have no hostname of their own. They get PTRs only with `--strict-dns`.
+    /// False for addresses without a hostname of their own. They have PTR records only with `--strict-dns`.
     pub named: bool,
 }
 
-/// The zone that is served, and where other names are sent.
+/// The cluster's zone, and the upstreams for other names.
 #[derive(Debug, Clone)]
 pub struct Zone {
     /// The cluster domain, in lower case.
     pub domain: Name,
-    /// Further domains of the same cluster, in lower case. Addresses have their names in the first one.
+    /// Further domains of the same cluster, in lower case. PTR records name the first domain.
     pub other_domains: Arc<[Name]>,
-    /// Answer to the letter of the RFCs where kube-dns does not, see docs/differences.md.
+    /// Follow the RFCs where kube-dns does not, see docs/differences.md.
     pub strict: bool,
-    /// Say why a query is not answered, to clients that sent EDNS (RFC 8914).
+    /// Add the reason of an error, for clients that sent EDNS (RFC 8914).
     pub extended_errors: bool,
-    /// Forward what kube-dns keeps back, too: outside names of one label, and questions for all types (ANY).
+    /// Forward also the queries that kube-dns refuses: single-label external names, and type ANY.
     pub forwards_all: bool,
-    /// TTL of what the zone answers, in seconds; `None` for the usual ones.
+    /// TTL of the zone's answers, in seconds; `None` for the defaults.
     pub ttl: Option<u32>,
     /// TTL of negative answers of the zone, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Zones whose missing names are forwarded, in lower case.
+    /// Zones whose nonexistent names are forwarded, in lower case.
     pub fallthrough: Arc<[Name]>,
-    /// Texts under CHAOS `routes.kubedns.`: what `upstreams` and `stub_domains` were made of. None: it is refused.
+    /// TXT records of CHAOS `routes.kubedns.`: the settings behind `upstreams` and `stub_domains`. Empty: REFUSED.
     pub routes: Arc<[String]>,
-    /// Upstream servers for all other names, in order of preference.
+    /// Upstreams for all other names, in order of preference.
     pub upstreams: Arc<[Upstream]>,
-    /// Domains with servers of their own, see [`Zone::with_stub_domains`].
+    /// Domains with upstreams of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
-    /// The search list that is walked here, if one is.
+    /// The search path that the server completes names with, if it does.
     pub search: Option<Arc<Search>>,
-    /// Names with addresses or targets of their own, if there are any. They come before all domains.
+    /// Hosts and aliases from the configuration, if any. They override all domains.
     pub own_names: Option<Arc<OwnNames>>,
-    /// Serial of the SOA, where the zone is transferred. Else it is the current hour, and transfers are no special questions.
+    /// Serial of the SOA, if the zone is transferred. Otherwise the serial is the current hour, and AXFR and IXFR
+    /// are ordinary query types.
     pub serial: Option<Arc<Serial>>,
 }
 
 /// The stub domains of a zone.
 #[derive(Debug, Clone, Default)]
 pub struct StubDomains {
-    /// In lower case, the longest first.
+    /// All stub domains in lower case, the longest first.
     all: Arc<[StubDomain]>,
-    /// Those below the cluster domain, whose names are not ours to answer.
+    /// Stub domains below the cluster domain: their names are not in the cluster's zone.
     delegated: Arc<[Name]>,
 }
 
-/// A stub domain and its servers. Without servers its names are SERVFAIL: no other server may be asked for them.
+/// A stub domain and its upstreams. Without upstreams its names are SERVFAIL: they must not be forwarded to other
+/// upstreams.
 pub type StubDomain = (Name, Arc<[Upstream]>);
 
 impl Zone {
@@ -181,8 +185,7 @@ impl Zone {
         }
     }
 
-    /// The same zone with these stub domains. One that is the cluster domain itself has no effect: of two domains of
-    /// one length ours comes first.
+    /// The same zone with these stub domains. A stub domain equal to the cluster domain has no effect.
     #[must_use]
     pub fn with_stub_domains(self, domains: impl IntoIterator<Item = StubDomain>) -> Self {
         let lower = |(name, servers): StubDomain| (name.to_lowercase(), servers);
@@ -200,7 +203,7 @@ impl Zone {
         &self.stub_domains.all
     }
 
-    /// The domain of the cluster that holds a name (wire format, lower case).
+    /// The cluster domain that holds a name (wire format, lower case).
     pub fn domain_of(&self, name: &[u8]) -> Option<&Name> {
         if is_within(name, self.domain.wire()) {
             return Some(&self.domain);
@@ -208,26 +211,26 @@ impl Zone {
         self.other_domains.iter().find(|domain| is_within(name, domain.wire()))
     }
 
-    /// Whether a name (wire format, lower case) is ours to answer: it is in a domain of the cluster and in no stub domain
-    /// below it. dnsmasq chooses the longest domain, too.
+    /// Whether a name (wire format, lower case) is in the cluster's zone: in a cluster domain, and in no stub
+    /// domain below it. dnsmasq prefers the longest domain, too.
     pub fn owns(&self, name: &[u8]) -> bool {
         self.domain_of(name).is_some()
             && !self.stub_domains.delegated.iter().any(|stub| is_within(name, stub.wire()))
     }
 
-    /// Whether both leave the same names to stub domains.
+    /// Whether both zones have the same stub domains.
     pub fn delegates_like(&self, other: &Self) -> bool {
         let names =
             |zone: &Self| zone.stub_domains().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         Arc::ptr_eq(&self.stub_domains.all, &other.stub_domains.all) || names(self) == names(other)
     }
 
-    /// Whether a name of ours (wire format, lower case) that does not exist is forwarded.
+    /// Whether a nonexistent name of the cluster (wire format, lower case) is forwarded.
     pub(crate) fn falls_through(&self, name: &[u8]) -> bool {
         self.fallthrough.iter().any(|zone| is_within(name, zone.wire()))
     }
 
-    /// The servers for a name (wire format, lower case), and the stub domain that they are those of, if any. The longest
+    /// The upstreams for a name (wire format, lower case), and the stub domain they belong to, if any. The longest
     /// stub domain that holds the name wins.
     pub fn servers_for(&self, name: &[u8]) -> (&Arc<[Upstream]>, Option<&Name>) {
         self.stub_domains()
@@ -236,9 +239,9 @@ impl Zone {
             .map_or((&self.upstreams, None), |(domain, servers)| (servers, Some(domain)))
     }
 
-    /// Whether an outside name (wire format, lower case) is not sent out. Those with fewer than two labels are not (SkyDNS's
-    /// ndots rule): a search list would leak them. Where dnsmasq in front leaves all names to us, they are: it would send them
-    /// out itself.
+    /// Whether an external name (wire format, lower case) must not be forwarded. Names with fewer than two labels
+    /// are not (SkyDNS's ndots rule): a search path would leak them. Where dnsmasq in front leaves all names to
+    /// this server they are, because dnsmasq would forward them itself.
     pub(crate) fn keeps_back(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all
@@ -246,29 +249,29 @@ impl Zone {
             && self.own(name).is_none()
     }
 
-    /// Target of a name (wire format, lower case), if it is one of [`own_names`](Self::own_names).
+    /// Target of a name (wire format, lower case) if it is one of [`own_names`](Self::own_names).
     pub fn own(&self, name: &[u8]) -> Option<Led<'_>> {
         self.own_names.as_ref()?.find(name)
     }
 
-    /// TTL of the records that the zone answers, in seconds.
+    /// TTL of the zone's records, in seconds.
     pub(crate) fn ttl(&self) -> u32 {
         self.ttl.unwrap_or(TTL)
     }
 
-    /// TTL of a record that is stored with the TTL `stored`: one that must not be kept stays so.
+    /// TTL of a record that is stored with the TTL `stored`. A stored TTL of 0 stays 0.
     pub fn ttl_of(&self, stored: u32) -> u32 {
         if stored == 0 { 0 } else { self.ttl.unwrap_or(stored) }
     }
 
-    /// The largest answer over UDP, in octets. Strictly, no answer is larger than what we offer ourselves.
+    /// Maximum size of a UDP answer, in octets. With `--strict-dns` it is the size that this server advertises.
     pub(crate) fn max_udp(&self) -> usize {
         if self.strict { OUR_UDP_SIZE.into() } else { MAX_UDP }
     }
 }
 
-/// Whether labels of so many octets below `domain` make a name (RFC 1035, section 3.1). Below a long domain there is too
-/// little room for the longest labels, and then there is no such name to be asked for either.
+/// Whether `octets` octets of labels fit into a name below `domain` (RFC 1035, section 3.1). Below a long domain
+/// the longest labels do not, and then no query can name them either.
 pub(crate) fn has_room_for(octets: usize, domain: &Name) -> bool {
     octets + domain.wire().len() <= MAX_NAME
 }

@@ -1,7 +1,7 @@
-//! Why a query is not answered, as an Extended DNS Error (RFC 8914).
+//! Extended DNS Errors (RFC 8914): the reason why a query is not answered.
 //!
-//! A cause is added to a finished response, so that a response without one is the same whether or not causes are asked
-//! for. docs/extended-errors.md lists them.
+//! A cause is appended to a finished response. Therefore a response without a cause does not depend on whether
+//! causes are enabled. docs/extended-errors.md lists them.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::engine::Outcome;
 use crate::forward::{Failure, ForwardError};
 use crate::wire::{Message, Section, options, rcode, rtype};
 
-/// Code of the EDNS option.
+/// Code of the EDNS option Extended DNS Error.
 const OPTION: u16 = 15;
 /// The longest text, in octets.
 const MAX_TEXT: usize = 160;
@@ -26,7 +26,7 @@ mod info {
     pub(super) const NETWORK_ERROR: u16 = 23;
 }
 
-/// Why a query is not answered.
+/// Reason why a query is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The first lists of the API server are incomplete.
@@ -35,38 +35,38 @@ pub(crate) enum Cause {
     ZoneNotLoaded,
     /// A federated name needs the zone and region of a node.
     RegionUnknown,
-    /// The server ends.
+    /// The server is shutting down.
     Stopping,
-    /// A question for all types.
+    /// A query of type ANY.
     AnyType,
-    /// Another class than IN.
+    /// A class other than IN.
     OtherClass,
-    /// The query is malformed, which strictness does not tolerate.
+    /// The query is malformed, and `--strict-dns` rejects it.
     Malformed,
-    /// An external name of one label.
+    /// A single-label external name.
     OneLabel,
-    /// Nobody can be asked for the name.
+    /// The name has no upstreams.
     NoUpstreams,
-    /// No upstream gave a usable reply; the most preferred one failed so.
+    /// No upstream gave a usable reply; this is the failure of the most preferred upstream.
     Upstream(Upstream, Failure),
     /// The reply of an upstream is SERVFAIL or REFUSED.
     Reply(Upstream, u16),
-    /// The upstreams had no time left to reply.
+    /// No upstream replied before the deadline.
     Late,
     /// An upstream forwards to us.
     Loop,
-    /// Too many queries of the client wait already.
+    /// Too many queries of the client are waiting.
     Overloaded,
-    /// The answer takes too much work, or too much of it waits already.
+    /// The answer takes too much work, or too many such answers are waiting.
     Expensive,
-    /// An alias leads in a circle, too far, or nowhere.
+    /// An alias is part of a loop, of a chain that is too long, or has no target.
     Alias,
-    /// A name of the search list cannot be looked up.
+    /// A name of the search path cannot be looked up.
     Completion,
 }
 
 impl Cause {
-    /// Why a query is not admitted whose outcome so far is `outcome`.
+    /// Reason why a query with the outcome `outcome` is not admitted.
     pub(crate) fn of_refusal(outcome: &Outcome) -> Self {
         if *outcome == Outcome::Expensive { Self::Expensive } else { Self::Overloaded }
     }
@@ -87,8 +87,8 @@ impl Cause {
             Self::Loop => (info::OTHER, "an upstream forwards to this server"),
             Self::Overloaded => (info::OTHER, "too many queries of this client are waiting"),
             Self::Expensive => (info::OTHER, "the answer takes too much work"),
-            Self::Alias => (info::OTHER, "an alias leads in a circle, too far, or to no name"),
-            Self::Completion => (info::OTHER, "a name of the search list cannot be looked up"),
+            Self::Alias => (info::OTHER, "an alias is part of a loop, of too long a chain, or has no target"),
+            Self::Completion => (info::OTHER, "a name of the search path cannot be looked up"),
             Self::Upstream(upstream, failure) => {
                 return (code_of(*failure), format!("{upstream}: {failure}").into());
             }
@@ -107,8 +107,8 @@ impl Cause {
         [head.concat(), text.as_bytes().to_vec()].concat()
     }
 
-    /// Adds the cause to the OPT record of the response that begins at `start` and ends `out`, as long as that leaves it
-    /// within `limit` octets. A response without OPT record, or with a cause already, stays as it is.
+    /// Adds the cause to the OPT record of the response that begins at `start` and ends `out`, if that keeps the
+    /// response within `limit` octets. A response without OPT record, or with a cause already, stays unchanged.
     pub(crate) fn append(&self, start: usize, limit: usize, out: &mut Vec<u8>) {
         let message = out.get(start..).unwrap_or_default();
         let size = message.len();
@@ -125,7 +125,7 @@ impl Cause {
     }
 }
 
-/// The length of the options that a message ends with, if it ends with an OPT record that has no extended error.
+/// The length of the message's trailing options, if it ends with an OPT record that has no extended error.
 fn options_at_end(message: &[u8]) -> Option<usize> {
     let parsed = Message::parse(message).ok()?;
     let last = parsed.section(Section::Additional).last()?;
@@ -136,7 +136,7 @@ fn options_at_end(message: &[u8]) -> Option<usize> {
     (!has_cause).then(|| last.data().len())
 }
 
-/// The reply of an upstream as a cause.
+/// INFO-CODE and EXTRA-TEXT for an upstream's error response.
 fn reply(upstream: &Upstream, rcode: u16) -> (u16, Cow<'static, str>) {
     match rcode {
         // Section 4.23: "or they potentially refused to reply".

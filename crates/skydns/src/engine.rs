@@ -1,8 +1,8 @@
 //! The query engine: a pure, synchronous function from a view and the bytes of a query to the bytes of its answer.
 //!
-//! It decides what a question is (authoritative, reverse, chaos, or one to be forwarded) and which RCODE and flags
-//! the answer carries; [`crate::answer`] writes the records. What is odd here and identical to kube-dns is pinned by
-//! the conformance vectors; what differs is listed in docs/differences.md.
+//! It routes a query (authoritative, reverse, CHAOS or forward) and sets the RCODE and flags of the answer;
+//! [`crate::answer`] writes the records. The conformance vectors pin odd behaviour that is identical to kube-dns;
+//! docs/differences.md lists the differences.
 
 use std::net::IpAddr;
 
@@ -17,27 +17,28 @@ use crate::search::SearchList;
 use crate::wire::{self, Malformed, Name, Query, Transport, Writer, class, flag, rcode, reverse, rtype};
 use crate::zones::{Authority, is_ours};
 
-/// Result of a message.
+/// Outcome of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The answer was appended to the buffer.
     Reply(Reply),
-    /// The question is not ours: it goes to an upstream as it is. Nothing was written.
+    /// The query is not ours: forward it to an upstream unchanged. Nothing was written.
     Forward(System),
-    /// The answer leads outside: the engine has to be asked again with the answers to these. Nothing was written.
+    /// The answer needs external names: call the engine again with the answers to these queries. Nothing was
+    /// written.
     Ask(Vec<OutsideQuestion>),
-    /// The name stands for those of a search list, see [`crate::search`]. Nothing was written.
+    /// The name is to be completed with a search path, see [`crate::search`]. Nothing was written.
     Search(SearchList),
-    /// A transfer of a zone is asked for, see [`crate::transfer`]. Nothing was written.
+    /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
     Transfer,
-    /// The answer takes more work than was allowed. Nothing was written.
+    /// The answer takes more steps than allowed. Nothing was written.
     Expensive,
-    /// Nothing is to be sent.
+    /// No response must be sent.
     Ignore,
 }
 
 impl Outcome {
-    /// The part of the server that the question goes through.
+    /// The part of the server that answers the query.
     pub(crate) fn system(&self) -> System {
         match self {
             Self::Reply(reply) => reply.system,
@@ -54,19 +55,20 @@ pub struct Identity {
     pub version: String,
 }
 
-/// Flags of our own answers, next to those that are copied from the query.
+/// Flags of our own answers, in addition to flags copied from the query.
 pub(crate) const AUTHORITATIVE: u16 = flag::AA | flag::RA;
 
 /// The CHAOS name of [`Zone::routes`](crate::backend::Zone::routes) in wire format.
 const ROUTES: &[u8] = b"\x06routes\x07kubedns\x00";
 
-/// The most work of one answer, in steps (see [`Records::records`](crate::Records::records)): some 0.2 s. A wildcard in a cluster of 100,000 Services
-/// takes a third of it.
+/// Maximum work for one answer, in steps (see [`Records::records`](crate::Records::records)): about 0.2 s. A
+/// wildcard in a cluster of 100,000 Services takes a third of it.
 pub const MAX_STEPS: usize = 10_000_000;
 
-/// Answers `message` from `view`, appending to `out`. `outside` holds what was asked for by an earlier call.
+/// Answers `message` from `view`, appending to `out`. `outside` holds the answers to the external queries of an
+/// earlier call.
 ///
-/// Whatever is asked takes at most [`MAX_STEPS`]; beyond them the answer is [`Outcome::Expensive`].
+/// Any answer takes at most [`MAX_STEPS`]; beyond them the outcome is [`Outcome::Expensive`].
 pub fn answer<V: View>(
     view: &V,
     identity: &Identity,
@@ -78,16 +80,16 @@ pub fn answer<V: View>(
     answer_for(Asker { steps: MAX_STEPS, client: None }, view, identity, message, transport, outside, out)
 }
 
-/// The work that an answer may take, and whom it is for.
+/// The client of a query, and the work that its answer may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asker {
     /// Steps, see [`View::records`].
     pub(crate) steps: usize,
-    /// The client whose search list may be walked; `None` for a question as it is.
+    /// The client whose search path completes the name; `None` to answer the name as it is.
     pub(crate) client: Option<IpAddr>,
 }
 
-/// The same for a client, with another bound of the work.
+/// Answers as [`answer`] does, for a client and with a work limit.
 pub(crate) fn answer_for<V: View>(
     asker: Asker,
     view: &V,
@@ -115,7 +117,7 @@ pub(crate) fn answer_for<V: View>(
     answer_query(asker, view, identity, &query, outside, out)
 }
 
-/// The same for a query that is well-formed.
+/// Answers as [`answer_for`] does, for a parsed query.
 pub(crate) fn answer_query<V: View>(
     asker: Asker,
     view: &V,
@@ -138,7 +140,7 @@ struct Engine<'a, V> {
     query: &'a Query<'a>,
     outside: &'a Outside,
     asker: Asker,
-    /// Offset of the answer.
+    /// Offset of the answer in the output.
     start: usize,
 }
 
@@ -185,7 +187,7 @@ impl<V: View> Engine<'_, V> {
         self.named(authority, out)
     }
 
-    /// Answers from the zone that has the name, or leaves the question to an upstream.
+    /// Answers from the zone that has the name, or forwards the query.
     fn named(&self, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
         let outcome = match authority {
             None => self.forward(out),
@@ -205,26 +207,26 @@ impl<V: View> Engine<'_, V> {
         Answer::new((self.view, authority), self.query, self.outside, self.asker.steps, out)
     }
 
-    /// SERVFAIL for a name of ours whose records are not known.
+    /// SERVFAIL for a name in our zones whose records are unknown.
     fn servfail(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
         Writer::new(self.query, out).finish(self.copied_flags() | flag::RA, rcode::SERVFAIL);
         self.because(cause, rcode::SERVFAIL, System::Auth, out)
     }
 
-    /// An answer without records. `copied` are the flags taken from the query; CD always is one of them.
+    /// An answer without records. `copied` are the flags taken from the query; CD is always copied.
     fn bare(&self, rcode: u16, copied: u16, out: &mut Vec<u8>) -> Outcome {
         let flags = self.query.header.flags & (copied | flag::CD);
         Writer::new(self.query, out).finish(flags, rcode);
         self.reply(System::Auth, rcode, false)
     }
 
-    /// kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
+    /// REFUSED. kube-dns does not copy RD here, against RFC 1035, section 4.1.1.
     fn refused(&self, cause: &Cause, out: &mut Vec<u8>) -> Outcome {
         self.bare(rcode::REFUSED, if self.view.zone().strict { flag::RD } else { 0 }, out);
         self.because(cause, rcode::REFUSED, System::Auth, out)
     }
 
-    /// Adds the cause to the answer that was written, where that is asked for.
+    /// Adds the cause to the answer that was written, if extended errors are enabled.
     fn because(&self, cause: &Cause, rcode: u16, system: System, out: &mut Vec<u8>) -> Outcome {
         if self.view.zone().extended_errors {
             cause.append(self.start, self.query.limit(), out);
@@ -236,7 +238,7 @@ impl<V: View> Engine<'_, V> {
         self.query.header.flags & (flag::RD | flag::CD)
     }
 
-    /// Leaves the question to an upstream, unless its name is [kept back](crate::backend::Zone::keeps_back).
+    /// Forwards the query, unless its name is [kept back](crate::backend::Zone::keeps_back).
     fn forward(&self, out: &mut Vec<u8>) -> Outcome {
         let zone = self.view.zone();
         let (_, stub) = zone.servers_for(self.query.lower());
@@ -250,7 +252,7 @@ impl<V: View> Engine<'_, V> {
 
     fn other_class(&self, out: &mut Vec<u8>) -> Outcome {
         let texts = self.chaos_texts();
-        // Whoever follows the routes must not wait for the cluster's records.
+        // The routes are served before the cluster's records are complete: the nanny must not wait for them.
         if !self.view.has_synced() && self.query.lower() != ROUTES {
             return self.refused(&Cause::NotSynced, out);
         }
@@ -264,7 +266,7 @@ impl<V: View> Engine<'_, V> {
         self.reply(System::Auth, rcode::NOERROR, false)
     }
 
-    /// The texts behind a CHAOS name; none for any other question.
+    /// The TXT strings of a CHAOS name; empty for any other query.
     fn chaos_texts(&self) -> Vec<&str> {
         if self.query.qclass != class::CH || self.query.qtype != rtype::TXT {
             return Vec::new();
@@ -285,7 +287,7 @@ impl<V: View> Engine<'_, V> {
 
     fn reverse(&self, address: IpAddr, authority: Option<Authority<'_>>, out: &mut Vec<u8>) -> Outcome {
         if !self.view.has_synced() {
-            // It may be an address of the cluster: nobody else may answer for it.
+            // The address may belong to the cluster: an upstream must not answer for it.
             return self.refused(&Cause::NotSynced, out);
         }
         let start = out.len();
@@ -313,7 +315,7 @@ impl<V: View> Engine<'_, V> {
         self.settle(authority, out, |answer| answer.authoritative())
     }
 
-    /// Answers for a name of our own, or for the address of one.
+    /// Answers for an own name, or for its address.
     fn own(&self, own: &OwnNames, out: &mut Vec<u8>) -> Option<Outcome> {
         let name = self.query.lower();
         if self.query.qtype == rtype::PTR
@@ -339,7 +341,7 @@ impl<V: View> Engine<'_, V> {
         self.reply(System::Reverse, rcode::NOERROR, truncated)
     }
 
-    /// Answers for an alias of our own as for its target, but for the name.
+    /// Answers for an own-name alias with the records of its target, under the alias's name.
     fn alias(&self, target: &Name, out: &mut Vec<u8>) -> Outcome {
         match Authority::of(self.view, target.wire()) {
             None => self.settle(Authority::cluster(self.view), out, |answer| answer.external_alias(target)),
@@ -398,7 +400,7 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
-    /// The search list of the client, where the name is in its first domain.
+    /// The search path of the client, if the name is in its first domain.
     fn list_of_client(&self) -> Option<SearchList> {
         let zone = self.view.zone();
         let search = zone.search.as_ref().filter(|search| search.is_autopath())?;
@@ -411,7 +413,7 @@ impl<V: View> Engine<'_, V> {
     }
 }
 
-/// TC means "ask again over TCP"; over TCP there is nothing more to ask.
+/// The TC flag. It asks the client to retry over TCP, so it is never set over TCP.
 pub(crate) fn truncation(truncated: bool, query: &Query<'_>) -> u16 {
     if truncated && query.transport == Transport::Udp { flag::TC } else { 0 }
 }

@@ -1,47 +1,50 @@
-//! Asking upstream DNS servers on behalf of clients.
+//! Forwards queries to upstream DNS servers on behalf of clients.
 //!
-//! [`Forwarder::exchange`] takes one question and an ordered list of upstreams and gives, within
-//! [`Limits::budget`], an upstream's whole reply or an error, whatever the upstreams do. It neither chases aliases nor knows
-//! whose zone a name is in; the caller does. Replies are kept where there is a [`Cache`].
+//! [`Forwarder::exchange`] takes one query and an ordered list of upstreams and returns, within [`Limits::budget`],
+//! an upstream's whole reply or an error, whatever the upstreams do. It neither follows aliases nor chooses the
+//! zone of a name; the caller does. Replies are cached if there is a [`Cache`].
 //!
-//! # Which upstream's answer it is
+//! # Choice of the reply
 //!
-//! As the reference does:
-//! * Upstreams are asked in the order in which they are configured.
-//! * Whatever a reachable upstream says is the answer: NXDOMAIN, FORMERR, NOTIMP do not lead to the next one. After
-//!   SERVFAIL the same upstream is asked once more.
-//! * The next upstream's turn comes when one cannot be reached, is silent, or sends what is no DNS message.
-//! * The client's flags RD, AD, CD and its OPT record are forwarded; of the options those that are not of one hop.
+//! As in kube-dns:
+//! * Upstreams are queried in the configured order.
+//! * Any reply of a reachable upstream is the answer: NXDOMAIN, FORMERR and NOTIMP do not make the forwarder try
+//!   the next upstream. After SERVFAIL the same upstream is queried once more.
+//! * The next upstream is tried when the current one is unreachable, is silent, or sends something other than a DNS
+//!   message.
+//! * The client's flags RD, AD, CD and its OPT record are forwarded, except for hop-by-hop options.
 //!
-//! Beyond the reference, for speed and safety:
-//! * An upstream is silent after [`Limits::patience`], or an equal part of the budget, not after two seconds. It is
-//!   listened to further while the next is asked (`turns`).
-//! * SERVFAIL (the second one) and REFUSED lead to the next upstream; they are the answer where no other has one.
-//! * Upstreams that were found dead come last until they answer a probe (`health`).
-//! * Every question to an upstream in plain DNS goes out over UDP first, whatever the client used. Truncated replies lead to a retry over TCP; if that
-//!   fails, or time is short, a client that asked over UDP gets the truncated reply, with TC. A reply over TCP that is
-//!   truncated to nothing is none.
-//! * Upstreams over TCP and TLS are asked over connections that are kept (`pool`). One whose certificate is wrong fails; it
-//!   is never asked in plain text (`tls`).
-//! * Replies count only if they come from the address asked, to the random port the query left from, with its random
-//!   ID and its question (RFC 5452). Others are counted and ignored.
-//! * Identical questions in flight to the same upstreams are asked once (`inflight`).
-//! * Upstreams that lead back to ourselves can be found (`loops`), so that they are not used.
+//! Beyond kube-dns, for speed and safety:
+//! * An upstream counts as silent after [`Limits::patience`], or an equal part of the budget, not after two
+//!   seconds. Its late reply is still accepted while the next upstream is queried (`turns`).
+//! * After a second SERVFAIL, or REFUSED, the next upstream is tried; if none has a better answer, that reply is
+//!   the answer.
+//! * Upstreams that failed are tried last until they answer a probe (`health`).
+//! * Plain DNS upstreams are queried over UDP first, whatever the client used. A truncated reply is retried over
+//!   TCP; if that fails, or time is short, a client over UDP gets the truncated reply, with TC. Over TCP, a
+//!   truncated reply without records counts as no reply.
+//! * Upstreams over TCP and TLS are queried over persistent connections (`pool`). An upstream with a wrong
+//!   certificate fails; it is never queried in plain text (`tls`).
+//! * A reply counts only if it comes from the upstream's address to the random port of the query, with the same
+//!   random ID and question (RFC 5452). Other packets are counted and ignored.
+//! * Identical queries in flight to the same upstreams are sent once (`inflight`).
+//! * Upstreams that forward to this server are detected (`loops`), so that they can be left out.
 //!
 //! # Bounds
 //!
-//! At most [`Limits::max_in_flight`] distinct questions are under way, at most [`Limits::max_in_flight_per_route`] of
-//! them to one list of upstreams, so that a dead stub domain does not shut out the others. Of both a client takes no more
-//! than it leaves to the others (`shares`); who is turned down gets [`ForwardError::Overloaded`] at once. Each question
-//! holds one task and at most [`Limits::max_open`] sockets. At most [`Limits::max_joined`] askers wait for somebody else's
-//! identical question.
+//! At most [`Limits::max_in_flight`] distinct queries are in flight, at most [`Limits::max_in_flight_per_route`] of
+//! them to one list of upstreams, so that a dead stub domain does not block the others. One client may use a share
+//! of both limits (`shares`); a query beyond it fails at once with [`ForwardError::Overloaded`]. Each query holds
+//! one task and at most [`Limits::max_open`] sockets. At most [`Limits::max_joined`] callers wait for another's
+//! identical query.
 //!
-//! There are at most [`Limits::max_connections`] kept connections, and a bounded number to each upstream with a bounded
-//! number of questions under way.
+//! There are at most [`Limits::max_connections`] persistent connections, and a bounded number to each upstream with
+//! a bounded number of queries in flight.
 //!
-//! Queries and replies are held in their own size, at most 64 KiB each, and a reply over TCP grows only as it arrives;
-//! EDNS options above 4 KiB are not forwarded. [`Limits::within_descriptors`] makes less of everything where sockets are
-//! few. Every task ends by the end of its question's budget, whether or not anybody still waits for it.
+//! Queries and replies are held in their own size, at most 64 KiB each, and the buffer of a reply over TCP grows
+//! only as octets arrive; EDNS options above 4 KiB are not forwarded. [`Limits::within_descriptors`] lowers all
+//! limits where file descriptors are few. Every task ends when the budget of its query ends, whether or not a
+//! caller still waits for it.
 
 mod cache;
 mod exchange;
@@ -86,23 +89,23 @@ use turns::Turns;
 
 use crate::wire::name::Name;
 
-/// The log does not name clients that ask for too much more often than this.
+/// Shortest time between two log lines that name a client with too many queries.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-/// Why there is no reply from an upstream.
+/// Error of a forwarded query.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardError {
     /// The list of upstreams is empty.
     #[error("no upstream servers")]
     NoUpstreams,
-    /// None of the upstreams gave a usable reply in time.
+    /// No upstream gave a usable reply in time.
     #[error("no usable reply from any upstream: {}", listed(.0))]
     AllFailed(Arc<[(Upstream, Failure)]>),
-    /// Too many questions are under way already.
+    /// Too many queries are in flight already.
     #[error("too many questions in flight")]
     Overloaded,
-    /// The question is one of our own that came back through an upstream; see [`Forwarder::find_loops`].
+    /// The query is our own loop probe, which came back through an upstream; see [`Forwarder::find_loops`].
     #[error("an upstream asks us for what we asked it")]
     Loop,
     /// The forwarder is shutting down.
@@ -116,7 +119,7 @@ fn listed(failures: &[(Upstream, Failure)]) -> String {
     failures.join(", ")
 }
 
-/// State that all questions share.
+/// State shared by all queries.
 #[derive(Debug)]
 struct Shared {
     limits: Limits,
@@ -126,14 +129,14 @@ struct Shared {
     in_flight: InFlight,
     loops: Loops,
     cache: Option<Cache>,
-    /// When the log named a client that was turned down.
+    /// Time of the last log line that named a rejected client.
     warned: Mutex<Option<Instant>>,
     /// Owns every task; see [`Forwarder::shutdown`].
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Asks upstream servers. One serves the whole process; it is cheap to share behind an `Arc`.
+/// Forwards queries to upstreams. One serves the whole process, shared behind an `Arc`.
 #[derive(Debug)]
 pub struct Forwarder {
     shared: Arc<Shared>,
@@ -141,12 +144,12 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Makes a forwarder that has asked nobody yet. It counts in `metrics`, and trusts the CAs of the system.
+    /// A forwarder that counts in `metrics` and trusts the CAs of the system.
     pub fn new(limits: Limits, metrics: ForwardMetrics) -> Self {
         Self::with(limits, metrics, TlsTrust::default(), None)
     }
 
-    /// The same, trusting upstreams over TLS as `trust` says, and with a cache of what the upstreams reply.
+    /// A forwarder that trusts TLS upstreams as `trust` specifies, and caches replies in `cache`.
     pub fn with(limits: Limits, metrics: ForwardMetrics, trust: TlsTrust, cache: Option<Cache>) -> Self {
         let limits = limits.clamped();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -165,10 +168,11 @@ impl Forwarder {
         Self { shared: Arc::new(shared), _stop_on_drop: stop.drop_guard() }
     }
 
-    /// Asks `query` of `upstreams`, the first preferred, on behalf of `client`, and gives the reply of one of them.
+    /// Sends `query` to `upstreams`, the first preferred, on behalf of `client`, and returns the reply of one of
+    /// them.
     ///
     /// The answer or the error comes within [`Limits::budget`]. Dropping the future is safe at any time: others who
-    /// wait for the same question get their reply all the same.
+    /// wait for the same query still get their reply.
     pub async fn exchange(
         &self,
         mut query: Query,
@@ -176,7 +180,7 @@ impl Forwarder {
         client: IpAddr,
     ) -> Result<Arc<Reply>, ForwardError> {
         let shared = &self.shared;
-        // Also where no upstream is left: how else would a loop be seen to have ended?
+        // Probes count even where no upstream is left: otherwise the end of a loop would go unnoticed.
         if shared.loops.notice(&query.name) {
             return Err(ForwardError::Loop);
         }
@@ -201,8 +205,8 @@ impl Forwarder {
         cache.instead_of(outcome, &key)
     }
 
-    /// The reply in the cache, fresh or stale, for who cannot wait for [`exchange`](Self::exchange) any longer. `query` must
-    /// be without EDNS.
+    /// The cached reply, fresh or stale, for a caller that cannot wait for [`exchange`](Self::exchange) any longer.
+    /// `query` must be without EDNS.
     pub(crate) fn kept(&self, query: Query, upstreams: Arc<[Upstream]>) -> Outcome {
         let late = Err(ForwardError::AllFailed([].into()));
         match &self.shared.cache {
@@ -211,15 +215,16 @@ impl Forwarder {
         }
     }
 
-    /// Empties the cache: for when upstreams may reply otherwise than before. Replies that are under way are cached.
+    /// Empties the cache, for a change after which upstreams may reply differently. Replies in flight are still
+    /// cached.
     pub fn forget(&self) {
         if let Some(cache) = &self.shared.cache {
             cache.clear();
         }
     }
 
-    /// Puts a question to the upstreams, or joins those who wait for its outcome. It is asked to its end, whether or not
-    /// anybody still waits.
+    /// Sends a query to the upstreams, or joins an identical query in flight. It runs to its end, whether or not a
+    /// caller still waits.
     fn ask(&self, key: &Arc<Key>, client: IpAddr) -> Result<Waiter, ForwardError> {
         match self.shared.in_flight.join(key, client) {
             Join::Overloaded => {
@@ -240,13 +245,13 @@ impl Forwarder {
         self.shared.cache.as_ref()
     }
 
-    /// The bounds in force.
+    /// The limits in force.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// Counts a question of `client` that was not even asked, because too many are under way. A loop may be why there are
-    /// so many: `question`, which begins with its name, is looked at all the same.
+    /// Counts a query of `client` that was rejected because too many are in flight. A loop may be the cause:
+    /// `question`, which begins with the query name, is checked for a loop probe all the same.
     pub(crate) fn turned_down(&self, question: &[u8], client: IpAddr) {
         self.shared.loops.notice(question);
         self.overloaded(client);
@@ -257,16 +262,16 @@ impl Forwarder {
         let mut warned = self.shared.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
             *warned = Some(Instant::now());
-            tracing::warn!(%client, "too many outside queries in flight, more of this client get SERVFAIL");
+            tracing::warn!(%client, "too many forwarded queries in flight, further queries of this client get SERVFAIL");
         }
     }
 
-    /// Finds out which upstreams forward to ourselves what they are asked below a domain. `None` stands for those that
-    /// neither did nor replied. Takes no longer than [`Limits::budget`], asks all at once, and counts as no question in
-    /// the metrics. Our own server must be listening, and hand questions that come back to [`Forwarder::exchange`] like
-    /// all others.
+    /// Finds the upstreams that forward queries below a domain to this server. `None` stands for an upstream that
+    /// neither did so nor replied. Takes no longer than [`Limits::budget`], queries all upstreams at once, and is
+    /// not counted in the metrics. The caller's server must be listening, and pass queries that come back to
+    /// [`Forwarder::exchange`] like any other.
     ///
-    /// They are asked for `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
+    /// The probe queries `<16 hexadecimal digits>.forward-loop.<domain>`, type TXT.
     pub async fn find_loops(&self, ways: &[(Upstream, Name)]) -> Vec<Option<bool>> {
         join_all(ways.iter().map(|(upstream, domain)| self.leads_back(upstream, domain))).await
     }
@@ -284,25 +289,25 @@ impl Forwarder {
             pool: &shared.pool,
             metrics: &metrics,
         };
-        // Whatever it replies, what counts is what reached us meanwhile.
+        // The reply itself does not matter: a loop shows in the queries that reached us meanwhile.
         let replied =
             timeout_at(exchange.deadline, exchange.run_once()).await.is_ok_and(|reply| reply.is_ok());
         let came_back = probe.came_back();
         (came_back || replied).then_some(came_back)
     }
 
-    /// Whether an upstream fails now, as far as the questions of the last minute tell.
+    /// Whether an upstream is failing, judged by the queries of the last minute.
     pub fn is_down(&self, upstream: &Upstream) -> bool {
         self.shared.health.is_down(upstream, Instant::now())
     }
 
-    /// Closes what is kept open to upstreams that are not among these any more, and forgets what their certificates say.
+    /// Closes the connections to upstreams that are not in `in_use`, and drops the state of their certificates.
     pub fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         self.shared.pool.keep_only(in_use);
         self.shared.metrics.keep_only(in_use);
     }
 
-    /// Stops all questions under way, whose askers get [`ForwardError::Stopped`], and waits for their tasks to end.
+    /// Aborts all queries in flight, whose callers get [`ForwardError::Stopped`], and waits for their tasks to end.
     pub async fn shutdown(&self) {
         self.shared.stop.cancel();
         self.shared.tasks.close();
@@ -310,7 +315,7 @@ impl Forwarder {
     }
 }
 
-/// Puts a question to the upstreams, and tells all who wait.
+/// Queries the upstreams, and hands the outcome to all waiting callers.
 async fn lead(shared: Arc<Shared>, key: Arc<Key>, leader: Leader) {
     let deadline = Instant::now() + shared.limits.budget;
     let asking = Turns::new(Arc::clone(&shared), Arc::clone(&key), deadline).run();

@@ -1,4 +1,4 @@
-//! One question, and every kind of answer a server may think of.
+//! One exchange, and every kind of reply a server may send.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use testkit::upstream::{Act, Asked as Packet, Reaction, Upstream};
 
 use super::*;
 
-/// Long for a machine that is busy, short for a test.
+/// Long enough for a busy machine, short enough for a test.
 const PATIENT: Duration = Duration::from_secs(20);
 const HASTY: Duration = Duration::from_millis(300);
 
@@ -39,7 +39,7 @@ async fn the_question_is_the_references() {
         assert_eq!(answer.message.answers.len(), 1);
         assert!(answer.latency > Duration::ZERO);
         let packet = upstream.asked().remove(0).packet;
-        // One question, RD, nothing else: no EDNS.
+        // One question, RD, no EDNS.
         assert_eq!(packet[2..12], [1, 0, 0, 1, 0, 0, 0, 0, 0, 0], "{transport}");
         assert_eq!(upstream.asked()[0].name(), "www.outside.test.");
         assert_eq!(upstream.asked()[0].rtype(), "A");
@@ -97,7 +97,7 @@ async fn a_liar_is_named_when_the_time_is_up() {
     })
     .await;
     let error = result.unwrap_err().to_string();
-    let end = format!("->{}: i/o timeout (passed over 1 packets, the last one for its ID)", upstream.addr());
+    let end = format!("->{}: i/o timeout (ignored 1 packets, the last one: wrong ID)", upstream.addr());
     assert!(error.starts_with("read udp 127.0.0.1:") && error.ends_with(&end), "{error}");
 }
 

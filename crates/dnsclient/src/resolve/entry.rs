@@ -1,4 +1,4 @@
-//! Addresses of one name, and the time to ask again.
+//! Addresses of one name, and the time of its next lookup.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tracing::{debug, info, warn};
 
 use super::lookup::Found;
 
-/// Intervals of lookups.
+/// Intervals between lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// However short a TTL is, we ask no more often.
+    /// Lower bound of the interval, however short the TTL.
     pub(crate) shortest_life: Duration,
-    /// However long a TTL is, we ask as often as this.
+    /// Upper bound of the interval, however long the TTL.
     pub(crate) longest_life: Duration,
-    /// The first pause after a failure; it doubles ...
+    /// First pause after a failure; it doubles with each further failure ...
     pub(crate) first_pause: Duration,
     /// ... up to this.
     pub(crate) longest_pause: Duration,
@@ -45,7 +45,7 @@ enum Due {
     At(Instant),
     /// A lookup is running.
     Running,
-    /// A lookup is running whose answer is to be followed by another at once.
+    /// A lookup is running, and another must follow it at once.
     RunningTwice,
 }
 
@@ -60,7 +60,7 @@ impl Entry {
         &self.addresses
     }
 
-    /// When to look it up; none while that is being done.
+    /// Time of the next lookup; `None` while a lookup is running.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.due {
             Due::At(due) => Some(due),
@@ -68,12 +68,12 @@ impl Entry {
         }
     }
 
-    /// A lookup began.
+    /// Records that a lookup began.
     pub(super) fn started(&mut self) {
         self.due = Due::Running;
     }
 
-    /// Look it up now.
+    /// Makes the next lookup due now.
     pub(super) fn hurry(&mut self) {
         self.due = match self.due {
             Due::At(_) => Due::default(),
@@ -81,7 +81,7 @@ impl Entry {
         };
     }
 
-    /// The lookup ended.
+    /// Records the result of the lookup.
     pub(super) fn settle(&mut self, name: &str, found: Found, pace: &Pace) {
         let now = Instant::now();
         let pause = match found {
@@ -110,18 +110,19 @@ impl Entry {
         };
     }
 
-    /// Told once a series of failures, so that a dead name does not fill the log.
+    /// Logs a warning for the first failure of a series only, so that a dead name does not fill the log.
     fn failed(&mut self, name: &str, reason: &str) {
         self.failures = self.failures.saturating_add(1);
         let kept = self.addresses.len();
         if std::mem::replace(&mut self.told, true) {
             debug!(name, reason, kept, "stub server still not resolved");
         } else {
-            warn!(name, reason, kept, "stub server not resolved, trying again and again");
+            warn!(name, reason, kept, "stub server not resolved, retrying");
         }
     }
 
-    /// Doubling, with up to a quarter less so that many names do not come at once.
+    /// Doubles with each failure; up to a quarter is taken off at random, so that many names are not looked up at
+    /// once.
     fn pause(&self, pace: &Pace) -> Duration {
         let doubled = pace.first_pause.saturating_mul(1 << self.failures.saturating_sub(1).min(10));
         doubled.min(pace.longest_pause).mul_f64(1.0 - 0.25 * fastrand::f64())

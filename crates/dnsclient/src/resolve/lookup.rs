@@ -1,4 +1,4 @@
-//! One lookup of one name.
+//! A single lookup of a name.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use crate::hosts;
 use crate::{TIMEOUT, ask_with_retry};
 
-/// Addresses taken of one name.
+/// Maximum number of addresses of a name.
 const MAX_ADDRESSES: usize = 16;
-/// Time for which an entry of the hosts file is kept.
+/// Lifetime of an entry of the hosts file.
 const HOSTS_LIFE: Duration = Duration::from_secs(30);
-/// Number of servers of resolv.conf that are tried.
+/// Maximum number of servers of resolv.conf that are queried.
 const MAX_SERVERS: usize = 3;
 
-/// Where names are looked up.
+/// Servers and files that names are resolved with.
 #[derive(Debug, Clone)]
 pub struct Sources {
     /// kubedns, for names under the cluster domain.
     pub kubedns: Nameserver,
-    /// The cluster domain, without a dot at the end.
+    /// The cluster domain, without a trailing dot.
     pub cluster_domain: String,
     /// The hosts file.
     pub hosts: PathBuf,
@@ -33,16 +33,16 @@ pub struct Sources {
 /// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The name has these addresses for so long.
+    /// The name has these addresses for the time `life`.
     Addresses { addresses: Vec<IpAddr>, life: Duration },
-    /// A server said that it has none.
+    /// A server reported that the name does not exist or has no address.
     Absent,
-    /// No server could be asked.
+    /// No server answered. Holds the reason.
     Failed(String),
 }
 
 impl Sources {
-    /// Whether kubedns is to be asked.
+    /// Whether kubedns resolves the name.
     pub(super) fn is_cluster_name(&self, name: &str) -> bool {
         let below = name.strip_suffix(self.cluster_domain.as_str());
         !self.cluster_domain.is_empty() && below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
@@ -68,7 +68,7 @@ impl Sources {
     }
 }
 
-/// The names to try, in order, as resolv.conf(5) says.
+/// The names to try, in the order of resolv.conf(5).
 fn candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
     let completed = resolv_conf.search.iter().map(|domain| format!("{name}.{domain}"));
     let as_is = std::iter::once(name.to_owned());
@@ -79,7 +79,7 @@ fn candidates(name: &str, resolv_conf: &ResolvConf) -> Vec<String> {
     }
 }
 
-/// Asks one server after the other until one answers.
+/// Queries one server after the other until one of them answers.
 async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
     let Ok(name) = Name::from_ascii(format!("{name}.")) else {
         return Found::Absent;
@@ -94,7 +94,7 @@ async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
     Found::Failed(reason)
 }
 
-/// Asks for both families at once. One that fails spoils nothing if the other has addresses.
+/// Queries A and AAAA at once. A failed query is ignored if the other returns addresses.
 async fn ask_both(server: Nameserver, name: &Name) -> Result<Found, String> {
     let (v4, v6) =
         tokio::join!(ask_one(server, name, RecordType::A), ask_one(server, name, RecordType::AAAA),);
@@ -124,8 +124,8 @@ async fn ask_one(
     read(&answer.message).map_err(|code| format!("{server} answered {code}"))
 }
 
-/// The addresses in an answer (behind aliases too) and the shortest TTL on the way to them. NXDOMAIN and an empty
-/// answer give none.
+/// The addresses in an answer, also behind aliases, and the shortest TTL on the way to them. No addresses for
+/// NXDOMAIN and NODATA.
 fn read(answer: &Message) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
     match answer.metadata.response_code {
         ResponseCode::NoError => {}
@@ -141,7 +141,7 @@ fn read(answer: &Message) -> Result<(Vec<IpAddr>, Duration), ResponseCode> {
             _ => None,
         })
         .collect();
-    // Servers turn the order; only another set of addresses is a change.
+    // Servers rotate the order of addresses; only a different set is a change.
     addresses.sort_unstable();
     addresses.dedup();
     let life = if addresses.is_empty() {

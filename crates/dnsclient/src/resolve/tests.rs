@@ -1,4 +1,4 @@
-//! Names followed with scripted servers in the place of kubedns and the node's resolver.
+//! Lookups with scripted servers in the place of kubedns and the node's resolver.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,7 +64,7 @@ fn shown(resolutions: &Resolutions, name: &str) -> String {
     resolutions.addresses(name).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// A server that answers A with these addresses and AAAA with one, with the given TTL.
+/// A server that answers A queries with `v4`, and AAAA queries with one address, with the given TTL.
 async fn serving(v4: &'static [&'static str], ttl: u32) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let name = asked.name();

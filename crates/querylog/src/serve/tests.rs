@@ -12,7 +12,7 @@ struct Lines {
     left_out: u64,
 }
 
-/// A source that a test fills; it notes when nobody follows any more.
+/// A source that a test fills; it records when the last reader is gone.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Lines>>);
 
@@ -80,7 +80,7 @@ async fn a_reader_that_goes_makes_room_and_a_stop_ends_all() {
     }
     let refused = open(&address, "/tap").await.unwrap().unwrap_err();
     let body = String::from_utf8(refused.body).unwrap();
-    assert_eq!((refused.status, body.as_str()), (503, "4 others follow the queries already\n"));
+    assert_eq!((refused.status, body.as_str()), (503, "4 others already follow the queries\n"));
     all.pop();
     let mut again = loop {
         match open(&address, "/tap?seconds=600").await.unwrap() {

@@ -1,4 +1,4 @@
-//! Following aliases (ExternalName, federation) to the addresses behind them.
+//! Follows aliases (ExternalName, federation) to their addresses.
 
 use std::collections::HashMap;
 
@@ -14,29 +14,29 @@ use crate::own_names::Led;
 use crate::wire::{Full, Mark, Name, Owner, Section, Writer, rtype};
 use crate::zones::{Authority, is_ours};
 
-/// The longest chain of aliases that is followed.
+/// Maximum length of a chain of aliases.
 pub(super) const MAX_CHAIN: usize = 8;
 
-/// Questions that one answer may ask outside: one question of a client must not become hundreds of ours.
+/// Maximum number of external queries for one answer: one query of a client must not become hundreds of ours.
 const MAX_QUESTIONS: usize = 32;
 
-/// Where a name led to. Where two ways lead, the greater one counts: either will do.
+/// Result of following a name. Of several results the greatest counts: one alias that works is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
-    /// Nowhere: a loop, a chain that is too long, or no answer from outside.
+    /// Failed: a loop, a chain that is too long, or no answer from an upstream.
     Failed,
-    /// To nothing: it does not exist, or has no address of the family.
+    /// NXDOMAIN, or no address of the families in the query.
     Nothing,
-    /// To addresses, which are written.
+    /// Addresses, which were written.
     Addresses,
 }
 
-/// Whether an alias is written as one.
+/// Whether an alias is written as a CNAME.
 #[derive(Debug, Clone, Copy)]
 enum Shown<'n> {
-    /// As a CNAME of this name; `None` stands for the question's.
+    /// Write a CNAME with this owner name; `None` is the query name.
     Under(Option<&'n Name>),
-    /// Another alias is the name's CNAME already.
+    /// Write none: the owner already has another CNAME.
     Not,
 }
 
@@ -44,20 +44,21 @@ enum Shown<'n> {
 struct Walk<'o> {
     section: Section,
     families: Families,
-    /// The names on the way to where the walk is, in lower case.
+    /// Names from the start of the walk to the current name, in lower case.
     chain: Vec<Name>,
     /// Names whose records are written, in lower case.
     done: IndexSet<Name>,
-    /// Records from outside that are written: two aliases may lead to the same ones. An upstream decides how many.
+    /// Upstream records that were written: two aliases may have the same ones. An upstream decides how many there
+    /// are.
     written: IndexSet<&'o OutsideRecord>,
-    /// Names that stand in the message, and where.
+    /// Names in the message, with their offsets for compression.
     places: IndexMap<Name, u16>,
-    /// Names without addresses behind them, in lower case, with the length of the chain when that was found out. They
-    /// are searched only once, however many aliases lead to them.
+    /// Names that have no addresses, in lower case, with the chain length at which that was found. Each is searched
+    /// once, however many aliases point to it.
     dead_ends: HashMap<Name, (Reached, usize)>,
 }
 
-/// A point to take a walk back to.
+/// A point that a walk can be rolled back to.
 struct Step {
     mark: Mark,
     done: usize,
@@ -72,19 +73,19 @@ impl Walk<'_> {
         Self { section, families, chain, done, written, places, dead_ends: HashMap::new() }
     }
 
-    /// Whether the way to `name` is neither a loop nor too long.
+    /// Whether visiting `name` neither closes a loop nor makes the chain too long.
     fn may_visit(&self, name: &Name) -> bool {
         !self.chain.contains(&name.to_lowercase()) && self.chain.len() <= MAX_CHAIN
     }
 
-    /// Where a name leads that is known to lead to no address. A longer chain could only have ended sooner.
+    /// The known result of a name without addresses. It also holds for a longer chain, which ends sooner at most.
     fn dead_end(&self, name: &Name) -> Option<Reached> {
         let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= *length).then_some(*reached)
     }
 
     fn note_place(&mut self, name: &Name, place: usize) {
-        // A pointer reaches 14 bits far.
+        // A compression pointer has 14 bits.
         if let Some(place) = u16::try_from(place).ok().filter(|place| *place < 0x4000) {
             self.places.entry(name.clone()).or_insert(place);
         }
@@ -92,7 +93,7 @@ impl Walk<'_> {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes what the aliases of the question's name lead to.
+    /// Writes the aliases of the query name and their addresses.
     pub(super) fn aliases(&mut self, aliases: Sample<Alias, 1>, families: Families) -> Answered {
         let (aliases, cut) = aliases.into_shuffled();
         if aliases.is_empty() {
@@ -104,7 +105,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             Ok(Reached::Addresses) => Answered::Written,
             Ok(Reached::Nothing) if self.message.count(Section::Answer) > 0 => Answered::Written,
             Ok(Reached::Nothing) => Answered::Empty,
-            // SkyDNS takes a loop, and a name that must not be asked for, for no record.
+            // SkyDNS answers NODATA for a loop and for a name that must not be forwarded.
             Ok(Reached::Failed) if self.authority.is_skydns() && !self.unanswered => Answered::Empty,
             Ok(Reached::Failed) => Answered::Failed,
             Err(Full) => {
@@ -114,7 +115,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
     }
 
-    /// Writes the addresses of an alias's target to the additional section, as far as they can be found.
+    /// Writes the addresses of an alias's target to the additional section, if they can be resolved.
     pub(super) fn additional_of_name(&mut self, target: &Name) -> Result<(), Full> {
         let mut walk = Walk::new(Section::Additional, Families::BOTH, None);
         let step = self.step(&walk);
@@ -124,9 +125,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// Follows all aliases of one name; `owner` is that name, or `None` for the question's.
+    /// Follows all aliases of one name; `owner` is that name, or `None` for the query name.
     ///
-    /// A name has at most one CNAME: one is kept, with the addresses behind all of the aliases.
+    /// A name has at most one CNAME: one alias is written, with the addresses of all of them.
     fn follow_all(
         &mut self,
         walk: &mut Walk<'q>,
@@ -156,9 +157,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(reached)
     }
 
-    /// Writes an alias that leads to no address. In an answer that is what the client asked for. The additional section
-    /// is there for addresses (RFC 2782): as in kube-dns, an alias of ours stands there only before what an upstream said
-    /// of its target.
+    /// Writes an alias without addresses. In the answer section it is the record the client asked for. The
+    /// additional section is for addresses (RFC 2782): as in kube-dns, it holds the alias only together with
+    /// upstream records of its target.
     fn follow_to_nothing(
         &mut self,
         walk: &mut Walk<'q>,
@@ -174,7 +175,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// Writes the alias, if it is to be shown under `owner`, and what it leads to.
+    /// Writes the alias, if it is to be shown under `owner`, and the records of its target.
     fn follow(&mut self, walk: &mut Walk<'q>, shown: Shown<'_>, alias: &Alias) -> Result<Reached, Full> {
         if !walk.may_visit(&alias.target) {
             return Ok(Reached::Failed);
@@ -193,7 +194,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         self.visit(walk, &alias.target)
     }
 
-    /// Writes what a name leads to.
+    /// Writes the addresses of a name, wherever the name is defined.
     fn visit(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
         let lower = name.to_lowercase();
         if !walk.done.insert(lower.clone()) {
@@ -213,7 +214,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         reached
     }
 
-    /// Writes what one of our own names leads to.
+    /// Writes the addresses of an own name.
     fn own(&mut self, walk: &mut Walk<'q>, name: &Name, led: &Led<'_>) -> Result<Reached, Full> {
         let ttl = self.view.zone().ttl();
         match led {
@@ -235,7 +236,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
     }
 
-    /// Writes what a name of a zone of ours leads to.
+    /// Writes the addresses of a name in one of our zones.
     fn inside(
         &mut self,
         walk: &mut Walk<'q>,
@@ -265,7 +266,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(if addresses.is_empty() { reached } else { Reached::Addresses })
     }
 
-    /// Writes what an upstream said of a name outside the zone, or notes that it has to be asked.
+    /// Writes an upstream's records of an external name, or records that an upstream must be queried.
     fn outside(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
         let mut reached = Reached::Failed;
         for (wanted, qtype) in [(walk.families.v4, rtype::A), (walk.families.v6, rtype::AAAA)] {
@@ -324,7 +325,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             }
             walk.written.insert(record);
         }
-        // What a name of the zone leads to is for us to say.
+        // Names in our zones are resolved here, not by the upstream.
         let ours = match ours {
             Some(name) if walk.may_visit(&name) => self.visit(walk, &name)?,
             Some(_) => Reached::Failed,
@@ -333,7 +334,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(if reached == Reached::Addresses { reached } else { ours })
     }
 
-    /// Names of one label are sent out only into a stub domain, see the engine.
+    /// Whether an external name may be forwarded. Single-label names are forwarded only into a stub domain, see the
+    /// engine.
     fn may_be_sent_out(&self, name: &Name) -> bool {
         name.label_count() >= 2 || self.view.zone().servers_for(name.to_lowercase().wire()).1.is_some()
     }
@@ -342,7 +344,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         is_ours(self.view, name.to_lowercase().wire())
     }
 
-    /// Writes a record whose owner may stand in the message already.
+    /// Writes a record, with a compression pointer if the message already holds its owner name.
     fn record_at(
         &mut self,
         walk: &mut Walk<'q>,

@@ -1,4 +1,4 @@
-//! Finding out what a name of the zone leads to: addresses of the families asked for, and aliases.
+//! Looks up the addresses and aliases of a name in one of our zones.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::record::Host;
 use crate::wire::{Name, Transport};
 use crate::zones::Authority;
 
-/// The address families that are asked for.
+/// The address families that the query asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Families {
     pub(super) v4: bool,
@@ -34,12 +34,12 @@ impl Families {
 pub(super) struct Alias {
     pub(super) target: Name,
     pub(super) ttl: u32,
-    /// An ExternalName: it is shown even where it leads to nothing. A federated name is not, and nothing in a zone that answers
-    /// as SkyDNS did.
+    /// An ExternalName: it is shown even if it has no addresses. Federated names, and aliases in zones in SkyDNS
+    /// style, are not.
     pub(super) external: bool,
 }
 
-/// Targets of a name.
+/// Addresses and aliases of a name.
 pub(super) struct Found {
     pub(super) lookup: Lookup,
     /// The lowest TTL of the addresses, in seconds.
@@ -58,13 +58,13 @@ impl Found {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// The most items of one kind that an answer could hold, and one more: the smallest record is an address of 16 octets
-    /// (owner pointer, fixed part, four octets).
+    /// One more than the maximum number of items of one kind in an answer: the smallest record is an address of 16
+    /// octets (owner pointer, fixed part, four octets).
     pub(super) fn room(&self) -> usize {
         self.query.limit() / 16 + 1
     }
 
-    /// Looks up what a name of the zone `of` leads to.
+    /// Looks up the addresses and aliases of a name in the zone `of`.
     pub(super) fn look_up(&self, of: Authority<'q>, path: &[&str], families: Families) -> Found {
         let zone = self.view.zone();
         let (addresses, aliases) = (Sample::new(self.room()), Sample::new(self.room()));
@@ -84,9 +84,9 @@ impl<'q, V: View> Answer<'q, '_, V> {
         found
     }
 
-    /// Adds the addresses of the target of an SRV record; strictly, an SRV name has none.
-    // Differs from kube-dns: it answers a CNAME for the target. A cache in front takes that for the alias of the SRV name,
-    // and answers its SRV questions with the records of the plain name, which have port 0.
+    /// Adds the addresses of the target of an SRV record. With `--strict-dns` an SRV name has no addresses.
+    // Differs from kube-dns: it answers a CNAME for the target. A cache in front takes that for an alias of the SRV
+    // name, and answers SRV queries for it with the records of the plain name, which have port 0.
     fn add_addresses_of_target(
         &self,
         found: &mut Found,
@@ -94,7 +94,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         entry: &Entry<'q>,
         families: Families,
     ) {
-        // More than this cannot be told over UDP: the client has to ask again.
+        // More addresses do not fit over UDP: the client has to retry over TCP.
         let enough = found.addresses.is_cut() && self.query.transport == Transport::Udp;
         if enough || self.view.zone().strict || self.exhausted() {
             return;

@@ -1,20 +1,20 @@
-//! Choosing among more items than an answer has room for: each distinct one has the same chance.
+//! Random choice among more items than an answer has room for: all distinct items have the same chance.
 
 use std::hash::{BuildHasher, Hash};
 
 use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
-/// Distinct items, `room` of them at the most. The first `N` take no allocation.
+/// At most `room` distinct items. The first `N` are stored without allocation.
 ///
-/// Where there are more, those with the lowest hashes stay, under a seed of this sample's own. So repeated items count
-/// once, however many of them there are, and nothing is kept of those left out.
+/// Of more items, those with the lowest hashes under a seed of this sample stay. Therefore repeated items count
+/// once, and nothing has to be remembered of dropped items.
 pub(super) struct Sample<T, const N: usize> {
     room: usize,
-    /// May hold repeated items until they take twice the room.
+    /// May hold repeated items, up to twice the room.
     items: SmallVec<[T; N]>,
     hasher: Option<RandomState>,
-    /// The highest hash that stays, once items were left out.
+    /// The highest hash that stays, once items were dropped.
     highest: Option<u64>,
 }
 
@@ -35,12 +35,12 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         self.items.push(item);
     }
 
-    /// Whether items were left out.
+    /// Whether items were dropped.
     pub(super) fn is_cut(&self) -> bool {
         self.highest.is_some()
     }
 
-    /// Drops repeated items, and then those that there is no room for.
+    /// Drops repeated items, and then the items in excess of the room.
     fn thin(&mut self) {
         let hasher = self.hasher.get_or_insert_default();
         self.items.sort_by_cached_key(|item| hasher.hash_one(item));
@@ -51,8 +51,8 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
         }
     }
 
-    /// The distinct items in random order, and whether others had to be left out. The order spreads the load: clients take
-    /// the first.
+    /// The distinct items in random order, and whether others were dropped. The order spreads the load: clients use
+    /// the first item.
     pub(super) fn into_shuffled(mut self) -> (SmallVec<[T; N]>, bool) {
         if self.items.len() > self.room {
             self.thin();
@@ -66,7 +66,7 @@ impl<T: Hash + Eq, const N: usize> Sample<T, N> {
     }
 }
 
-/// Drops repeated items and keeps the order. Few are compared with each other, many through a set.
+/// Drops repeated items and keeps the order. A few items are compared with each other, many through a set.
 fn drop_repeated<T: Eq + Hash, const N: usize>(items: &mut SmallVec<[T; N]>) {
     const FEW: usize = 16;
     if items.len() <= FEW {
@@ -128,7 +128,7 @@ mod tests {
                 times[usize::from(item)] += 1;
             }
         }
-        // 200 each, with a deviation of 13.
+        // Expected: 200 each, with a standard deviation of 13.
         assert!(times.iter().all(|times| (100..300).contains(times)), "{times:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! SRV answers (RFC 2782), and those of MX and NS, which are made alike: one record an entry, the addresses of their
-//! targets in the additional section.
+//! SRV answers (RFC 2782), and MX and NS answers, which have the same shape: one record for each entry, and the
+//! addresses of the targets in the additional section.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::wire::{Full, Name, Owner, Section, rtype};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Service,
-    /// Entries that are said to be one. The priority is its preference.
+    /// Entries that are marked as mail exchanges. Their priority is the preference.
     MailExchange,
     /// Entries with addresses.
     NameServer,
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The fields that tell records with the same target apart.
+    /// The fields that distinguish records with the same target.
     fn numbers(self, record: &ServiceRecord<'_>) -> (u16, u16) {
         match self {
             Self::Service => (record.port, record.priority),
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// One record to be: entries with the same target and numbers make the same one.
+/// An entry to be written as a record: entries with the same target and numbers are one record.
 #[derive(Debug, Clone)]
 struct Service<'v>(Entry<'v>, Kind);
 
@@ -80,7 +80,7 @@ enum Target<'e> {
     Member(&'e str, &'e [u8]),
     /// Labels in wire format below the zone.
     Base(&'e [u8]),
-    /// A whole name.
+    /// An absolute name.
     Name(&'e Name),
 }
 
@@ -89,7 +89,7 @@ impl<'e> Target<'e> {
         match &entry.record.host {
             Host::Name(name) => Self::Name(name),
             Host::Base => Self::Base(entry.record.base),
-            // The zone itself.
+            // The apex of the zone.
             _ if entry.label.is_empty() => Self::Base(entry.record.base),
             Host::Member | Host::Address(_) | Host::Several(_) | Host::Nothing => {
                 Self::Member(entry.label, entry.record.base)
@@ -97,7 +97,7 @@ impl<'e> Target<'e> {
         }
     }
 
-    /// Whether it is short enough for a name.
+    /// Whether the target is short enough to be a name.
     fn is_possible(self, domain: &Name) -> bool {
         match self {
             Self::Name(_) => true,
@@ -108,7 +108,7 @@ impl<'e> Target<'e> {
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes the records of a name that lead to services of this kind.
+    /// Writes the records of this type for the entries of a name.
     pub(super) fn services(&mut self, path: &[&str], kind: Kind) -> Answered {
         let domain = self.authority.domain;
         let mut services = Sample::<_, 4>::new(self.room());
@@ -148,7 +148,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Answered::Written
     }
 
-    /// Writes one record and says at which offset its target stands.
+    /// Writes one record and returns the offset of its target.
     fn service(&mut self, Service(entry, kind): &Service<'q>, weight: u16) -> Result<u16, Full> {
         let (record, authority) = (&entry.record, self.authority);
         let (domain, ttl) = (authority.domain.wire(), authority.ttl_of(self.view.zone(), record.ttl));
@@ -172,7 +172,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 }
             }
         })?;
-        // Beyond the reach of a pointer the owner is written out; 0 says so.
+        // Beyond the range of a compression pointer, 0 makes the owner name be written out.
         Ok(u16::try_from(at).ok().filter(|at| *at < 0x4000).unwrap_or_default())
     }
 
@@ -181,7 +181,8 @@ impl<'q, V: View> Answer<'q, '_, V> {
         let mut node = Node { base: &[], path: path(&[]) };
         for (Service(entry, _), &offset) in services.iter().zip(targets) {
             let target = Target::of(entry);
-            // A target with several ports is answered once; only few can have been written, so a scan will do.
+            // A target with several ports has its addresses written once. Few targets fit, so a scan is fast
+            // enough.
             if seen.contains(&target) {
                 continue;
             }
@@ -189,7 +190,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             match target {
                 Target::Name(name) => self.additional_of_name(name)?,
                 Target::Base(base) => self.additional_of_node(&mut node, None, base, offset)?,
-                // In SkyDNS' way several entries may have addresses of one target.
+                // In SkyDNS style several entries may hold addresses of one target.
                 Target::Member(label, base) if entry.record.is_alias() || self.authority.is_skydns() => {
                     self.additional_of_node(&mut node, Some(label), base, offset)?;
                 }
@@ -204,7 +205,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(())
     }
 
-    /// Writes the addresses of a node, or of one entry of it.
+    /// Writes the addresses of a tree node, or of a single entry of it.
     fn additional_of_node<'n>(
         &mut self,
         node: &mut Node<'n>,
@@ -250,7 +251,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
     }
 }
 
-/// The node whose entries were looked up last: members of one Service share theirs.
+/// The node looked up last: members of one Service share their node.
 struct Node<'n> {
     base: &'n [u8],
     path: Option<Path<'n>>,
@@ -278,7 +279,7 @@ impl Shares {
         }
     }
 
-    /// The share of 100 that an entry has among those of its priority.
+    /// The weight of an entry, as its share of 100 within its priority.
     fn weight_of(&self, entry: &Entry<'_>) -> u16 {
         let sum =
             self.0.iter().find(|(priority, _)| *priority == entry.record.priority).map_or(1, |(_, sum)| *sum);
@@ -293,7 +294,7 @@ fn raw_weight(entry: &Entry<'_>) -> u64 {
     }
 }
 
-/// Pod names exist, but offer no service: their addresses belong to no node of the tree.
+/// Whether the entry is in the tree. Pod names are not: they exist, but offer no service.
 fn stands_in_tree(entry: &Entry<'_>) -> bool {
     !entry.made_up || entry.record.is_alias()
 }

@@ -1,4 +1,4 @@
-//! TXT answers: the texts of a name, or of the name that its alias leads to.
+//! TXT answers: the texts of a name, or of its alias's target.
 
 use super::chase::MAX_CHAIN;
 use super::sample::Sample;
@@ -8,16 +8,16 @@ use crate::record::Host;
 use crate::wire::{Full, Name, Owner, Section, rtype};
 use crate::zones::Authority;
 
-/// Texts of a name, for a TXT question.
+/// Texts of a name, for a TXT answer.
 struct Texts<'q> {
     lookup: Lookup,
     all: Sample<(&'q str, u32), 4>,
-    /// The first of its aliases in the order of names, with its TTL.
+    /// The first alias in the order of names, with its TTL.
     alias: Option<(Name, u32)>,
 }
 
 impl<'q, V: View> Answer<'q, '_, V> {
-    /// Writes the texts of a name. An alias is followed within our zones; one that leads to no text is not shown.
+    /// Writes the texts of a name. An alias is followed within our zones; an alias without texts is not shown.
     pub(super) fn texts(&mut self, path: &[&str]) -> Answered {
         let found = self.texts_of(self.authority, path);
         match found.lookup {
@@ -42,7 +42,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         }
     }
 
-    /// Writes the texts, or aliases up to a name with texts. False where that leads to none.
+    /// Writes the texts, or the CNAMEs up to a name with texts. Returns whether there are texts.
     fn write_texts(&mut self, mut found: Texts<'q>) -> Result<bool, Full> {
         let mut owner: Option<Name> = None;
         for _ in 0..=MAX_CHAIN {
@@ -52,7 +52,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
             self.truncated |= cut;
             for (text, ttl) in &texts {
                 self.message.record(Section::Answer, place, rtype::TXT, *ttl, |m| {
-                    // As many character-strings as it takes (RFC 1035, section 3.3.14).
+                    // As many character-strings as the text needs (RFC 1035, section 3.3.14).
                     for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
                         m.bytes(&[u8::try_from(part.len()).unwrap_or(u8::MAX)]);
                         m.bytes(part);

@@ -1,25 +1,26 @@
-//! Replies of upstreams, kept for as long as their TTLs allow, and beyond that for when the upstreams fail (RFC 8767).
+//! Cache of upstream replies: fresh within their TTLs, and stale while the upstreams fail (RFC 8767).
 //!
-//! Off unless [`Forwarder::with`](super::Forwarder::with) gets one. Cluster names are not forwarded, so they are
-//! never kept here.
+//! The cache is off unless [`Forwarder::with`](super::Forwarder::with) gets one. Cluster names are not forwarded,
+//! so they are never cached here.
 //!
-//! # Kept replies
+//! # Cached replies
 //!
-//! Whole replies with NOERROR or NXDOMAIN and a TTL above zero; negative ones for as long as their SOA record says (RFC
-//! 2308). Truncated replies are not kept, nor are those to questions with EDNS options that are forwarded, such as a client
-//! subnet. A reply belongs to the list of upstreams that was asked: after an edit of the list it is not found.
+//! Whole replies with NOERROR or NXDOMAIN and a TTL above zero are cached; negative replies for as long as their
+//! SOA record says (RFC 2308). Truncated replies are not cached, nor are replies to queries with forwarded EDNS
+//! options such as a client subnet. The key includes the list of upstreams: after an edit of the list, older
+//! replies no longer match.
 //!
 //! # Stale replies
 //!
-//! A fresh reply is the answer, its TTLs counted down. An older one is the answer only while the upstreams fail: SERVFAIL,
-//! REFUSED, or nothing usable within [`Limits::budget`](super::Limits::budget), the client response timer of RFC 8767,
-//! section 5. All its TTLs are 30. Once the upstreams have failed, it is the answer at once, and they are asked again every
-//! [`CacheLimits::recheck`] with no client waiting.
+//! A fresh reply is the answer, with its TTLs counted down. A stale reply is the answer only while the upstreams
+//! fail: SERVFAIL, REFUSED, or no usable reply within [`Limits::budget`](super::Limits::budget), the client
+//! response timer of RFC 8767, section 5. All its TTLs are 30. Once the upstreams have failed, the stale reply is
+//! the answer at once, and the upstreams are retried every [`CacheLimits::recheck`] without a client waiting.
 //!
 //! # Bounds
 //!
-//! [`CacheLimits::entries`] entries and as many KiB together. Names that are asked for repeatedly outlast those that are
-//! asked for once. The table is cut into parts, each with a lock that readers share.
+//! [`CacheLimits::entries`] entries and as many KiB together. Names with repeated queries outlast names with a
+//! single query. The table is split into shards, each with a read-write lock.
 
 mod entry;
 mod key;
@@ -42,32 +43,32 @@ use super::inflight::{Key, Outcome};
 use super::{FORWARDED_FLAGS, ForwardError, Query, Reply};
 use crate::wire::{self, rcode};
 
-/// Octets that an entry counts for, at least.
+/// Minimum size that an entry counts for, in octets.
 const SHARE: u64 = 1024;
-/// Entries of one part of the table, at least: the largest reply takes half of it.
+/// Minimum number of entries in a shard: the largest reply takes half of them.
 const PART: usize = 128;
-/// Parts of the table, at most.
+/// Maximum number of shards.
 const MAX_PARTS: usize = 16;
 
-/// Bounds of a [`Cache`] in number and time.
+/// Limits of a [`Cache`] in size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Entries, and KiB of them all together.
+    /// Maximum number of entries, and of KiB of all entries together.
     pub entries: usize,
-    /// Time for which a reply is kept beyond its TTL; zero for not at all.
+    /// Time for which a reply is kept beyond its TTL; zero disables stale answers.
     pub stale: Duration,
-    /// Time between two attempts to refresh a stale reply that is the answer meanwhile.
+    /// Interval of attempts to refresh a stale reply while it is the answer.
     pub recheck: Duration,
 }
 
 impl Default for CacheLimits {
-    /// Nothing is served stale; the rest as RFC 8767, section 5, recommends.
+    /// No stale answers; the other limits as RFC 8767, section 5, recommends.
     fn default() -> Self {
         Self { entries: 10_000, stale: Duration::ZERO, recheck: Duration::from_secs(30) }
     }
 }
 
-/// The replies that are kept.
+/// The cached replies.
 #[derive(Debug)]
 pub struct Cache {
     table: quick_cache::sync::Cache<CacheKey, Arc<Entry>, Sizes, RandomState, Evictions>,
@@ -76,7 +77,7 @@ pub struct Cache {
     outages: Outages,
 }
 
-/// A kept reply that is the answer.
+/// A cached reply that is the answer.
 #[derive(Debug)]
 pub(crate) struct Found {
     entry: Arc<Entry>,
@@ -84,13 +85,13 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Appends the reply to `out`, with ID 0, as the answer to a question for `name`, which has the case the client sent. It
-    /// has an OPT record where the question has one, whose DO bit is `dnssec_ok`.
+    /// Appends the reply to `out`, with ID 0, as the answer to a query for `name`, which has the case that the
+    /// client sent. If the query has an OPT record, so has the answer, with `dnssec_ok` as its DO bit.
     pub(crate) fn append(&self, name: &[u8], dnssec_ok: Option<bool>, out: &mut Vec<u8>) {
         self.entry.append(self.state, name, dnssec_ok, out);
     }
 
-    /// RCODE.
+    /// The RCODE.
     pub(crate) fn rcode(&self) -> u16 {
         self.entry.header().rcode()
     }
@@ -105,7 +106,7 @@ impl Found {
 }
 
 impl Cache {
-    /// An empty cache that counts in `metrics`; `None` where it may hold nothing.
+    /// An empty cache that counts in `metrics`; `None` if it may hold no entries.
     pub fn new(limits: CacheLimits, metrics: CacheMetrics) -> Option<Self> {
         let octets = u64::try_from(limits.entries).ok()?.checked_mul(SHARE).filter(|octets| *octets > 0)?;
         let mut options = OptionsBuilder::new();
@@ -116,7 +117,7 @@ impl Cache {
         Some(Self { table, limits, metrics, outages: Outages::default() })
     }
 
-    /// The answer to a client's question, if it is known and nobody needs to be asked.
+    /// The cached answer to a client's query, if no upstream has to be queried.
     pub(crate) fn answer(&self, query: &wire::Query<'_>, upstreams: &Upstreams) -> Option<Found> {
         let flags = query.header.flags & FORWARDED_FLAGS;
         let kind = QueryKind::of(query.qtype, query.qclass, flags, query.edns.as_ref())?;
@@ -125,7 +126,8 @@ impl Cache {
         (state != State::Failing { due: true }).then(|| self.found(entry, state))
     }
 
-    /// The reply to a question that is about to be asked, and whether it is to be asked all the same, to refresh it.
+    /// The cached reply to a query that is about to be forwarded, and whether to forward it nevertheless, as a
+    /// refresh.
     pub(super) fn reply(&self, key: &Key) -> Option<(Arc<Reply>, bool)> {
         let cache_key = CacheKey::of(key)?;
         let now = Instant::now();
@@ -141,7 +143,7 @@ impl Cache {
         Some((self.found(entry, state).reply(&key.query), refresh))
     }
 
-    /// Keeps what the upstreams replied, or takes note that they failed.
+    /// Caches the upstreams' reply, or records that they failed.
     pub(super) fn settle(&self, key: &Key, outcome: &Result<Reply, ForwardError>) {
         let now = Instant::now();
         match outcome {
@@ -154,7 +156,7 @@ impl Cache {
         }
     }
 
-    /// The reply that is kept in place of an outcome that is none, where there is one.
+    /// The stale reply in place of a failed outcome, if there is one.
     pub(super) fn instead_of(&self, outcome: Outcome, key: &Key) -> Outcome {
         if outcome.as_ref().is_ok_and(|reply| !is_failure(reply)) {
             return outcome;
@@ -171,7 +173,8 @@ impl Cache {
         self.table.clear();
     }
 
-    /// Replaces what was known, also by nothing: what was true before the upstreams replied is not served any more.
+    /// Replaces the entry, or removes it if the reply must not be cached: the upstreams' older reply is obsolete in
+    /// any case.
     fn keep(&self, key: &Key, reply: &Reply, now: Instant) {
         self.outages.answered(&key.upstreams, 2 * self.limits.recheck, now);
         let Some(cache_key) = CacheKey::of(key) else { return };
@@ -198,13 +201,14 @@ impl Cache {
     }
 }
 
-/// RFC 8767, section 4: other RCODEs than NOERROR and NXDOMAIN may be taken for a failure. Those that say that the question
-/// is at fault are not.
+/// RFC 8767, section 4: RCODEs other than NOERROR and NXDOMAIN may count as failure. Those that blame the query do
+/// not.
 fn is_failure(reply: &Reply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }
 
-/// Weighs entries: octets, but at least [`SHARE`], so that the bound of octets is one of entries, too.
+/// Weighs entries by size, at least [`SHARE`] octets, so that the limit on octets also limits the number of
+/// entries.
 #[derive(Clone, Debug)]
 struct Sizes;
 
@@ -221,7 +225,7 @@ struct Evictions(CacheMetrics);
 impl Lifecycle<CacheKey, Arc<Entry>> for Evictions {
     type RequestState = ();
 
-    // Unlike `on_evict`, not called for what is replaced.
+    // Unlike `on_evict`, it is not called for replaced entries.
     fn before_evict(&self, (): &mut (), _: &CacheKey, _: &mut Arc<Entry>) {
         self.0.evictions.inc();
     }

@@ -1,4 +1,4 @@
-//! One kept reply: whether and how long it is kept, and the answer made of it.
+//! One cached reply: its lifetime, and the answer made from it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,29 +12,29 @@ use super::metrics::{CacheMetrics, Held};
 use crate::forward::{Query, Reply};
 use crate::wire::{Edns, HEADER, Header, Message, Record, Section, flag, rcode, rtype};
 
-/// No answer is kept for longer, so that a mistake somebody published has an end.
+/// Upper limit of a TTL, so that a published mistake expires.
 const MAX_TTL: u32 = 86_400;
-/// The same for negative answers (RFC 2308, section 5).
+/// Upper limit of the TTL of a negative answer (RFC 2308, section 5).
 const MAX_NEGATIVE_TTL: u32 = 10_800;
 /// TTL of all records of a stale answer (RFC 8767, section 4).
 const STALE_TTL: u32 = 30;
 /// Code of the EDNS option Extended DNS Error (RFC 8914), and its length.
 const EXTENDED_ERROR: [u8; 4] = [0, 15, 0, 2];
-/// INFO-CODEs of it.
+/// INFO-CODEs of the Extended DNS Error option.
 const STALE_ANSWER: [u8; 2] = [0, 3];
 const STALE_NXDOMAIN: [u8; 2] = [0, 19];
-/// The memory that the table and the allocator take for an entry beside its octets: 10,000 replies with one address take
-/// 6 MB.
+/// Memory that the table and the allocator take for an entry in addition to its octets: 10,000 replies with one
+/// address take 6 MB.
 const OVERHEAD: usize = 320;
 
-/// The use that an entry is of now.
+/// Current use of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The answer, received so many seconds ago.
+    /// Fresh; holds its age in seconds.
     Fresh(u32),
     /// Stale, and the answer while the upstreams fail.
     Failing {
-        /// Whether it is time to ask them again.
+        /// Whether the upstreams are due for a retry.
         due: bool,
     },
 }
@@ -44,25 +44,25 @@ pub(super) enum State {
 pub(super) struct Entry {
     /// Header, question and records.
     body: Box<[u8]>,
-    /// Where the TTLs stand in it.
+    /// Offsets of the TTLs in `body`.
     ttls: Box<[u16]>,
     opt: Option<Edns<Box<[u8]>>>,
     upstream: Upstream,
     received: Instant,
-    /// Time for which it is fresh.
+    /// Time for which the entry is fresh.
     lifetime: Duration,
-    /// When the upstreams may be asked again, in milliseconds from `received` on; 0 if they have not failed since.
+    /// Time of the next retry of the upstreams, in milliseconds since `received`; 0 if they have not failed since.
     recheck: AtomicU64,
     held: Held,
 }
 
 impl Entry {
-    /// The reply to `query` as it is kept; `None` where it is not.
+    /// The entry for the reply to `query`; `None` if it must not be cached.
     pub(super) fn new(query: &Query, reply: &Reply, metrics: &CacheMetrics, now: Instant) -> Option<Self> {
         let message = Message::parse(&reply.message).ok().filter(|_| !reply.truncated)?;
         message.question()?;
         let opt = message.records().find(is_opt);
-        // The upper bits of an RCODE that is another one (RFC 6891, section 6.1.3).
+        // An extended RCODE has its upper bits here (RFC 6891, section 6.1.3).
         if opt.as_ref().is_some_and(|opt| opt.ttl >> 24 != 0) {
             return None;
         }
@@ -85,12 +85,12 @@ impl Entry {
         })
     }
 
-    /// Octets that it takes in memory.
+    /// Size in memory, in octets.
     pub(super) fn size(&self) -> u32 {
         self.held.size()
     }
 
-    /// Who said so.
+    /// The upstream that replied.
     pub(super) fn upstream(&self) -> &Upstream {
         &self.upstream
     }
@@ -100,7 +100,7 @@ impl Entry {
         Header::parse(&self.body).unwrap_or(Header { id: 0, flags: 0, counts: [0; 4] })
     }
 
-    /// Its use now; `None` where the upstreams have to be asked first.
+    /// The current use of the entry; `None` where the upstreams have to be queried first.
     pub(super) fn state(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let state = self.last_resort(limits, now)?;
         let recheck = self.recheck.load(Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Entry {
         }
     }
 
-    /// Its use when the upstreams were asked and failed.
+    /// The use of the entry when the upstreams have just failed.
     pub(super) fn last_resort(&self, limits: &CacheLimits, now: Instant) -> Option<State> {
         let age = self.age(now);
         if age < self.lifetime {
@@ -120,12 +120,13 @@ impl Entry {
         (age < self.lifetime.saturating_add(limits.stale)).then_some(State::Failing { due: false })
     }
 
-    /// The upstreams failed: once stale it is the answer at once, until they are asked again after `recheck`.
+    /// Records that the upstreams failed: from now on a stale entry is the answer at once, until a retry after
+    /// `recheck`.
     pub(super) fn failed(&self, recheck: Duration, now: Instant) {
         self.recheck.store(self.after(recheck, now), Ordering::Relaxed);
     }
 
-    /// True for one of all those who find that the upstreams are to be asked again.
+    /// Whether the caller should retry the upstreams: true for one caller in each interval.
     pub(super) fn take_turn(&self, recheck: Duration, now: Instant) -> bool {
         let due = self.recheck.load(Ordering::Relaxed);
         let next = self.after(recheck, now);
@@ -137,7 +138,7 @@ impl Entry {
         now.saturating_duration_since(self.received)
     }
 
-    /// A time from now on, as `recheck` has it.
+    /// The time `time` from now, in the units of `recheck`.
     fn after(&self, time: Duration, now: Instant) -> u64 {
         milliseconds(self.age(now).saturating_add(time)).max(1)
     }
@@ -165,7 +166,7 @@ impl Entry {
             };
         }
         if matches!(state, State::Failing { .. }) {
-            // The signatures that it was checked by may have expired.
+            // The signatures that the upstream verified may have expired.
             header.flags &= !flag::AD;
         }
         header.write_over(message);
@@ -192,8 +193,8 @@ fn is_opt(record: &Record<'_>) -> bool {
     record.section == Section::Additional && record.rtype == rtype::OPT
 }
 
-/// Makes `body` of the beginning of `message`, up to its OPT record: the header speaks of the records that are there, as of
-/// those of a cache, and no TTL is above `cap`. Gives the places of the TTLs.
+/// Copies the beginning of `message`, up to its OPT record, to `body`: adapts the header to the records that
+/// remain, as from a cache, and limits TTLs to `cap`. Returns the offsets of the TTLs.
 fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
     let records = || message.records().take_while(|record| !is_opt(record));
     let additional = records().filter(|record| record.section == Section::Additional).count();
@@ -212,16 +213,16 @@ fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
     places.into()
 }
 
-/// The time for which a reply is fresh.
+/// The time for which a reply is fresh, and the limit of its TTLs.
 struct Lifetime {
     seconds: u32,
-    /// The largest TTL that its records are given out with.
+    /// Upper limit of the TTLs of its records.
     cap: u32,
 }
 
 impl Lifetime {
-    /// The shortest of all TTLs; of a negative answer the SOA record's MINIMUM counts, too (RFC 2308, section 5). `None`
-    /// where that is nothing, and for negative answers without SOA record.
+    /// The smallest of all TTLs, for negative answers also the SOA record's MINIMUM (RFC 2308, section 5). `None`
+    /// if that is zero, and for negative answers without SOA record.
     fn of(message: &Message<'_>, qtype: u16, code: u16) -> Option<Self> {
         let ttls = message.records().filter(|record| !is_opt(record)).map(|record| valid(record.ttl));
         let shortest = ttls.min()?;
@@ -242,7 +243,7 @@ fn valid(ttl: u32) -> u32 {
     if ttl > u32::MAX / 2 { 0 } else { ttl }
 }
 
-/// MINIMUM of the SOA record in the authority section: the last of its data.
+/// MINIMUM of the SOA record in the authority section: its last field.
 fn minimum(message: &Message<'_>) -> Option<u32> {
     let soa = message.section(Section::Authority).find(|record| record.rtype == rtype::SOA)?;
     soa.data().last_chunk().map(|octets| valid(u32::from_be_bytes(*octets)))

@@ -1,4 +1,4 @@
-//! Keys of the cache: questions with the same key get the same reply.
+//! Keys of the cache: queries with the same key get the same reply.
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -11,13 +11,14 @@ use crate::forward::inflight::Key;
 use crate::forward::options;
 use crate::wire::Edns;
 
-/// The upstreams of a question, the first preferred.
+/// The upstreams of a query, the most preferred first.
 pub(super) type Upstreams = Arc<[Upstream]>;
 
-/// Types of questions that are no types of records (RFC 6895, section 3.1): transfers, ANY and the like.
+/// Query types that are no record types (RFC 6895, section 3.1), for example transfers and ANY.
 const QUESTIONS_ONLY: RangeInclusive<u16> = 128..=255;
 
-/// Everything a reply depends on beside the name and the upstreams. Not the UDP size: truncated replies are not kept.
+/// Everything a reply depends on besides the name and the upstreams. The UDP size is not part of it: truncated
+/// replies are not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueryKind {
     qtype: u16,
@@ -28,7 +29,8 @@ pub(super) struct QueryKind {
 }
 
 impl QueryKind {
-    /// `None` where the reply must not be kept: somebody else may get another one.
+    /// The kind of a query; `None` where the reply must not be cached because another client may get a different
+    /// one.
     pub(super) fn of<O: AsRef<[u8]>>(
         qtype: u16,
         qclass: u16,
@@ -42,17 +44,17 @@ impl QueryKind {
     }
 }
 
-/// A question and whom it was asked of.
+/// A query and its upstreams.
 #[derive(Clone, Debug)]
 pub(super) struct CacheKey {
-    /// QNAME in wire format and lower case.
+    /// QNAME in wire format, lower case.
     name: Box<[u8]>,
     kind: QueryKind,
     upstreams: Upstreams,
 }
 
 impl CacheKey {
-    /// The question under way as it is kept, if it is.
+    /// The cache key of a query in flight; `None` if its reply must not be cached.
     pub(super) fn of(Key { query, upstreams }: &Key) -> Option<Self> {
         let kind = QueryKind::of(query.qtype, query.qclass, query.flags, query.edns.as_ref())?;
         Some(Self { name: query.name.to_ascii_lowercase().into(), kind, upstreams: Arc::clone(upstreams) })
@@ -63,7 +65,7 @@ impl CacheKey {
     }
 }
 
-/// The same, borrowed from a query.
+/// A borrowed cache key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BorrowedKey<'a> {
     /// QNAME in wire format and lower case.
@@ -81,7 +83,7 @@ impl Equivalent<CacheKey> for BorrowedKey<'_> {
 }
 
 impl Hash for BorrowedKey<'_> {
-    // Few lists of upstreams are asked for one name, so they need not tell hashes apart.
+    // Few lists of upstreams are used for the same name, so the hash leaves them out.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
         self.kind.hash(state);

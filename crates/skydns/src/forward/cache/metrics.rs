@@ -4,7 +4,7 @@ use prometheus::{
     IntCounter, IntGauge, Registry, register_int_counter_with_registry, register_int_gauge_with_registry,
 };
 
-/// The metrics of a [`Cache`](super::Cache), all under `kubedns_forward_`. Clones count together.
+/// The metrics of a [`Cache`](super::Cache), all under `kubedns_forward_`. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct CacheMetrics {
     pub(super) hits: IntCounter,
@@ -16,7 +16,7 @@ pub struct CacheMetrics {
 }
 
 impl CacheMetrics {
-    /// Registers metrics that start at zero.
+    /// Registers the metrics, all zero.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
         let counter = |name: &str, help: &str| {
             register_int_counter_with_registry!(format!("kubedns_forward_{name}"), help, registry)
@@ -25,19 +25,22 @@ impl CacheMetrics {
             register_int_gauge_with_registry!(format!("kubedns_forward_{name}"), help, registry)
         };
         Ok(Self {
-            hits: counter("cache_hits_total", "Questions answered from the cache within the TTL.")?,
-            misses: counter("cache_misses_total", "Questions that the cache has no fresh answer to.")?,
+            hits: counter("cache_hits_total", "Queries answered from the cache within the TTL.")?,
+            misses: counter("cache_misses_total", "Queries without a fresh answer in the cache.")?,
             stale: counter(
                 "stale_answers_total",
-                "Questions answered from the cache beyond the TTL, because the upstreams failed.",
+                "Queries answered from the cache beyond the TTL, because the upstreams failed.",
             )?,
-            evictions: counter("cache_evictions_total", "Entries that had to leave the cache for others.")?,
-            entries: gauge("cache_entries", "Entries of the cache, expired ones too.")?,
-            bytes: gauge("cache_bytes", "Memory of the entries of the cache.")?,
+            evictions: counter(
+                "cache_evictions_total",
+                "Entries evicted from the cache to make room for others.",
+            )?,
+            entries: gauge("cache_entries", "Entries in the cache, including expired entries.")?,
+            bytes: gauge("cache_bytes", "Memory used by cache entries, in octets.")?,
         })
     }
 
-    /// Counts an entry of `size` octets for as long as it is held.
+    /// Counts an entry of `size` octets until the returned guard is dropped.
     pub(super) fn hold(&self, size: u32) -> Held {
         self.entries.inc();
         self.bytes.add(size.into());

@@ -17,7 +17,7 @@ fn query(name: &str, rtype: &str) -> Query {
     crate::resolve::forwarded(&asked)
 }
 
-/// A reply to a question for `name` and `rtype`.
+/// A reply to a query for `name` and `rtype`.
 fn to(name: &str, rtype: &str) -> Answer {
     Answer::to(&Ask::new(name, rtype).id(7).wire())
 }
@@ -33,7 +33,7 @@ fn entry(query: &Query, wire: &[u8]) -> Option<Entry> {
     Entry::new(query, &reply, &metrics(), Instant::now())
 }
 
-/// The answer of an entry; `dnssec_ok` as in [`Entry::append`].
+/// The answer from an entry; `dnssec_ok` as in [`Entry::append`].
 fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> Read {
     let mut out = b"before".to_vec();
     entry.append(state, &testkit::name::to_wire(name).unwrap(), dnssec_ok, &mut out);
@@ -41,7 +41,7 @@ fn answer(entry: &Entry, state: State, name: &str, dnssec_ok: Option<bool>) -> R
     Read::parse(&out[6..]).unwrap()
 }
 
-/// The name of the case, the type asked for, the reply, and for how many seconds it is fresh.
+/// Name of the case, query type, reply, and its lifetime in seconds.
 type Lasting = (&'static str, &'static str, Vec<u8>, Option<u64>);
 
 fn check(cases: Vec<Lasting>) {
@@ -73,7 +73,7 @@ fn a_reply_is_fresh_for_as_long_as_all_of_its_records() {
         ("zero beside another", "A", one().answer("x.test. 0 IN A 192.0.2.2").wire(), None),
         ("the uppermost bit", "A", to("A").answer("x.test. 2147483648 IN A 192.0.2.1").wire(), None),
         ("a week", "A", to("A").answer("x.test. 604800 IN A 192.0.2.1").wire(), Some(86_400)),
-        ("a type that nobody knows", "TYPE65280", unknown.wire(), Some(60)),
+        ("an unknown type", "TYPE65280", unknown.wire(), Some(60)),
         ("truncated", "A", one().truncated().wire(), None),
         ("BADVERS", "A", bad_version, None),
     ]);
@@ -98,7 +98,7 @@ fn a_negative_reply_is_fresh_for_as_long_as_its_soa_says() {
         ("NODATA", "A", to("A").authority(SOA).wire(), Some(60)),
         ("NODATA without SOA", "A", to("A").wire(), None),
         ("NODATA behind an alias", "A", alias().authority(SOA).wire(), Some(50)),
-        ("an alias that leads nowhere", "A", alias().wire(), None),
+        ("an alias without target", "A", alias().wire(), None),
         ("an alias, asked for", "CNAME", asked_for.wire(), Some(60)),
         ("a referral", "A", to("A").authority("test. 60 IN NS ns.test.").wire(), None),
     ]);
@@ -112,9 +112,9 @@ fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
     let cases: [(&str, Answer, u32, &[u32]); 6] = [
         ("at first", alias.clone(), 0, &[300, 20]),
         ("later", alias.clone(), 19, &[281, 1]),
-        ("too late, which nobody asks for", alias, 40, &[260, 0]),
+        ("expired, which is never answered", alias, 40, &[260, 0]),
         ("a week", week, 10, &[86_390]),
-        // Otherwise whoever keeps it adds MINIMUM to the time that we kept it for.
+        // The remaining TTL is below MINIMUM here: a cache downstream must not start again with all of MINIMUM.
         ("negative", nothing.clone(), 0, &[60]),
         ("negative, later", nothing, 59, &[1]),
     ];
@@ -129,7 +129,7 @@ fn ttls_are_counted_down_and_no_longer_than_the_reply_is_kept() {
     }
 }
 
-/// A reply with everything that is of no use to whoever asks next.
+/// A reply with everything that must not be passed on from a cache.
 fn odd() -> Vec<u8> {
     let reply = to("X.test.", "A").authoritative().answer("X.test. 60 IN A 192.0.2.1");
     let opt = Opt { udp: 4096, options: vec![(65_001, b"x".to_vec())], ..Opt::default() };
@@ -216,8 +216,8 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
 }
 
 proptest! {
-    /// Whatever an upstream sends: what is kept of it makes answers that are messages, not larger than it was by more
-    /// than an OPT record.
+    /// Whatever an upstream sends, the answers from its entry are valid messages, and larger than the reply by at
+    /// most an OPT record.
     #[test]
     fn answers_are_messages(
         flips in proptest::collection::vec((12..200_usize, any::<u8>()), 0..6),
