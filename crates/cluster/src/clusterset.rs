@@ -1,5 +1,5 @@
-//! The zone of a cluster set (KEP-1645): `ServiceImport`s, the slices of their endpoints in all clusters of the set, and
-//! the records made of them. It is a further zone beside the cluster's own, and shares none of its objects.
+//! The zone of a cluster set (KEP-1645): its `ServiceImport`s, their `EndpointSlice`s from all clusters of the set,
+//! and the records built from both. It is separate from the cluster's own zone and shares no objects with it.
 
 mod import;
 mod zone;
@@ -16,31 +16,31 @@ use crate::objects::{Change, ImportedSlice, ObjectKey, ServiceImport};
 pub use import::Import;
 pub use zone::ImportRecords;
 
-/// The zone as the flags have it.
+/// Options of the zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSetZone {
-    /// The domain, `clusterset.local`.
+    /// The domain, such as `clusterset.local`.
     pub domain: Name,
-    /// TTL of the answers, in seconds; `None` for the usual one.
+    /// TTL of the answers, in seconds; `None` for the default TTL.
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds.
     pub negative_ttl: u32,
 }
 
-/// The objects of the cluster set, and the records made of them.
+/// The objects of the cluster set, and the records built from them.
 ///
-/// The records only depend on the objects, not on the order they came in.
+/// The records depend on the objects alone, not on the order of events.
 #[derive(Debug)]
 pub(crate) struct ClusterSet {
     zone: ClusterSetZone,
     imports: HashMap<ObjectKey, ServiceImport, RandomState>,
-    /// By import, and by the name of the slice.
+    /// Slices by the key of their import, then by their name.
     slices: HashMap<ObjectKey, BTreeMap<SmolStr, ImportedSlice>, RandomState>,
-    /// The import that each slice belongs to: its label is mutable.
+    /// The import of each slice: the label of a slice that names its import is mutable.
     owners: HashMap<ObjectKey, ObjectKey, RandomState>,
     listed_imports: Listing<ObjectKey>,
     listed_slices: Listing<ObjectKey>,
-    /// Imports whose objects have changed since their records were made.
+    /// Imports whose objects have changed since their records were built.
     outdated: HashSet<ObjectKey, RandomState>,
     records: ImportRecords,
     changed: bool,
@@ -148,13 +148,14 @@ impl ClusterSet {
         self.imports.len()
     }
 
-    /// To be called when a namespace begins or ceases to be served.
+    /// Must be called when a namespace starts or stops being served.
     pub(crate) fn outdate(&mut self, namespace: &str) {
         let of_namespace = self.imports.keys().filter(|key| key.namespace == namespace);
         self.outdated.extend(of_namespace.cloned());
     }
 
-    /// Makes the records anew that have changed; `None` if none have. `serves` tells which namespaces are served.
+    /// Rebuilds the outdated records; `None` if no record has changed. `serves` returns whether a namespace is
+    /// served.
     pub(crate) fn publish(&mut self, serves: impl Fn(&str) -> bool) -> Option<FurtherZone> {
         for key in std::mem::take(&mut self.outdated) {
             let import = if serves(&key.namespace) { self.build(&key) } else { None };

@@ -1,10 +1,15 @@
 //! Access to the API server: from a kubeconfig file, by a bare URL, or as the pod's service account.
 //!
-//! The precedence is that of kube-dns. A URL alone is used without credentials; a kubeconfig file is used with its
-//! current context or the one that is named, the URL in its place if one is given as well; with neither, the pod's service account is used.
-//! Tokens in files (a service account's, a kubeconfig's `tokenFile`) and client certificates in files are read again as
-//! they rotate, and an exec plugin is run again before what it gave expires. What is read only once (the kubeconfig
-//! itself, with certificates in it) is read again by [`Connection::renew`].
+//! The precedence is that of kube-dns:
+//! - A URL alone is used without credentials.
+//! - A kubeconfig file is used with the given context, or else its current context. A URL given as well replaces that
+//!   of
+//!   the file.
+//! - With neither, the pod's service account is used.
+//!
+//! Tokens in files (a service account's, a kubeconfig's `tokenFile`) and client certificates in files are read again
+//! as they rotate, and an exec plugin is run again before its credentials expire. The kubeconfig itself, with the
+//! certificates in it, is only read again by [`Connection::renew`].
 
 mod certificate;
 mod client;
@@ -24,10 +29,10 @@ use warp::http::Uri;
 
 /// Shortest interval between reads of credentials.
 const RENEWAL: Duration = Duration::from_secs(30);
-/// Where a pod has its service account.
+/// The directory of a pod's service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Why there is no client for the API server.
+/// A failure to set up the client for the API server.
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// The kubeconfig file cannot be used.
@@ -38,13 +43,13 @@ pub enum ConnectError {
         /// The mistake, in one line.
         reason: String,
     },
-    /// The URL is none.
+    /// The URL is invalid.
     #[error("{url:?} is not the URL of an API server")]
     Url {
         /// The value as it was given.
         url: String,
     },
-    /// Neither file nor URL, and not in a pod with a service account.
+    /// Neither a file nor a URL is given, and there is no service account.
     #[error(
         "neither --kubecfg-file nor --kube-master-url is given, and there is no service account: {reason}"
     )]
@@ -62,14 +67,14 @@ pub enum ConnectError {
     },
 }
 
-/// Where the API server is and who we are to it.
+/// The source of the API server's URL and of the credentials.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     /// `--kubecfg-file`.
     pub kubeconfig: Option<PathBuf>,
-    /// `--kubecfg-context`; the current context of the file without it.
+    /// `--kubecfg-context`; `None` for the current context of the file.
     pub context: Option<String>,
-    /// `--kube-master-url`, environment variables expanded.
+    /// `--kube-master-url`, with environment variables expanded.
     pub master_url: Option<String>,
 }
 
@@ -85,7 +90,7 @@ impl Access {
 
 /// A connection to one API server, shared by all watchers.
 pub struct Connection {
-    /// Where the credentials are, if they can be read again.
+    /// The source of the credentials; `None` if they cannot be read again.
     access: Option<Access>,
     url: String,
     client: ArcSwap<Client>,
@@ -94,11 +99,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Reads the credentials. Does not talk to the API server, which may be down.
+    /// Reads the credentials. Does not contact the API server, which may be down.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`], when there is nothing to connect to or nothing to connect with.
+    /// [`ConnectError`] if the URL or the credentials are missing or invalid.
     pub async fn new(access: Access) -> Result<Self, ConnectError> {
         let (url, client) = connect(&access).await?;
         Ok(Self {
@@ -109,7 +114,7 @@ impl Connection {
         })
     }
 
-    /// A connection made elsewhere, whose credentials cannot be read again.
+    /// A connection through an existing client, whose credentials cannot be read again.
     pub fn through(client: Client) -> Self {
         let client = ArcSwap::from_pointee(client);
         Self { access: None, url: String::new(), client, renewed: Mutex::new(None) }
@@ -120,13 +125,13 @@ impl Connection {
         &self.url
     }
 
-    /// A client as of now.
+    /// The current client.
     pub fn client(&self) -> Client {
         Client::clone(&self.client.load())
     }
 
-    /// Reads certificates and credentials again, unless that was done just now. To be called when the API server
-    /// does not accept ours. What cannot be read leaves the former in use.
+    /// Reads certificates and credentials again, every 30 seconds at most. Must be called when the API server rejects
+    /// the current credentials. If they cannot be read, the previous credentials stay in use.
     pub async fn renew(&self) {
         let Some(access) = &self.access else { return };
         {
@@ -149,7 +154,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Expands `$NAME` and `${NAME}` as Go's `os.Expand`, with `lookup` telling the values; an unknown name is empty.
+/// Expands `$NAME` and `${NAME}` as Go's `os.Expand` does. `lookup` returns the values; an unknown name is empty.
 pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     let mut expanded = String::new();
     let mut rest = text;
@@ -168,8 +173,8 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
-/// The name of the variable at the start of `text` (behind its `$`), and what comes after it. No name and nothing
-/// consumed: the `$` stands for itself; no name and something consumed: bad syntax, which is dropped.
+/// The name of the variable at the start of `text` (behind its `$`), and the rest. If there is no name and nothing is
+/// consumed, the `$` is literal. If there is no name but something is consumed, that is bad syntax and is dropped.
 fn variable(text: &str) -> (Option<&str>, &str) {
     if let Some(braced) = text.strip_prefix('{') {
         return match braced.split_once('}') {
@@ -192,7 +197,7 @@ fn variable(text: &str) -> (Option<&str>, &str) {
 async fn connect(access: &Access) -> Result<(String, Client), ConnectError> {
     let config = access.config().await?;
     let url = config.cluster_url.to_string();
-    // Files are read here.
+    // It reads files.
     let built = tokio::task::spawn_blocking(move || client::build(config)).await;
     let failed = |reason| ConnectError::Client { url: url.clone(), reason };
     let client = built.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(brief(&error)))?;
@@ -227,13 +232,13 @@ async fn from_kubeconfig(
     let mut config =
         Config::from_custom_kubeconfig(file, &options).await.map_err(|error| unusable(&error))?;
     if !names_proxy {
-        // Otherwise it would come from the environment, whatever NO_PROXY says about the API server.
+        // kube takes the proxy from the environment, even if NO_PROXY excludes the API server.
         config.proxy_url = None;
     }
     Ok(config)
 }
 
-/// Says which contexts the file has, if it does not have this one.
+/// Checks that the file has the context; the error lists the contexts that it has.
 fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
     let names: Vec<&str> = file.contexts.iter().map(|named| named.name.as_str()).collect();
     match names.as_slice() {
@@ -243,7 +248,7 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
     }
 }
 
-/// Does the file itself ask for a proxy?
+/// Whether the file itself sets a proxy.
 fn names_proxy(file: &Kubeconfig) -> bool {
     file.clusters
         .iter()
@@ -251,7 +256,8 @@ fn names_proxy(file: &Kubeconfig) -> bool {
         .any(|url| !url.is_empty())
 }
 
-/// As client-go does it: the file `namespace` is not needed, and without `ca.crt` the system's certificates are trusted.
+/// The configuration of a service account, as in client-go: the file `namespace` is not needed, and without `ca.crt`
+/// the system's certificates are trusted.
 fn from_service_account(
     directory: &Path,
     variable: impl Fn(&str) -> Option<String>,
@@ -272,7 +278,7 @@ fn from_service_account(
     let authority = directory.join("ca.crt");
     match certificate::authorities(&authority) {
         Ok(found) => {
-            // Without these kube asks for the system's certificates first, of which an image has none.
+            // Otherwise kube loads the system's certificates first, and an image has none.
             config.root_cert = Some(found);
             config.root_cert_file = Some(authority);
         }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A list that is never changed, only replaced: one element in place, any other number behind a reference count.
+/// An immutable list: a single element is stored in place, any other number behind a reference count.
 ///
-/// Most Services have one address, most labels one record and most addresses one owner. In place, each of them saves
-/// an allocation and a pointer to follow.
+/// Most Services have one address, most labels one record and most addresses one owner. Storing the element in place
+/// saves an allocation and a pointer to follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<T>", into = "Vec<T>", bound(serialize = "T: Clone + Serialize"))]
 pub struct Few<T>(Number<T>);
 
-// Equal lists have equal forms, so that comparing these compares those: one element is always in place.
+// A single element is always `One`, so that the derived comparison of forms compares the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Number<T> {
     One(T),
@@ -21,7 +21,7 @@ enum Number<T> {
 }
 
 impl<T> Few<T> {
-    /// A list of one.
+    /// A list of one element.
     pub fn one(element: T) -> Self {
         Self(Number::One(element))
     }

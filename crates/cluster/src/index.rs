@@ -1,4 +1,5 @@
-//! The one writer: takes what the watchers see, keeps the objects, and publishes the records made of them.
+//! The index, the only writer: applies the watchers' events, keeps the objects and publishes the records built from
+//! them.
 
 mod objects;
 mod packed;
@@ -28,10 +29,10 @@ use pods::Pods;
 use shared::Shared;
 use store::Store;
 
-/// Objects and the records made of them. Events go in through [`Index::apply`]; nothing is visible to queries until
+/// The objects and the records built from them. [`Index::apply`] takes events; queries see changes only after
 /// [`Index::publish`].
 ///
-/// The records only depend on the objects, not on the order they came in.
+/// The records depend on the objects alone, not on the order of events.
 pub struct Index {
     options: Options,
     store: Store,
@@ -39,19 +40,19 @@ pub struct Index {
     listed_nodes: BTreeMap<SmolStr, Node>,
     source: Option<EndpointsSource>,
     in_force: watch::Sender<Option<EndpointsSource>>,
-    /// A Service that Endpoints lack while slices can no longer be read.
+    /// A Service whose Endpoints lack addresses of its slices, while slices can no longer be read.
     lacking: Option<ObjectKey>,
     services_listed: bool,
     port_lists: Shared<PortRecords>,
     pods: Pods,
     clusterset: Option<ClusterSet>,
     namespaces: Listing<SmolStr>,
-    /// Services whose objects have changed since their records were made, with the reverse records they have.
+    /// Services whose objects have changed since their records were built, with their published reverse records.
     outdated: HashMap<ObjectKey, Vec<(IpAddr, Pointer)>, RandomState>,
     snapshot: Snapshot,
     external: External,
     changed: bool,
-    /// Objects have changed since somebody asked for that, though perhaps none that shows.
+    /// Whether objects have changed since the last [`Index::take_objects_changed`], even if no record has.
     objects_changed: bool,
     published: Arc<Published>,
 }
@@ -59,59 +60,59 @@ pub struct Index {
 /// The external zone.
 struct External {
     services: TreeCache<Arc<ExternalNode>>,
-    /// It has changed since it was published.
+    /// Whether it has changed since it was published.
     changed: bool,
 }
 
-/// The part of an index that a snapshot file keeps: a copy of one moment that costs a handful of reference counts.
+/// The part of an index that the snapshot file keeps: a cheap copy that shares the objects with the index.
 #[derive(Debug, Clone)]
 pub struct Kept {
     pub(crate) objects: Objects,
-    /// Those that a selector matches.
+    /// The namespaces that the selector matches.
     pub(crate) namespaces: treecache::Map<SmolStr, ()>,
     pub(crate) pods: PodNames,
 }
 
-/// Options of the index. The default is kube-dns.
+/// Options of the index. The default is the behaviour of kube-dns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The records of Services.
+    /// Options of the records of Services.
     pub records: RecordOptions,
     /// The answers to pod names.
     pub pods: PodMode,
     /// The namespaces that are served.
     pub namespaces: Namespaces,
-    /// The domain of Services with addresses outside of the cluster; what is there the records say.
+    /// The domain of the external zone, which has the Services with addresses outside of the cluster.
     pub external_zone: Option<Name>,
-    /// The zone of the cluster set, if it is served.
+    /// Options of the cluster set's zone; `None` if it is not served.
     pub clusterset: Option<ClusterSetZone>,
 }
 
 /// The answers to pod names (`--pods`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PodMode {
-    /// The address in the name, as in kube-dns.
+    /// Answers with the address in the name, as in kube-dns.
     #[default]
     Insecure,
-    /// There are no pod names.
+    /// Pod names do not exist.
     Disabled,
-    /// The address in the name, if a pod of that namespace has it.
+    /// Answers with the address in the name if a pod of that namespace has it.
     Verified,
 }
 
-/// A question to the index, asked between two batches of events; it sends its answer itself.
+/// A closure that reads the index between two batches of events. It sends its result itself.
 pub type Question = Box<dyn FnOnce(&Index) + Send>;
 
 /// Progress of the first lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Not in yet.
+    /// The lists are not complete yet.
     Waiting,
-    /// Not in yet; records of an earlier run are served.
+    /// The lists are not complete yet; records of an earlier run are served.
     Stale,
-    /// Not in within `--initial-sync-timeout`; records of an earlier run are served, which is better than nothing.
+    /// The lists did not complete within `--initial-sync-timeout`; records of an earlier run are served.
     StaleOverdue,
-    /// In.
+    /// The lists are complete.
     Synced,
 }
 
@@ -130,21 +131,21 @@ pub struct Counts {
     pub slices: usize,
     /// Their addresses, ready or not.
     pub slices_addresses: usize,
-    /// Endpoints objects that the control plane has cut at 1000 addresses.
+    /// Endpoints objects that the control plane truncated at 1000 addresses.
     pub over_capacity: usize,
-    /// Pods with an address, if pod names are verified.
+    /// Pods with an address; `None` unless pod names are verified.
     pub pods: Option<usize>,
-    /// Services of the cluster set, if that is served.
+    /// Services of the cluster set; `None` unless it is served.
     pub imports: Option<usize>,
 }
 
 impl Index {
-    /// An index without objects that publishes to `published`.
+    /// An empty index with default options that publishes to `published`.
     pub fn new(published: Arc<Published>) -> Self {
         Self::with(Options::default(), published)
     }
 
-    /// The same with other options than kube-dns.
+    /// An empty index with `options` that publishes to `published`.
     pub fn with(options: Options, published: Arc<Published>) -> Self {
         let mut snapshot = (*published.get()).clone();
         snapshot.pods = match options.pods {
@@ -181,7 +182,7 @@ impl Index {
         }
     }
 
-    /// Takes one event.
+    /// Applies one event.
     pub fn apply(&mut self, event: Event) {
         match event {
             Event::Service(Change::RelistDone) => {
@@ -257,7 +258,7 @@ impl Index {
                     return;
                 }
                 let service = slice.service_key();
-                // A slice can change hands: its label is mutable.
+                // A slice can move to another Service: the label that names its Service is mutable.
                 if let Some(owner) = self.store.service_of_slice(&slice.key).filter(|owner| *owner != service)
                 {
                     self.remove_slice_of(&owner, &slice.key);
@@ -299,13 +300,13 @@ impl Index {
         }
     }
 
-    /// The zone of a node that is gone stays: this process still runs there.
+    /// Updates the zone of the own node. The zone of a deleted node is kept: this process still runs on it.
     fn apply_own_node(&mut self, change: Change<Node>) {
         let Change::Apply(Node { key, zone, .. }) = change else { return };
         if self.options.records.zone == zone {
             return;
         }
-        tracing::info!(node = %key, zone = zone.as_deref().unwrap_or_default(), "zone of the own node");
+        tracing::info!(node = %key, zone = zone.as_deref().unwrap_or_default(), "zone of this node");
         for key in self.store.keys() {
             self.outdate_endpoints(&key);
         }
@@ -335,7 +336,7 @@ impl Index {
         }
     }
 
-    /// Begins to serve a namespace, or ends it.
+    /// Starts or stops serving a namespace.
     fn serve(&mut self, namespace: &SmolStr, serve: bool) {
         if self.snapshot.serves(namespace) == serve {
             return;
@@ -360,39 +361,39 @@ impl Index {
         self.check_sync();
     }
 
-    /// Changes the objects of one Service. Its records are made anew when they are published: objects of one Service
-    /// often change together, and a large one takes its time.
+    /// Changes the objects of one Service. Its records are rebuilt when they are published: objects of one Service
+    /// often change together, and rebuilding a large Service is slow.
     fn update(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate(key);
         change(&mut self.store, key);
         self.objects_changed = true;
     }
 
-    /// The same for a change of its endpoints.
+    /// Changes the endpoints of one Service.
     fn update_endpoints(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Store, &ObjectKey)) {
         self.outdate_endpoints(key);
         change(&mut self.store, key);
         self.objects_changed = true;
     }
 
-    /// To be called before the endpoints of `key` change.
+    /// Must be called before the endpoints of `key` change.
     fn outdate_endpoints(&mut self, key: &ObjectKey) {
         let shown =
             self.store.service(key).is_some_and(|service| self.options.records.depend_on_endpoints(&service));
-        // Federated names are answered by whether there are endpoints.
+        // The answer to a federated name depends on whether the Service has endpoints.
         if shown || self.snapshot.federation.is_some() {
             self.outdate(key);
         }
     }
 
-    /// To be called before the objects of `key` change.
+    /// Must be called before the objects of `key` change.
     fn outdate(&mut self, key: &ObjectKey) {
         if !self.outdated.contains_key(key) {
             self.outdated.insert(key.clone(), self.pointers(key));
         }
     }
 
-    /// Makes the records of one Service anew; `old` are its reverse records.
+    /// Rebuilds the records of one Service; `old` are its reverse records.
     fn rebuild(&mut self, key: &ObjectKey, old: &[(IpAddr, Pointer)]) {
         let new = self.build(key);
         self.replace_pointers(old, &new.pointers);
@@ -418,7 +419,7 @@ impl Index {
         put(&mut self.external.services, key, node);
     }
 
-    /// Puts the external zone as it is now into the snapshot.
+    /// Copies the external zone into the snapshot.
     fn set_external_zone(&mut self) {
         let Some(domain) = &self.options.external_zone else { return };
         let zone = &self.snapshot.zone;
@@ -438,7 +439,7 @@ impl Index {
         }
     }
 
-    /// The reverse records of one Service as its objects are now.
+    /// The reverse records of one Service, from its current objects.
     fn pointers(&self, key: &ObjectKey) -> Vec<(IpAddr, Pointer)> {
         let records = &self.options.records;
         self.served(key).map_or_else(Vec::new, |service| records.pointers(&service, &self.backing(&service)))
@@ -458,8 +459,8 @@ impl Index {
         }
     }
 
-    /// Every owner of an address counts for itself: one that leaves takes only its own record away. Both lists are
-    /// sorted: a headless Service may have thousands.
+    /// Replaces the reverse records `old` with `new`. Several Services may share an address: only their own records
+    /// are removed. Both lists are sorted, as a headless Service may have thousands.
     fn replace_pointers(&mut self, old: &[(IpAddr, Pointer)], new: &[(IpAddr, Pointer)]) {
         let reverse = &mut self.snapshot.reverse;
         for (ip, pointer) in old.iter().filter(|gone| new.binary_search(gone).is_err()) {
@@ -495,13 +496,13 @@ impl Index {
         }
     }
 
-    /// The source of endpoints that is in force, now and later.
+    /// The endpoints source in use, and its changes.
     pub fn source(&self) -> watch::Receiver<Option<EndpointsSource>> {
         self.in_force.subscribe()
     }
 
-    /// Uses Endpoints in place of slices that can no longer be read. Old slices are better than Endpoints without what
-    /// the slices told: somebody else may write these, or they know a second IP family.
+    /// Uses Endpoints in place of slices that can no longer be read, unless Endpoints lack addresses of the slices:
+    /// slices may have another author or a second IP family. Stale slices are better then.
     fn fall_back(&mut self) {
         let Some(service) =
             self.store.slices_tell_more(|service| self.options.records.depend_on_endpoints(service))
@@ -511,7 +512,7 @@ impl Index {
         if self.lacking.is_none() {
             tracing::warn!(
                 %service,
-                "EndpointSlices can no longer be read, and Endpoints tell less than they did: keeping the last slices"
+                "EndpointSlices can no longer be read and Endpoints lack addresses; keeping the last slices"
             );
         }
         self.lacking = Some(service);
@@ -541,7 +542,7 @@ impl Index {
         }
     }
 
-    /// True once the lists are in that only some options need.
+    /// Whether the lists that some options require are complete.
     fn has_options_listed(&self) -> bool {
         (!self.selects_namespaces() || self.namespaces.is_complete())
             && (self.options.pods != PodMode::Verified || self.pods.is_listed())
@@ -557,13 +558,13 @@ impl Index {
         self.changed = true;
     }
 
-    /// Adds a zone beside the cluster's, or replaces the one of its domain.
+    /// Adds a zone beside the cluster's, or replaces the zone with that domain.
     pub fn set_further_zone(&mut self, zone: FurtherZone) {
         self.snapshot.zones = self.snapshot.zones.with(zone);
         self.changed = true;
     }
 
-    /// Replaces the federations: name to domain.
+    /// Replaces the federations, a map of name to domain.
     pub fn set_federations(&mut self, domains: BTreeMap<String, String>) {
         let place = self
             .nodes
@@ -584,22 +585,21 @@ impl Index {
         self.changed = true;
     }
 
-    /// Serves what is there as if it had been listed: the objects of a snapshot file, until the first lists replace
-    /// them.
+    /// Serves the objects of a snapshot file as if they had been listed, until the first lists replace them.
     pub fn serve_stale(&mut self, source: EndpointsSource) {
         self.use_source(source);
         self.snapshot.synced = true;
         self.changed = true;
     }
 
-    /// Serves an address of pods as an earlier run knew it, until the first list of pods is complete.
+    /// Serves an address of pods from an earlier run, until the first list of pods is complete.
     pub fn show_pods(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
         if self.options.pods == PodMode::Verified {
             self.pods.show(address, namespaces);
         }
     }
 
-    /// Makes all changes visible to queries. False when there were none.
+    /// Makes all changes visible to queries. False if there were none.
     pub fn publish(&mut self) -> bool {
         if let Some(namespaces) = self.pods.take_changed() {
             self.snapshot.pods = PodNames::Verified(namespaces);
@@ -613,7 +613,7 @@ impl Index {
         for (key, old) in &outdated {
             self.rebuild(key, old);
         }
-        // Its TTLs and whether it has synced are those of the cluster's zone.
+        // The external zone shares its TTLs and its sync state with the cluster's zone.
         if std::mem::take(&mut self.external.changed) | self.changed {
             self.set_external_zone();
         }
@@ -624,19 +624,19 @@ impl Index {
         true
     }
 
-    /// True once the first lists are in (or a snapshot file is served).
+    /// Whether the first lists are complete or a snapshot file is served.
     pub fn has_synced(&self) -> bool {
         self.snapshot.synced
     }
 
-    /// True once the first lists from the API server are in.
+    /// Whether the first lists from the API server are complete.
     pub fn has_listed(&self) -> bool {
         self.services_listed
             && self.has_options_listed()
             && self.source.is_some_and(|source| self.store.has_listed(source))
     }
 
-    /// Whether objects have changed since this was last asked, with or without anything to publish.
+    /// Returns whether objects have changed since the last call, even if there is nothing to publish.
     pub fn take_objects_changed(&mut self) -> bool {
         std::mem::take(&mut self.objects_changed)
     }
@@ -648,7 +648,7 @@ impl Index {
         Counts { pods, imports, ..self.store.objects().counts() }
     }
 
-    /// The part that a snapshot file keeps.
+    /// The part that the snapshot file keeps.
     pub fn kept(&self) -> Kept {
         let selected = self.selects_namespaces();
         Kept {
@@ -664,7 +664,7 @@ impl Index {
     }
 }
 
-/// Puts what stands under the name of a Service in its place, or takes it away.
+/// Replaces or removes the value of a Service.
 fn put<V: Clone>(tree: &mut TreeCache<V>, ObjectKey { namespace, name }: &ObjectKey, value: Option<V>) {
     match value {
         Some(value) => drop(tree.set_entry(&[namespace], name.clone(), value)),

@@ -1,4 +1,5 @@
-//! Kubernetes to records: the API server is watched, objects are kept in an index, and records are made of them.
+//! Kubernetes objects to DNS records: watches the API server, keeps the objects in an index, builds records from
+//! them.
 //!
 //! ```text
 //! connect -> watch --Event--> index (the one writer) --records--> snapshot::Published
@@ -6,7 +7,7 @@
 //!                               +--> persist: the snapshot file
 //! ```
 //!
-//! DNS messages, the configuration and explanations are not known here.
+//! This crate knows nothing of DNS messages, the ConfigMap or `explain`.
 
 pub mod clusterset;
 pub mod connect;

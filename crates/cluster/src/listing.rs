@@ -1,14 +1,14 @@
-//! A list that replaces what was known, object by object: what it does not name is gone at its end.
+//! A list that replaces the known objects one by one. At its end, objects that it did not contain are gone.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
 use foldhash::quality::RandomState;
 
-/// The lists of one kind of objects, by their keys.
+/// The progress of the lists of one kind, by object key.
 #[derive(Debug)]
 pub(crate) struct Listing<K> {
-    /// The known objects that a running list has not named yet.
+    /// The known objects that the current list has not contained yet.
     unseen: Option<HashSet<K, RandomState>>,
     begun: bool,
     complete: bool,
@@ -21,31 +21,32 @@ impl<K> Default for Listing<K> {
 }
 
 impl<K: Hash + Eq> Listing<K> {
-    /// Begins a list; `known` is what may be gone.
+    /// Begins a list; `known` are the objects that may be gone.
     pub(crate) fn begin(&mut self, known: impl IntoIterator<Item = K>) {
         self.unseen = Some(known.into_iter().collect());
         self.begun = true;
     }
 
-    /// The object was named, or is gone already.
+    /// Notes that the list contained the object, or that the object is already removed.
     pub(crate) fn settle(&mut self, key: &K) {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(key);
         }
     }
 
-    /// Ends a list and returns what it did not name.
+    /// Ends a list and returns the known objects that it did not contain.
     pub(crate) fn finish(&mut self) -> Vec<K> {
         self.complete = true;
         self.unseen.take().unwrap_or_default().into_iter().collect()
     }
 
-    /// Whether a list was ever begun: a feed keeps these objects up to date. Those of a snapshot file are nobody's.
+    /// Whether a list ever began, so that a feed keeps these objects up to date. No feed updates those of a snapshot
+    /// file.
     pub(crate) fn is_followed(&self) -> bool {
         self.begun
     }
 
-    /// Whether a list was ever complete.
+    /// Whether a list ever completed.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }

@@ -1,8 +1,9 @@
-//! The Kubernetes objects that make DNS records, reduced to what makes records, and the events that bring them.
+//! The Kubernetes objects behind DNS records, reduced to the fields that records need, and the events that carry
+//! them.
 //!
-//! The types are our own: a large cluster keeps tens of thousands of them, so they hold no labels, no managed
-//! fields, no resource versions and no spare capacity. [`read`](FromApi::read) makes them from objects of
-//! the API. It is not the place where records are made of them.
+//! A large cluster has tens of thousands of them, so these types hold no labels, no managed fields, no resource
+//! versions and no spare capacity. [`read`](FromApi::read) converts objects of the API. `records` builds records from
+//! them.
 
 mod api;
 mod parse;
@@ -59,7 +60,7 @@ pub enum Kind {
     EndpointSlice,
     /// core/v1 Node.
     Node,
-    /// core/v1 `ConfigMap`; only the one with our configuration.
+    /// core/v1 `ConfigMap`; only the ConfigMap with the configuration.
     ConfigMap,
     /// core/v1 Namespace.
     Namespace,
@@ -67,7 +68,7 @@ pub enum Kind {
     Pod,
     /// multicluster.x-k8s.io/v1alpha1 `ServiceImport`.
     ServiceImport,
-    /// discovery.k8s.io/v1 `EndpointSlice` of a `ServiceImport`. They are watched by themselves.
+    /// discovery.k8s.io/v1 `EndpointSlice` of a `ServiceImport`, with a watch of their own.
     ImportedSlice,
 }
 
@@ -86,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// The kind in metric labels and log lines: its plural, which the endpoint slices of imports do not have alone.
+    /// The kind in metric labels and log lines: its plural, but for slices of imports, which share theirs.
     pub fn label(self) -> &'static str {
         match self {
             Self::ImportedSlice => "imported_endpointslices",
@@ -105,7 +106,7 @@ impl Kind {
         }
     }
 
-    /// Whether its objects are in no namespace.
+    /// Whether its objects have no namespace.
     pub fn is_cluster_wide(self) -> bool {
         matches!(self, Self::Node | Self::Namespace)
     }
@@ -122,16 +123,16 @@ impl fmt::Display for Kind {
 pub struct Service {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// The kind of the Service, and so its records.
+    /// The kind of the Service, which decides its records.
     pub kind: ServiceKind,
     /// The ports in the order of the object.
     pub ports: Arc<[ServicePort]>,
-    /// Addresses that are not ready are published too (`spec.publishNotReadyAddresses`, or the older annotation
-    /// `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which wins over the field as in Kubernetes).
+    /// Whether unready addresses are published too: `spec.publishNotReadyAddresses`, or the older annotation
+    /// `service.alpha.kubernetes.io/tolerate-unready-endpoints`, which overrides the field as in Kubernetes.
     pub publish_not_ready: bool,
-    /// Creation time in seconds since 1970, 0 if unknown. Decides which owner of a shared address comes first.
+    /// Creation time in seconds since 1970, 0 if unknown. Orders the owners of a shared address.
     pub created: u32,
-    /// Its addresses outside of the cluster: `spec.externalIPs`, and those of its load balancer. Read only for
+    /// Its addresses outside of the cluster: `spec.externalIPs` and those of its load balancer. Only read with
     /// `--external-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
     pub external: Few<ExternalAddress>,
@@ -149,13 +150,13 @@ pub enum ExternalAddress {
 /// Kind of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceKind {
-    /// Through virtual addresses: one, or one for each IP family. Never empty.
+    /// Has cluster IPs, one for each of its IP families. Never empty.
     ClusterIp(Few<IpAddr>),
-    /// Cluster IP `None`: through the addresses of its endpoints.
+    /// Cluster IP `None`: clients get the addresses of the endpoints.
     Headless,
-    /// An alias for a name: `spec.externalName` as written, without further checks.
+    /// An alias of another name: `spec.externalName` as written, unchecked.
     ExternalName(SmolStr),
-    /// None of these: no cluster IP was given (or none that is an address).
+    /// Has no valid cluster IP yet.
     WithoutIp,
 }
 
@@ -202,11 +203,11 @@ pub struct Endpoints {
     pub key: ObjectKey,
     /// The subsets in the order of the object.
     pub subsets: Box<[Subset]>,
-    /// The control plane left addresses out, since there are more than 1000
-    /// (annotation `endpoints.kubernetes.io/over-capacity`).
+    /// Whether the control plane left out addresses because there are more than 1000 (annotation
+    /// `endpoints.kubernetes.io/over-capacity`).
     pub over_capacity: bool,
-    /// When the pod or Service changed that made the control plane write this version
-    /// (annotation `endpoints.kubernetes.io/last-change-trigger-time`).
+    /// The time of the change of a pod or Service that led to this version (annotation
+    /// `endpoints.kubernetes.io/last-change-trigger-time`).
     pub last_change: Option<SystemTime>,
 }
 
@@ -223,18 +224,18 @@ impl Endpoints {
 /// Addresses that share a set of ports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subset {
-    /// Addresses that are ready.
+    /// The ready addresses.
     pub ready: Box<[Address]>,
-    /// Addresses that are not.
+    /// The unready addresses.
     pub not_ready: Box<[Address]>,
-    /// The ports all of them have.
+    /// The ports of all these addresses.
     pub ports: Arc<[EndpointPort]>,
 }
 
 /// An address of an Endpoints object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// The address; an IPv4-mapped IPv6 address is kept as the IPv4 address it stands for.
+    /// The address. An IPv4-mapped IPv6 address is converted to IPv4.
     pub ip: IpAddr,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
@@ -251,31 +252,30 @@ pub struct EndpointPort {
     pub port: u16,
 }
 
-/// An `EndpointSlice`: some of the addresses behind a Service.
+/// An `EndpointSlice`: a part of the endpoints of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointSlice {
     /// Namespace and name of the slice.
     pub key: ObjectKey,
-    /// The Service it belongs to (label `kubernetes.io/service-name`), in the slice's namespace. Empty if it has
-    /// none.
+    /// The name of its Service (label `kubernetes.io/service-name`) in the slice's namespace. Empty if it has none.
     pub service: SmolStr,
     /// Type of its addresses.
     pub address_type: AddressType,
     /// The endpoints in the order of the object.
     pub endpoints: Box<[SliceEndpoint]>,
-    /// The ports all of them have. A port without a number (meaning any port) is left out.
+    /// The ports of all its endpoints. A port without a number (any port) is left out.
     pub ports: Arc<[EndpointPort]>,
-    /// As for [`Endpoints::last_change`].
+    /// See [`Endpoints::last_change`].
     pub last_change: Option<SystemTime>,
 }
 
 impl EndpointSlice {
-    /// Namespace and name of the Service it belongs to.
+    /// Namespace and name of its Service.
     pub fn service_key(&self) -> ObjectKey {
         ObjectKey { namespace: self.key.namespace.clone(), name: self.service.clone() }
     }
 
-    /// The slice as it is without the zones of its endpoints.
+    /// The slice without the zones of its endpoints.
     #[must_use]
     pub fn without_zones(mut self) -> Self {
         for endpoint in &mut self.endpoints {
@@ -297,26 +297,25 @@ pub enum AddressType {
     Ipv4,
     /// IPv6 addresses.
     Ipv6,
-    /// Domain names or a type we do not know. Such a slice has no addresses here.
+    /// Domain names or an unknown type. Such a slice has no addresses here.
     Other,
 }
 
-/// An endpoint of a slice with its conditions as written: `None` is "unknown", which consumers take for
-/// ready, for serving if ready, and for not terminating.
+/// An endpoint of a slice, with its conditions as written. `None` means unknown: ready counts as true, serving as the
+/// value of ready, terminating as false.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceEndpoint {
-    /// Its addresses, which all lead to the same pod.
+    /// Its addresses, all of the same pod.
     pub addresses: Few<IpAddr>,
     /// The hostname, never empty.
     pub hostname: Option<SmolStr>,
-    /// Takes new connections: serving and not terminating, or published whatever its state.
+    /// The endpoint accepts new connections: it is serving and not terminating, or it is published in any state.
     pub ready: Option<bool>,
-    /// Passes its readiness probe, terminating or not.
+    /// The endpoint passes its readiness probe, even while it terminates.
     pub serving: Option<bool>,
-    /// Is being stopped.
+    /// The endpoint is terminating.
     pub terminating: Option<bool>,
-    /// The zones whose clients it is for: those of its hints, or the zone that it is in. Read only for
-    /// `--prefer-zone`.
+    /// The zones whose clients it serves: those of its hints, else its own zone. Only read with `--prefer-zone`.
     #[serde(default, skip_serializing_if = "has_none")]
     pub zones: Few<SmolStr>,
 }
@@ -325,14 +324,14 @@ fn has_none<T>(list: &Few<T>) -> bool {
     list.is_empty()
 }
 
-/// Where a node is, for federation.
+/// A node, reduced to its topology.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// The name; the namespace is empty.
     pub key: ObjectKey,
-    /// The zone (label `topology.kubernetes.io/zone`, before it `failure-domain.beta.kubernetes.io/zone`).
+    /// The zone (label `topology.kubernetes.io/zone`, else `failure-domain.beta.kubernetes.io/zone`).
     pub zone: Option<SmolStr>,
-    /// The region (label `topology.kubernetes.io/region`, before it `failure-domain.beta.kubernetes.io/region`).
+    /// The region (label `topology.kubernetes.io/region`, else `failure-domain.beta.kubernetes.io/region`).
     pub region: Option<SmolStr>,
 }
 
@@ -352,16 +351,17 @@ pub struct Pod {
     pub addresses: Few<IpAddr>,
 }
 
-/// A `ServiceImport`: a Service of the cluster set. Of type `ClusterSetIP` it has cluster IPs, or none yet; else it is headless.
+/// A `ServiceImport`: a Service of the cluster set. With type `ClusterSetIP` it has cluster IPs, or none yet;
+/// otherwise it is headless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceImport(pub Service);
 
-/// An `EndpointSlice` of a `ServiceImport`, which stands in the place of the slice's Service (label
+/// An `EndpointSlice` of a `ServiceImport`. The import takes the place of the slice's Service (label
 /// `multicluster.kubernetes.io/service-name`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSlice {
-    /// The cluster that its endpoints are in (label `multicluster.kubernetes.io/source-cluster`), in lower case. Empty if
-    /// it has none.
+    /// The cluster of its endpoints (label `multicluster.kubernetes.io/source-cluster`), in lower case. Empty if it
+    /// has none.
     pub cluster: SmolStr,
     /// The slice.
     pub slice: EndpointSlice,
@@ -376,23 +376,23 @@ pub struct ConfigMap {
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// Change of one kind of objects. A list comes as `RelistStarted`, the objects, `RelistDone`; what was known
-/// before and did not come in between is gone. A list that breaks off is begun again with another `RelistStarted`;
-/// until a `RelistDone` nothing is gone.
+/// A change of the objects of one kind. A list is `RelistStarted`, then each object, then `RelistDone`; known objects
+/// that the list did not contain are gone then. After an interrupted list another `RelistStarted` follows; no object
+/// is gone before `RelistDone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<T> {
     /// A list begins.
     RelistStarted,
-    /// This object exists, as part of a list or because it was created or changed.
+    /// This object exists: it was listed, created or changed.
     Apply(T),
     /// The list is complete.
     RelistDone,
-    /// This object is gone (or has become so malformed that a fresh start would not see it).
+    /// This object is gone, or too malformed to be used.
     Deleted(ObjectKey),
 }
 
 impl<T> Change<T> {
-    /// The same about another form of the object.
+    /// The same change with the object converted by `form`.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Change<U> {
         match self {
             Self::RelistStarted => Change::RelistStarted,
@@ -403,7 +403,7 @@ impl<T> Change<T> {
     }
 }
 
-/// Which kind of objects tells what is behind Services.
+/// The kind of objects that endpoints of Services are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EndpointsSource {
     /// Endpoints objects.
@@ -412,32 +412,34 @@ pub enum EndpointsSource {
     EndpointSlices,
 }
 
-/// Events of the watchers for the index.
+/// An event of a watcher for the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// About Services.
+    /// A change of Services.
     Service(Change<Service>),
-    /// About Endpoints.
+    /// A change of Endpoints.
     Endpoints(Change<Endpoints>),
-    /// About slices.
+    /// A change of slices.
     EndpointSlice(Change<EndpointSlice>),
-    /// About nodes; only while federations are configured.
+    /// A change of Nodes; only while federations are configured.
     Node(Change<Node>),
-    /// About the node that this process runs on, whose zone is preferred.
+    /// A change of the Node that this process runs on, whose zone is preferred.
     OwnNode(Change<Node>),
-    /// About the namespaces that a selector matches.
+    /// A change of the namespaces that the selector matches.
     Namespace(Change<Namespace>),
-    /// About pods.
+    /// A change of Pods.
     Pod(Change<Pod>),
-    /// About Services of the cluster set; only while it is served.
+    /// A change of Services of the cluster set; only while it is served.
     ServiceImport(Change<ServiceImport>),
-    /// About their slices.
+    /// A change of their slices.
     ImportedSlice(Change<ImportedSlice>),
-    /// From here on the endpoints of this source count. It comes after the first `RelistDone` of that source; changes
-    /// of both may lie in between. Slices go on to be told while Endpoints count, or are taken back by an empty list;
-    /// Endpoints end when slices count, and begin with a list when they are needed again. Before the first of these
-    /// events, the endpoints are not known.
+    /// The endpoints of this source are used from now on. The event follows the first `RelistDone` of that source;
+    /// changes of both sources may come in between. Before the first such event, the endpoints are unknown.
+    ///
+    /// While Endpoints are used, slices are still reported, or an empty list removes them. Endpoints are no longer
+    /// reported once slices are used, and start with a list when they are needed again.
     EndpointsFrom(EndpointsSource),
-    /// Slices count and can no longer be read. From here on Endpoints count, unless they tell less.
+    /// Slices are used but can no longer be read. Endpoints are used from now on, unless they lack addresses of the
+    /// slices.
     EndpointsInsteadOfSlices,
 }

@@ -1,9 +1,8 @@
-//! The snapshot file: the last objects on disk, to be served after a restart while the API server cannot be reached.
+//! The snapshot file: the last objects on disk, served after a restart while the API server is unreachable.
 //!
-//! A file is lines of JSON: a header that says what it is, one line for each object, and a trailer with their number
-//! and a checksum of all that comes before it. It is written beside the old one and then takes its place, so that a
-//! crash leaves either of them whole. A file that is not exactly this is refused with the reason, and nothing of it is
-//! used.
+//! The file consists of lines of JSON: a header, one line for each object, and a trailer with the number of objects
+//! and a checksum of all preceding lines. A new file is written beside the old file and then renamed over it, so that
+//! a crash leaves one of them intact. A damaged or foreign file is rejected as a whole, with the reason.
 
 mod file;
 
@@ -25,13 +24,13 @@ pub use file::{load, store};
 
 /// The name of the file in `--snapshot-dir`.
 pub const FILE_NAME: &str = "kubedns.snapshot";
-/// The largest file that is read. Ten thousand Services with three endpoints each take about five megabytes.
+/// Bound of the file's size in bytes. Ten thousand Services with three endpoints each take about five megabytes.
 pub const MAX_FILE: u64 = 512 << 20;
 
 const FORMAT: &str = "kubedns snapshot";
 const VERSION: u32 = 1;
 
-/// Why a snapshot file is not used.
+/// The reason why a snapshot file is rejected.
 #[derive(Debug, Error)]
 pub enum SnapshotError {
     /// It cannot be read.
@@ -39,34 +38,34 @@ pub enum SnapshotError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// It is larger than any snapshot.
-    #[error("{} bytes are more than {MAX_FILE}", .0)]
+    /// It is larger than [`MAX_FILE`].
+    #[error("its {} bytes exceed the limit of {MAX_FILE}", .0)]
     TooLarge(u64),
     /// The header is not that of a snapshot.
-    #[error("it is no snapshot file")]
+    #[error("it is not a snapshot file")]
     Foreign,
-    /// Another version of the format.
-    #[error("it has version {0} of the format, and we know version {VERSION}")]
+    /// Its format has another version.
+    #[error("it has format version {0}, expected {VERSION}")]
     Version(u32),
-    /// It was written for another cluster domain, or for another part of the cluster.
+    /// It was written for another cluster domain, or with options that keep other objects.
     #[error("it is for the domain {0}")]
     Domain(String),
     /// It ends before its trailer.
     #[error("it is incomplete")]
     Incomplete,
     /// It was changed since it was written.
-    #[error("its checksum is {found}, and {expected} is what it should be")]
+    #[error("its checksum is {found}, expected {expected}")]
     Checksum {
-        /// That of the content.
+        /// The checksum of the content.
         found: String,
-        /// That in the trailer.
+        /// The checksum in the trailer.
         expected: String,
     },
-    /// A line is no object, in spite of a good checksum.
+    /// A line is not an object, although the checksum is right.
     #[error("line {line} is no object: {reason}")]
     Object {
         /// Counted from 1.
@@ -83,7 +82,7 @@ struct Header {
     version: u32,
     /// Seconds since 1970.
     written: u64,
-    /// The cluster domain, and the options that choose what is kept, if there are any.
+    /// The cluster domain, and the options that select the kept objects, if any are set.
     domain: String,
     source: EndpointsSource,
 }
@@ -95,13 +94,13 @@ struct Trailer {
     checksum: String,
 }
 
-/// A line between them.
+/// A line between header and trailer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Object {
     Service(Service),
     Endpoints(Endpoints),
     EndpointSlice(EndpointSlice),
-    /// A namespace that a selector matches.
+    /// A namespace that the selector matches.
     Namespace(SmolStr),
     /// An address and the namespaces of its pods.
     Pods(IpAddr, Vec<SmolStr>),
@@ -130,22 +129,22 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Its age; zero if the clock went back since.
+    /// The age of the file; zero if the clock was set back since.
     pub fn age(&self) -> Duration {
         self.written.elapsed().unwrap_or_default()
     }
 
-    /// Number of its objects.
+    /// The number of objects.
     pub fn objects(&self) -> usize {
         self.objects.len()
     }
 
-    /// Where its endpoints came from.
+    /// The source of its endpoints.
     pub fn source(&self) -> EndpointsSource {
         self.source
     }
 
-    /// Makes `index` serve it until the first lists are in.
+    /// Makes `index` serve the objects until the first lists are complete.
     pub fn replay(self, index: &mut Index) {
         for object in self.objects {
             object.replay(index);
@@ -157,7 +156,7 @@ impl Saved {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`], when it is not exactly what [`encode`] made for the same domain.
+    /// [`SnapshotError`] unless [`encode`] wrote exactly this content for the same domain.
     pub fn decode(content: &[u8], domain: &str) -> Result<Self, SnapshotError> {
         let (head, rest) = split_line(content).ok_or(SnapshotError::Foreign)?;
         let header = Header::read(head, domain)?;
@@ -207,7 +206,7 @@ impl Header {
     }
 }
 
-/// Encodes the kept objects, with endpoints that come from `source`, as the content of a file.
+/// Encodes the kept objects, with the endpoints from `source`, as the content of a file.
 pub fn encode(kept: &Kept, source: EndpointsSource, domain: &str) -> Option<Vec<u8>> {
     let written = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let header =
@@ -215,7 +214,7 @@ pub fn encode(kept: &Kept, source: EndpointsSource, domain: &str) -> Option<Vec<
     let mut content = Vec::new();
     append(&mut content, &header)?;
     let mut count = 0;
-    // Those of the other source would not be used.
+    // Endpoints of the other source are not in use.
     let from = |other| source == other;
     let Kept { objects, namespaces, pods } = kept;
     let endpoints = objects.endpoints().filter(|_| from(EndpointsSource::Endpoints));
@@ -245,7 +244,7 @@ fn addresses_of_pods(pods: &PodNames) -> impl Iterator<Item = Object> {
     pods.map(|(address, namespaces)| Object::Pods(*address, namespaces.to_vec()))
 }
 
-/// Appends a line. Our types always have a JSON form.
+/// Appends a line. All our types can be serialized.
 fn append(content: &mut Vec<u8>, line: &impl Serialize) -> Option<()> {
     serde_json::to_writer(&mut *content, line).ok()?;
     content.push(b'\n');
@@ -257,14 +256,14 @@ fn split_line(content: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((content.get(..end)?, content.get(end + 1..)?))
 }
 
-/// The lines before the last one, with their line feeds, and the last one.
+/// Splits off the last line from the lines before it, which keep their line feeds.
 fn split_trailer(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let lines = rest.strip_suffix(b"\n")?;
     let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     Some((rest.get(..start)?, lines.get(start..)?))
 }
 
-/// FNV-1a with 64 bits: finds what disks and half-written files do, and is the same in every release.
+/// FNV-1a with 64 bits. It detects damaged and truncated files, and is the same in every release.
 fn checksum(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,8 +1,9 @@
-//! From objects to records: pure functions, one Service at a time.
+//! Records of a Service, built from its objects by pure functions.
 //!
-//! The records follow kube-dns: a ClusterIP Service has an entry for each cluster IP and SRV entries for its named
-//! ports; a headless one has an entry for each address of its endpoints, under the address's hostname or a hash; an
-//! ExternalName Service is an entry of its namespace's node.
+//! The records follow kube-dns:
+//! - A ClusterIP Service has an entry for each cluster IP, and SRV entries for its named ports.
+//! - A headless Service has an entry for each address of its endpoints, under the address's hostname or a hash.
+//! - An ExternalName Service is an entry of its namespace's node.
 
 mod external;
 mod label;
@@ -35,27 +36,27 @@ pub struct ServiceRecords {
     pub alias: Option<ExternalName>,
     /// Records at the Service's name in the external zone and below.
     pub external: Option<ExternalNode>,
-    /// The reverse records, sorted and each only once.
+    /// The reverse records, sorted and unique.
     pub pointers: Vec<(IpAddr, Pointer)>,
 }
 
 /// The entry of an ExternalName Service at the node of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalName {
-    /// The other name, or an address written in its place.
+    /// The target name, or the address if `spec.externalName` is one.
     pub host: Host<'static>,
     /// See [`skydns::ServiceRecord::base`].
     pub base: Box<[u8]>,
 }
 
-/// Endpoints of a Service, whichever objects they came from.
+/// The endpoints of a Service, from either source.
 #[derive(Debug, Clone)]
 pub enum Backing {
-    /// Nothing.
+    /// No objects.
     None,
     /// An Endpoints object.
     Endpoints(Endpoints),
-    /// Slices.
+    /// All slices of the Service.
     Slices(Vec<EndpointSlice>),
 }
 
@@ -67,26 +68,26 @@ pub struct Group<'o> {
     pub ports: &'o [EndpointPort],
 }
 
-/// One address behind a Service. Ordered so that those that are ready come last.
+/// An endpoint address of a Service. Ready addresses are ordered last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member<'o> {
-    /// Traffic is sent to it.
+    /// Whether it accepts traffic.
     pub ready: bool,
     /// The address.
     pub ip: IpAddr,
     /// The hostname, if it has one.
     pub hostname: Option<&'o SmolStr>,
-    /// The zones whose clients it is for, as far as they were read.
+    /// The zones whose clients it serves, if zones are read.
     pub zones: &'o [SmolStr],
 }
 
 impl Backing {
-    /// True when there is an address that traffic is sent to.
+    /// Whether there is a ready address.
     pub fn has_ready_addresses(&self) -> bool {
         self.groups(false).iter().any(|group| !group.members.is_empty())
     }
 
-    /// The addresses that are ready, or all of them.
+    /// The ready addresses, or all addresses with `not_ready_too`.
     pub fn groups(&self, not_ready_too: bool) -> Vec<Group<'_>> {
         match self {
             Self::None => Vec::new(),
@@ -117,7 +118,7 @@ impl<'o> Group<'o> {
 
     pub(crate) fn of_slice(slice: &'o EndpointSlice, not_ready_too: bool) -> Self {
         let members = slice.endpoints.iter().flat_map(|endpoint| {
-            // An unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
+            // Unknown readiness counts as ready (EndpointConditions in the Kubernetes API).
             let (ready, hostname) = (endpoint.ready != Some(false), endpoint.hostname.as_ref());
             endpoint.addresses.iter().map(move |ip| Member {
                 ready,
@@ -139,42 +140,43 @@ pub enum EndpointNames {
     Hash,
     /// The address with dashes, as in CoreDNS.
     Address,
-    /// The name of the pod, as with `endpoint_pod_names` of CoreDNS; the address where that is no label. The watch puts
-    /// it in the place of the hostname.
+    /// The name of the pod, as with `endpoint_pod_names` of CoreDNS, or the address if that name is not a label. The
+    /// watch stores the pod's name as the hostname.
     Pod,
 }
 
-/// Options of the records. The default is kube-dns.
+/// Options of the records. The default is the behaviour of kube-dns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordOptions {
     /// The names of endpoints without a hostname.
     pub endpoint_names: EndpointNames,
-    /// A Service with cluster IPs has no records at its name while no endpoint of it is ready.
+    /// Whether a ClusterIP Service without ready endpoints has no records at its name.
     pub ignore_empty_services: bool,
-    /// The zone whose addresses a headless Service answers with, if they are enough (`--prefer-zone`).
+    /// The preferred zone: a headless Service answers with the addresses of that zone, if they are enough
+    /// (`--prefer-zone`).
     pub zone: Option<SmolStr>,
-    /// Records of Services outside of the cluster.
+    /// The content of the external zone.
     pub external: ExternalRecords,
 }
 
 /// The content of the external zone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExternalRecords {
-    /// There is no such zone.
+    /// There is no external zone.
     #[default]
     Off,
-    /// Services with addresses outside of the cluster (`--external-zone`).
+    /// Services with external addresses (`--external-zone`).
     Exposed,
-    /// Headless Services, too, with the addresses of their endpoints (`--external-headless`).
+    /// Also headless Services, with the addresses of their endpoints (`--external-headless`).
     AndHeadless,
 }
 
 impl RecordOptions {
-    /// Builds the records of `service`, whose endpoints are `backing`.
+    /// Builds the records of `service` with the endpoints `backing`.
     pub fn build(&self, service: &Service, backing: &Backing) -> ServiceRecords {
         let mut records = match &service.kind {
             ServiceKind::ClusterIp(addresses) => cluster_ip(service, addresses),
-            // kube-dns treats a Service without an address yet like a headless one.
+            // kube-dns treats a Service that has no address yet as headless.
             ServiceKind::Headless | ServiceKind::WithoutIp => headless(service, backing, self),
             ServiceKind::ExternalName(target) => external_name(service, target),
         };
@@ -186,13 +188,13 @@ impl RecordOptions {
         records
     }
 
-    /// Whether `service` is left out for want of ready endpoints. Its reverse records stay, as in CoreDNS.
+    /// Whether `service` is left out because it has no ready endpoints. Its reverse records stay, as in CoreDNS.
     fn is_empty(&self, service: &Service, backing: &Backing) -> bool {
         let by_ip = matches!(service.kind, ServiceKind::ClusterIp(_));
         self.ignore_empty_services && by_ip && !backing.has_ready_addresses()
     }
 
-    /// True when the records of `service` depend on its endpoints.
+    /// Whether the records of `service` depend on its endpoints.
     pub fn depend_on_endpoints(&self, service: &Service) -> bool {
         match service.kind {
             ServiceKind::ClusterIp(_) => self.ignore_empty_services,
@@ -201,7 +203,7 @@ impl RecordOptions {
         }
     }
 
-    /// The reverse records that [`build`](Self::build) gives, without the others.
+    /// Builds only the reverse records of [`build`](Self::build).
     pub fn pointers(&self, service: &Service, backing: &Backing) -> Vec<(IpAddr, Pointer)> {
         let Some(base) = base(&service.key) else { return Vec::new() };
         let mut pointers: Vec<_> = match &service.kind {
@@ -231,7 +233,7 @@ fn base(key: &ObjectKey) -> Option<Arc<[u8]>> {
     name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().map(Into::into)
 }
 
-/// The node's labels of a port: `_tcp`, `_http`. Ports without a name have no SRV records.
+/// The labels of a port, such as `_tcp` and `_http`. Ports without a name have no SRV records.
 pub(crate) fn port_path(protocol: &Protocol, name: &SmolStr) -> Option<[SmolStr; 2]> {
     if name.is_empty() || protocol.as_str().is_empty() {
         return None;
@@ -251,7 +253,7 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
         labels.entry(label::hash(*ip)).or_default().push(*ip);
         records.pointers.push((*ip, own_pointer(service, &base)));
     }
-    // Of two ports with the same labels the last one counts.
+    // If two ports have the same labels, the last port wins.
     let ports: BTreeMap<[SmolStr; 2], u16> = service
         .ports
         .iter()
@@ -267,10 +269,10 @@ fn cluster_ip(service: &Service, addresses: &[IpAddr]) -> ServiceRecords {
     records
 }
 
-/// Sum of the addresses of one label.
+/// The addresses and ports of one label.
 #[derive(Default)]
 struct Collected {
-    /// Answered at the name of the Service.
+    /// Whether the addresses are answered at the name of the Service.
     near: bool,
     addresses: Vec<IpAddr>,
     ports: Vec<([SmolStr; 2], u16)>,
@@ -317,12 +319,12 @@ impl EndpointNames {
 }
 
 impl Member<'_> {
-    /// Its label and its reverse record; `None` when the label cannot stand in a name. A hostname is one label: one with
-    /// dots in it, which the API server refuses, would be none, or too long for one.
+    /// Its label and its reverse record; `None` if the hostname is not a valid label. The API server rejects
+    /// hostnames with dots.
     fn labelled(&self, service: &Service, base: &[u8], mode: EndpointNames) -> Option<(SmolStr, Pointer)> {
         let label = self.hostname.cloned().unwrap_or_else(|| mode.of_address(self.ip));
         let name = name::child(&label, base)?.into();
-        // kube-dns has no reverse records for the names that it makes up.
+        // kube-dns has no reverse records for generated names.
         let named = self.hostname.is_some() || mode != EndpointNames::Hash;
         Some((label, Pointer { created: service.created, name, named }))
     }
@@ -355,7 +357,7 @@ fn headless_node(labels: BTreeMap<SmolStr, Collected>, base: Arc<[u8]>) -> Servi
 fn external_name(service: &Service, target: &str) -> ServiceRecords {
     let mut records = ServiceRecords::default();
     let Ok(base) = name::relative(&format!("{}.svc", service.key.namespace)) else { return records };
-    // An address in the place of a name is answered as one.
+    // An address in place of a name is answered as an address.
     let host = match target.parse() {
         Ok(ip) => Host::Address(ip),
         Err(_) => match Name::parse(target) {

@@ -5,20 +5,20 @@ use smol_str::SmolStr;
 /// The namespaces that are served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Namespaces {
-    /// All of them.
+    /// All namespaces.
     #[default]
     All,
-    /// These, each with a watch of its own for each kind, so that a Role in each of them is enough.
+    /// These namespaces. Each has its own watch of each kind, so that a Role in each namespace is enough.
     Only(Vec<SmolStr>),
-    /// Those with labels that match this selector. Everything is watched, and the namespaces besides.
+    /// Namespaces whose labels match this selector. All objects are watched, and the Namespace objects too.
     Selected(String),
 }
 
 /// The objects that are served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Of which namespaces.
+    /// The namespaces of the objects.
     pub namespaces: Namespaces,
-    /// The label selector of Services; all of them without one.
+    /// The label selector of Services; `None` serves all of them.
     pub services: Option<String>,
 }

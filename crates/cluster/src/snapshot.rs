@@ -1,4 +1,4 @@
-//! The published records: an immutable snapshot, and the place that readers find the current one at.
+//! The published records: an immutable snapshot, and the cell from which readers load the current snapshot.
 
 mod external;
 mod label;
@@ -22,20 +22,20 @@ use crate::records::{ExternalName, ServiceNode};
 pub use external::ExternalZone;
 pub use pod::address as pod_address;
 
-/// Steps that a Service takes which a wildcard leads to: it lies somewhere in memory, unlike its entries, which lie
-/// together.
+/// Steps that each Service matched by a wildcard costs: Services are scattered in memory, unlike the entries of one
+/// Service.
 const SERVICE: usize = 32;
 
-/// All records at one point in time. `clone` is a handful of reference counts.
+/// All records at one point in time. `clone` only increments reference counts.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The zone, its upstreams and stub domains.
     pub zone: Zone,
     /// The zones beside the cluster's.
     pub zones: Zones,
-    /// The domain of the one that holds Services by their addresses outside of the cluster, if there is one.
+    /// The domain of the external zone among them, if there is one.
     pub external: Option<Name>,
-    /// Both first listings are in, or a snapshot file was loaded.
+    /// Whether the first lists are complete or a snapshot file was loaded.
     pub synced: bool,
     /// The records of Services, by namespace and name.
     pub services: TreeCache<Arc<ServiceNode>>,
@@ -49,30 +49,31 @@ pub struct Snapshot {
     pub served: Option<Map<SmolStr, ()>>,
     /// Federations, if any are configured.
     pub federation: Option<Arc<Federation>>,
-    /// Services that answer for their federated names: those with ready endpoints, and external names. Kept only while
-    /// federations are configured.
+    /// Services that are answered locally at their federated names: those with ready endpoints, and ExternalName
+    /// Services. Only filled while federations are configured.
     pub backed: Map<ObjectKey, ()>,
 }
 
 /// The answers to pod names.
 #[derive(Debug, Clone, Default)]
 pub enum PodNames {
-    /// The address in the name, whether there is such a pod or not.
+    /// Answers with the address in the name, without checking that a pod has it.
     #[default]
     Insecure,
-    /// There are none.
+    /// Pod names do not exist.
     Disabled,
-    /// The address in the name, if a pod of the namespace has it. By address: the namespaces of its pods, sorted; more
-    /// than one only for pods in the network of their node, and for a moment when an address changes hands.
+    /// Answers with the address in the name if a pod of the namespace has it. Maps each address to the namespaces of
+    /// its pods, sorted. Only pods in the host network have several, and briefly an address that moves to another
+    /// pod.
     Verified(Map<IpAddr, Arc<[SmolStr]>>),
 }
 
 /// Configuration of federated names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Federation {
-    /// Federation name to its domain.
+    /// The domain of each federation, by its name.
     pub domains: std::collections::BTreeMap<String, String>,
-    /// Where this cluster is; `None` while no node that says so is known.
+    /// Zone and region of this cluster; `None` until a Node with both labels is known.
     pub place: Option<Place>,
 }
 
@@ -86,7 +87,7 @@ pub struct Place {
 }
 
 impl Snapshot {
-    /// No records, not synced.
+    /// An empty snapshot that has not synced.
     pub fn new(zone: Zone) -> Self {
         Self {
             zone,
@@ -103,7 +104,7 @@ impl Snapshot {
         }
     }
 
-    /// The answer to a federated name: the local Service where it has endpoints, else the name in the federation.
+    /// The answer to a federated name: the local Service if it has endpoints, else the name in the federation.
     fn federated(&self, domain: &str, federation: &str, key: &ObjectKey) -> Option<ServiceRecord<'static>> {
         let ObjectKey { namespace, name } = key;
         let target = if self.backed.get(key).is_some() {
@@ -116,7 +117,7 @@ impl Snapshot {
         Some(ServiceRecord { ttl: 0, priority: 0, weight: 0, ..record })
     }
 
-    /// Looks a federated name up; `None` when it is none.
+    /// Looks up a federated name; `None` if `path` is not a federated name.
     fn federation<'v>(&'v self, path: &[&str], visit: &mut dyn FnMut(Entry<'v>)) -> Option<Lookup> {
         let &["svc", federation, namespace, name] = path else { return None };
         let domain = self.federation.as_ref()?.domains.get(federation)?;
@@ -137,13 +138,13 @@ impl Snapshot {
         self.served.as_ref().is_none_or(|served| served.get(namespace).is_some())
     }
 
-    /// The namespaces that were chosen to be served, where not all of them are. They exist without a Service.
+    /// The selected namespaces, unless all are served. Their names exist even without a Service.
     fn chosen(&self) -> impl Iterator<Item = &SmolStr> {
         self.served.iter().flat_map(Map::iter).map(|(name, ())| name)
     }
 
-    /// The namespace of the pod with this address: known with `PodNames::Verified`, if the address is that of one
-    /// namespace alone. Pods in the network of their node share its address, so it is nobody's if they are of several.
+    /// The namespace of the pod with this address. Known with `PodNames::Verified` unless pods of several namespaces
+    /// share the address, as in the host network.
     pub fn namespace_of_pod(&self, address: IpAddr) -> Option<&SmolStr> {
         match &self.pods {
             PodNames::Verified(pods) => match &**pods.get(&address)? {
@@ -154,7 +155,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether a pod of the namespace has the address, as far as that is looked at.
+    /// Whether a pod of the namespace has the address; not checked with `PodNames::Insecure`.
     fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
         match &self.pods {
             PodNames::Insecure => true,
@@ -182,7 +183,7 @@ impl Snapshot {
                 visit(Entry { label: "", record, made_up: true });
                 Lookup::Exists
             }
-            // kube-dns answers NODATA for any label in the place of an address.
+            // kube-dns answers NODATA to any label in place of an address.
             None if self.zone.strict || !matches!(self.pods, PodNames::Insecure) => Lookup::Missing,
             None => Lookup::Exists,
         }
@@ -200,7 +201,7 @@ impl ExternalName {
     }
 }
 
-/// The place that a name below `svc` leads to.
+/// Lookups of names below `svc`.
 impl Snapshot {
     /// The namespaces that have a Service.
     pub fn namespaces(&self) -> impl Iterator<Item = &SmolStr> {
@@ -214,7 +215,7 @@ impl Snapshot {
         self.services.node(&[namespace]).is_some() || self.aliases.node(&[namespace]).is_some()
     }
 
-    /// The entry of that very label, see [`Records::records`].
+    /// Visits the entry with exactly that label, see [`Records::records`].
     fn find_exactly<'v>(
         &'v self,
         path: &[&str],
@@ -230,7 +231,7 @@ impl Snapshot {
         alias.map(|(label, alias)| visit(Entry { label, record: alias.record(), made_up: false })).is_some()
     }
 
-    /// All entries that a path with or without wildcards leads to, see [`Records::records`].
+    /// Visits all entries that a path with or without wildcards matches, see [`Records::records`].
     fn find<'v>(&'v self, path: &[&str], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) -> bool {
         let ["svc" | ANY, path @ ..] = path else { return false };
         let mut found = false;
@@ -240,7 +241,7 @@ impl Snapshot {
             });
         }
         match path {
-            // Aliases stand at their namespace's own node, addresses do not.
+            // Aliases are entries of their namespace's node, addresses are not.
             [_, ANY] => found,
             [namespace, name, below @ ..] => {
                 self.find_service([namespace, name], below, steps, visit) || found
@@ -249,7 +250,7 @@ impl Snapshot {
         }
     }
 
-    /// The entries at `below` of the Services that namespace and name stand for.
+    /// Visits the entries at `below` of the Services that match namespace and name.
     fn find_service<'v>(
         &'v self,
         [namespace, name]: [&str; 2],
@@ -292,7 +293,8 @@ impl Records for Snapshot {
         {
             return self.pod(namespace, label, visit);
         }
-        // The entries of a namespace are its ExternalName Services; strictly they are no records of its own name.
+        // ExternalName Services are entries of their namespace, but the namespace's own name has no records in strict
+        // mode.
         if self.zone.strict && matches!(path, ["svc", _]) {
             return Lookup::Missing;
         }
@@ -326,7 +328,7 @@ impl Records for Snapshot {
         match path {
             // Every namespace and every address exists below `pod`; `ns.dns` is the name server.
             [] | ["pod" | "dns"] => true,
-            // There is nothing below what is the namespace of no pod (RFC 8020).
+            // There are no names below a namespace without pods (RFC 8020).
             ["pod", namespace] => self.has_pod_names(namespace),
             ["svc"] => self.namespaces().next().is_some() || self.chosen().next().is_some(),
             ["svc", namespace] => {
@@ -381,9 +383,9 @@ impl View for Snapshot {
     }
 }
 
-/// The names that transfers of the zone are made of.
+/// Names for zone transfers.
 impl Snapshot {
-    /// Whether the same records are the same answers in both.
+    /// Whether equal records make equal answers in both snapshots.
     fn answers_alike(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.zone, &other.zone);
         ours.delegates_like(theirs)
@@ -407,7 +409,7 @@ impl Snapshot {
     }
 }
 
-/// Visits the names of a Service and below.
+/// Visits the owner names of a Service.
 fn names_of_service([namespace, name]: [&str; 2], service: &ServiceNode, visit: &mut dyn FnMut(&[&str])) {
     service.owner_names(&mut |below| match *below {
         [] => visit(&["svc", namespace, name]),
@@ -418,7 +420,7 @@ fn names_of_service([namespace, name]: [&str; 2], service: &ServiceNode, visit: 
     });
 }
 
-/// Visits the names of the pods that have an address.
+/// Visits the names of the pods with an address.
 fn names_of_pods(address: IpAddr, namespaces: &[SmolStr], visit: &mut dyn FnMut(&[&str])) {
     let label = pod::label(address);
     for namespace in namespaces {
@@ -426,16 +428,16 @@ fn names_of_pods(address: IpAddr, namespaces: &[SmolStr], visit: &mut dyn FnMut(
     }
 }
 
-/// Where readers find the current snapshot: one atomic load, no lock.
+/// The current snapshot. Readers load it atomically, without a lock.
 #[derive(Debug)]
 pub struct Published {
     current: ArcSwap<Snapshot>,
-    /// Tells of each new one.
+    /// Signals each new snapshot.
     changes: watch::Sender<()>,
 }
 
 impl Published {
-    /// Publishes a first snapshot.
+    /// Publishes the first snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
         Self { current: ArcSwap::from_pointee(snapshot), changes: watch::Sender::new(()) }
     }
@@ -446,7 +448,7 @@ impl Published {
         self.changes.send_replace(());
     }
 
-    /// Tells when the snapshot has been replaced.
+    /// Subscribes to replacements of the snapshot.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }

@@ -1,13 +1,16 @@
-//! Watching the API server: each kind of objects is listed and then watched, for ever.
+//! Watches of the API server: each kind of objects is listed and then watched, forever.
 //!
-//! Invariants, whatever the API server does: a watch that breaks, however often, is resumed where it ended, and a list
-//! at its last page; only where the API server no longer knows our version, or its history is another one, everything is
-//! listed again, and nothing counts as gone before such a list is complete. A silent watch is opened anew, since a dead
-//! connection is silent too. One malformed object is left out and never stops the others. Failures are retried for
-//! ever, with growing pauses.
+//! Invariants, whatever the API server does:
+//! - An interrupted watch is resumed at its last version, an interrupted list at its last page.
+//! - Everything is listed again only if the API server no longer knows our version or has another history. No object
+//!   is gone before that list is complete.
+//! - A silent watch is reopened, as a dead connection is silent too.
+//! - A malformed object is ignored and never affects other objects.
+//! - Failures are retried forever, with growing pauses.
 //!
-//! [`Feed`] follows one collection, [`ScopedFeed`] a kind in some namespaces; [`endpoints`] chooses between Endpoints and `EndpointSlice`s. What the objects mean
-//! is not known here.
+//! [`Feed`] follows one collection, [`ScopedFeed`] a kind in some namespaces; [`endpoints`] chooses between Endpoints
+//! and
+//! `EndpointSlice`s. This module knows nothing of the meaning of the objects.
 
 mod collection;
 mod complaints;
@@ -42,11 +45,11 @@ pub use pace::Pace;
 pub use scoped::ScopedFeed;
 pub use state::{FeedState, Phase};
 
-/// An event and when it reached this process.
+/// An event and the time when it reached this process.
 #[derive(Debug)]
 pub struct Received<E> {
     /// The event.
     pub event: E,
-    /// When the bytes that tell it had arrived.
+    /// The time when its octets had arrived.
     pub at: Instant,
 }

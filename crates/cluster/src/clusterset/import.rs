@@ -1,4 +1,4 @@
-//! The records of one `ServiceImport`, from its name downwards.
+//! The records of one `ServiceImport`: at its name and below.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,20 +14,20 @@ use crate::records::{Group, dashed, port_path};
 /// The records of a `ServiceImport`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
-    /// The addresses of the import itself, under the label of its name; `None` if it is headless.
+    /// The addresses of the import itself; `None` if it is headless.
     own: Option<Members>,
-    /// The endpoints by the cluster that they are in, sorted.
+    /// The endpoints of each cluster, sorted by cluster.
     clusters: Few<(SmolStr, Members)>,
 }
 
-/// Addresses under labels below one name.
+/// The members below one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Members {
-    /// The name, see [`ServiceRecord::base`].
+    /// The name above the labels, see [`ServiceRecord::base`].
     base: Arc<[u8]>,
-    /// Sorted by label, each label only once.
+    /// Sorted by label; labels are unique.
     labelled: Few<Member>,
-    /// The labels of the ports that any of them has, sorted.
+    /// The labels of all named ports of the members, sorted.
     ports: Few<[SmolStr; 2]>,
 }
 
@@ -40,12 +40,12 @@ struct Member {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Port {
-    /// The labels of protocol and name: `_tcp`, `_http`; `None` for a port without a name.
+    /// The labels of protocol and name, such as `_tcp` and `_http`; `None` for a port without a name.
     path: Option<[SmolStr; 2]>,
     number: u16,
 }
 
-/// Endpoints of one label in the slices of one cluster.
+/// The endpoints that share a label in the slices of one cluster.
 #[derive(Default)]
 struct Collected {
     addresses: Vec<IpAddr>,
@@ -53,7 +53,7 @@ struct Collected {
 }
 
 impl Import {
-    /// Builds the records; `None` where there are none: of a headless import without endpoints, as in CoreDNS.
+    /// Builds the records; `None` for a headless import without endpoints, as in CoreDNS.
     pub(super) fn build<'o>(
         import: &Service,
         slices: impl Iterator<Item = &'o ImportedSlice>,
@@ -61,14 +61,14 @@ impl Import {
         let own = match &import.kind {
             ServiceKind::ClusterIp(addresses) => Some(Members::own(import, addresses)?),
             ServiceKind::Headless => None,
-            // It exists, but has no addresses yet.
+            // The name exists, but has no addresses yet.
             ServiceKind::WithoutIp | ServiceKind::ExternalName(_) => Some(Members::own(import, &[])?),
         };
         let clusters = clusters(&import.key, slices);
         (own.is_some() || !clusters.is_empty()).then_some(Self { own, clusters })
     }
 
-    /// Visits what `path`, the labels below the import's name, leads to. False when that is nothing. There are no
+    /// Visits the records at `path`, the labels below the import's name. False if there are none. There are no
     /// wildcards. For `steps` see [`skydns::Records::records`].
     pub(super) fn visit<'v>(
         &'v self,
@@ -93,7 +93,7 @@ impl Import {
         }
     }
 
-    /// Whether anything lies at `path` or below it (RFC 8020).
+    /// Whether there are names at `path` or below it (RFC 8020).
     pub(super) fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             [] => true,
@@ -105,7 +105,7 @@ impl Import {
         }
     }
 
-    /// Visits the owner name of each record once: its labels from the import downwards.
+    /// Visits each owner name once: its labels below the import's name.
     pub fn owner_names(&self, visit: &mut dyn FnMut(&[&str])) {
         visit(&[]);
         let ports: BTreeSet<&[SmolStr; 2]> = self.named().flat_map(|members| members.ports.iter()).collect();
@@ -117,7 +117,7 @@ impl Import {
         }
     }
 
-    /// Those that the name of the import, and those of its ports, stand for.
+    /// The members that answer at the name of the import and at the names of its ports.
     fn named(&self) -> impl Iterator<Item = &Members> {
         let clusters = if self.own.is_some() { &[][..] } else { &self.clusters };
         self.own.iter().chain(clusters.iter().map(|(_, members)| members))
@@ -137,7 +137,7 @@ impl Members {
         Self { base, labelled, ports }
     }
 
-    /// The import's own addresses. Its name is that of the member, so that SRV records lead to it.
+    /// The import's own addresses, under its own name, so that it is the target of the SRV records.
     fn own(import: &Service, addresses: &[IpAddr]) -> Option<Self> {
         let ObjectKey { namespace, name } = &import.key;
         let base: Arc<[u8]> = name::relative(&format!("{namespace}.svc")).ok()?.into();
@@ -163,7 +163,7 @@ impl Members {
         self.labelled.iter().for_each(|member| member.visit(&self.base, steps, visit));
     }
 
-    /// Visits the SRV records of a port. False when there are none.
+    /// Visits the SRV records of a port. False if there are none.
     fn visit_port<'v>(
         &'v self,
         path: [&str; 2],
@@ -189,7 +189,7 @@ impl Members {
 }
 
 impl Member {
-    /// Visits the addresses, once for each port: the SRV records of a plain name have them all.
+    /// Visits the addresses once for each port: an SRV answer at the import's name has all ports.
     fn visit<'v>(&'v self, base: &'v [u8], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) {
         let record = ServiceRecord::for_addresses(&self.addresses, base);
         if self.ports.is_empty() {
@@ -201,7 +201,7 @@ impl Member {
     }
 }
 
-/// Visits an entry, which takes a step, if one is left.
+/// Visits an entry at the cost of one step, if a step is left.
 fn visit_bounded<'v>(
     label: &'v str,
     record: ServiceRecord<'v>,
@@ -214,7 +214,7 @@ fn visit_bounded<'v>(
     }
 }
 
-/// The endpoints that are ready, by cluster. Those without a hostname have the name that CoreDNS gives them.
+/// The ready endpoints of each cluster. Endpoints without a hostname are named as in CoreDNS.
 fn clusters<'o>(key: &ObjectKey, slices: impl Iterator<Item = &'o ImportedSlice>) -> Few<(SmolStr, Members)> {
     let mut clusters: BTreeMap<&SmolStr, BTreeMap<SmolStr, Collected>> = BTreeMap::new();
     for ImportedSlice { cluster, slice } in slices {
@@ -234,7 +234,7 @@ fn clusters<'o>(key: &ObjectKey, slices: impl Iterator<Item = &'o ImportedSlice>
     clusters.into_iter().filter_map(cluster).collect()
 }
 
-/// The endpoints of one cluster; `None` if its name can be no label, or is longer than there is room for.
+/// The endpoints of one cluster; `None` if the cluster's name is no valid label or makes the owner name too long.
 fn cluster(key: &ObjectKey, id: &SmolStr, members: BTreeMap<SmolStr, Collected>) -> Option<Members> {
     let import =
         name::relative(&format!("{}.{}.svc", key.name, key.namespace)).ok().filter(|_| !id.is_empty())?;

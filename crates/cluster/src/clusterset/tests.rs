@@ -1,5 +1,5 @@
-//! The zone asked through the engine, after the cases of CoreDNS' plugin and of the conformance tests of mcs-api; and
-//! that it only depends on the objects.
+//! Queries to the zone through the engine: the cases of CoreDNS' plugin and of the conformance tests of mcs-api. A
+//! property checks that the zone depends on the objects alone.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn list(index: &mut Index, imports: &[ServiceImport], slices: &[ImportedSlice]) 
     index.apply(Event::ImportedSlice(Change::RelistDone));
 }
 
-/// The objects of the plugin's tests: `testns` has imports with one, two and no addresses, and headless ones.
+/// The objects of the plugin's tests: `testns` has imports with one, two and no addresses, and headless imports.
 fn published() -> Arc<Published> {
     let (mut index, published) = index(Namespaces::All);
     let set_ip =
@@ -67,7 +67,7 @@ fn published() -> Arc<Published> {
         mk_imported_slice("testns", "hdls1", "other", &["5678:abcd::1", "172.0.1.4 dup-name"], http),
         mk_imported_slice("testns", "hdlsprtls", "clusterid", &["172.0.0.20"], &[]),
         mk_imported_slice("testns", "svc1", "clusterid", &["172.0.0.9 pod-0"], http),
-        // Without a name, and of no import.
+        // A slice without a cluster name, and a slice without an import.
         mk_imported_slice("testns", "hdls1", "", &["172.0.0.99"], http),
         mk_imported_slice("testns", "svc0", "clusterid", &["172.0.0.98"], http),
     ];
@@ -80,7 +80,7 @@ fn published() -> Arc<Published> {
     published
 }
 
-/// RCODE, answers, and what is in the additional section behind a semicolon; sorted, without owner and class.
+/// RCODE, answers, and behind a semicolon the additional section; sorted, without owner name and class.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
     let identity = Identity { version: String::new() };
@@ -139,7 +139,7 @@ fn imports_with_addresses() {
         ("several.testns.svc", "SRV", &format!("NOERROR 10 50 53 {several} 10 50 80 {several} ; 10.0.0.4")),
         ("pending.testns.svc", "A", "NOERROR"),
         ("pending.testns.svc", "SRV", "NOERROR"),
-        // Endpoints of an import with an address of its own have their names, too.
+        // Endpoints of an import with its own address have names, too.
         ("pod-0.clusterid.svc1.testns.svc", "A", "NOERROR 172.0.0.9"),
     ]);
 }
@@ -165,7 +165,7 @@ fn headless_imports() {
         ("dup-name.clusterid.hdls1.testns.svc", "A", "NOERROR 172.0.0.4 172.0.0.5"),
         ("dup-name.other.hdls1.testns.svc", "A", "NOERROR 172.0.1.4"),
         ("5678-abcd--1.other.hdls1.testns.svc", "AAAA", "NOERROR 5678:abcd::1"),
-        // NXDOMAIN from the plugin; such a name exists (RFC 8020).
+        // The plugin returns NXDOMAIN, although there are names below (RFC 8020).
         ("clusterid.hdls1.testns.svc", "A", "NOERROR"),
         ("nobody.hdls1.testns.svc", "A", "NXDOMAIN"),
         ("bogus.clusterid.hdls1.testns.svc", "A", "NXDOMAIN"),
@@ -256,7 +256,7 @@ fn owner_names_are_visited_once() {
     assert_eq!(names, expected);
 }
 
-/// A change of an object, of few names so that they meet.
+/// A change of an object. There are only a few names, so that changes of the same object occur.
 #[derive(Debug, Clone)]
 enum Step {
     Import(ServiceImport),
@@ -291,7 +291,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Objects that an API server would list after some steps.
+/// The objects that an API server would list after some steps.
 #[derive(Debug, Default)]
 struct Model {
     imports: std::collections::BTreeMap<ObjectKey, ServiceImport>,
@@ -316,7 +316,7 @@ impl Model {
     }
 }
 
-/// Takes a step that the watch has seen, or the list after one that it has not.
+/// Applies a step that the watch reports, or the list after a step that the watch missed.
 fn show(index: &mut Index, model: &Model, step: &Step, seen: bool) {
     match step.clone() {
         Step::Import(import) if seen => index.apply(Event::ServiceImport(Change::Apply(import))),
@@ -327,7 +327,7 @@ fn show(index: &mut Index, model: &Model, step: &Step, seen: bool) {
     }
 }
 
-/// Everything that the steps above can have an influence on.
+/// The answers to all names that the steps can change.
 fn visible(published: &Published) -> Vec<String> {
     let mut names = Vec::new();
     for import in ["x", "y", "z"] {

@@ -1,4 +1,4 @@
-//! The content of the zone at one moment, as queries see it.
+//! The published records of the zone.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use treecache::TreeCache;
 use super::import::Import;
 use crate::objects::ObjectKey;
 
-/// The records of all imports. `clone` is a reference count.
+/// The records of all imports. `clone` only increments a reference count.
 #[derive(Debug, Clone, Default)]
 pub struct ImportRecords {
-    /// The first lists are in.
+    /// Whether the first lists are complete.
     pub(super) synced: bool,
-    /// By namespace and name.
+    /// Imports by namespace and name.
     imports: TreeCache<Arc<Import>>,
 }
 
 impl ImportRecords {
-    /// Puts the records of an import in the place of those that it had. False when they are the same.
+    /// Replaces the records of an import. False if they are unchanged.
     pub(super) fn set(
         &mut self,
         ObjectKey { namespace, name }: &ObjectKey,
@@ -62,7 +62,7 @@ impl Records for ImportRecords {
     ) -> Lookup {
         let ["svc", namespace, name, below @ ..] = path else { return Lookup::Missing };
         let import = self.imports.entry(&[namespace], name);
-        // Only aliases are looked up exactly, and there are none.
+        // Only aliases are looked up exactly, and this zone has none.
         let found = !exact && import.is_some_and(|import| import.visit(below, steps, visit));
         if found { Lookup::Exists } else { Lookup::Missing }
     }

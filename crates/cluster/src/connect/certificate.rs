@@ -1,4 +1,4 @@
-//! The client certificate, chosen anew for each handshake: its files are read again, so that a renewed one counts.
+//! The client certificate. Its files are read again at a handshake, so that a renewed certificate is used.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, SignatureScheme};
 use thiserror::Error;
 
-/// Longest age of what was read. client-go reads its files once a second at most, too.
+/// Longest age of a read certificate. client-go reads its files once a second at most, too.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Why a certificate and key cannot be used.
+/// An unusable certificate or key.
 #[derive(Debug, Error)]
 pub(super) enum IdentityError {
     #[error("cannot read {}", .path.display())]
@@ -35,7 +35,7 @@ pub(super) enum IdentityError {
     Half,
 }
 
-/// PEM, or where it is.
+/// PEM, inline or in a file.
 #[derive(Debug)]
 pub(super) enum Pem {
     Data(Vec<u8>),
@@ -56,22 +56,22 @@ impl Pem {
 /// A client certificate with its key.
 #[derive(Debug)]
 pub(super) struct ClientCertificate {
-    /// Certificate and key; nothing where a plugin gives them.
+    /// The source of certificate and key; `None` if a plugin provides them.
     from: Option<(Pem, Pem)>,
     current: Mutex<(Option<Arc<CertifiedKey>>, Instant)>,
 }
 
 impl ClientCertificate {
-    /// One that is set later, if ever.
+    /// A certificate that may be set later.
     pub(super) fn none() -> Self {
         Self { from: None, current: Mutex::new((None, Instant::now())) }
     }
 
-    /// Reads it for a first time.
+    /// Reads the certificate and its key for the first time.
     ///
     /// # Errors
     ///
-    /// When it cannot be used.
+    /// [`IdentityError`] if they cannot be used.
     pub(super) fn read(certificate: Pem, key: Pem) -> Result<Self, IdentityError> {
         let first = certified(&certificate.read()?, &key.read()?)?;
         Ok(Self {
@@ -80,7 +80,7 @@ impl ClientCertificate {
         })
     }
 
-    /// Uses these from now on.
+    /// Replaces certificate and key.
     pub(super) fn set(&self, certificate: &[u8], key: &[u8]) -> Result<(), IdentityError> {
         let certified = certified(certificate, key)?;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -88,7 +88,7 @@ impl ClientCertificate {
         Ok(())
     }
 
-    /// The certificate as of now. What cannot be read leaves the former in use.
+    /// The current certificate. If its files cannot be read, the previous certificate stays in use.
     fn current(&self) -> Option<Arc<CertifiedKey>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((certificate @ Pem::File(_), key)) = &self.from
@@ -118,7 +118,7 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// The certificates in a file, DER; at least one.
+/// The certificates in a file as DER, at least one.
 pub(super) fn authorities(path: &Path) -> Result<Vec<Vec<u8>>, IdentityError> {
     let pem = Pem::File(path.to_owned()).read()?;
     let found = CertificateDer::pem_slice_iter(&pem).map(|read| read.map(|der| der.to_vec()));
@@ -137,7 +137,7 @@ fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityErr
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(IdentityError::Mismatch),
-        // rustls reads X.509 version 3 alone. What a certificate of version 1 is worth is for the API server to say.
+        // rustls only parses X.509 version 3. The API server decides whether it accepts a certificate of version 1.
         _ => Ok(certified),
     }
 }

@@ -1,7 +1,7 @@
-//! The client itself: kube's layers on a connection of our own.
+//! The client: kube's layers on our own connections.
 //!
-//! kube's ready-made stack logs every failed request as an error, and does not notice peers that vanished; our
-//! watchers tell failures themselves, once, and idle connections are probed by TCP.
+//! kube's own stack logs every failed request as an error and does not notice vanished peers. Our watchers report a
+//! failure once, and TCP keepalive probes idle connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,20 +27,20 @@ use super::credentials::{Credentials, CredentialsError};
 
 /// Timeout of setting up a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// After how much idleness a connection is probed, and how often then.
+/// Idle time before a connection is probed, then the interval and number of probes.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Idle connections that are kept, and for how long.
+/// Bound of the idle connections, and how long they are kept.
 const MAX_IDLE: usize = 2;
 const IDLE: Duration = Duration::from_mins(1);
-/// The most octets that are read at once. More, hyper's 400 KB, makes no list faster, and leaves holes of that size among
-/// the objects read from it.
+/// Bound of the octets read at once. hyper's default of 400 KB makes no list faster, and fragments the heap between
+/// the objects that are read meanwhile.
 const READ: usize = 64 << 10;
 /// The port of a SOCKS proxy whose URL has none.
 const SOCKS_PORT: u16 = 1080;
 
-/// Why there is no client.
+/// A failure to build the client.
 #[derive(Debug, Error)]
 pub(super) enum BuildError {
     #[error(transparent)]
@@ -55,9 +55,10 @@ pub(super) enum BuildError {
     ServerName(String),
 }
 
-/// A client that speaks HTTP/1.1: each watch has a connection of its own, which can be judged by itself.
+/// Builds a client that speaks HTTP/1.1. Each watch has its own connection, so that a dead connection affects one
+/// watch.
 ///
-/// Reads certificates and tokens, so it may block. Must be called in a tokio runtime.
+/// Reads certificates and tokens, so it may block. Must be called within a tokio runtime.
 pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     let credentials = Credentials::take(&mut config.auth_info)?;
     config.headers.extend(HeaderValue::try_from(user_agent()).map(|value| (USER_AGENT, value)));
@@ -73,7 +74,7 @@ pub(super) fn build(mut config: Config) -> Result<Client, BuildError> {
     }
 }
 
-/// The name in an audit log: that of kube-dns, and which one it is.
+/// The `User-Agent`, as audit logs show it: kube-dns' name, then the project's.
 fn user_agent() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -95,7 +96,7 @@ fn tcp() -> HttpConnector {
     connector
 }
 
-/// Connections through an HTTP proxy (CONNECT), with the name and password in its URL.
+/// Connections through an HTTP proxy (CONNECT), with user name and password from its URL.
 fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
     let basic = user_of(&proxy).and_then(|user| {
         let user: Vec<u8> = percent_decode_str(user).collect();
@@ -108,7 +109,7 @@ fn tunnel(proxy: Uri) -> Tunnel<HttpConnector> {
     }
 }
 
-/// Connections through a SOCKS proxy, with the name and password in its URL. The proxy looks names up.
+/// Connections through a SOCKS proxy, with user name and password from its URL. The proxy resolves host names.
 fn socks(proxy: &Uri) -> SocksV5<HttpConnector> {
     let address = format!("{}:{}", proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(SOCKS_PORT));
     let address = Uri::builder().scheme("socks5").authority(address).path_and_query("/").build();
@@ -119,12 +120,12 @@ fn socks(proxy: &Uri) -> SocksV5<HttpConnector> {
     socks.with_auth(text(name), text(password))
 }
 
-/// The name and password in a URL, as they stand there.
+/// User name and password of a URL, still percent-encoded.
 fn user_of(proxy: &Uri) -> Option<&str> {
     proxy.authority()?.as_str().rsplit_once('@').map(|(user, _)| user)
 }
 
-/// The client on connections that `connector` makes.
+/// The client on connections of `connector`.
 fn over<C>(
     connector: C,
     tls: ClientConfig,

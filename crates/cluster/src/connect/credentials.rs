@@ -1,7 +1,7 @@
-//! Who we are to the API server: what a kubeconfig's user has that changes with time.
+//! The credentials of a kubeconfig's user that change over time.
 //!
-//! Tokens in files, plugins and client certificates are our own; a token or password in the kubeconfig itself, and
-//! impersonation, are left to kube.
+//! This module handles tokens in files, plugins and client certificates. kube handles a token or password in the
+//! kubeconfig itself, and impersonation.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use super::exec::Plugin;
 /// Longest age of a token from a file. A kubelet writes a new one minutes before the old one expires.
 const FRESH: Duration = Duration::from_secs(50);
 
-/// Why there are no credentials.
+/// Unusable credentials.
 #[derive(Debug, Error)]
 pub(super) enum CredentialsError {
     #[error(
@@ -53,18 +53,18 @@ enum Token {
 }
 
 impl Credentials {
-    /// Takes out of `user` what kube would read once, or wait for without limit.
+    /// Takes out of `user` the credentials that kube would read only once, or wait for without a timeout.
     ///
     /// # Errors
     ///
-    /// When something in it cannot be used.
+    /// [`CredentialsError`] if a credential cannot be used.
     pub(super) fn take(user: &mut AuthInfo) -> Result<Self, CredentialsError> {
         if let Some(provider) = &user.auth_provider {
-            // As in kube-dns, which has none of client-go's providers linked.
+            // As in kube-dns, which links none of client-go's providers.
             return Err(CredentialsError::AuthProvider(provider.name.clone()));
         }
         let mut certificate = identity(user)?.map(Arc::new);
-        // As in client-go a file comes before a token in the kubeconfig, and both before a plugin.
+        // As in client-go, a token file overrides a token in the kubeconfig, and both override a plugin.
         let token = match (user.token_file.take(), user.exec.take()) {
             (Some(path), _) => {
                 let file = TokenFile { path: path.into(), current: Mutex::default() };
@@ -82,7 +82,7 @@ impl Credentials {
         Ok(Self { token, certificate })
     }
 
-    /// The client certificate, if there is one or may be one.
+    /// The client certificate, if the user has one or a plugin may provide one.
     pub(super) fn certificate(&self) -> Option<Arc<ClientCertificate>> {
         self.certificate.clone()
     }
@@ -93,7 +93,7 @@ impl Credentials {
             Token::None => None,
             Token::File(file) => match file.token() {
                 Ok(token) => Some(token),
-                // The token in the kubeconfig stands in for a file that cannot be read.
+                // The token in the kubeconfig is the fallback for an unreadable file.
                 Err(_) if request.headers().contains_key(AUTHORIZATION) => None,
                 Err(error) => return Err(error.into()),
             },
@@ -127,7 +127,7 @@ fn identity(user: &mut AuthInfo) -> Result<Option<ClientCertificate>, Credential
     }
 }
 
-/// A token in a file, read again as it rotates.
+/// A token file, read again as the token rotates.
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
@@ -135,7 +135,7 @@ struct TokenFile {
 }
 
 impl TokenFile {
-    /// The token, without white space around it. What cannot be read leaves the former in use.
+    /// The token, trimmed. If the file cannot be read, the previous token stays in use.
     fn token(&self) -> Result<String, CredentialsError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((token, read)) = &*current

@@ -15,15 +15,15 @@ use tokio::sync::Mutex;
 
 use super::certificate::{ClientCertificate, IdentityError};
 
-/// Timeout of a plugin. It is less than what a request waits for its response.
-// Differs from kube-dns: client-go waits for ever, and all requests with it.
+/// Timeout of a plugin. It is shorter than the timeout of a request.
+// Differs from kube-dns: client-go waits forever, and so do all requests.
 const LIMIT: Duration = Duration::from_secs(20);
-/// A plugin that failed is left alone for this long.
+/// Pause before a failed plugin is run again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Credentials are renewed so long before they expire.
+/// Credentials are renewed this long before they expire.
 const LEEWAY: Duration = Duration::from_mins(1);
 
-/// Why a plugin gives no credentials.
+/// A failure of a plugin.
 #[derive(Debug, Clone, Error)]
 pub(super) enum PluginError {
     #[error("the exec plugin has no command")]
@@ -42,7 +42,7 @@ pub(super) enum PluginError {
     Output { command: String, reason: String },
 }
 
-/// A plugin and what it gave last.
+/// A plugin and its last credentials.
 #[derive(Debug)]
 pub(super) struct Plugin {
     config: ExecConfig,
@@ -83,7 +83,7 @@ struct ExecCredential {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    /// As RFC 3339 has it.
+    /// RFC 3339 time.
     expiration_timestamp: Option<String>,
     token: Option<String>,
     client_certificate_data: Option<String>,
@@ -91,7 +91,7 @@ struct Status {
 }
 
 impl Status {
-    /// When the credentials expire. A time that cannot be read has passed: the plugin is asked again each time.
+    /// The expiry of the credentials. An invalid time counts as passed, so that the plugin runs for each request.
     fn expires(&self) -> Option<DateTime<Utc>> {
         let text = self.expiration_timestamp.as_deref()?;
         Some(DateTime::parse_from_rfc3339(text).map_or(DateTime::UNIX_EPOCH, |time| time.to_utc()))
@@ -99,12 +99,13 @@ impl Status {
 }
 
 impl Plugin {
-    /// A plugin that was not run yet. Certificates that it gives go to `certificate`.
+    /// A plugin that has not run yet. It stores its certificates in `certificate`.
     pub(super) fn new(config: ExecConfig, certificate: Arc<ClientCertificate>) -> Self {
         Self { config, certificate, given: Mutex::new(Given::Nothing) }
     }
 
-    /// The token, if it gives tokens. Runs the plugin where there are no credentials, or they are about to expire.
+    /// The token, if the plugin provides one. Runs the plugin if there are no credentials or they are about to
+    /// expire.
     pub(super) async fn token(&self) -> Result<Option<String>, PluginError> {
         let mut given = self.given.lock().await;
         if !given.holds() {
@@ -121,7 +122,7 @@ impl Plugin {
         if self.config.interactive_mode == Some(ExecInteractiveMode::Always) {
             return Err(PluginError::Interactive(command));
         }
-        // Dropped at the limit, it is killed.
+        // The timeout drops the process, which kills it.
         let output = match tokio::time::timeout(LIMIT, self.command(&command).output()).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => return Err(PluginError::Start { command, reason: error.to_string() }),

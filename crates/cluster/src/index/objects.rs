@@ -1,4 +1,4 @@
-//! All objects at one moment, by the Service whose records they make.
+//! A copy-on-write collection of all objects, grouped by Service.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::Counts;
 use super::packed::{Pack, PackKeyed, pack_name, pack_octets, unpack_octets};
 use crate::objects::{EndpointSlice, Endpoints, ObjectKey, Service};
 
-/// All objects. `clone` is one reference count, so that whoever needs time for them keeps nobody from changing them.
+/// All objects. `clone` only increments a reference count, so that a slow reader does not delay changes.
 ///
-/// They are kept packed; each is unpacked when it is asked for.
+/// Objects are stored packed, and unpacked on access.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
     namespaces: Map<SmolStr, Map<SmolStr, Arc<[u8]>>>,
 }
 
-/// Everything known under one namespace and name, as octets: each object behind the number of its addresses, which are
-/// counted without unpacking. No object is empty, so an empty one is none.
+/// The packed objects of one namespace and name. The number of its addresses precedes each object, so that addresses
+/// are counted without unpacking. A packed object is never empty, so that empty means absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Owner<'o> {
     service: &'o [u8],
@@ -45,12 +45,12 @@ impl<'o> Owner<'o> {
         [self.service, self.endpoints, self.slices].iter().all(|part| part.is_empty())
     }
 
-    /// Each slice.
+    /// The packed slices, one by one.
     fn each_slice(mut self) -> impl Iterator<Item = &'o [u8]> {
         std::iter::from_fn(move || unpack_octets(&mut self.slices))
     }
 
-    /// The slices without the one of that name, and with `new`.
+    /// The slices with `new` in place of the slice named `name`.
     fn slices_with(self, name: &[u8], new: Option<&[u8]>) -> Vec<u8> {
         let others = self.each_slice().filter(|slice| !body(slice).starts_with(name));
         let mut slices = Vec::new();
@@ -97,8 +97,8 @@ impl<'o> Owner<'o> {
         self.each_slice().filter_map(|slice| unpack(key, slice))
     }
 
-    /// Slices have addresses, of a family at least, that Endpoints lack. Endpoints without any address lack none: the
-    /// pods are gone.
+    /// Whether Endpoints lack addresses of the slices: they are truncated or lack an IP family. Endpoints without any
+    /// address lack nothing: the pods are gone.
     pub(super) fn slices_tell_more(self, key: &ObjectKey) -> bool {
         let told = self.slices(key).map(|slice| Families::of(slice.addresses()));
         let told = told.fold(Families::default(), Families::or);
@@ -128,7 +128,7 @@ fn body(packed: &[u8]) -> &[u8] {
     usize::unpack(&mut body).map(|_| body).unwrap_or_default()
 }
 
-/// The beginning of a packed slice.
+/// The packed name of a slice, with which its octets begin.
 fn packed_name(slice: &ObjectKey, service: &ObjectKey) -> Vec<u8> {
     let mut name = Vec::new();
     pack_name(&slice.name, &service.name, &mut name);
@@ -200,17 +200,17 @@ impl Objects {
         packed.map(|packed| Owner::read(packed)).unwrap_or_default()
     }
 
-    /// Whether this very object is there.
+    /// Whether an identical Service is stored.
     pub(super) fn has_service(&self, service: &Service) -> bool {
         self.get(&service.key).service == packed(service)
     }
 
-    /// Whether this very object is there.
+    /// Whether identical Endpoints are stored.
     pub(super) fn has_endpoints(&self, endpoints: &Endpoints) -> bool {
         self.get(&endpoints.key).endpoints == packed(endpoints)
     }
 
-    /// Whether this very object is there.
+    /// Whether an identical slice is stored.
     pub(super) fn has_slice(&self, slice: &EndpointSlice) -> bool {
         let (service, packed) = (slice.service_key(), packed(slice));
         self.get(&service).slice_of_name(&packed_name(&slice.key, &service)) == Some(&packed)
@@ -257,7 +257,7 @@ impl Objects {
         self.change(service, |owner| Owner { slices: &owner.slices_with(&name, None), ..owner }.pack());
     }
 
-    /// Changes what is known under a key, which is gone when nothing is left.
+    /// Changes the objects of a key, and removes the key when no object is left.
     fn change(&mut self, key: &ObjectKey, change: impl FnOnce(Owner<'_>) -> Arc<[u8]>) {
         let before = self.get(key);
         let (was_empty, changed) = (before.is_empty(), change(before));

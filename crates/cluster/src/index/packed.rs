@@ -1,7 +1,7 @@
-//! Objects as few octets: a large cluster keeps tens of thousands of them, and looks at one at a time.
+//! A compact encoding of objects: a large cluster keeps tens of thousands of them and reads one at a time.
 //!
-//! [`Pack`] writes values one after another, without names or padding: numbers in as many octets as they need, texts
-//! and lists behind their length. The octets never leave the process.
+//! [`Pack`] writes values one after another, without field names or padding: numbers with variable length, texts and
+//! lists behind their length. The octets never leave the process.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::objects::{
     Service, ServiceKind, ServicePort, SliceEndpoint, Subset,
 };
 
-/// A value that can be packed: what was packed comes out of [`unpack`](Self::unpack) as it was.
+/// A value that can be packed; [`unpack`](Self::unpack) returns an equal value.
 pub(super) trait Pack: Sized {
     /// Appends the value.
     fn pack(&self, to: &mut Vec<u8>);
 
-    /// Takes a value from the front; `None` where there is none.
+    /// Takes a value from the front; `None` if the octets hold none.
     fn unpack(from: &mut &[u8]) -> Option<Self>;
 }
 
@@ -36,26 +36,26 @@ pub(super) trait PackKeyed: Sized {
     fn addresses(&self) -> usize;
 }
 
-/// Takes so many octets from the front.
+/// Takes the given number of octets from the front.
 pub(super) fn take<'o>(from: &mut &'o [u8], octets: usize) -> Option<&'o [u8]> {
     let (taken, rest) = from.split_at_checked(octets)?;
     *from = rest;
     Some(taken)
 }
 
-/// Appends octets behind their number.
+/// Appends the number of octets, then the octets.
 pub(super) fn pack_octets(octets: &[u8], to: &mut Vec<u8>) {
     octets.len().pack(to);
     to.extend_from_slice(octets);
 }
 
-/// Takes octets behind their number.
+/// Takes the number of octets, then the octets.
 pub(super) fn unpack_octets<'o>(from: &mut &'o [u8]) -> Option<&'o [u8]> {
     let length = usize::unpack(from)?;
     take(from, length)
 }
 
-/// Seven bits in each octet, the lowest first; the eighth says that more follow.
+/// Seven bits in each octet, the lowest first; the eighth bit is set if more octets follow.
 impl Pack for u64 {
     fn pack(&self, to: &mut Vec<u8>) {
         let mut rest = *self;
@@ -183,7 +183,7 @@ macro_rules! as_list {
 
 as_list!(Few<T>, Box<[T]>, Arc<[T]>);
 
-/// Types that are their fields, one after another.
+/// Types that are packed field by field.
 macro_rules! as_fields {
     ($($type:ident { $($field:ident),* })*) => {$(
         impl Pack for $type {
@@ -205,7 +205,7 @@ as_fields! {
     Subset { ready, not_ready, ports }
 }
 
-/// The same for objects, without their keys.
+/// Objects that are packed field by field, without their keys.
 macro_rules! as_keyed_fields {
     ($($type:ident($addresses:expr) { $($field:ident),* })*) => {$(
         impl PackKeyed for $type {
@@ -225,11 +225,11 @@ macro_rules! as_keyed_fields {
 }
 
 as_keyed_fields! {
-    // The flag comes first: it is read alone.
+    // The flag comes first, so that it can be read alone.
     Endpoints(|endpoints: &Self| endpoints.addresses().count()) { over_capacity, subsets, last_change }
 }
 
-/// Set in the octet with what is published where addresses outside of the cluster follow.
+/// Bit in the octet of `publish_not_ready`: external addresses follow.
 const HAS_EXTERNAL: u8 = 2;
 
 impl PackKeyed for Service {
@@ -263,7 +263,8 @@ fn cluster_ips(service: &Service) -> usize {
     }
 }
 
-/// A slice is kept under the key of its Service, and most are named after that, see [`pack_name`].
+/// A slice is stored under the key of its Service. Most slice names begin with that of the Service, see
+/// [`pack_name`].
 impl PackKeyed for EndpointSlice {
     fn pack(&self, to: &mut Vec<u8>) {
         pack_name(&self.key.name, &self.service, to);
@@ -289,7 +290,7 @@ impl PackKeyed for EndpointSlice {
     }
 }
 
-/// Appends the name of a slice: what comes behind the name of its Service, if it begins with that.
+/// Appends the name of a slice, without the name of its Service if it begins with that.
 pub(super) fn pack_name(name: &str, service: &str, to: &mut Vec<u8>) {
     let rest = name.strip_prefix(service);
     rest.is_some().pack(to);
@@ -390,11 +391,11 @@ impl Pack for AddressType {
     }
 }
 
-/// Set in the octet of the conditions where zones follow.
+/// Bit in the octet of the conditions: zones follow.
 const HAS_ZONES: u8 = 1 << 6;
 
-/// The conditions take one octet together: two bits each, the lower one for what is known and the higher one for what it
-/// is.
+/// The conditions share one octet, with two bits each: the lower bit says whether the condition is known, the higher
+/// bit is its value.
 impl Pack for SliceEndpoint {
     fn pack(&self, to: &mut Vec<u8>) {
         let bits = |condition: Option<bool>| condition.map_or(0, |is| 1 | u8::from(is) << 1);

@@ -1,7 +1,7 @@
-//! The pods by their addresses, to verify pod names and to tell the namespace of a client.
+//! The pods by address, to verify pod names and to find the namespace of a client.
 //!
-//! Pods are many and their names are asked by nobody, so a name is kept as its hash: two of 100,000 names in a namespace
-//! share one with a probability of one in three thousand million.
+//! There are many pods, and their names are never read, so only a hash of each name is kept. Among 100,000 names in a
+//! namespace, any two collide with a probability of about 3e-10.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -27,18 +27,18 @@ pub(super) struct Pods {
     known: HashMap<SmolStr, HashMap<u64, Few<IpAddr>, RandomState>, RandomState>,
     hasher: RandomState,
     listing: Listing<PodId>,
-    /// The namespaces of an address may have changed since they were last taken.
+    /// Whether the namespaces of an address may have changed since they were last taken.
     changed: bool,
-    /// The namespaces of an address, as readers see them.
+    /// The namespaces of each address, as readers see them.
     namespaces: Map<IpAddr, Arc<[SmolStr]>>,
-    /// Number of pods of the namespace with the address beside the first: those in the network of their node.
+    /// Number of further pods of the namespace with the same address: pods in the host network of one node.
     others: HashMap<(IpAddr, SmolStr), u32, RandomState>,
-    /// Most addresses have one namespace, so its list is shared.
+    /// The lists of namespaces in use: most addresses have a single namespace and share its list.
     lists: Shared<SmolStr>,
 }
 
 impl Pods {
-    /// Takes a change. Returns whether the namespaces of an address may have changed.
+    /// Applies a change. Returns whether the namespaces of an address may have changed.
     pub(super) fn apply(&mut self, change: Change<Pod>) -> bool {
         let changed = self.take(change);
         self.changed |= changed;
@@ -72,7 +72,7 @@ impl Pods {
         &self.namespaces
     }
 
-    /// Whether a list was complete.
+    /// Whether a list ever completed.
     pub(super) fn is_listed(&self) -> bool {
         self.listing.is_complete()
     }
@@ -82,7 +82,7 @@ impl Pods {
         self.known.values().map(HashMap::len).sum()
     }
 
-    /// Shows what an earlier run knew, until the first list is complete.
+    /// Shows an address from an earlier run, until the first list is complete.
     pub(super) fn show(&mut self, address: IpAddr, namespaces: impl IntoIterator<Item = SmolStr>) {
         self.namespaces.insert(address, namespaces.into_iter().collect());
         self.changed = true;
@@ -92,7 +92,7 @@ impl Pods {
         (key.namespace.clone(), self.hasher.hash_one(&key.name))
     }
 
-    /// Ends a list: what it has not named is gone.
+    /// Ends a list and removes the pods that it did not contain.
     fn finish(&mut self) -> bool {
         let (first, mut changed) = (!self.is_listed(), false);
         for id in self.listing.finish() {
@@ -105,7 +105,7 @@ impl Pods {
         changed
     }
 
-    /// Takes back what an earlier run knew.
+    /// Drops the addresses from an earlier run.
     fn show_known_alone(&mut self) {
         self.namespaces = Map::default();
         self.others.clear();

@@ -1,4 +1,4 @@
-//! Lists that many objects have in common: most Services and slices of a cluster have one of a few lists of ports.
+//! Lists that many objects share: most Services and slices of a cluster have one of a few lists of ports.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -17,13 +17,13 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Eq + Hash> Shared<T> {
-    /// Puts the copy that others use in place of `list`, if there is one.
+    /// Replaces `list` with the shared copy, or makes it the shared copy.
     pub(super) fn share(&mut self, list: &mut Arc<[T]>) {
         if let Some(known) = self.0.get(list) {
             *list = Arc::clone(known);
             return;
         }
-        // Before the table grows: lists that nobody uses any more make room.
+        // Before the table grows, lists that are no longer used make room.
         if self.0.len() == self.0.capacity() {
             self.0.retain(|list| Arc::strong_count(list) > 1);
         }

@@ -1,4 +1,4 @@
-//! The objects as they are now, grouped by the Service whose records they make.
+//! The current objects, grouped by Service.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
@@ -11,23 +11,24 @@ use crate::listing::Listing;
 use crate::objects::{EndpointSlice, Endpoints, EndpointsSource, ObjectKey, Service};
 use crate::records::Backing;
 
-/// Bound of the deleted Services that are remembered.
+/// Bound of the remembered deleted Services.
 const MAX_DELETED: usize = 256;
 
 /// All objects.
 #[derive(Debug, Default)]
 pub struct Store {
     objects: Objects,
-    /// The names of the Services of those slices whose own names do not tell; they share the namespace.
+    /// The Service names of slices whose own names do not begin with them. Slice and Service share the namespace.
     strays: HashMap<ObjectKey, SmolStr, RandomState>,
-    /// Services that are gone, the last one last, so that explanations can say since when.
+    /// Deleted Services and the time of deletion, for `explain`; the latest is last.
     deleted: VecDeque<(ObjectKey, SystemTime)>,
     pub(super) services: Listing<ObjectKey>,
     pub(super) endpoints: Listing<ObjectKey>,
     pub(super) slices: Listing<ObjectKey>,
 }
 
-/// The Service that a slice most likely belongs to: the control plane names slices after it, with a random suffix.
+/// The Service that a slice most likely belongs to: the control plane names slices after their Service, with a random
+/// suffix.
 fn expected_service(slice: &ObjectKey) -> Option<SmolStr> {
     slice.name.rsplit_once('-').map(|(service, _)| service.into())
 }
@@ -48,7 +49,7 @@ impl Store {
         self.slices.begin(known);
     }
 
-    /// All objects as they are now.
+    /// The current objects.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
@@ -63,7 +64,7 @@ impl Store {
         self.objects.get(key).endpoints(key)
     }
 
-    /// The Service that a slice belongs to, if the slice is there.
+    /// The Service that a slice belongs to, if the slice exists.
     pub(super) fn service_of_slice(&self, key: &ObjectKey) -> Option<ObjectKey> {
         self.slice(key).map(|slice| slice.service_key())
     }
@@ -82,7 +83,7 @@ impl Store {
         self.objects.services()
     }
 
-    /// The keys of all Services, for less work than the Services themselves.
+    /// The keys of all Services, without unpacking the Services.
     pub fn service_keys(&self) -> impl Iterator<Item = ObjectKey> {
         self.objects.service_keys()
     }
@@ -142,7 +143,7 @@ impl Store {
         self.objects.set_slice(slice);
     }
 
-    /// When a Service was last seen to be deleted, if that was not long ago.
+    /// The time when a Service was deleted, if it is still remembered.
     pub fn deleted(&self, key: &ObjectKey) -> Option<SystemTime> {
         self.deleted.iter().rev().find(|(deleted, _)| deleted == key).map(|(_, at)| *at)
     }
@@ -166,8 +167,8 @@ impl Store {
         self.objects.remove_slice(service, key);
     }
 
-    /// Drops the objects of the source that is not in use, unless it is still followed: the feed of slices goes on
-    /// while Endpoints are in use, and takes back itself what it cannot keep up to date.
+    /// Drops the objects of the source that is not in use, unless a feed still follows it: the feed of slices
+    /// continues while Endpoints are in use, and removes objects that it cannot keep up to date.
     pub(super) fn forget_other_than(&mut self, source: EndpointsSource) {
         match source {
             EndpointsSource::Endpoints if self.slices.is_followed() => {}
@@ -189,7 +190,7 @@ impl Store {
         }
     }
 
-    /// A Service whose endpoints are `shown` and of which slices tell more than Endpoints.
+    /// A Service whose endpoints are `shown` and whose Endpoints lack addresses of its slices.
     pub(super) fn slices_tell_more(&self, shown: impl Fn(&Service) -> bool) -> Option<ObjectKey> {
         let mut owners = self.objects.owners();
         let found = owners.find(|(key, owner)| {

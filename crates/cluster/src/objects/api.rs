@@ -1,6 +1,6 @@
-//! The fields of API objects that we read, for both encodings of the Kubernetes API: protobuf (the tags are those of
-//! `generated.proto` in `k8s.io/api`, fields that are not declared here are skipped) and JSON. They live only while one
-//! object is read. Go writes an absent list or map in JSON as `null`.
+//! The fields of API objects that we read, for both encodings of the Kubernetes API: protobuf and JSON. The protobuf
+//! tags are those of `generated.proto` in `k8s.io/api`; undeclared fields are skipped. In JSON, Go writes an absent
+//! list or map as `null`. These types exist only while an object is read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use smol_str::SmolStr;
 
 use crate::few::Few;
 
-/// `metadata.labels` and `metadata.annotations` that are read; the JSON reader keeps no others.
+/// The keys of `metadata.labels` and `metadata.annotations` that are read; the JSON reader skips all others.
 const READ: [&str; 10] = [
     SERVICE_NAME,
     ZONE,
@@ -38,7 +38,7 @@ pub(crate) const IMPORT_NAME: &str = "multicluster.kubernetes.io/service-name";
 pub(super) const SOURCE_CLUSTER: &str = "multicluster.kubernetes.io/source-cluster";
 pub(super) const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// The part that every object has.
+/// An object of any kind, of which only the metadata is read.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct Bare {
@@ -67,7 +67,7 @@ pub struct Metadata {
     pub(super) annotations: Vec<Entry>,
 }
 
-/// An entry of a map, as received: most are of no interest, so they are not copied.
+/// An entry of a map, as received. It is not copied, as most entries are never used.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
     #[prost(bytes = "bytes", tag = "1")]
@@ -180,7 +180,7 @@ struct Ingress {
 }
 
 impl ExposedService {
-    /// Takes the addresses outside of the cluster: those that are IP addresses as written, and names of load balancers.
+    /// Takes the addresses outside of the cluster: IP addresses as written, and host names of load balancers.
     pub(super) fn take_external(&mut self) -> (Vec<String>, Vec<String>) {
         let mut addresses =
             self.spec.as_mut().map(|spec| std::mem::take(&mut spec.external_ips)).unwrap_or_default();
@@ -211,7 +211,7 @@ impl From<ExposedService> for Service {
     }
 }
 
-/// A custom resource: always JSON, so the tags stand for nothing.
+/// A custom resource. It is always JSON, so the protobuf tags are unused.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct ServiceImport {
@@ -242,7 +242,7 @@ pub(crate) struct Port {
     pub(super) name: Option<String>,
     #[prost(string, optional, tag = "2")]
     pub(super) protocol: Option<String>,
-    /// An `int32`; read as wider, so that a number out of range is one bad port and not a bad object.
+    /// An `int32` in the API. Read as `i64`, so that a number out of range invalidates the port and not the object.
     #[prost(int64, optional, tag = "3")]
     #[serde(rename = "port")]
     pub(super) number: Option<i64>,
@@ -336,13 +336,13 @@ pub(crate) struct Target {
     name: Option<String>,
 }
 
-/// The name of the pod, if it can be a label.
+/// The name of the pod, if it is a valid label.
 fn pod_name(target: Option<Target>) -> Option<String> {
     let is_label = |name: &String| (1..=63).contains(&name.len()) && !name.contains('.');
     target.and_then(|target| target.name).filter(is_label)
 }
 
-/// [`Endpoints`] whose addresses without a hostname take the name of their pod for one.
+/// [`Endpoints`] in which the pod's name replaces a missing hostname.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct PodNamedEndpoints {
@@ -399,7 +399,7 @@ impl From<PodNamedEndpoints> for Endpoints {
     }
 }
 
-/// An [`EndpointSlice`] with what only some options read of its endpoints.
+/// An [`EndpointSlice`] with the fields of its endpoints that only some options read.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DetailedSlice {
@@ -450,13 +450,13 @@ struct ForZone {
 }
 
 impl DetailedEndpoint {
-    /// Takes the name of its pod for a hostname, where it has none.
+    /// Uses the name of its pod as the hostname if it has none.
     pub(super) fn name_after_pod(&mut self) {
         let pod = self.target_ref.take();
         self.hostname = self.hostname.take().filter(|name| !name.is_empty()).or_else(|| pod_name(pod));
     }
 
-    /// The zones whose clients it is for: those of its hints, or the zone that it is in.
+    /// The zones whose clients it serves: those of its hints, else its own zone.
     pub(super) fn zones(&self) -> Few<SmolStr> {
         let hints = self.hints.iter().flat_map(|hints| &hints.for_zones).map(|zone| zone.name.as_str());
         let zones: Few<SmolStr> = hints.filter(|zone| !zone.is_empty()).map(SmolStr::new).collect();
@@ -544,7 +544,7 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 }
 
 impl<'de> Deserialize<'de> for Time {
-    /// Text that is no time means 1970.
+    /// Invalid text is read as 1970.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let seconds = DateTime::parse_from_rfc3339(&text).map_or(0, |time| time.timestamp());
@@ -552,7 +552,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// The entries of a JSON object that are [`READ`].
+/// The entries of a JSON object whose keys are in [`READ`].
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
     struct Entries;
 

@@ -1,7 +1,7 @@
-//! API objects to slim objects: what is tolerated, what is noted, what is refused.
+//! Conversion of API objects to slim objects.
 //!
-//! One bad address or port is dropped with a [`Note`]; only an object without a name or with the wrong types
-//! is refused as a whole. Neither stops the objects around it.
+//! An invalid address or port is dropped with a [`Note`]. An object without a name or with the wrong types is
+//! rejected as a whole. Neither affects other objects.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::few::Few;
 
-/// First octets of the protobuf encoding of an object; a `runtime.Unknown` follows, which holds the object.
+/// First octets of a protobuf-encoded object, followed by a `runtime.Unknown` that contains the object.
 pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
 
 /// An object as received.
@@ -34,13 +34,13 @@ pub enum Encoded {
     Protobuf(Bytes),
 }
 
-/// An object that cannot be used at all.
+/// The reason why an object is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum MalformedObject {
-    /// Not JSON, or JSON of another shape.
+    /// It is not JSON, or JSON of another shape.
     #[error("not of the expected shape: {0}")]
     Shape(#[from] serde_json::Error),
-    /// Not a protobuf message of the kind.
+    /// It is not a protobuf message of the kind.
     #[error("not of the expected shape: {0}")]
     Message(#[from] prost::DecodeError),
     /// It has no `metadata.name`.
@@ -69,19 +69,19 @@ impl Encoded {
         self.metadata().key_of(Kind::Node).ok()
     }
 
-    /// The resource version of any object, empty if it has none that can be read.
+    /// The resource version of any object, empty if it cannot be read.
     pub(crate) fn version(&self) -> SmolStr {
         self.metadata().version()
     }
 
-    /// Key and UID of any object, if it can be read.
+    /// Key and UID of any object, if they can be read.
     pub(crate) fn identity(&self) -> Option<(ObjectKey, SmolStr)> {
         let metadata = self.metadata();
         Some((metadata.key_of(Kind::Node).ok()?, metadata.uid().into()))
     }
 }
 
-/// A part of an object that was left out because it makes no sense.
+/// An invalid part of an object that was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// Not an IP address.
@@ -99,12 +99,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// An object and what was left out of it.
+/// An object and the notes on its dropped parts.
 #[derive(Debug)]
 pub struct Parsed<T> {
     /// The object.
     pub object: T,
-    /// The parts left out.
+    /// The dropped parts.
     pub notes: Vec<Note>,
     /// Its `metadata.resourceVersion`, empty if it has none.
     pub version: SmolStr,
@@ -112,18 +112,18 @@ pub struct Parsed<T> {
     pub uid: SmolStr,
 }
 
-/// A slim object that can be made from an object of the API.
+/// A slim object that is converted from an object of the API.
 pub trait FromApi: Sized + Send + 'static {
     /// The kind of these objects.
     const KIND: Kind;
-    /// The fields of the API object that are read.
+    /// The declared fields of the API object.
     type Api: Message + Default + DeserializeOwned;
 
-    /// Makes a slim object and adds what is left out of it to the notes.
+    /// Converts to a slim object and adds dropped parts to `notes`.
     ///
     /// # Errors
     ///
-    /// When it has no name.
+    /// [`MalformedObject`] if the object has no name or no namespace.
     fn convert(api: Self::Api, notes: &mut Vec<Note>) -> Result<Self, MalformedObject>;
 
     /// Namespace and name.
@@ -132,12 +132,12 @@ pub trait FromApi: Sized + Send + 'static {
     #[doc(hidden)]
     fn metadata(api: &Self::Api) -> Option<&api::Metadata>;
 
-    /// Reads a single object, as in `items` of a list or `object` of a watch event; its own `kind` and `apiVersion`
-    /// (absent in lists) are not looked at.
+    /// Reads a single object, as in `items` of a list or `object` of a watch event. Ignores its `kind` and
+    /// `apiVersion`, which are absent in lists.
     ///
     /// # Errors
     ///
-    /// When it has another shape or no name.
+    /// [`MalformedObject`] if the object has another shape or no name.
     fn read(encoded: &Encoded) -> Result<Parsed<Self>, MalformedObject> {
         let api: Self::Api = encoded.decode()?;
         let metadata = Self::metadata(&api);
@@ -151,13 +151,13 @@ pub trait FromApi: Sized + Send + 'static {
     ///
     /// # Errors
     ///
-    /// When it has another shape or no name.
+    /// [`MalformedObject`] if the object has another shape or no name.
     fn from_api(json: &str) -> Result<Parsed<Self>, MalformedObject> {
         Self::read(&Encoded::Json(Bytes::copy_from_slice(json.as_bytes())))
     }
 }
 
-/// Fields that all kinds have.
+/// Items of [`FromApi`] that most kinds share.
 macro_rules! of_api {
     ($kind:ident, $api:ident) => {
         const KIND: Kind = Kind::$kind;
@@ -277,12 +277,12 @@ impl FromApi for EndpointSlice {
     }
 }
 
-/// Endpoints whose addresses without a hostname take the name of their pod for one (`--endpoint-names=pod`). Reading
-/// those names costs an allocation each, so it is a type of its own.
+/// Endpoints in which the pod's name replaces a missing hostname (`--endpoint-names=pod`). It is a separate type
+/// because reading each name costs an allocation.
 #[derive(Debug)]
 pub struct PodNamed<T>(pub T);
 
-/// A slice with the zones of its endpoints (`--prefer-zone`), which a [`PodNamed`] one has, too.
+/// A slice with the zones of its endpoints (`--prefer-zone`). A [`PodNamed`] slice has them, too.
 #[derive(Debug)]
 pub struct Zoned(pub EndpointSlice);
 
@@ -290,7 +290,7 @@ pub struct Zoned(pub EndpointSlice);
 #[derive(Debug)]
 pub struct Exposed(pub Service);
 
-/// [`FromApi`] for objects that are read in more detail.
+/// Implements [`FromApi`] for objects that are read in more detail.
 macro_rules! detailed {
     ($($type:ty, $kind:ident, $api:ident, $convert:expr;)*) => {$(
         impl FromApi for $type {
@@ -450,7 +450,7 @@ fn slice_endpoint(endpoint: api::SliceEndpoint, kind: AddressType, notes: &mut V
     }
 }
 
-/// The addresses of a pod: none where it has none yet, and none that others may have by now.
+/// The addresses of a pod. A pod that has ended has none: other pods may have its addresses now.
 fn pod_addresses(status: api::PodStatus, notes: &mut Vec<Note>) -> Few<IpAddr> {
     let (has_ended, first) = (matches!(status.phase(), "Succeeded" | "Failed"), status.pod_ip().to_owned());
     let written = match status.pod_ips {

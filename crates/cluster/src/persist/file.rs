@@ -6,14 +6,14 @@ use std::path::Path;
 
 use super::{FILE_NAME, MAX_FILE, Saved, SnapshotError};
 
-/// The file while it is being written.
+/// The name of the file while it is written.
 const NEW_NAME: &str = "kubedns.snapshot.new";
 
 /// Reads the snapshot in `directory`; `None` if there is none.
 ///
 /// # Errors
 ///
-/// [`SnapshotError`], when there is one that is not to be used.
+/// [`SnapshotError`] if the snapshot is unreadable or rejected.
 pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotError> {
     let path = directory.join(FILE_NAME);
     let unreadable = |source| SnapshotError::Read { path: path.clone(), source };
@@ -31,11 +31,11 @@ pub fn load(directory: &Path, domain: &str) -> Result<Option<Saved>, SnapshotErr
     Saved::decode(&content, domain).map(Some)
 }
 
-/// Replaces the snapshot in `directory`: written beside it, flushed to the disk, renamed.
+/// Replaces the snapshot in `directory`: writes a new file, flushes it to disk and renames it.
 ///
 /// # Errors
 ///
-/// When the disk does not play along; then the old one is still there.
+/// [`io::Error`] if writing fails; the old file is kept then.
 pub fn store(directory: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let new = directory.join(NEW_NAME);

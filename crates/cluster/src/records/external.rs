@@ -1,5 +1,5 @@
-//! The records of one Service in the external zone: its addresses outside of the cluster at `name.namespace`, and SRV
-//! records of its ports there and below. There are no wildcards.
+//! The records of one Service in the external zone: its external addresses at `name.namespace`, and SRV records of
+//! its ports there and below. There are no wildcards.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use super::{ExternalRecords, Labelled, PortRecords, ServiceNode, label_of, port_
 use crate::few::Few;
 use crate::objects::{ExternalAddress, ObjectKey, Service, ServiceKind};
 
-/// The records at the name of a Service in the external zone and below. There is an address or a name at least.
+/// The records at the name of a Service in the external zone and below. It has at least one address or name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalNode {
-    /// The addresses: those of the Service under its own label, or those of its endpoints.
+    /// The external addresses of the Service under its own label, or the addresses of its endpoints.
     node: ServiceNode,
-    /// Load balancers that have a name.
+    /// The host names of load balancers.
     names: Few<Name>,
 }
 
 impl ExternalRecords {
-    /// The records of `service`, whose records in the cluster are `node`.
+    /// The records of `service`; `node` has its records in the cluster's zone.
     pub(super) fn node(self, service: &Service, node: Option<&ServiceNode>) -> Option<ExternalNode> {
         if self == Self::Off {
             return None;
@@ -59,7 +59,7 @@ fn exposed(service: &Service) -> Option<ExternalNode> {
     Some(ExternalNode { node, names: names.into() })
 }
 
-/// All ports. One without a name has records at the name of the Service alone.
+/// All ports. A port without a name only has records at the name of the Service.
 fn ports(service: &Service) -> std::sync::Arc<[PortRecords]> {
     let path = |port: &crate::objects::ServicePort| {
         port_path(&port.protocol, &port.name)
@@ -89,7 +89,7 @@ fn headless(key: &ObjectKey, node: &ServiceNode) -> Option<ExternalNode> {
 }
 
 impl ExternalNode {
-    /// Visits the labels below the Service's name of every name that may have records, see [`ServiceNode::owner_names`].
+    /// Visits every name that may have records, as labels below the Service's name, see [`ServiceNode::owner_names`].
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         self.node.owner_names(visit);
     }
@@ -99,7 +99,7 @@ impl ExternalNode {
         &mut self.node
     }
 
-    /// Visits what `path`, the labels below the Service's name, leads to. False when that is nothing. For `steps` see
+    /// Visits the records at `path`, the labels below the Service's name. False if there are none. For `steps` see
     /// [`skydns::Records::records`].
     pub fn visit<'v>(&'v self, path: &[&str], steps: &mut usize, visit: &mut dyn FnMut(Entry<'v>)) -> bool {
         let (ports, positions) = match path {
@@ -118,7 +118,7 @@ impl ExternalNode {
         for (position, label, record) in targets {
             let mut ports =
                 ports.iter().filter(|port| position.is_none_or(|position| port.is_of(position))).peekable();
-            // Without a port there are addresses alone.
+            // A Service without ports only has addresses.
             let bare = !is_port && ports.peek().is_none();
             let with_ports = ports.map(|port| record.clone().with_port(port.port));
             for record in with_ports.chain(bare.then(|| record.clone())) {
@@ -137,7 +137,7 @@ impl ExternalNode {
         ServiceRecord::for_addresses(&member.addresses, &self.node.base)
     }
 
-    /// Whether anything lies at `path` or below it (RFC 8020).
+    /// Whether there are names at `path` or below it (RFC 8020).
     pub fn has_descendants(&self, path: &[&str]) -> bool {
         self.node.has_descendants(path)
     }

@@ -1,14 +1,14 @@
-//! The labels of addresses without a hostname.
+//! Generated labels of addresses without a hostname.
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
 use smol_str::SmolStr;
 
-/// The label that kube-dns gives an address: FNV-1a-32 of the record's text in Go's `%v` format, in hexadecimal
-/// without leading zeros, and the characters of that in hexadecimal again. `10.233.0.1` gives `3766346139356635`.
+/// The label of an address in kube-dns: FNV-1a-32 of the record's text in Go's `%v` format, in hexadecimal without
+/// leading zeros, whose characters are then encoded in hexadecimal again. `10.233.0.1` becomes `3766346139356635`.
 ///
-/// Clients have such names in their caches and configurations; they have to stay the same across an image swap.
+/// Clients keep such names in caches and configurations, so they must not change when this image replaces kube-dns.
 pub(super) fn hash(ip: IpAddr) -> SmolStr {
     let mut hash = Fnv1a(0x811c_9dc5);
     // Hashing does not fail.
@@ -18,20 +18,20 @@ pub(super) fn hash(ip: IpAddr) -> SmolStr {
     text.flat_map(|character| [digit(character >> 4), digit(character)]).collect()
 }
 
-/// The label that CoreDNS gives an address: dashes for dots or colons, and no dash at the end, where no label may have
-/// one. `10.0.0.1` gives `10-0-0-1`, `fd00::` gives `fd00--0`.
+/// The label of an address in CoreDNS: dashes replace dots or colons, and a zero follows a trailing dash, with which
+/// no label may end. `10.0.0.1` becomes `10-0-0-1`, `fd00::` becomes `fd00--0`.
 pub(crate) fn dashed(ip: IpAddr) -> SmolStr {
     let text = smol_str::format_smolstr!("{ip}");
     let dashes = text.chars().map(|character| if matches!(character, '.' | ':') { '-' } else { character });
     dashes.chain(text.ends_with(':').then_some('0')).collect()
 }
 
-/// The lowest four bits in hexadecimal.
+/// The lowest four bits as a hexadecimal digit.
 fn digit(number: u32) -> char {
     char::from_digit(number & 0xf, 16).unwrap_or_default()
 }
 
-/// The hash of what is written to it: there is an address behind every event, so its text is never kept.
+/// A writer that hashes the text without storing it: every event with an address is hashed.
 struct Fnv1a(u32);
 
 impl fmt::Write for Fnv1a {

@@ -1,7 +1,7 @@
-//! The records of one Service, from its name downwards: addresses under their labels, and the SRV records of its ports.
+//! The records at a Service's name and below: addresses under their labels, and the SRV records of its ports.
 //!
-//! Records are made while they are visited. What is stored is what tells one Service from others: most have a port list
-//! of a few, and one address.
+//! Records are built while they are visited. Only the data that differ between Services are stored: most Services
+//! share one of a few port lists, and have a single address.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -15,18 +15,19 @@ use treecache::ANY;
 use super::zone;
 use crate::few::Few;
 
-/// The records at the name of a Service and below. It has a member at least.
+/// The records at the name of a Service and below. It has at least one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceNode {
     /// See [`ServiceRecord::base`].
     pub base: Arc<[u8]>,
-    /// SRV records lead to the members, not to the Service's own name.
+    /// Whether the targets of SRV records are the members, not the Service's own name.
     pub headless: bool,
-    /// So many of the members, the first ones, are answered at the Service's own name; the others have names alone.
+    /// The number of members, from the first, that are answered at the Service's own name. The others are only
+    /// answered at their own names.
     pub near: u32,
-    /// Each label only once; those in front and the others are sorted by label.
+    /// Members with unique labels. The `near` members come first; both parts are sorted by label.
     pub members: Few<Labelled>,
-    /// Sorted, each only once.
+    /// The ports, sorted and unique.
     pub ports: Arc<[PortRecords]>,
 }
 
@@ -42,11 +43,11 @@ pub struct Labelled {
 /// The SRV records of a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortRecords {
-    /// The labels of protocol and name: `_tcp`, `_http`.
+    /// The labels of protocol and name, such as `_tcp` and `_http`.
     pub path: [SmolStr; 2],
     /// The port.
     pub port: u16,
-    /// Which members have it, by their position in ascending order; `None` for all.
+    /// The positions of the members with this port, in ascending order; `None` for all members.
     pub members: Option<Box<[u32]>>,
 }
 
@@ -63,10 +64,11 @@ impl PortRecords {
 }
 
 impl ServiceNode {
-    /// Visits what `path`, the labels below the Service's name, leads to. False when that is nothing.
+    /// Visits the records at `path`, the labels below the Service's name. False if there are none.
     ///
-    /// A wildcard at the end stands for every member. With `exact` it does not, and the last label has to be a member's.
-    /// For `steps` see [`skydns::Records::records`].
+    /// A wildcard at the end matches every member. With `exact` it does not, and the last label must be that of a
+    /// member. For
+    /// `steps` see [`skydns::Records::records`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],
@@ -96,8 +98,8 @@ impl ServiceNode {
         found
     }
 
-    /// Positions of the members that answer for the Service, or for a port of it: those in front, unless too few of them have
-    /// that port.
+    /// The positions of the members that are answered at the Service's name or at a port's name: the `near` members,
+    /// unless too few of them have that port.
     fn positions_near(&self, port: Option<&PortRecords>) -> Range<usize> {
         let some = port.and_then(|port| port.members.as_deref()).unwrap_or_default();
         let with_port = some.partition_point(|position| *position < self.near);
@@ -105,7 +107,7 @@ impl ServiceNode {
         if all { 0..self.members.len() } else { 0..self.near as usize }
     }
 
-    /// Visits the entries of members, those of a port or their addresses. False when there are none.
+    /// Visits the entries of the members: of one port, or their addresses. False if there are none.
     fn visit_entries<'v>(
         &'v self,
         positions: Range<usize>,
@@ -131,7 +133,7 @@ impl ServiceNode {
         }
     }
 
-    /// Where the member of that label is: one position or none.
+    /// The position of the member with that label, or an empty range.
     pub(super) fn positions_of(&self, label: &str) -> Range<usize> {
         let (near, others) = self.members.split_at(self.members.len().min(self.near as usize));
         let find = |members: &[Labelled]| members.binary_search_by(|member| member.label.as_str().cmp(label));
@@ -144,7 +146,7 @@ impl ServiceNode {
         self.ports.get(cut(Ordering::is_lt)..cut(Ordering::is_le)).unwrap_or_default()
     }
 
-    /// Whether anything lies at `path` or below it (RFC 8020). There are no wildcards.
+    /// Whether there are names at `path` or below it (RFC 8020), without wildcards.
     pub fn has_descendants(&self, path: &[&str]) -> bool {
         match path {
             [] => true,
@@ -154,14 +156,14 @@ impl ServiceNode {
         }
     }
 
-    /// Visits the labels below the Service's name of every name that has records, from that name downwards.
+    /// Visits every owner name, as labels below the Service's name, starting with that name.
     pub fn owner_names<'v>(&'v self, visit: &mut dyn FnMut(&[&'v str])) {
         visit(&[]);
         self.members.iter().for_each(|member| visit(&[&member.label]));
         let mut last = None;
         for port in self.ports.iter() {
             let [protocol, name] = &port.path;
-            // Ports of one name and other numbers stand one behind the other.
+            // Ports with the same name and different numbers are adjacent.
             if last.replace(&port.path) != Some(&port.path) {
                 visit(&[protocol, name]);
             }
@@ -172,7 +174,7 @@ impl ServiceNode {
         }
     }
 
-    /// Whether `port` is the first of its labels that the member has.
+    /// Whether `port` is the member's first port with these labels.
     fn is_first_with(&self, port: &PortRecords, position: usize) -> bool {
         let [protocol, name] = &port.path;
         let first = self.ports_of([protocol, name]).iter().find(|port| port.is_of(position));
@@ -186,7 +188,7 @@ impl ServiceNode {
         self.members.len() + self.ports.iter().map(of_port).sum::<usize>()
     }
 
-    /// Visits all entries, those of each port after its labels.
+    /// Visits all entries: those of the addresses, then those of each port with its labels.
     pub fn visit_all<'v>(&'v self, visit: &mut dyn FnMut(Option<&'v [SmolStr; 2]>, Entry<'v>)) {
         let (all, mut steps) = (0..self.members.len(), usize::MAX);
         self.visit_entries(all.clone(), None, &mut steps, &mut |entry| visit(None, entry));

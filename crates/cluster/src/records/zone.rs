@@ -1,19 +1,20 @@
-//! Addresses near the client: those in its zone, where there are enough of them to be answered alone.
+//! The preferred zone: its addresses are answered alone if there are enough of them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::Group;
 
-/// Addresses of one zone that may be answered alone: with fewer, one that fails is too many.
+/// Smallest number of addresses of a zone that may be answered alone. With fewer, a single failure has too much
+/// effect.
 pub(super) const SAFE: usize = 3;
 
-/// Whether a part of `near` out of `all` may be answered alone.
+/// Whether `near` out of `all` addresses may be answered alone.
 pub(super) fn is_safe(near: usize, all: usize) -> bool {
     near >= SAFE.min(all)
 }
 
-/// Whether the ready addresses in `zone` may be answered alone, in each family that has any addresses.
+/// Whether the ready addresses in `zone` may be answered alone, in each IP family with addresses.
 pub(super) fn suffices(zone: &str, groups: &[Group<'_>]) -> bool {
     [IpAddr::is_ipv4, IpAddr::is_ipv6].iter().all(|is_of_family| {
         let (mut near, mut all) = (BTreeSet::new(), BTreeSet::new());

@@ -1,4 +1,4 @@
-//! The external zone: Services by their addresses outside of the cluster (`--external-zone`).
+//! The external zone: Services with their external addresses (`--external-zone`).
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::records::ExternalNode;
 #[derive(Debug, Clone)]
 pub struct ExternalZone {
     synced: bool,
-    /// By namespace and name.
+    /// Services by namespace and name.
     services: TreeCache<Arc<ExternalNode>>,
 }
 
 impl ExternalZone {
-    /// The zone of these Services; `synced` as in [`Records::has_synced`].
+    /// The zone of these Services; for `synced` see [`Records::has_synced`].
     pub fn new(synced: bool, services: TreeCache<Arc<ExternalNode>>) -> Self {
         Self { synced, services }
     }
@@ -35,11 +35,12 @@ impl Records for ExternalZone {
         visit: &mut dyn FnMut(Entry<'v>),
     ) -> Lookup {
         let service = match path {
-            // The name server is the DNS Service; see `has_descendants` for where it has no address outside.
+            // The name server is the DNS Service. Without an external address its name still exists, see
+            // `has_descendants`.
             ["dns", "ns"] => {
                 self.services.entry(&["kube-system"], "kube-dns").map(|service| (service, &[][..]))
             }
-            // A port is no alias; its records lead to other names.
+            // A port's name is not an alias: its SRV records have other names as targets.
             [_, _, _, _] if exact => None,
             [namespace, name, below @ ..] => {
                 self.services.entry(&[namespace], name).map(|service| (service, below))

@@ -1,6 +1,6 @@
-//! Labels as Kubernetes accepts them in the names of its objects.
+//! Labels that Kubernetes accepts as names of objects.
 
-/// The most octets of a label.
+/// Bound of a label's length in octets.
 const MAX: usize = 63;
 
 /// The name of a Service (RFC 1035): a lower-case DNS label that begins with a letter.

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a label of a pod name, its namespace or its address, may be this one. A wildcard matches no pod: their names
-/// are not known. kube-dns counts the labels of the text form, where a dot within a label separates, too.
+/// Whether a label is valid as the namespace or the address of a pod name. A wildcard matches no pod: pod names
+/// cannot be enumerated. kube-dns counts the labels of the text form, in which a dot within a label is a separator,
+/// too.
 pub(super) fn may_be_pod(label: &str) -> bool {
     label != treecache::ANY && !label.contains('.')
 }
 
-/// The address that the label stands for: IPv4 with dashes for dots, IPv6 with dashes for colons or as it is.
+/// Parses the address in a label: IPv4 with dashes for dots, IPv6 with dashes for colons or as written.
 pub fn address(label: &str) -> Option<IpAddr> {
     match label.replace('-', ".").parse() {
         Ok(v4) => Some(IpAddr::V4(v4)),
@@ -16,7 +17,7 @@ pub fn address(label: &str) -> Option<IpAddr> {
     }
 }
 
-/// The label that stands for the address.
+/// The label of an address.
 pub(super) fn label(address: IpAddr) -> String {
     address.to_string().replace(['.', ':'], "-")
 }

@@ -1,4 +1,4 @@
-//! Names that kube-dns reads by its own rules, asked through the engine.
+//! Queries through the engine for names with rules of kube-dns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Published, Snapshot};
 use crate::index::Index;
 use crate::objects::{Change, EndpointsSource, Event, FromApi as _, Node, Service};
 
-/// A Service without endpoints, an external name, a federation, and a node that says where the cluster is.
+/// A Service without endpoints, an ExternalName Service, a federation, and a Node with zone and region.
 fn cluster(strict: bool) -> Arc<Published> {
     let zone = Zone { strict, ..Zone::new(&Name::parse("cluster.local").unwrap()) };
     let published = Arc::new(Published::new(Snapshot::new(zone)));
@@ -36,7 +36,7 @@ fn cluster(strict: bool) -> Arc<Published> {
     published
 }
 
-/// The first line of the answer, or the names outside that it needs.
+/// RCODE and aliases of the answer, or the external name that it needs.
 fn said(published: &Published, name: &str, rtype: &str) -> String {
     let (query, mut out) = (Query::new(name, rtype).wire(), Vec::new());
     let identity = Identity { version: String::new() };
@@ -85,7 +85,7 @@ fn federated_names_are_names_of_services() {
         (r"w\.eb.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("*.apps.fed.svc.cluster.local.", "NXDOMAIN"),
         ("web.*.fed.svc.cluster.local.", "NXDOMAIN"),
-        // An external name needs no endpoints: what is asked for is where the local one leads.
+        // An ExternalName Service needs no endpoints: its target is resolved.
         ("out.apps.fed.svc.cluster.local.", "asks for www.outside.test."),
     ] {
         assert_eq!(said(&published, name, "A"), expected, "{name}");
@@ -94,7 +94,7 @@ fn federated_names_are_names_of_services() {
     assert_eq!(local, "NOERROR out.apps.svc.cluster.local.");
 }
 
-/// The labels of the entries that a path leads to, sorted, and what is left of a thousand steps.
+/// The sorted labels of the entries at a path, and the steps left of a thousand.
 fn entries(published: &Published, path: &[&str]) -> (Vec<String>, usize) {
     let (view, mut steps, mut labels) = (published.get(), 1000, Vec::new());
     let lookup = view.records(path, false, &mut steps, &mut |entry| labels.push(entry.label.to_owned()));
@@ -138,7 +138,7 @@ fn wildcards_stand_for_services_and_aliases() {
     ] {
         assert_eq!(entries(&published, path).0, expected, "{path:?}");
     }
-    // What lies somewhere in memory takes more steps than what lies together.
+    // Each Service that a wildcard matches costs more steps than the entries of one Service.
     assert!(entries(&published, &["svc", "apps", "*", "*"]).1 < 1000 - 2 * 32);
     assert!(entries(&published, &["svc", "apps", "web"]).1 > 1000 - 4);
 }

@@ -1,4 +1,4 @@
-//! Collections that are listed and watched: their path and selector.
+//! Collections to list and watch: their paths and selectors.
 
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
@@ -6,19 +6,19 @@ use kube::core::Request;
 use crate::objects::{IMPORT_NAME, Kind};
 use crate::scope::{Namespaces, Scope};
 
-/// The part of a collection that is listed at once.
+/// The part of a collection that one request lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// Everything, as an API server has it in memory: not older than this version, which is "0" for any.
+    /// All objects from the API server's watch cache, not older than this version; "0" is any version.
     Cached(String),
-    /// At most `limit` objects of the most recent version, or of those behind `token`.
+    /// At most `limit` objects of the most recent version, or the page that `token` continues with.
     Page { limit: u32, token: Option<String> },
 }
 
-/// Pods that have ended have no address of their own any more.
+/// The field selector of pods: pods that have ended no longer own an address.
 const RUNNING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Objects of a kind: all, those of a namespace, those that selectors match, or one of them by name.
+/// Objects of a kind: all of them, those of a namespace or matching selectors, or a single object by name.
 #[derive(Debug, Clone)]
 pub struct Collection {
     kind: Kind,
@@ -38,7 +38,7 @@ impl Collection {
         Self { kind, namespace: namespace.to_owned(), fields: None, labels: None }
     }
 
-    /// The objects of `kind` that are in the scope.
+    /// The collections with the objects of `kind` in the scope.
     pub fn in_scope(kind: Kind, scope: &Scope) -> Vec<Self> {
         let all = match &scope.namespaces {
             Namespaces::Only(names) => names.iter().map(|name| Self::in_namespace(kind, name)).collect(),
@@ -56,7 +56,7 @@ impl Collection {
             .collect()
     }
 
-    /// The object `name` of `kind` in `namespace`, and no other.
+    /// The single object `name` of `kind` in `namespace`.
     pub fn one(kind: Kind, namespace: &str, name: &str) -> Self {
         Self { fields: Some(format!("metadata.name={name}")), ..Self::in_namespace(kind, namespace) }
     }
@@ -105,7 +105,7 @@ impl Collection {
 mod tests {
     use super::*;
 
-    /// The request.
+    /// The paths of the requests.
     fn paths(kind: Kind, scope: &Scope) -> Vec<String> {
         let path = |collection: &Collection| {
             let list = collection.list(&Extent::Page { limit: 1, token: None });

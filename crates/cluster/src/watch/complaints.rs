@@ -1,4 +1,4 @@
-//! Failures in the log: the first one, a reminder now and then, and the end; not a line for each attempt.
+//! Failures in the log: the first failure, occasional reminders and the recovery, not a line for each attempt.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::objects::Kind;
 
 /// Interval at which an ongoing failure is logged again.
 const REMINDER: Duration = Duration::from_mins(5);
-/// Ongoing failure of one collection.
+/// The failure log of one collection.
 #[derive(Debug)]
 pub(super) struct Complaints {
     kind: Kind,
     /// The API server.
     url: String,
-    /// The function that is missing without it.
+    /// The feature that requires this collection.
     pub(super) needed_for: Option<&'static str>,
     ongoing: Option<Ongoing>,
 }
@@ -26,7 +26,7 @@ struct Ongoing {
     since: Instant,
     logged: Instant,
     failures: u32,
-    /// A refusal was logged as an error.
+    /// Whether a refusal was logged as an error.
     error: bool,
 }
 
@@ -41,12 +41,12 @@ impl Complaints {
         Self { kind, url: url.to_owned(), needed_for: None, ongoing: None }
     }
 
-    /// An attempt failed; the next one follows after `pause`.
+    /// Logs a failed attempt; the next attempt follows after `pause`.
     pub(super) fn failed(&mut self, failure: &Failure, pause: Duration, refusal: Refusal) {
         let now = Instant::now();
         let refused = matches!(failure, Failure::Refused(_));
         let remark = refused && refusal.dispensable;
-        // What was read before will most likely be readable again.
+        // A collection that was read before will most likely be readable again.
         let error = refused && !remark && (refusal.lasting || !refusal.known);
         let first = self.ongoing.is_none();
         let ongoing = self.ongoing.get_or_insert_with(|| Ongoing::new(failure.reason(), now));
@@ -64,23 +64,23 @@ impl Complaints {
             tracing::debug!(%kind, %failure, failures, ?pause, "still cannot follow the API server");
         } else if remark && let Some(needed_for) = self.needed_for {
             let verbs = "list and watch";
-            tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; going on without it, trying again now and then");
+            tracing::warn!(%kind, verbs, needed_for, %failure, "a permission or the kind itself is missing; continuing without it, retrying occasionally");
         } else if remark {
-            tracing::info!(%kind, %failure, "not permitted to read this; going on without it, trying again now and then");
+            tracing::info!(%kind, %failure, "not permitted to list and watch; continuing without it, retrying occasionally");
         } else if error && let Some(needed_for) = self.needed_for {
             let verbs = "list and watch";
-            tracing::error!(%kind, verbs, needed_for, %failure, failures, "a permission is missing; trying again");
+            tracing::error!(%kind, verbs, needed_for, %failure, failures, "a permission is missing; retrying");
         } else if error {
-            tracing::error!(%kind, %failure, failures, "not permitted to read this; trying again");
+            tracing::error!(%kind, %failure, failures, "not permitted to list and watch; retrying");
         } else if matches!(failure, Failure::Expired(_)) {
-            tracing::info!(%kind, %failure, "too much has happened to resume; listing again");
+            tracing::info!(%kind, %failure, "resource version expired; listing again");
         } else {
             let url = &self.url;
-            tracing::warn!(%kind, url, %failure, failures, "cannot follow the API server; what is known stays, trying again");
+            tracing::warn!(%kind, url, %failure, failures, "cannot follow the API server; keeping known objects, retrying");
         }
     }
 
-    /// Everything is well. Returns how long it was not.
+    /// Logs the recovery. Returns how long the failure lasted.
     pub(super) fn ended(&mut self) -> Option<Duration> {
         let ongoing = self.ongoing.take()?;
         let lasted = ongoing.since.elapsed();

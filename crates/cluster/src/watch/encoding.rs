@@ -1,5 +1,5 @@
-//! The messages of the API that hold objects, in protobuf (the tags are those of `generated.proto` in
-//! `k8s.io/apimachinery`) and in JSON.
+//! The messages of the Kubernetes API that contain objects, in protobuf and in JSON. The protobuf tags are those of
+//! `generated.proto` in `k8s.io/apimachinery`.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use prost::Message;
@@ -10,9 +10,9 @@ use super::failure::{Failure, excerpt};
 use super::status;
 use crate::objects::{Encoded, MAGIC};
 
-/// Asks for protobuf, and for JSON where that is not to be had.
+/// The `Accept` header: protobuf, or else JSON.
 pub(super) const ACCEPT: &str = "application/vnd.kubernetes.protobuf,application/json";
-/// The largest single object or event. API servers store no object of more than a few megabytes.
+/// Bound of a single object or event in octets. API servers store no object of more than a few megabytes.
 pub(super) const MAX_OBJECT: usize = 8 << 20;
 
 /// `metav1.ListMeta`.
@@ -21,7 +21,7 @@ pub(super) const MAX_OBJECT: usize = 8 << 20;
 pub(super) struct ListMeta {
     #[prost(string, tag = "2")]
     pub(super) resource_version: String,
-    /// Where the next page begins; empty on the last one.
+    /// The token of the next page; empty on the last page.
     #[prost(string, tag = "3")]
     #[serde(default)]
     pub(super) r#continue: String,
@@ -75,20 +75,20 @@ fn garbage(why: &dyn std::fmt::Display, received: &[u8]) -> Failure {
     Failure::Garbage(format!("{why}: {}", excerpt(received)))
 }
 
-/// The message in an envelope.
+/// The message in an envelope, or garbage.
 fn open(envelope: &Bytes) -> Result<Bytes, Failure> {
     status::open(envelope).ok_or_else(|| garbage(&"not the protobuf of Kubernetes", envelope))
 }
 
 impl WatchEvent {
-    /// Reads an event that is a line of JSON.
+    /// Reads an event from a line of JSON.
     pub(super) fn of_line(line: &Bytes) -> Result<Self, Failure> {
         let event: JsonEvent<'_> = serde_json::from_slice(line).map_err(|error| garbage(&error, line))?;
         let object = Encoded::Json(line.slice_ref(event.object.get().as_bytes()));
         Ok(Self { r#type: event.r#type, object })
     }
 
-    /// Reads an event that is a frame of protobuf.
+    /// Reads an event from a protobuf frame.
     pub(super) fn of_frame(frame: &Bytes) -> Result<Self, Failure> {
         let event: WatchMessage = decode(frame)?;
         let object = event.object.ok_or_else(|| garbage(&"an event without an object", frame))?;
@@ -96,7 +96,7 @@ impl WatchEvent {
     }
 }
 
-/// Reads a whole list in JSON. What is not a list must not be taken for an empty one.
+/// Reads a whole list in JSON. A body that is not a list must not be taken for an empty list.
 pub(super) fn read_list(body: &Bytes) -> Result<(ListMeta, Vec<Encoded>), Failure> {
     let list: JsonList<'_> = serde_json::from_slice(body).map_err(|error| garbage(&error, body))?;
     if !list.kind.ends_with("List") {
@@ -106,7 +106,7 @@ pub(super) fn read_list(body: &Bytes) -> Result<(ListMeta, Vec<Encoded>), Failur
     Ok((list.metadata, list.items.unwrap_or_default().into_iter().map(encoded).collect()))
 }
 
-/// A list in protobuf that is read while it comes in: an envelope around a list whose fields are the metadata and the
+/// A streaming reader of a list in protobuf: an envelope around a list, whose fields are the metadata and the
 /// objects.
 #[derive(Debug, Default)]
 pub(super) struct ListMessage {
@@ -122,7 +122,7 @@ enum Within {
     Start,
     /// Fields of the envelope.
     Envelope,
-    /// Fields of the list, in this many octets.
+    /// Fields of the list, in this number of octets.
     List(usize),
 }
 
@@ -135,7 +135,7 @@ pub(super) enum Part {
 }
 
 impl ListMessage {
-    /// Takes the next part out of what has been received, `None` if that is not complete.
+    /// Takes the next part out of `received`; `None` if it is incomplete.
     pub(super) fn next(&mut self, received: &mut BytesMut) -> Result<Option<Part>, Failure> {
         loop {
             let complete = match self.within {
@@ -157,7 +157,7 @@ impl ListMessage {
         }
     }
 
-    /// Takes the magic number. False if it is not complete.
+    /// Takes the magic number. False if it is incomplete.
     fn start(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
         if received.len() < MAGIC.len() {
             return Ok(false);
@@ -170,7 +170,7 @@ impl ListMessage {
         Ok(true)
     }
 
-    /// Takes a field of the envelope, or the head of the list in it. False if it is not complete.
+    /// Takes a field of the envelope, or the head of the list in it. False if it is incomplete.
     fn field_of_envelope(&mut self, received: &mut BytesMut) -> Result<bool, Failure> {
         let Some(field) = Field::at_front(received)? else { return Ok(false) };
         if field.number == 2 {
@@ -185,7 +185,7 @@ impl ListMessage {
         Ok(true)
     }
 
-    /// Takes a field of the list, of which `left` octets are left: its number and content, `None` if it is not complete.
+    /// Takes a field of the list, of which `left` octets remain: its number and content; `None` if it is incomplete.
     fn field_of_list(
         &mut self,
         left: usize,
@@ -211,7 +211,7 @@ fn decode<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {
     M::decode(message.clone()).map_err(|error| garbage(&error, message))
 }
 
-/// A body that is no list must not be taken for an empty one.
+/// Checks that the body is a list: another body must not be taken for an empty list.
 fn check_kind(type_meta: &Bytes) -> Result<(), Failure> {
     let TypeMeta { kind } = decode(type_meta)?;
     if kind.ends_with("List") { Ok(()) } else { Err(garbage(&"not a list", kind.as_bytes())) }
@@ -221,14 +221,14 @@ fn check_kind(type_meta: &Bytes) -> Result<(), Failure> {
 #[derive(Debug, Clone, Copy)]
 struct Field {
     number: u64,
-    /// The octets in front of the content.
+    /// The number of octets before the content.
     head: usize,
-    /// The octets of the content.
+    /// The number of octets of the content.
     length: usize,
 }
 
 impl Field {
-    /// The field that `received` begins with, `None` if that cannot be told yet.
+    /// The field at the front of `received`; `None` if its head is incomplete.
     fn at_front(received: &[u8]) -> Result<Option<Self>, Failure> {
         let Some((key, key_length)) = varint(received)? else { return Ok(None) };
         let rest = received.get(key_length..).unwrap_or_default();
@@ -245,7 +245,7 @@ impl Field {
         Ok(length.map(|length| Self { number: key >> 3, head, length }))
     }
 
-    /// Takes this field out of `received` and returns its content, `None` if that is not complete.
+    /// Takes this field out of `received` and returns its content; `None` if it is incomplete.
     fn split_off(self, received: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
         if self.length > MAX_OBJECT {
             return Err(Failure::TooLarge(MAX_OBJECT));
@@ -258,7 +258,7 @@ impl Field {
     }
 }
 
-/// A number of up to ten octets and how many it has, `None` if it is not complete.
+/// A number of up to ten octets, and its length; `None` if it is incomplete.
 fn varint(octets: &[u8]) -> Result<Option<(u64, usize)>, Failure> {
     let mut number = 0;
     for (index, octet) in octets.iter().enumerate().take(10) {

@@ -1,30 +1,30 @@
-//! Meaning of the end of a watch.
+//! Assessment of the end of a watch.
 
 use std::time::Duration;
 
 use super::failure::Failure;
 
-/// A watch that ends sooner than this is a failure, lest it be opened again and again.
+/// Shortest duration of a watch. A shorter watch counts as a failure, so that reopening it is delayed.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// End of a watch whose response was complete.
+/// The end of a watch with a complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// When it was to end, after events or bookmarks.
+    /// It ended after the requested time, with events or bookmarks.
     AsAgreed,
-    /// Before its time: the API server is being stopped, and may come back with another history.
+    /// It ended early: the API server is shutting down, and may return with another history.
     Early,
-    /// In silence: a watch from a version of another history looks like this.
+    /// It was silent, as is a watch from a version of another history.
     Mute,
 }
 
 impl Watched {
-    /// Judges a watch that has `lasted` so long, which was `asked` for another time, and was `mute` or not.
+    /// Assesses a watch: `lasted` is its duration, `asked` the requested duration; `mute` if it had no event.
     pub(super) fn judge(lasted: Duration, asked: Duration, mute: bool) -> Result<Self, Failure> {
         match mute {
             _ if lasted < BRIEF => Err(Failure::Brief(lasted)),
             true => Ok(Self::Mute),
-            // API servers cut the time in whole seconds.
+            // API servers round the duration down to whole seconds.
             false if lasted + Duration::from_secs(2) < asked => Ok(Self::Early),
             false => Ok(Self::AsAgreed),
         }

@@ -1,10 +1,10 @@
-//! Which objects tell the endpoints of Services: Endpoints, or the `EndpointSlice`s that have no limit of 1000
-//! addresses and know both IP families.
+//! The source of endpoints: Endpoints, or `EndpointSlice`s, which have no limit of 1000 addresses and have both IP
+//! families.
 //!
-//! With [`Choice::Auto`] slices are used where the API server has them and lets us read them, which is found out by
-//! trying, again and again: a permission that comes or goes later is followed. The source in force changes only when
-//! the other one is complete. Slices are left only when their refusal has lasted, as an API server that starts refuses
-//! everything for a moment, and only if Endpoints tell as much.
+//! With [`Choice::Auto`] slices are used if the API server has them and permits reading them. This is tried again
+//! periodically, so that permissions may change later. The source in use changes only when the other source is
+//! complete. Slices are given up only if their refusal lasts, as a starting API server briefly refuses everything,
+//! and only if Endpoints have the same addresses.
 
 mod choosing;
 
@@ -40,13 +40,13 @@ pub enum Choice {
     EndpointSlices,
 }
 
-/// Follows the endpoints of Services and says which source counts.
+/// A feed of the endpoints of Services that also reports the source in use.
 pub struct EndpointsFeed {
     /// The kinds to follow.
     pub choice: Choice,
-    /// Endpoints without a hostname take the name of their pod for one.
+    /// Whether endpoints without a hostname are named after their pod.
     pub pod_names: bool,
-    /// The zones of endpoints are read, which only slices have.
+    /// Whether the zones of endpoints are read. Only slices have zones.
     pub zones: bool,
     /// The namespaces to follow.
     pub scope: Scope,
@@ -54,15 +54,15 @@ pub struct EndpointsFeed {
     pub connection: Arc<Connection>,
     /// The timing.
     pub pace: Pace,
-    /// Where watches are counted.
+    /// The metrics of the watches.
     pub metrics: WatchMetrics,
-    /// Where events go.
+    /// The receiver of the events.
     pub sink: mpsc::Sender<Received<Event>>,
-    /// The source in force, as the taker of the events says.
+    /// The source in use, as reported by the receiver of the events.
     pub in_force: watch::Receiver<Option<EndpointsSource>>,
 }
 
-/// A feed that was started.
+/// A running feed.
 struct Running {
     state: watch::Receiver<FeedState>,
     stop: CancellationToken,
@@ -74,14 +74,14 @@ impl Running {
         *self.state.borrow_and_update()
     }
 
-    /// Whether the watch is open. Then what it tells is kept.
+    /// Returns whether the watch is open; if so, its objects are kept.
     fn follow(&mut self, spare: &watch::Sender<bool>) -> bool {
         let follows = |state: FeedState| state.phase == Phase::Following;
         if !follows(self.now()) {
             return false;
         }
         spare.send_replace(false);
-        // It may have been refused and forgotten in between; from here on it cannot.
+        // The watch may have been refused and its objects forgotten meanwhile; from now on they are not.
         follows(self.now())
     }
 
@@ -92,7 +92,7 @@ impl Running {
 }
 
 impl EndpointsFeed {
-    /// Follows until `stop`, or until nobody takes the events any more.
+    /// Follows the endpoints until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
         let followed = match self.choice {
             Choice::Auto => self.choose(&stop).await,
@@ -100,7 +100,7 @@ impl EndpointsFeed {
             Choice::EndpointSlices => self.only(EndpointsSource::EndpointSlices, &stop).await,
         };
         if followed == Err(Closed) && !stop.is_cancelled() {
-            tracing::debug!("nobody takes the events about endpoints any more");
+            tracing::debug!("the receiver of endpoints events is gone");
         }
     }
 
@@ -116,7 +116,7 @@ impl EndpointsFeed {
     }
 
     async fn choose(&mut self, stop: &CancellationToken) -> Result<(), Closed> {
-        // The slices need not be kept.
+        // Slices need not be kept.
         let spare = watch::Sender::new(false);
         let mut slices = self.start(EndpointsSource::EndpointSlices, &spare, stop);
         let mut endpoints: Option<Running> = None;
@@ -157,7 +157,7 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Puts slices in force, and ends and forgets Endpoints.
+    /// Uses slices, stops the feed of Endpoints and forgets its objects.
     async fn put_slices_in_force(
         &mut self,
         endpoints: Option<Running>,
@@ -174,7 +174,7 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Puts Endpoints in force, at once if nothing is, or in place of slices if they tell as much.
+    /// Uses Endpoints: at once if no source is in use, or in place of slices if Endpoints have the same addresses.
     async fn put_endpoints_in_force(&mut self, choosing: &mut Choosing) -> Result<(), Closed> {
         if choosing.source == Some(EndpointsSource::EndpointSlices) {
             choosing.wish();
@@ -188,7 +188,7 @@ impl EndpointsFeed {
     async fn put_in_force(&mut self, source: EndpointsSource) -> Result<(), Closed> {
         if self.zones && source == EndpointsSource::Endpoints {
             tracing::warn!(
-                "Endpoints have no zones: --prefer-zone is without effect until EndpointSlices can be read"
+                "Endpoints have no zones; --prefer-zone has no effect until EndpointSlices can be read"
             );
         }
         self.send(Event::EndpointsFrom(source)).await?;
@@ -239,7 +239,7 @@ impl EndpointsFeed {
         }
     }
 
-    /// The feed of slices, in one form or the other.
+    /// The feed of slices, read as `T`.
     fn slices<T: FromApi>(
         &self,
         wrap: fn(Change<T>) -> Event,
@@ -263,7 +263,7 @@ fn spawn<T: FromApi>(feed: ScopedFeed<T, Event>, stop: &CancellationToken) -> Ru
     Running { state, stop, task }
 }
 
-/// Waits for news of a feed; for ever if it is not running.
+/// Waits for a change of a feed's state; forever if the feed is not running.
 async fn next_state(running: &mut Option<Running>) -> Result<(), Closed> {
     match running {
         Some(running) => running.state.changed().await.map_err(|_| Closed),

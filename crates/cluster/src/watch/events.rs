@@ -1,4 +1,4 @@
-//! The events of a watch as they come in.
+//! Incoming events of a watch.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::encoding::{MAX_OBJECT, WatchEvent};
 use super::failure::Failure;
 use super::pieces::Pieces;
 
-/// Rest of the thread after an event: while events keep coming, it wakes for all of this time at once. What
-/// comes after a longer pause is read at once.
+/// Pause of the thread after an event, so that it wakes once for all events of that time. An event after a longer
+/// pause is read at once.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// A response to a request for a watch.
+/// The response to a watch request.
 pub(super) struct EventReader {
     pieces: Pieces,
     buffer: Buffer,
@@ -24,8 +24,8 @@ impl EventReader {
         Self { pieces, buffer: Buffer::default() }
     }
 
-    /// The next event, `None` at the end. Silence is measured between pieces. An incomplete last event is dropped: it
-    /// comes again after resuming.
+    /// The next event; `None` at the end. The timeout `patience` applies to each piece. An incomplete last event is
+    /// dropped: it is sent again when the watch is resumed.
     pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<WatchEvent>, Failure> {
         loop {
             if let Some(event) = self.buffer.take(self.pieces.protobuf)? {
@@ -40,11 +40,11 @@ impl EventReader {
     }
 }
 
-/// Received and not yet taken.
+/// Received octets that are not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: BytesMut,
-    /// Up to here there is no line feed.
+    /// Number of octets known to contain no line feed.
     searched: usize,
 }
 
@@ -58,7 +58,7 @@ impl Buffer {
         if protobuf { self.take_frame() } else { self.take_line() }
     }
 
-    /// The first event, if it is complete: four octets that tell its length, and a message in protobuf.
+    /// The first event, if it is complete: its length in four octets, and a protobuf message.
     fn take_frame(&mut self) -> Result<Option<WatchEvent>, Failure> {
         let Some(length) = self.bytes.first_chunk() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
@@ -72,7 +72,7 @@ impl Buffer {
         WatchEvent::of_frame(&self.bytes.split_to(length).freeze()).map(Some)
     }
 
-    /// The first event, if it is complete: a line of JSON that is not empty.
+    /// The first event, if it is complete: a non-empty line of JSON.
     fn take_line(&mut self) -> Result<Option<WatchEvent>, Failure> {
         while let Some(line) = self.line()? {
             if !line.is_empty() {
@@ -82,7 +82,7 @@ impl Buffer {
         Ok(None)
     }
 
-    /// The first complete line without its end.
+    /// The first complete line, without its line end.
     fn line(&mut self) -> Result<Option<Bytes>, Failure> {
         let unsearched = self.bytes.get(self.searched..).unwrap_or_default();
         let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') else {

@@ -1,4 +1,4 @@
-//! One request, and the reader of its response.
+//! Requests for lists and watches, with readers of their responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use super::list::ListReader;
 use super::pieces::Pieces;
 use crate::connect::Connection;
 
-/// The most of an error response that is read.
+/// Bound of the octets that are read of an error response.
 const MAX_ERROR: usize = 64 << 10;
 /// The largest document that [`get`] returns, in octets.
 const MAX_DOCUMENT: usize = 8 << 20;
 
-/// Asks for one collection.
+/// Sends requests for one collection.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     pub(super) connection: Arc<Connection>,
     pub(super) collection: Collection,
-    /// Timeout of the head of a response, and of each next piece of a list.
+    /// Timeout of the head of a response and of each piece of a list.
     pub(super) patience: Duration,
 }
 
 impl Exchange {
-    /// The response to a request for a list, or for a page of one.
+    /// The response to a request for a list or for a page of it.
     pub(super) async fn list(&self, extent: &Extent) -> Result<ListReader, Failure> {
         let parameters = self.collection.list(extent);
         let mut request = self.collection.request().list(&parameters).map_err(|error| unaskable(&error))?;
@@ -40,7 +40,7 @@ impl Exchange {
         Ok(ListReader::new(self.ask(request).await?, self.patience))
     }
 
-    /// The response to a watch from `version` that is to last `seconds`.
+    /// The response to a watch from `version` for `seconds`.
     pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<EventReader, Failure> {
         let parameters = self.collection.watch(seconds);
         let request = self.collection.request().watch(&parameters, version);
@@ -50,17 +50,17 @@ impl Exchange {
 
     async fn ask(&self, mut request: Request<Vec<u8>>) -> Result<Pieces, Failure> {
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(encoding::ACCEPT));
-        // Boxed: it is a part of futures that live as long as a watch.
+        // Boxed, as it would enlarge futures that live as long as a watch.
         Box::pin(send(&self.connection, request, self.patience)).await
     }
 }
 
-/// Gets the JSON document at `path`, of at most 8 MiB. The head of the response, and each next piece of it, may take
-/// `patience`.
+/// Gets the JSON document at `path`, of at most 8 MiB. `patience` is the timeout of the response's head and of each
+/// piece.
 ///
 /// # Errors
 ///
-/// [`Failure`], with the API server's words where it gave any.
+/// [`Failure`], with the API server's message if there is one.
 pub async fn get(
     connection: &Connection,
     path: &str,
@@ -79,7 +79,7 @@ pub async fn get(
     serde_json::from_slice(&document).map_err(|error| Failure::Garbage(error.to_string()))
 }
 
-/// The body of the response to a request, if that is a success.
+/// Sends a request and returns the body of a successful response.
 async fn send(
     connection: &Connection,
     request: Request<Vec<u8>>,
@@ -96,7 +96,7 @@ async fn send(
         return Ok(pieces);
     }
     let mut text = Vec::new();
-    // Whatever can be had of the explanation will do.
+    // A partial error message is good enough.
     while let Ok(Some(piece)) = pieces.next(patience).await {
         text.extend_from_slice(&piece);
         if text.len() > MAX_ERROR {
@@ -106,7 +106,7 @@ async fn send(
     Err(Failure::of_response(status.as_u16(), retry_after, &text))
 }
 
-/// `Retry-After` in seconds. API servers send no dates.
+/// `Retry-After` in seconds. API servers never send a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
@@ -114,13 +114,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 fn unreachable(error: &kube::Error) -> Failure {
     Failure::Unreachable(match error {
-        // kube wraps what the connection says, with nothing to add.
+        // kube wraps the connection's error without adding information.
         kube::Error::Service(cause) => brief(cause.as_ref()),
         other => brief(other),
     })
 }
 
-/// A path that is none, from a flag.
+/// The failure of a request that cannot be built: a flag makes its path invalid.
 fn unaskable(error: &kube::core::request::Error) -> Failure {
     Failure::Unreachable(format!("cannot ask: {}", brief(error)))
 }

@@ -7,64 +7,64 @@ use thiserror::Error;
 use super::status::Status;
 use crate::objects::Encoded;
 
-/// Why a list or a watch ended before its time.
+/// The failure of a list or a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// There was no response at all.
+    /// There was no response.
     #[error("no response: {0}")]
     Unreachable(String),
-    /// Our credentials are not accepted (401).
+    /// The API server rejects our credentials (401).
     #[error("not authenticated: {0}")]
     Unauthorized(String),
-    /// We may not read this, or there is no such collection (403, 404).
+    /// Reading the collection is forbidden, or it does not exist (403, 404).
     #[error("{0}")]
     Refused(String),
-    /// The version or the position in the list is too old (410).
+    /// The resource version or the token of the next page has expired (410).
     #[error("{0}")]
     Expired(String),
     /// Any other error response.
     #[error("error {code}: {message}")]
     Server {
-        /// The HTTP status, or the code in the error.
+        /// The HTTP status code, or the code in the error.
         code: u16,
         /// Message of the API server.
         message: String,
         /// Time to wait before the next request.
         retry_after: Option<Duration>,
     },
-    /// The response broke off.
-    #[error("the response broke off: {0}")]
+    /// The response was interrupted.
+    #[error("the response was interrupted: {0}")]
     Broken(String),
-    /// Nothing came for this long.
-    #[error("nothing came for {0:?}")]
+    /// No data arrived for this long.
+    #[error("no data received for {0:?}")]
     Silent(Duration),
-    /// A watch ended at once, and not for the first time.
+    /// The watch ended at once.
     #[error("the watch ended after {0:?}")]
     Brief(Duration),
-    /// Neither the protobuf nor the JSON we asked for.
-    #[error("not an answer of an API server: {0}")]
+    /// The response is neither the requested protobuf nor JSON.
+    #[error("not a response of an API server: {0}")]
     Garbage(String),
-    /// More than we are ready to hold in memory.
-    #[error("a single answer is larger than {0} bytes")]
+    /// A message exceeds the bound in octets.
+    #[error("a message is larger than {0} bytes")]
     TooLarge(usize),
-    /// The API server does not know the history that we know.
+    /// The history of the API server is not that of our version.
     #[error("the API server has another history: {0}")]
     OtherHistory(String),
 }
 
-/// Meaning of a missing permission.
+/// Circumstances of a refusal, which decide how it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// It has lasted too long to be that of an API server that starts, which refuses everything for a moment.
+    /// It has lasted longer than that of a starting API server, which briefly refuses everything.
     pub(super) lasting: bool,
-    /// We can do without, and have nothing of it that must be kept up to date.
+    /// The collection is optional, and no object of it has to be kept up to date.
     pub(super) dispensable: bool,
-    /// We have read it before.
+    /// The collection was read before.
     pub(super) known: bool,
 }
 
 impl Failure {
-    /// A word for metrics and for telling repeated failures from new ones.
+    /// The reason in metrics; it also distinguishes repeated failures from new failures.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// Every word of [`reason`](Self::reason).
+    /// Every value of [`reason`](Self::reason).
     pub const REASONS: [&'static str; 11] = [
         "unreachable",
         "unauthorized",
@@ -96,11 +96,11 @@ impl Failure {
         "other_history",
     ];
 
-    /// Could reading our certificates and credentials again help?
+    /// Whether reading our certificates and credentials again may help.
     pub(super) fn concerns_credentials(&self) -> bool {
         match self {
             Self::Unauthorized(_) => true,
-            // These come from deep within TLS and the credential plugins, as text.
+            // Errors of TLS and of credential plugins arrive as text.
             Self::Unreachable(text) => {
                 let text = text.to_ascii_lowercase();
                 ["certificate", "unknownca", "accessdenied", "auth error"]
@@ -111,23 +111,23 @@ impl Failure {
         }
     }
 
-    /// Does the API server no longer know the versions that we know? Then everything has to be listed.
+    /// Whether the API server no longer knows our version, so that everything must be listed again.
     pub(super) fn ends_history(&self) -> bool {
         matches!(self, Self::Expired(_) | Self::OtherHistory(_))
     }
 
-    /// Is it about what came in a watch, and so perhaps the same whenever that is resumed?
+    /// Whether the content of a watch caused it, so that it may recur whenever the watch is resumed.
     pub(super) fn is_unreadable(&self) -> bool {
         matches!(self, Self::Server { .. } | Self::Garbage(_) | Self::TooLarge(_) | Self::Brief(_))
     }
 
-    /// The failure that an error response means. `body` is as much of it as was read.
+    /// The failure of an error response. `body` may be truncated.
     pub(super) fn of_response(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let message = Status::of_body(body).and_then(|status| status.message);
         Self::of_code(code, message.unwrap_or_else(|| excerpt(body)), retry_after)
     }
 
-    /// The failure that the object of a watch event of type ERROR means.
+    /// The failure in the object of a watch event of type ERROR.
     pub(super) fn of_event(object: &Encoded) -> Self {
         let status: Status = match object.decode() {
             Ok(status) => status,
@@ -145,14 +145,14 @@ impl Failure {
             401 => Self::Unauthorized(message),
             403..=405 => Self::Refused(message),
             410 => Self::Expired(message),
-            // A version from the future, as after a restore of the API server's database.
+            // Our version is in the future, as after a restore of the API server's database.
             _ if message.contains("Too large resource version") => Self::OtherHistory(message),
             _ => Self::Server { code, message, retry_after },
         }
     }
 }
 
-/// The beginning of what was received, in one line without control characters.
+/// The beginning of received octets, as one line without control characters.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     const LENGTH: usize = 120;
     let text = String::from_utf8_lossy(bytes);

@@ -1,4 +1,4 @@
-//! One collection, followed for ever: listed, watched, resumed, listed again.
+//! A feed of one collection, which is listed, watched, resumed and listed again forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use super::state::{FeedState, Phase};
 use crate::connect::Connection;
 use crate::objects::{Change, Encoded, FromApi};
 
-/// A watch that lasted this long had begun well: what comes after it is a new failure.
+/// Duration after which a watch counts as stable, so that a later failure is a new failure.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Whoever took the events is gone: the end of a feed.
+/// The receiver of the events is gone, which ends a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
-/// Why an attempt ended.
+/// The end of an attempt.
 enum Stop {
     Failed(Failure),
     Closed,
@@ -44,14 +44,14 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Follows one collection and sends what happens to `sink`, as `E`s.
+/// Follows one collection and sends its changes to `sink`, as `E`s.
 pub struct Feed<T, E> {
     exchange: Exchange,
     pace: Pace,
     optional: bool,
-    /// Objects that were sent are to be forgotten if we may not read them any more.
+    /// Whether sent objects are to be forgotten when reading them is forbidden.
     spare: watch::Receiver<bool>,
-    /// Something was sent and not forgotten.
+    /// Whether objects were sent and not forgotten.
     sent: bool,
     metrics: FeedMetrics,
     sink: mpsc::Sender<Received<E>>,
@@ -63,7 +63,7 @@ pub struct Feed<T, E> {
 }
 
 impl<T: FromApi, E: Send + 'static> Feed<T, E> {
-    /// A feed of `collection` into `sink`; `wrap` makes the events of changes.
+    /// A feed of `collection` into `sink`; `wrap` converts changes to events.
     pub fn new(
         connection: Arc<Connection>,
         collection: Collection,
@@ -90,34 +90,34 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    /// We can do without this collection: while it is refused from the start, that is a remark in the log, and it is
-    /// tried again more and more rarely.
+    /// Makes the collection optional: if it is refused from the start, the log says so at a lower level, and it is
+    /// retried ever more rarely.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
     }
 
-    /// Names what is not to be had without this collection, for the log when it is refused.
+    /// Names the feature that requires this collection, for the log when it is refused.
     #[must_use]
     pub fn needed_for(mut self, what: &'static str) -> Self {
         self.complaints.needed_for = Some(what);
         self
     }
 
-    /// While `spare` and refused, an empty list takes the place of what was sent.
+    /// Replaces the sent objects with an empty list while the collection is refused and `spare` is true.
     #[must_use]
     pub fn forgetting(mut self, spare: watch::Receiver<bool>) -> Self {
         self.spare = spare;
         self
     }
 
-    /// State of the feed, now and later.
+    /// The state of the feed and its changes.
     pub fn state(&self) -> watch::Receiver<FeedState> {
         self.state.subscribe()
     }
 
-    /// Follows the collection until `stop`, or until nobody takes the events any more.
+    /// Follows the collection until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow()).await;
         self.metrics.connected(false);
@@ -143,7 +143,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    /// Lists everything from where `listing` is.
+    /// Lists the remaining pages of `listing`.
     async fn list(&mut self, listing: &mut Listing) -> Result<History, Stop> {
         while !listing.is_endless() {
             match self.page(listing).await {
@@ -162,7 +162,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         Err(Failure::Garbage("a list without end".to_owned()).into())
     }
 
-    /// Lists a page, or all there is. Returns the history of the list at its end.
+    /// Lists a page or the whole collection. Returns the history after the last page.
     async fn page(&mut self, listing: &mut Listing) -> Result<Option<History>, Stop> {
         let mut page = self.exchange.list(&listing.extent).await?;
         let (mut history, mut begun) = (listing.history(), !listing.is_new());
@@ -180,7 +180,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    /// One watch, from its request to its end.
+    /// Runs one watch, from its request to its end.
     async fn watch(&mut self, watching: &mut Watching) -> Result<(), Stop> {
         if std::mem::replace(&mut watching.doubtful, true) {
             self.same_history(&watching.history).await?;
@@ -210,7 +210,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    /// Takes the events of a watch that was asked to last for `asked`.
+    /// Takes the events of a watch with the requested duration `asked`.
     async fn take_events(
         &mut self,
         watching: &mut Watching,
@@ -225,7 +225,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
             let event = match events.next(left.min(self.pace.silence)).await {
                 Ok(Some(event)) => event,
                 Ok(None) => return Watched::judge(begun.elapsed(), asked, mute).map_err(Stop::Failed),
-                // There is nothing to tell, or nobody there. The next request shows which.
+                // There are no events or the connection is dead. The next request finds out.
                 Err(Failure::Silent(_)) => return Ok(Watched::Mute),
                 Err(failure) => return Err(failure.into()),
             };
@@ -252,16 +252,16 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
                 history.advance(&object.version());
             }
             "ERROR" => return Err(Failure::of_event(object).into()),
-            // A type of a later API: what it is about cannot be known, so it is not acted upon.
+            // A type of a later API: its meaning is unknown, so it is ignored.
             other => self.malformed.object(None, &format!("a watch event of type {other:?}")),
         }
-        // A long stream of events is no outage, whatever came before it.
+        // A watch with events ends an outage.
         self.pauses.progress();
         Ok(())
     }
 
-    /// Sends an object on, of a list or of a watch. One that makes no sense is left out; if it replaces one that did,
-    /// that one is gone.
+    /// Forwards an object of a list or of a watch. A malformed object is ignored; in a watch it also deletes its
+    /// previous version.
     async fn apply(
         &mut self,
         object: &Encoded,
@@ -302,7 +302,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         self.sink.send(Received { event, at: at.into_std() }).await.map_err(|_| Stop::Closed)
     }
 
-    /// Asks for one object to see whether the API server still has the history we know.
+    /// Lists one object to check that the API server still has the same history.
     async fn same_history(&self, history: &History) -> Result<(), Failure> {
         let mut page = self.exchange.list(&Extent::Page { limit: 1, token: None }).await?;
         let mut first = None;
@@ -324,7 +324,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         });
     }
 
-    /// A watch is open.
+    /// Notes that the watch is open.
     fn follows(&mut self) {
         self.enter(Phase::Following);
         self.metrics.connected(true);
@@ -356,7 +356,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         Ok(())
     }
 
-    /// Meaning of a refusal now.
+    /// The circumstances of a refusal now.
     fn refusal(&self) -> Refusal {
         let state = *self.state.borrow();
         Refusal {
@@ -366,7 +366,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    /// Whether what was sent is spare, or becomes so until `end`.
+    /// Waits until the sent objects may be forgotten. False if that is not the case until `end`.
     async fn becomes_spare(&mut self, end: Instant) -> bool {
         tokio::select! {
             () = sleep_until(end) => false,
@@ -374,7 +374,7 @@ impl<T: FromApi, E: Send + 'static> Feed<T, E> {
         }
     }
 
-    /// Takes back everything that was sent.
+    /// Removes all sent objects by means of an empty list.
     async fn forget(&mut self) -> Result<(), Stop> {
         let now = Instant::now();
         self.send(Change::RelistStarted, now).await?;

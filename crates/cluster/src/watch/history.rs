@@ -1,10 +1,10 @@
-//! Whether the versions we know still mean what they meant.
+//! Detection of another history of the API server.
 //!
-//! A resource version has a meaning only in the history that it came from. An API server whose database was wiped or
-//! restored counts anew; a watch from an old version would then wait for ever, or miss what happened before. There is
-//! no way to ask for the identity of a history, but two things give a false one away: a version that is lower than one
-//! we have seen, and the first object of the collection having been made again under the same name. A history that was
-//! restored and has outrun our version is not recognised: we would have to be cut off for as long as that takes.
+//! A resource version only has a meaning within its history. An API server whose database was wiped or restored
+//! starts another history; a watch from an old version would then wait forever or miss changes. The API has no
+//! identity of a history, but two signs reveal another history: a version lower than ours, and another UID of the
+//! collection's first object. A restored history that has already passed our version is not detected; we would have
+//! to be disconnected for that long.
 
 use smol_str::SmolStr;
 
@@ -14,7 +14,7 @@ use crate::objects::ObjectKey;
 /// Key and UID of an object.
 pub(super) type Identity = (ObjectKey, SmolStr);
 
-/// Where a list or a watch stands.
+/// The progress of a list or a watch within a history.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
     /// The version to resume from.
@@ -24,21 +24,22 @@ pub(super) struct History {
 }
 
 impl History {
-    /// A list has this object. Lists begin with the first path in the database, but those of a cache need not.
+    /// Notes an object of the list. Lists are in the order of paths in the database, but lists from the watch cache
+    /// need not be.
     pub(super) fn saw(&mut self, key: &ObjectKey, uid: &SmolStr) {
         if self.first.as_ref().is_none_or(|(first, _)| path(key).lt(path(first))) {
             self.first = Some((key.clone(), uid.clone()));
         }
     }
 
-    /// The version moved on. Objects without one leave it where it was.
+    /// Advances the version; an empty version is ignored.
     pub(super) fn advance(&mut self, version: &str) {
         if !version.is_empty() {
             version.clone_into(&mut self.version);
         }
     }
 
-    /// Compares with a list of the first object that was made just now.
+    /// Compares with version and first object of a new list.
     pub(super) fn check(&self, version: &str, first: Option<&Identity>) -> Result<(), Failure> {
         if let (Ok(now), Ok(known)) = (version.parse::<u64>(), self.version.parse::<u64>())
             && now < known

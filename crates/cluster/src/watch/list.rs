@@ -1,4 +1,4 @@
-//! The objects of a list as they come in.
+//! Incoming objects of a list.
 
 use std::time::Duration;
 use std::vec;
@@ -10,14 +10,14 @@ use super::failure::Failure;
 use super::pieces::Pieces;
 use crate::objects::Encoded;
 
-/// The most a page of a list in JSON may take, which is read as a whole. Larger ones are asked for again in smaller
-/// portions.
+/// Bound of a page of a list in JSON in octets, as it is read as a whole. A larger page is requested again with fewer
+/// objects.
 const MAX_JSON: usize = 32 << 20;
 
-/// Pieces of a response that may follow a list.
+/// Bound of the pieces of a response after the end of the list.
 const MAX_REST: usize = 64;
 
-/// A response to a request for a list.
+/// The response to a list request.
 pub(super) struct ListReader {
     pieces: Pieces,
     patience: Duration,
@@ -28,7 +28,7 @@ pub(super) struct ListReader {
 enum Course {
     Protobuf(ListMessage),
     Json,
-    /// JSON that was read.
+    /// Parsed JSON.
     Read(vec::IntoIter<Encoded>, ListMeta),
 }
 
@@ -38,7 +38,7 @@ impl ListReader {
         Self { pieces, patience, received: BytesMut::new(), course }
     }
 
-    /// The next object, or the end.
+    /// The next object, or the end of the list.
     pub(super) async fn next(&mut self) -> Result<Part, Failure> {
         loop {
             match &mut self.course {
@@ -65,8 +65,8 @@ impl ListReader {
         }
     }
 
-    /// Receives what follows a list, since the connection is used again only if nothing is left in it, and since a
-    /// compressed body is only known to be whole at its end. An API server sends a few octets.
+    /// Receives the rest of the response after the list, which is a few octets. Otherwise the connection cannot be
+    /// reused, and a truncated compressed body would not be noticed.
     async fn drain(&mut self) -> Result<(), Failure> {
         for _ in 0..MAX_REST {
             if self.pieces.next(self.patience).await?.is_none() {
@@ -76,7 +76,7 @@ impl ListReader {
         Err(Failure::Garbage("a list that does not end".to_owned()))
     }
 
-    /// Receives a piece, unless there is none any more. Returns whether there was one.
+    /// Receives a piece. False at the end of the response.
     async fn receive(&mut self, most: usize) -> Result<bool, Failure> {
         let Some(piece) = self.pieces.next(self.patience).await? else { return Ok(false) };
         if self.received.len() > most {

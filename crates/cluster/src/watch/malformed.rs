@@ -1,4 +1,4 @@
-//! Objects that make no sense: each is logged once and counted.
+//! Malformed objects: each is counted, and logged once.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -8,10 +8,10 @@ use prometheus::IntCounter;
 
 use crate::objects::{Kind, ObjectKey};
 
-/// Bound of the different problems remembered, and so logged.
+/// Bound of the distinct problems that are remembered and logged.
 const MAX_REMEMBERED: usize = 1000;
 
-/// The problems of one kind of objects.
+/// The malformed objects of one kind.
 #[derive(Debug)]
 pub(super) struct Malformed {
     kind: Kind,
@@ -26,22 +26,22 @@ impl Malformed {
         Self { kind, counter, known: HashSet::new(), hasher: RandomState::new() }
     }
 
-    /// The whole object cannot be used.
+    /// Notes an object that is ignored.
     pub(super) fn object(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) {
         if self.is_new(key, problem) {
             let object = key.map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(kind = %self.kind, object, %problem, "an object is malformed and left out");
+            tracing::warn!(kind = %self.kind, object, %problem, "malformed object ignored");
         }
     }
 
-    /// Part of the object cannot be used.
+    /// Notes an object of which a part is ignored.
     pub(super) fn part(&mut self, key: &ObjectKey, problem: &dyn Display) {
         if self.is_new(Some(key), problem) {
-            tracing::warn!(kind = %self.kind, object = %key, %problem, "a part of an object is left out");
+            tracing::warn!(kind = %self.kind, object = %key, %problem, "malformed part of an object ignored");
         }
     }
 
-    /// Counts; true if this is to be logged.
+    /// Counts the problem. Returns whether it is to be logged.
     fn is_new(&mut self, key: Option<&ObjectKey>, problem: &dyn Display) -> bool {
         self.counter.inc();
         let full = self.known.len() >= MAX_REMEMBERED;

@@ -10,7 +10,7 @@ use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeV
 use super::failure::Failure;
 use crate::objects::Kind;
 
-/// Counters and gauges of all watches, by kind of objects. `clone` is a handful of reference counts.
+/// Counters and gauges of all watches, by kind of objects. `clone` only increments reference counts.
 #[derive(Debug, Clone)]
 pub struct WatchMetrics {
     malformed: IntCounterVec,
@@ -23,15 +23,16 @@ pub struct WatchMetrics {
 }
 
 impl WatchMetrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     ///
     /// # Errors
     ///
-    /// When a name is taken.
+    /// [`MetricError`] if a name is already registered.
     pub fn new(registry: &daemon::metrics::Metrics) -> Result<Self, MetricError> {
         let name = "kubedns_last_event_timestamp_seconds";
-        let last_event = GaugeVec::new(Opts::new(name, "When the last event arrived"), &["kind"])
-            .map_err(|source| MetricError { name: name.to_owned(), source })?;
+        let last_event =
+            GaugeVec::new(Opts::new(name, "Time of the last event, in seconds since 1970."), &["kind"])
+                .map_err(|source| MetricError { name: name.to_owned(), source })?;
         registry.register(name, last_event.clone())?;
         Ok(Self {
             last_event,
@@ -68,7 +69,7 @@ impl WatchMetrics {
         })
     }
 
-    /// The metrics of the feed of `kind`, all at zero.
+    /// The metrics of the feed of `kind`, initially zero.
     pub fn feed(&self, kind: Kind) -> FeedMetrics {
         let label = [kind.label()];
         for reason in Failure::REASONS.into_iter().chain(["timeout"]) {
@@ -86,12 +87,12 @@ impl WatchMetrics {
         }
     }
 
-    /// Number of lists and watches of `kind` that have ended for `reason`.
+    /// Number of lists and watches of `kind` that ended for `reason`.
     pub fn restarts(&self, kind: Kind, reason: &str) -> u64 {
         self.restarts.with_label_values(&[kind.label(), reason]).get()
     }
 
-    /// Whether a watch of `kind` is open. Asking makes no series of a kind that nobody follows.
+    /// Whether a watch of `kind` is open. Does not create a series for a kind without a feed.
     pub fn is_connected(&self, kind: Kind) -> bool {
         let families = self.connected.collect();
         let mut series = families.iter().flat_map(MetricFamily::get_metric);
@@ -115,34 +116,35 @@ pub struct FeedMetrics {
 }
 
 impl FeedMetrics {
-    /// Objects and parts of objects that were left out so far.
+    /// Number of malformed objects and parts of objects so far.
     pub fn malformed(&self) -> u64 {
         self.malformed.get()
     }
 
-    /// Bookmarks so far.
+    /// Number of bookmarks so far.
     pub fn bookmarks(&self) -> u64 {
         self.bookmarks.get()
     }
 
-    /// The metrics of a feed that is one of several of its kind, which are connected together or not at all.
+    /// The metrics of one of several feeds of a kind. It does not set the gauge of the connection, which belongs to
+    /// all of them.
     pub(super) fn of_part(&self) -> Self {
         Self { connected: None, ..self.clone() }
     }
 
-    /// A watch is open, or none is any more.
+    /// Notes whether the watch is open.
     pub(super) fn connected(&self, connected: bool) {
         if let Some(gauge) = &self.connected {
             gauge.set(connected.into());
         }
     }
 
-    /// A list or watch ended.
+    /// Notes the end of a list or watch.
     pub(super) fn restarted(&self, reason: &str) {
         self.restarts.with_label_values(&[self.kind.label(), reason]).inc();
     }
 
-    /// An event arrived.
+    /// Notes an event.
     pub(super) fn event(&self) {
         self.events.inc();
         self.last_event.set(unix_seconds(SystemTime::now()));

@@ -1,5 +1,5 @@
-//! Nodes, which tell where the cluster is: watched only while federations are configured, and only if permitted. One of
-//! them tells where this process is, see [`own_node`].
+//! Nodes, for zone and region of the cluster: watched only while federations are configured, and only if permitted.
+//! [`own_node`] watches the Node of this process, for its zone.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Closed, Received};
 use crate::connect::Connection;
 use crate::objects::{Change, Event, Kind, Node};
 
-/// A feed of the node that this process runs on, for the zone that `option` prefers. Without permission there is none.
+/// A feed of the Node that this process runs on, for the zone that `option` prefers. It is optional.
 pub fn own_node(
     connection: &Arc<Connection>,
     metrics: &WatchMetrics,
@@ -28,24 +28,24 @@ pub fn own_node(
     Feed::new(connection, node, Pace::default(), metrics, sink, Event::OwnNode).needed_for(option)
 }
 
-/// Follows nodes while they are wanted.
+/// A feed of Nodes that only runs while Nodes are needed.
 pub struct NodesFeed<S> {
     /// The API server.
     pub connection: Arc<Connection>,
     /// The timing.
     pub pace: Pace,
-    /// Where watches are counted.
+    /// The metrics of the watches.
     pub metrics: WatchMetrics,
-    /// Where events go.
+    /// The receiver of the events.
     pub sink: mpsc::Sender<Received<Event>>,
     /// The settings in force.
     pub settings: watch::Receiver<S>,
-    /// Whether nodes are wanted with these settings.
+    /// Whether these settings need Nodes.
     pub wanted: fn(&S) -> bool,
 }
 
 impl<S> NodesFeed<S> {
-    /// Follows until `stop`, or until nobody takes the events any more.
+    /// Follows Nodes until `stop`, or until the receiver of the events is gone.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow(&stop)).await;
     }
@@ -67,20 +67,20 @@ impl<S> NodesFeed<S> {
                 () = &mut following => return Err(Closed),
                 ended = self.until(false) => ended?,
             }
-            // Its end is what says that nothing is watched any more.
+            // Waiting for its end ensures that no event follows.
             feed_stop.cancel();
             following.await;
             self.forget().await?;
         }
     }
 
-    /// Waits until nodes are wanted, or are not.
+    /// Waits until Nodes are needed, or no longer needed.
     async fn until(&mut self, wanted: bool) -> Result<(), Closed> {
         let is_wanted = self.wanted;
         self.settings.wait_for(|settings| is_wanted(settings) == wanted).await.map(drop).map_err(|_| Closed)
     }
 
-    /// An empty list: what was known is not kept up to date any more.
+    /// Removes all Nodes by means of an empty list, as they are no longer kept up to date.
     async fn forget(&self) -> Result<(), Closed> {
         for change in [Change::RelistStarted, Change::RelistDone] {
             let received = Received { event: Event::Node(change), at: std::time::Instant::now() };

@@ -1,29 +1,29 @@
-//! Timeouts, and pauses between attempts.
+//! Timeouts and pauses between attempts.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The timing of a [`Feed`](super::Feed). Ranges are for jitter: each use takes a random value from them, so that the
-/// replicas of a cluster do not move in step.
+/// The timing of a [`Feed`](super::Feed). Each use of a range takes a random value from it, so that replicas do not
+/// act in step.
 #[derive(Debug, Clone)]
 pub struct Pace {
     /// Requested duration of a watch.
     pub watch: RangeInclusive<Duration>,
-    /// The time a watch may be silent before it is opened anew. API servers send a bookmark a minute, but only when
-    /// something has happened, be it elsewhere.
+    /// Bound of a watch's silence before it is reopened. API servers send a bookmark each minute, but only if any
+    /// object in the cluster has changed.
     pub silence: Duration,
-    /// The time a watch may end later than asked for.
+    /// Time that a watch may last beyond its requested duration.
     pub grace: Duration,
-    /// Timeout of the head of a response, or of the next piece of a list.
+    /// Timeout of the head of a response and of each piece of a list.
     pub response: Duration,
-    /// The first and the longest pause between failing attempts.
+    /// The first and the longest pause between failed attempts.
     pub backoff: RangeInclusive<Duration>,
-    /// The longest pause while nobody answers, a refusal may pass, or a busy server asked for none longer: an API server
-    /// that is back is to be noticed within seconds.
+    /// The longest pause while the API server is unreachable, overloaded or briefly refusing, so that its return is
+    /// noticed within seconds. An overloaded API server may request longer pauses.
     pub passing: Duration,
-    /// The longest pause while we may not read something that we have never had and can do without.
+    /// The longest pause while an optional collection that was never read is refused.
     pub refused: Duration,
-    /// The time a refusal must last to count. An API server that starts refuses everything for a moment.
+    /// Time that a refusal must last to count. A starting API server briefly refuses everything.
     pub refusal: Duration,
 }
 

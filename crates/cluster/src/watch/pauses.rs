@@ -1,24 +1,24 @@
-//! Pauses between failing attempts: they grow, each kind of failure by itself.
+//! Pauses between failed attempts. They grow for each kind of failure separately.
 
 use std::time::Duration;
 
 use super::failure::{Failure, Refusal};
 use super::pace::{Pace, jittered};
 
-/// The longest pause that the API server may ask for.
+/// Bound of the pause that the API server may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// The pauses of one feed.
 #[derive(Debug)]
 pub(super) struct Pauses {
     pace: Pace,
-    /// While nobody answers.
+    /// While the API server is unreachable.
     unreachable: Backoff,
-    /// While the answer is that we may not read this.
+    /// While reading the collection is refused.
     refused: Backoff,
-    /// While anything else goes wrong.
+    /// During any other failure.
     failing: Backoff,
-    /// Between lists that become worthless at once.
+    /// Between lists whose watch fails at once.
     relist: Backoff,
 }
 
@@ -34,7 +34,7 @@ impl Pauses {
         }
     }
 
-    /// The pause after `failure`, which may be a refusal of this kind.
+    /// The pause after `failure`; `refusal` matters if it is a refusal.
     pub(super) fn next(&mut self, failure: &Failure, refusal: Refusal) -> Duration {
         let longest = *self.pace.backoff.end();
         match failure {
@@ -45,7 +45,7 @@ impl Pauses {
                 Refusal { dispensable: true, .. } => self.pace.refused,
                 Refusal { .. } => longest,
             }),
-            // A busy server says when to come again, and it refuses cheaply.
+            // An overloaded server requests a pause, and refusing costs it little.
             Failure::Server { retry_after: Some(wanted), .. } => {
                 let spread = jittered(&(Duration::ZERO..=*self.pace.backoff.start()));
                 self.failing.pause(self.pace.passing).max(*wanted.min(&MAX_RETRY_AFTER) + spread)
@@ -54,34 +54,34 @@ impl Pauses {
         }
     }
 
-    /// The pause before a list that is begun again for another reason than those.
+    /// The pause before listing again.
     pub(super) fn relist(&mut self) -> Duration {
         self.relist.pause(*self.pace.backoff.end())
     }
 
-    /// Something was received that was asked for.
+    /// Notes that a request was successful.
     pub(super) fn progress(&mut self) {
         self.unreachable.reset();
         self.failing.reset();
     }
 
-    /// A watch was opened. That what may not be watched may be listed, is no progress.
+    /// Notes that a watch was opened. A list alone is no progress: listing may be permitted and watching not.
     pub(super) fn opened(&mut self) {
         self.refused.reset();
     }
 
-    /// A watch has lasted: the list before it was not in vain.
+    /// Notes that a watch was stable, so that the list before it was useful.
     pub(super) fn settled(&mut self) {
         self.relist.reset();
     }
 }
 
-/// Pauses that double; each is a random part between half and all of its length.
+/// Pauses that double. Each is shortened at random, to half its length at least.
 #[derive(Debug)]
 struct Backoff {
     /// The length after a reset.
     first: Duration,
-    /// The shortest length above none.
+    /// The shortest length above zero.
     least: Duration,
     next: Duration,
 }
@@ -91,7 +91,7 @@ impl Backoff {
         Self { first, least: first, next: first }
     }
 
-    /// The first pause is none, the second has this length.
+    /// A backoff whose first pause is zero and whose second pause has this length.
     fn after_none(second: Duration) -> Self {
         Self { first: Duration::ZERO, least: second, next: Duration::ZERO }
     }

@@ -1,4 +1,4 @@
-//! The body of a response, piece by piece and unpacked, with a limit on every wait and every size.
+//! The body of a response, piece by piece and decompressed, with bounds on every wait and size.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use warp::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 
 use super::failure::Failure;
 
-/// Octets of compressed data that are unpacked at a time: a thousandfold of it may come out.
+/// Compressed octets that are decompressed at a time: the result may be a thousand times as large.
 const PORTION: usize = 4 << 10;
 
-/// The body of a response as it comes in.
+/// The incoming body of a response.
 pub(super) struct Pieces {
     body: Body,
-    /// It is protobuf and not JSON.
+    /// Whether it is protobuf rather than JSON.
     pub(super) protobuf: bool,
-    /// Large, and only lists are compressed.
+    /// The decoder; boxed, as it is large and only lists are compressed.
     gzip: Option<Box<Gzip>>,
 }
 
 /// The decoder of a compressed body.
 struct Gzip {
     decoder: GzDecoder<Writer<BytesMut>>,
-    /// Received and not unpacked yet.
+    /// Received octets that are not decompressed yet.
     received: Bytes,
 }
 
@@ -47,7 +47,7 @@ impl Pieces {
         }
     }
 
-    /// The next piece, `None` at the end. Each wait for the network lasts `patience` at most.
+    /// The next piece; `None` at the end. `patience` is the timeout of each wait for the network.
     pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<Bytes>, Failure> {
         while let Some(gzip) = &mut self.gzip {
             let unpacked = if !gzip.received.is_empty() {
@@ -75,7 +75,7 @@ impl Gzip {
         Ok(self.unpacked())
     }
 
-    /// The rest, after all has been received.
+    /// The rest, after the last received octet.
     fn finish(&mut self) -> Result<Bytes, Failure> {
         self.decoder.try_finish().map_err(|error| Failure::Broken(brief(&error)))?;
         Ok(self.unpacked())
@@ -93,7 +93,7 @@ async fn receive(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, F
                 None => return Ok(None),
                 Some(Err(error)) => return Err(Failure::Broken(brief(&error))),
                 Some(Ok(frame)) => {
-                    // Anything else is trailers, which say nothing to us.
+                    // Other frames are trailers, which are ignored.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }

@@ -1,4 +1,4 @@
-//! Where a feed stands: in the middle of a list, or behind a version that a watch can go on from.
+//! The position of a feed: within a list, or at a version from which a watch can resume.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::encoding::ListMeta;
 use super::failure::Failure;
 use super::history::History;
 
-/// Objects of a page.
+/// Number of objects of a page.
 const PAGE: u32 = 500;
 /// Bound of the pages of a list.
 const MAX_PAGES: usize = 100_000;
-/// The time for which a page that fails is asked for again. API servers forget its token after five minutes.
+/// Time for which a failed page is requested again. API servers forget its token after five minutes.
 const TOKEN_LIFE: Duration = Duration::from_mins(4);
-/// Bound of unreadable events of a watch in a row.
+/// Bound of consecutive unreadable events of a watch.
 const MAX_UNREADABLE: u32 = 5;
 
 /// The next step.
@@ -34,12 +34,11 @@ impl Default for Position {
 }
 
 impl Position {
-    /// Takes note of a failure. One that makes the position worthless leads back to the start of a list; returns
-    /// whether it does.
+    /// Notes a failure. If the position is lost, a new list begins. Returns whether that is the case.
     pub(super) fn fail(&mut self, failure: &Failure) -> bool {
         let next = match self {
             Self::Listing(listing) => listing.is_lost(failure).then(Listing::most_recent),
-            // What the API server no longer tells in events may be in its memory.
+            // The watch cache may still have the version whose events are gone.
             Self::Watching(watching) if matches!(failure, Failure::Expired(_)) => {
                 Some(Listing::new(Extent::Cached(std::mem::take(&mut watching.history.version))))
             }
@@ -56,20 +55,20 @@ impl Position {
     }
 }
 
-/// A list under way.
+/// A list in progress.
 #[derive(Debug)]
 pub(super) struct Listing {
     /// The next request.
     pub(super) extent: Extent,
-    /// The list that the pages so far belong to.
+    /// The history of the pages so far.
     history: Option<History>,
     pages: usize,
-    /// Since when the next page fails.
+    /// The time since which the next page has been failing.
     failing: Option<Instant>,
 }
 
 impl Default for Listing {
-    /// The request of kube-dns: any version, from the memory of the API server.
+    /// The request of kube-dns: any version, from the API server's watch cache.
     fn default() -> Self {
         Self::new(Extent::Cached("0".to_owned()))
     }
@@ -80,17 +79,17 @@ impl Listing {
         Self { extent, history: None, pages: 0, failing: None }
     }
 
-    /// A list that must not come from an API server that lags behind.
+    /// A list of the most recent version, never from an API server that lags behind.
     fn most_recent() -> Self {
         Self::new(Extent::Page { limit: PAGE, token: None })
     }
 
-    /// No page has been received.
+    /// Whether no page has been received.
     pub(super) fn is_new(&self) -> bool {
         self.history.is_none()
     }
 
-    /// Asks for less at once. False if that cannot be.
+    /// Requests fewer objects at once. False if that is impossible.
     pub(super) fn shrink(&mut self) -> bool {
         match &mut self.extent {
             Extent::Page { limit: 1, .. } => return false,
@@ -100,7 +99,7 @@ impl Listing {
         true
     }
 
-    /// Goes on behind a page, which shows this history so far. Returns it if the page was the last one.
+    /// Continues after a page, with the `history` so far. Returns the history after the last page.
     pub(super) fn advance(&mut self, meta: ListMeta, mut history: History) -> Option<History> {
         history.advance(&meta.resource_version);
         self.pages += 1;
@@ -114,18 +113,18 @@ impl Listing {
         None
     }
 
-    /// The list that the pages so far belong to.
+    /// The history of the pages so far.
     pub(super) fn history(&self) -> History {
         self.history.clone().unwrap_or_default()
     }
 
-    /// More pages than any list has.
+    /// Whether the list exceeds the bound of pages.
     pub(super) fn is_endless(&self) -> bool {
         self.pages >= MAX_PAGES
     }
 
-    /// Are the pages so far worthless? A page that fails is asked for again by its token, unless the API server does
-    /// not know that any more. One that belongs to another history may fail for ever without saying so.
+    /// Whether the pages so far are lost. A failed page is requested again with its token while the API server may
+    /// still know it. A page of another history may fail forever without a distinct error.
     fn is_lost(&mut self, failure: &Failure) -> bool {
         let since = *self.failing.get_or_insert_with(Instant::now);
         match &self.extent {
@@ -139,13 +138,13 @@ impl Listing {
     }
 }
 
-/// A history that is watched.
+/// A watch in progress.
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) history: History,
-    /// The last watch did not end as agreed: the API server may be back with another history.
+    /// Whether the last watch ended early or silently, so that the API server may have another history.
     pub(super) doubtful: bool,
-    /// Number of times in a row that the watch could not be read. Resumed for ever, it would be stuck at the same event.
+    /// Number of consecutive unreadable watches. A watch resumed forever would be stuck at the same event.
     pub(super) unreadable: u32,
 }
 

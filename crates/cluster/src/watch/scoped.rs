@@ -1,7 +1,9 @@
-//! The objects of a kind in the whole cluster, or in some namespaces with a feed each, which together look like one feed.
+//! A feed of a kind in the whole cluster, or in several namespaces. Each namespace has its own feed; together they
+//! behave like one feed.
 //!
-//! A list of one namespace says nothing about the others. So each namespace has its own account of what it has told, and
-//! deletes what a later list does not name; `RelistStarted` and `RelistDone` come once, around the first lists of all.
+//! A list of one namespace says nothing about other namespaces. So an account for each namespace remembers the
+//! reported objects and deletes those that a later list does not contain. `RelistStarted` and `RelistDone` are sent
+//! once, around the first lists of all namespaces.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -25,14 +27,14 @@ use crate::connect::Connection;
 use crate::listing::Listing;
 use crate::objects::{Change, FromApi, ObjectKey};
 
-/// Bound of the waiting changes of a namespace.
+/// Bound of the queued changes of a namespace.
 const QUEUE: usize = 64;
 
-/// Follows some collections of a kind and sends what happens to `sink`, as `E`s.
+/// Follows the collections of a kind and sends their changes to `sink`, as `E`s.
 pub enum ScopedFeed<T, E> {
     /// One collection.
     One(Box<Feed<T, E>>),
-    /// One for each namespace.
+    /// One collection for each namespace.
     Several(Several<T, E>),
 }
 
@@ -52,7 +54,7 @@ struct Part<T> {
 }
 
 impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
-    /// A feed of `collections` into `sink`; `wrap` makes the events of changes.
+    /// A feed of `collections` into `sink`; `wrap` converts changes to events.
     pub fn new(
         connection: &Arc<Connection>,
         mut collections: Vec<Collection>,
@@ -81,19 +83,19 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
         Self::Several(Several { parts, sink, wrap, joint })
     }
 
-    /// As [`Feed::optional`].
+    /// See [`Feed::optional`].
     #[must_use]
     pub fn optional(self) -> Self {
         self.each(Feed::optional, Feed::optional)
     }
 
-    /// As [`Feed::needed_for`].
+    /// See [`Feed::needed_for`].
     #[must_use]
     pub fn needed_for(self, what: &'static str) -> Self {
         self.each(|feed| feed.needed_for(what), |feed| feed.needed_for(what))
     }
 
-    /// As [`Feed::forgetting`].
+    /// See [`Feed::forgetting`].
     #[must_use]
     pub fn forgetting(self, spare: &watch::Receiver<bool>) -> Self {
         self.each(|feed| feed.forgetting(spare.clone()), |feed| feed.forgetting(spare.clone()))
@@ -114,7 +116,7 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
         }
     }
 
-    /// The state of the feed, that of the worst of several.
+    /// The state of the feed; of several feeds the worst state.
     pub fn state(&self) -> watch::Receiver<FeedState> {
         match self {
             Self::One(feed) => feed.state(),
@@ -122,7 +124,7 @@ impl<T: FromApi, E: Send + 'static> ScopedFeed<T, E> {
         }
     }
 
-    /// Follows until `stop`, or until nobody takes the events any more.
+    /// Follows the collections until `stop`, or until the receiver of the events is gone.
     pub async fn run(self, stop: CancellationToken) {
         match self {
             Self::One(feed) => feed.run(stop).await,
@@ -160,7 +162,7 @@ impl<T: FromApi, E: Send + 'static> Several<T, E> {
 struct Joint {
     states: Mutex<Vec<FeedState>>,
     state: watch::Sender<FeedState>,
-    /// Namespaces whose first list is not in yet.
+    /// Number of namespaces whose first list is not complete yet.
     unlisted: AtomicUsize,
     metrics: FeedMetrics,
 }
@@ -176,7 +178,7 @@ impl Joint {
         }
     }
 
-    /// Takes note of the state of one feed.
+    /// Notes the state of one feed.
     fn note(&self, at: usize, state: FeedState) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = states.get_mut(at) {
@@ -196,15 +198,15 @@ impl Joint {
         });
     }
 
-    /// A first list is in. True if it was the last.
+    /// Notes that the first list of a namespace is complete. True for the last namespace.
     fn note_listed(&self) -> bool {
         self.unlisted.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
-/// Objects reported of a namespace.
+/// The reported objects of a namespace.
 struct Account<T, E> {
-    /// Which of the feeds it is of.
+    /// The index of its feed.
     at: usize,
     namespace: SmolStr,
     names: HashSet<SmolStr, RandomState>,
@@ -224,7 +226,7 @@ impl<T: FromApi, E: Send + 'static> Account<T, E> {
         let mut state = feed.state();
         let mut running = pin!(feed.run(stop));
         loop {
-            // A list counts as complete when all that was sent before has been passed on.
+            // A list is complete only after all its changes have been forwarded.
             tokio::select! {
                 biased;
                 Some(received) = changes.recv() => {
@@ -260,7 +262,7 @@ impl<T: FromApi, E: Send + 'static> Account<T, E> {
         Ok(())
     }
 
-    /// Ends a list: what it has not named is gone.
+    /// Ends a list and deletes the objects that it did not contain.
     async fn finish(&mut self, at: std::time::Instant) -> Result<(), Closed> {
         let first = !self.listing.is_complete();
         for name in self.listing.finish() {

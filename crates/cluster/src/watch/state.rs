@@ -1,25 +1,25 @@
-//! State of a feed, for others.
+//! The observable state of a feed.
 
 use tokio::time::Instant;
 
 /// State of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedState {
-    /// A list has been sent on in full since the start, and was not forgotten.
+    /// Whether a whole list has been sent and not forgotten.
     pub listed: bool,
     /// Its current phase.
     pub phase: Phase,
-    /// Since when.
+    /// The start of this phase.
     pub since: Instant,
 }
 
 /// Phase of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It is not watching: it has just begun, or the API server does not answer as it should.
+    /// It is not watching: it has just started, or requests fail.
     Away,
     /// The watch is open.
     Following,
-    /// We may not read this.
+    /// Reading the collection is refused.
     Refused,
 }

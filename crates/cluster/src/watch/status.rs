@@ -1,4 +1,4 @@
-//! The status of a failure, and the envelope of objects in protobuf.
+//! `metav1.Status` of a failure, and the envelope of protobuf objects.
 
 use bytes::Bytes;
 use prost::Message;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::objects::MAGIC;
 
-/// The part of a `metav1.Status` that says what is wrong.
+/// The fields of a `metav1.Status` that describe a failure.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 pub(super) struct Status {
     #[prost(string, optional, tag = "3")]
@@ -24,14 +24,14 @@ struct Envelope {
     raw: Bytes,
 }
 
-/// The message in an envelope, if it is one.
+/// The message in an envelope; `None` if it is not an envelope.
 pub(super) fn open(envelope: &Bytes) -> Option<Bytes> {
     let envelope = envelope.strip_prefix(MAGIC).map(|message| envelope.slice_ref(message))?;
     Some(Envelope::decode(envelope).ok()?.raw)
 }
 
 impl Status {
-    /// The status in the body of an error response, if it is one.
+    /// The status in the body of an error response, if there is one.
     pub(super) fn of_body(body: &[u8]) -> Option<Self> {
         if !body.starts_with(MAGIC) {
             return serde_json::from_slice(body).ok();

@@ -201,7 +201,7 @@ async fn a_snapshot_that_is_damaged_is_refused_and_nothing_else_breaks() {
     let flag = format!("--snapshot-dir={}", directory.path().display());
     let mut kubedns = Kubedns::start(&cluster, &[&flag]).await;
     let line = kubedns.process.line_with("the snapshot file is not used", PATIENCE).await;
-    assert!(line.contains("it is no snapshot file"), "{line}");
+    assert!(line.contains("it is not a snapshot file"), "{line}");
     assert_eq!(kubedns.answers(WEB, "A").await, "REFUSED");
     cluster.faults.up();
     kubedns.until_answered(WEB, "A", "10.96.0.7").await;

@@ -1,4 +1,4 @@
-//! Requests as the API server receives them, and as a proxy in front of it does.
+//! Requests as the API server and a proxy in front of it receive them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use warp::http::Request;
 
 use super::{Access, Connection, kubeconfig};
 
-/// Reads the head of a request, in lower case but for values, and answers with 200 and no body.
+/// Reads the head of a request and sends `answer`.
 async fn head(stream: &mut TcpStream, answer: &str) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"\r\n\r\n") {
@@ -101,7 +101,7 @@ async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
         let config =
             config("http://127.0.0.1:1", "", &format!("exec: {{command: sh, args: ['-c', '{script}']}}"));
         let connection = connection(config.path()).await;
-        // Only the one that hangs is waited for in vain.
+        // Paused time reaches the timeout of the plugin that hangs at once.
         if script.contains("sleep") {
             tokio::time::pause();
         }
@@ -132,7 +132,7 @@ async fn a_proxy_of_the_kubeconfig_is_used() {
     assert!(request.starts_with("GET /version HTTP/1.1\r\n"), "{request}");
 }
 
-/// The proxy's end of RFC 1928: takes `name` and `password`, if there is to be a user, and returns the requested address.
+/// The proxy's side of RFC 1928: expects name and password if there is a `user`, and returns the requested address.
 async fn socks(stream: &mut TcpStream, user: Option<(&str, &str)>) -> Vec<u8> {
     async fn read<const N: usize>(stream: &mut TcpStream) -> [u8; N] {
         let mut bytes = [0; N];

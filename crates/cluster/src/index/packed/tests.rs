@@ -1,4 +1,4 @@
-//! Packing and unpacking is the identity, whatever the objects hold.
+//! Any object is equal to itself after packing and unpacking.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn text() -> impl Strategy<Value = SmolStr> {
-    // Shorter and longer than what takes no allocation.
+    // Shorter and longer than `SmolStr` stores inline.
     prop_oneof!["", "[a-z-]{1,8}", "\\PC{0,40}"].prop_map(Into::into)
 }
 
@@ -113,7 +113,7 @@ fn through<T: PackKeyed>(object: &T) -> Option<T> {
     let mut from = octets.as_slice();
     let unpacked = T::unpack(ObjectKey::new("apps", "web"), &mut from);
     assert!(from.is_empty(), "nothing is left over");
-    // What is cut short is no object, and nothing that panics.
+    // Truncated octets are no object, and cause no panic.
     for end in 0..octets.len() {
         assert!(T::unpack(ObjectKey::new("apps", "web"), &mut &octets[..end]).is_none(), "{end}");
     }

@@ -88,7 +88,7 @@ fn zone(published: &Published) -> Option<FurtherZone> {
     published.get().zones().iter().next().cloned()
 }
 
-/// The entries that a name below the zone leads to: port, label and base, and addresses.
+/// The entries at a name below the zone: port, label and base, and addresses.
 fn found(zone: &FurtherZone, path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let lookup = zone.records.records(path, false, &mut 100, &mut |Entry { label, record, .. }| {

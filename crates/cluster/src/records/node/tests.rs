@@ -1,4 +1,4 @@
-//! A node is a way to keep a flat list of entries, each under a path and a label.
+//! A node has the same entries as a flat list in which each entry has a path and a label.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn node_and_entries() -> impl Strategy<Value = (ServiceNode, Flat)> {
     })
 }
 
-/// Paths of all lengths, with wildcards and with labels that are not there.
+/// Paths of all lengths, with wildcards and with labels that do not exist.
 fn paths() -> impl Iterator<Item = Vec<&'static str>> {
     let some = |labels: &[&'static str]| [labels, &["_none", ANY]].concat();
     let one = [some(&LABELS), some(&["_tcp", "_udp"])].concat();
@@ -55,7 +55,7 @@ fn paths() -> impl Iterator<Item = Vec<&'static str>> {
     shorter.chain(two).chain(three.collect::<Vec<_>>())
 }
 
-/// The entries that the path leads to in the list: those of that very path, or one of them by its label.
+/// The entries of the list at the path: all entries of exactly that path, or a single entry selected by its label.
 fn wanted(flat: &Flat, path: &[&str], exact: bool) -> Vec<(String, u16)> {
     let matches = |(at, label, _): &&(Vec<&str>, &str, u16)| match path.split_last() {
         Some((last, rest)) if rest == at => (*last == ANY && !exact) || last == label,

@@ -11,7 +11,7 @@ use crate::objects::{
 };
 use crate::records::{Backing, EndpointNames, RecordOptions, ServiceNode};
 
-/// A headless Service with the endpoints `ADDRESS ZONE,ZONE [-]`; those with a dash are not ready.
+/// A headless Service with the endpoints `ADDRESS ZONE,ZONE [-]`; a dash marks an unready endpoint.
 fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> ServiceNode {
     let service = Service {
         key: ObjectKey::new("apps", "db"),
@@ -43,7 +43,7 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
         ports: ports.iter().map(|name| port(name)).collect(),
         last_change: None,
     };
-    // The first address alone has a second port.
+    // Only the first address has a second port.
     let (first, others) = endpoints.split_at(1);
     let slices = vec![slice(0, first, &["http", "admin"]), slice(1, others, &["http"])];
     let zone = zone.map(SmolStr::new);
@@ -51,7 +51,7 @@ fn node(endpoints: &[&str], zone: Option<&str>, publish_not_ready: bool) -> Serv
     options.build(&service, &Backing::Slices(slices)).node.unwrap()
 }
 
-/// The last octets that a path below the Service leads to.
+/// The last octets of the addresses at a path below the Service.
 fn found(node: &ServiceNode, path: &[&str]) -> String {
     let mut found = Vec::new();
     node.visit(path, false, &mut 100, &mut |Entry { label, record, .. }| {
@@ -64,7 +64,7 @@ fn found(node: &ServiceNode, path: &[&str]) -> String {
 
 const SIX: [&str; 6] = ["10.0.0.1 a", "10.0.0.2 b", "10.0.0.3 a", "10.0.0.4 b", "10.0.0.5 a,b", "10.0.0.6"];
 
-/// The title, the endpoints, the zone, whether those that are not ready are published, and the result.
+/// The title, the endpoints, the zone, whether unready endpoints are published, and the result.
 type Case<'c> = (&'c str, &'c [&'c str], Option<&'c str>, bool, &'c str);
 
 #[test]
@@ -103,7 +103,7 @@ fn every_address_keeps_its_own_name() {
     assert_eq!(found(&node, &["_tcp", "_admin"]), "1", "a port that nobody in the zone has");
 }
 
-/// The addresses that a path below the Service leads to.
+/// The addresses at a path below the Service.
 fn addresses(node: &ServiceNode, path: &[&str]) -> BTreeSet<IpAddr> {
     let mut found = BTreeSet::new();
     node.visit(path, false, &mut 1000, &mut |entry| found.extend(entry.record.addresses()));
@@ -131,7 +131,7 @@ proptest! {
             let count = |set: &BTreeSet<IpAddr>| set.iter().filter(|ip| is_of_family(ip)).count();
             prop_assert!(count(&near) >= count(&all).min(super::SAFE), "{near:?} of {all:?}");
         }
-        // Nothing but the names that stand for all of them depends on the zone.
+        // The zone only affects the Service's name and the names of its ports.
         prop_assert_eq!(addresses(&with, &["*"]), addresses(&without, &["*"]));
         for port in [["_tcp", "_http"], ["_tcp", "_admin"]] {
             prop_assert_eq!(found(&with, &port).is_empty(), found(&without, &port).is_empty());

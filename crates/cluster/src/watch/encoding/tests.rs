@@ -1,4 +1,4 @@
-//! Responses of a kube-apiserver 1.36 in both encodings (`tests/recorded`) say the same.
+//! Responses of a kube-apiserver 1.36, recorded in both encodings (`tests/recorded`), have the same content.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,7 @@ fn recorded(file: &str) -> Vec<u8> {
     std::fs::read(format!("{}/tests/recorded/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The parts of a list in protobuf that comes in pieces of this size.
+/// The parts of a list in protobuf that arrives in pieces of this size.
 fn parts(list: &[u8], size: usize) -> Result<(ListMeta, Vec<Encoded>), Failure> {
     let (mut message, mut received, mut objects) = (ListMessage::default(), BytesMut::new(), Vec::new());
     for piece in list.chunks(size) {
@@ -60,10 +60,10 @@ fn a_list_that_is_cut_or_none_is_no_list() {
         assert!(matches!(failure, Failure::Broken(_)), "{length}: {failure}");
     }
     let cases: [(&[u8], &str); 4] = [
-        (&recorded("badrequest.status.pb"), "not an answer of an API server: not a list: Status"),
-        (b"{\"kind\":", "not an answer of an API server: not the protobuf of Kubernetes: {\"kind\":"),
-        (b"k8s\0\x12\x02\x12\x7f", "not an answer of an API server: an object reaches beyond its list"),
-        (b"k8s\0\x12\x00", "not an answer of an API server: a list without a version"),
+        (&recorded("badrequest.status.pb"), "not a response of an API server: not a list: Status"),
+        (b"{\"kind\":", "not a response of an API server: not the protobuf of Kubernetes: {\"kind\":"),
+        (b"k8s\0\x12\x02\x12\x7f", "not a response of an API server: an object reaches beyond its list"),
+        (b"k8s\0\x12\x00", "not a response of an API server: a list without a version"),
     ];
     for (bytes, expected) in cases {
         let padded = [bytes, &[b'.'; 0x80]].concat();

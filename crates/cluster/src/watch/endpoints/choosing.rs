@@ -1,4 +1,4 @@
-//! When which source of endpoints may be used.
+//! The time from which each source of endpoints may be used.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use crate::objects::EndpointsSource;
 use crate::watch::pace::Pace;
 use crate::watch::state::{FeedState, Phase};
 
-/// The time slices may keep us waiting at the start before Endpoints are asked for as well, and the time Endpoints that
-/// are in wait for slices. Longer than the pause between attempts while nobody answers: where the API server has been
-/// away, Endpoints are the first to reach it as often as not.
+/// Wait for slices at the start before Endpoints are listed as well, and again before listed Endpoints are used. It
+/// is longer than the pause between attempts at an unreachable API server: otherwise Endpoints would win half the
+/// time when the API server returns.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-/// Which source was put in force, and when the other one may be.
+/// The source in use, and the time from which the other may be used.
 #[derive(Debug)]
 pub(super) struct Choosing {
     pub(super) source: Option<EndpointsSource>,
     begun: Instant,
-    /// When the first list of Endpoints was in.
+    /// The time when the first list of Endpoints completed.
     endpoints_in: Option<Instant>,
-    /// The time slices may be refused before any source was put in force.
+    /// Time for which slices may be refused before the first source is used.
     patience: Duration,
-    /// The time slices in force must be refused.
+    /// Time for which slices must be refused before Endpoints replace them.
     refusal: Duration,
-    /// Endpoints were proposed in place of slices.
+    /// Whether Endpoints were proposed in place of slices.
     pub(super) wished: bool,
-    /// When they may be proposed again.
+    /// The time from which they may be proposed again.
     next_wish: Instant,
 }
 
 impl Choosing {
-    /// With `stale_slices`, those of a snapshot file are served meanwhile.
+    /// Begins without a source. With `stale_slices`, slices of a snapshot file are served meanwhile.
     pub(super) fn begin(pace: &Pace, stale_slices: bool) -> Self {
         let (begun, refusal) = (Instant::now(), pace.refusal);
         let patience = if stale_slices { HEAD_START } else { Duration::ZERO };
@@ -42,7 +42,7 @@ impl Choosing {
         (self.source, self.wished) = (Some(source), false);
     }
 
-    /// Endpoints have been listed. Slices have a head start again, once.
+    /// Notes that Endpoints have been listed. Slices have a head start once more.
     pub(super) fn endpoints_listed(&mut self) {
         self.endpoints_in.get_or_insert_with(Instant::now);
     }
@@ -52,7 +52,7 @@ impl Choosing {
         self.next_wish = Instant::now() + self.refusal;
     }
 
-    /// From when on Endpoints may take the place of slices that are in this state.
+    /// The time from which Endpoints may replace slices in this state.
     pub(super) fn endpoints_due(&self, slices: FeedState) -> Option<Instant> {
         let refused = slices.phase == Phase::Refused;
         match self.source {
@@ -76,7 +76,7 @@ mod tests {
         choosing.endpoints_due(slices).is_some_and(|due| due <= Instant::now())
     }
 
-    /// Both are asked at intervals of their own while nobody answers; Endpoints may be the first to get through.
+    /// Both feeds retry an unreachable API server independently; Endpoints may succeed first.
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_returns_answers_slices_before_endpoints_are_taken() {
         for stale_slices in [false, true] {
