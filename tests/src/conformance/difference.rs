@@ -35,6 +35,20 @@ pub enum When {
     Strict,
 }
 
+/// The part of the behaviour that differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// Answers about the cluster.
+    Answers,
+    /// Queries to upstreams, and what becomes an answer of their replies.
+    Upstreams,
+    /// The `ConfigMap` and flags.
+    Configuration,
+    /// Start, stop, HTTP ports, metrics.
+    Operation,
+}
+
 /// One deliberate difference, as in its file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +58,10 @@ pub struct Difference {
     pub id: String,
     /// A few words.
     pub title: String,
+    /// The part of the behaviour that differs.
+    pub subject: Subject,
+    /// The difference in one sentence.
+    pub short: String,
     /// When it is there.
     pub when: When,
     /// Behaviour of kube-dns.

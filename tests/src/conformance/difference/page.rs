@@ -3,22 +3,31 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{Difference, Differences, When};
+use super::{Difference, Differences, Subject, When};
 use crate::docs::markdown::anchor;
 
 const HEAD: &str = "\
 # Where we differ from kube-dns
 
-kube-dns-rs answers as kube-dns 1.26 does, oddities included, except for what is listed here. The first part is always
-there: kube-dns is wrong in a way that nobody can rely on. The second part needs `--strict-dns`: there the RFCs or the
-Kubernetes DNS-Based Service Discovery specification 1.1.0 ask for something else than kube-dns answers, but a cluster
-may depend on it.
+kube-dns-rs answers as kube-dns 1.26 does, oddities included, except for the differences on this page. The tables have each of
+them in one sentence.
+
+Most differences are always there: kube-dns is wrong in a way that nobody can rely on. The others need `--strict-dns`: the RFCs
+or the Kubernetes DNS-Based Service Discovery specification 1.1.0 require another answer, but a cluster may depend on that of
+kube-dns.
+";
+
+const TAIL: &str = "
+## How this page is kept true
 
 Each entry is a file of that name in `tests/conformance/differences`, with the exact answers that pin it. The conformance
 suite fails when an answer differs and is not listed, and when a listed one no longer differs. *Pinned by* names
 scenarios of `tests/conformance/vectors` with the number of their questions, or tests. This page is made from those
 files: `UPDATE_DIFFERENCES_PAGE=1 cargo test -p tests --lib the_page`.
 ";
+
+/// An entry has its pins in view up to this number; more are folded.
+const PINS_IN_VIEW: usize = 3;
 
 /// Where the page is.
 pub fn path() -> PathBuf {
@@ -27,26 +36,55 @@ pub fn path() -> PathBuf {
 
 /// The page.
 pub fn render(differences: &Differences) -> String {
-    let mut page = HEAD.to_owned();
-    for (when, title) in [(When::Always, "Always"), (When::Strict, "With `--strict-dns`")] {
-        let listed = || differences.all().iter().filter(|difference| difference.when == when);
-        page.extend(["\n## ", title, "\n\n"]);
-        page.extend(listed().map(|Difference { title, .. }| format!("* [{title}](#{})\n", anchor(title))));
-        page.extend(listed().map(entry));
+    let groups = groups(differences);
+    let tables = groups.iter().map(|(group, listed)| table(group, listed));
+    let sections = groups.iter().map(|(group, listed)| {
+        let entries: String = listed.iter().copied().map(entry).collect();
+        format!("\n## {group}\n{entries}")
+    });
+    [HEAD.to_owned()].into_iter().chain(tables).chain(sections).chain([TAIL.to_owned()]).collect()
+}
+
+/// The differences by subject, those under `--strict-dns` behind the others of the subject.
+fn groups(differences: &Differences) -> Vec<(String, Vec<&Difference>)> {
+    let mut groups: BTreeMap<(Subject, When), Vec<&Difference>> = BTreeMap::new();
+    for difference in differences.all() {
+        groups.entry((difference.subject, difference.when)).or_default().push(difference);
     }
-    page
+    let groups = groups.into_iter().map(|((subject, when), listed)| match when {
+        When::Always => (format!("{subject:?}"), listed),
+        When::Strict => (format!("{subject:?} with `--strict-dns`"), listed),
+    });
+    groups.collect()
+}
+
+fn table(group: &str, listed: &[&Difference]) -> String {
+    let row = |Difference { title, short, .. }: &&Difference| {
+        format!("| [{title}](#{}) | {short} |\n", anchor(title))
+    };
+    let rows: String = listed.iter().map(row).collect();
+    format!("\n| {group} | here |\n| --- | --- |\n{rows}")
 }
 
 fn entry(difference: &Difference) -> String {
     let Difference { id, title, theirs, ours, why, .. } = difference;
-    let pins = pins(difference).join(", ");
+    let pins = pins(difference);
+    let listed = pins.join(", ");
+    let pinned = if pins.len() <= PINS_IN_VIEW {
+        format!("* **Pinned by:** {listed}\n")
+    } else {
+        format!(
+            "\n<details><summary>Pinned by {} scenarios and tests</summary>\n\n{listed}\n</details>\n",
+            pins.len()
+        )
+    };
     format!(
         "\n### {title}\n\n\
          `{id}`\n\n\
          * **kube-dns:** {theirs}\n\
          * **Ours:** {ours}\n\
          * **Why:** {why}\n\
-         * **Pinned by:** {pins}\n"
+         {pinned}"
     )
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::conformance::vector;
+use crate::docs::markdown::Page;
 
 fn scenario() -> Scenario {
     let response =
@@ -18,7 +19,7 @@ fn scenario() -> Scenario {
 
 #[allow(clippy::needless_pass_by_value, reason = "called with json!(..)")]
 fn difference(id: &str, when: &str, extra: Value) -> Difference {
-    let mut fields = json!({"title": "t", "when": when, "kube-dns": "k", "ours": "o", "why": "w"});
+    let mut fields = json!({"title": "t", "subject": "answers", "short": "s.", "when": when, "kube-dns": "k", "ours": "o", "why": "w"});
     fields.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
     let mut difference: Difference = serde_json::from_value(fields).expect("a difference");
     id.clone_into(&mut difference.id);
@@ -51,6 +52,20 @@ fn the_page_tells_what_the_list_says() {
     let differing = written.lines().zip(page.lines()).find(|(written, rendered)| written != rendered);
     assert_eq!(differing, None, "docs/differences.md is not what its sources say");
     assert_eq!(written.len(), page.len(), "docs/differences.md is not what its sources say");
+}
+
+#[test]
+fn each_difference_has_an_anchor_of_its_own_and_one_short_sentence() {
+    let all = Differences::load(&vector::load_all().expect("the vectors")).expect("the differences");
+    let mut anchors = Page::parse(&page::render(&all)).anchors;
+    let count = anchors.len();
+    anchors.sort();
+    anchors.dedup();
+    assert_eq!(anchors.len(), count, "two headings have the same anchor");
+    for Difference { id, short, .. } in all.all() {
+        let one_sentence = short.ends_with('.') && !short.contains(". ");
+        assert!(one_sentence && short.split(' ').count() < 20, "{id}: {short}");
+    }
 }
 
 #[test]
