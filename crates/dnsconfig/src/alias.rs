@@ -1,4 +1,4 @@
-//! The key `aliases`: names that stand for a Service, or for any other name.
+//! The key `aliases`: names with a Service or another name as their target.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use crate::hosts::normal;
 use crate::name;
 
-/// The most aliases that are taken. dnsmasq has a server for each.
+/// Bound of the aliases. dnsmasq has a server for each alias.
 const MAX_ALIASES: usize = 4096;
 
 /// Target of an alias.
@@ -19,28 +19,28 @@ pub enum Target {
         /// Its namespace.
         namespace: String,
     },
-    /// A whole name, in lower case without a dot at the end.
+    /// An absolute name, in lower case without a trailing dot.
     Name(String),
 }
 
-/// The reason why an alias cannot be one.
+/// An invalid alias.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AliasError {
-    /// The alias is no name.
+    /// The alias is not a domain name.
     #[error("invalid domain name: {0:?}")]
     Name(String),
-    /// It is listed twice, with another case or a dot at the end.
+    /// The alias is listed twice, in another case or with a trailing dot.
     #[error("{0:?} is listed twice")]
     Twice(String),
-    /// The target of an alias is neither a Service nor a whole name.
+    /// The target of the alias is neither a Service nor an absolute name.
     #[error("invalid target of {0:?}: {1:?}")]
     Target(String, String),
-    /// There are more than dnsmasq can have a server for.
+    /// There are more than [`MAX_ALIASES`].
     #[error("too many aliases: {0}, at most {MAX_ALIASES} are accepted")]
     TooMany(usize),
 }
 
-/// Reads aliases. Names without a dot at the end and in lower case are the keys of the result.
+/// Reads aliases. The keys of the result are lower-case names without a trailing dot.
 pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Target>, AliasError> {
     if raw.len() > MAX_ALIASES {
         return Err(AliasError::TooMany(raw.len()));
@@ -57,7 +57,7 @@ pub(crate) fn parse(raw: BTreeMap<String, String>) -> Result<BTreeMap<String, Ta
 }
 
 impl Target {
-    /// Reads `service.namespace`, or a whole name: one of three labels and more, or with a dot at the end.
+    /// Reads `service.namespace`, or an absolute name: at least three labels or a trailing dot.
     fn parse(written: &str) -> Option<Self> {
         let name = normal(written)?;
         if written.ends_with('.') || name.split('.').count() > 2 {
@@ -68,7 +68,7 @@ impl Target {
         is_label.then(|| Self::Service { name: first.to_owned(), namespace: rest.to_owned() })
     }
 
-    /// The whole name, where `domain` is that of the cluster.
+    /// The absolute name; `domain` is the cluster domain.
     pub fn name(&self, domain: &str) -> String {
         match self {
             Self::Service { name, namespace } => format!("{name}.{namespace}.svc.{domain}"),
@@ -77,7 +77,7 @@ impl Target {
     }
 }
 
-/// As it is written in the `ConfigMap`.
+/// The form in the `ConfigMap`.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

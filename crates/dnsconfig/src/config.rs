@@ -1,4 +1,4 @@
-//! The configuration itself: values that were validated.
+//! The validated configuration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,40 +8,38 @@ use crate::hosts::Hosts;
 use crate::query_log::QueryLog;
 use crate::server::{ServerAddr, Upstream};
 
-/// A valid kube-dns configuration. [`Config::default`] is what holds without a `ConfigMap`.
+/// A valid kube-dns configuration. Without a `ConfigMap`, [`Config::default`] is used.
 ///
-/// Every name in it is a lower-case DNS name without a dot at the end, every address was parsed: nothing in it can
-/// carry a line break or, but for the protocol of an upstream that dnsmasq cannot ask, a character that means something to
-/// dnsmasq.
+/// All names are lower-case DNS names without a trailing dot, and all addresses are parsed. So no value contains a
+/// line break or a special character of dnsmasq, except the protocol of an upstream, which dnsmasq does not support.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Federation name -> domain (`federations`).
+    /// The domain of each federation, by its name (`federations`).
     pub federations: BTreeMap<String, String>,
-    /// Stub domain -> the servers that answer for it (`stubDomains`). A list may be empty: then the domain is not
-    /// routed anywhere special.
+    /// The servers of each stub domain (`stubDomains`). A stub domain with an empty list is ignored.
     pub stub_domains: BTreeMap<String, Vec<ServerAddr>>,
-    /// Servers in place of those in the node's resolv.conf (`upstreamNameservers`); empty: resolv.conf is used.
+    /// Servers in place of those in the node's resolv.conf (`upstreamNameservers`). If empty, resolv.conf is used.
     pub upstream_nameservers: Vec<Upstream>,
-    /// The queries that are written into the log (`queryLog`), if any.
+    /// The queries to log (`queryLog`), if any.
     pub query_log: Option<QueryLog>,
-    /// Names with addresses of their own (`hosts`).
+    /// Own names with addresses (`hosts`).
     pub hosts: Hosts,
-    /// Names that stand for others (`aliases`).
+    /// Own names with other names as targets (`aliases`).
     pub aliases: BTreeMap<String, Target>,
 }
 
 impl Config {
-    /// The names of your own that it has: those of `hosts` and those of `aliases`.
+    /// The own names: those of `hosts` and of `aliases`.
     pub fn own_names(&self) -> impl Iterator<Item = &String> {
         self.hosts.names().keys().chain(self.aliases.keys())
     }
 
-    /// Whether it has names of your own.
+    /// Whether there are own names.
     pub fn has_own_names(&self) -> bool {
         self.own_names().next().is_some()
     }
 
-    /// A hash of the values: equal configurations have equal versions, in every process and every release.
+    /// A hash of the values. Equal configurations have equal versions, in every process and every release.
     pub fn version(&self) -> Version {
         let mut hash = Fnv::new();
         for (name, domain) in &self.federations {
@@ -89,7 +87,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// FNV-1a, 64 bits: stable across releases, which the standard hasher does not promise.
+/// FNV-1a with 64 bits. It is stable across releases, which the standard hasher does not guarantee.
 pub(crate) struct Fnv(pub(crate) u64);
 
 impl Fnv {
@@ -103,7 +101,7 @@ impl Fnv {
         }
     }
 
-    /// A tagged record; the zero octets keep `("ab", "c")` and `("a", "bc")` apart.
+    /// Hashes a tagged field. Zero octets distinguish `("ab", "c")` from `("a", "bc")`.
     fn field(&mut self, tag: char, parts: &[&str]) {
         self.bytes(tag.to_string().as_bytes());
         for part in parts {

@@ -1,10 +1,10 @@
-//! The distance of two names, in letters.
+//! The edit distance of two names.
 
-/// Longer names are not labels.
+/// Bound of the length: longer names are not labels.
 const MAX_LEN: usize = 63;
 
-/// The number of letters to be added, left out, replaced or swapped with their neighbours to make one of the other;
-/// `None` when it is too much for names of that length to be similar.
+/// The number of characters to insert, delete, replace or swap with a neighbour to convert one name into the other;
+/// `None` if it is too large for similar names of that length.
 pub fn distance(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return Some(0);
@@ -22,7 +22,7 @@ pub fn distance(a: &str, b: &str) -> Option<usize> {
     (distance <= limit).then_some(distance)
 }
 
-/// Optimal string alignment: `best` has the distance of each beginning of `a` from each beginning of `b`.
+/// Optimal string alignment: `best` has the distance of each prefix of `a` from each prefix of `b`.
 fn optimal_alignment(a: &[u8], b: &[u8]) -> usize {
     let mut best = vec![vec![0; b.len() + 1]; a.len() + 1];
     for (i, j) in (0..=a.len()).flat_map(|i| (0..=b.len()).map(move |j| (i, j))) {

@@ -1,4 +1,4 @@
-//! Why a configuration was refused.
+//! The reason why a configuration is rejected.
 
 use std::fmt::Display;
 
@@ -8,13 +8,13 @@ use crate::hosts::HostsError;
 use crate::query_log::QueryLogError;
 use crate::server::AddressError;
 
-/// The longest part of an offending value that an error repeats, in characters.
+/// Number of characters after which an error truncates the value.
 const SHOWN: usize = 200;
 
-/// A value that was refused, and with it the whole configuration it came in.
+/// An invalid value, because of which the whole configuration is rejected.
 ///
-/// Its text is one line that begins with the reason, as kube-dns words it where it has words for it, and goes on with
-/// the key, the value and what is accepted.
+/// Its text is one line: the reason in the words of kube-dns, if it has any, then the key, the value and the accepted
+/// values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (key {key}, value {value:?}; accepted: {accepted})")]
 pub struct ConfigError {
@@ -39,13 +39,13 @@ impl ConfigError {
         &self.reason
     }
 
-    /// The value as it was given, cut to 200 characters.
+    /// The value as given, truncated at 200 characters.
     pub fn value(&self) -> &str {
         &self.value
     }
 }
 
-/// The mistakes a value can have.
+/// The possible mistakes in a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Reason {
     #[error("not UTF-8")]
@@ -70,11 +70,11 @@ pub(crate) enum Reason {
     Hosts(#[from] HostsError),
     #[error(transparent)]
     Alias(#[from] AliasError),
-    #[error("{0:?} stands in both keys, hosts and aliases")]
+    #[error("{0:?} is in both keys, hosts and aliases")]
     InBoth(String),
     #[error("{0:?} is in the cluster domain, where names are those of Services")]
     InClusterDomain(String),
-    // The rest are limits of ours.
+    // The other limits are our own.
     #[error("too large: {octets} octets, at most {limit} are accepted")]
     TooLarge { octets: usize, limit: usize },
     #[error("too many {what}: {count}, at most {limit} are accepted")]

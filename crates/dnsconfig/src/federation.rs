@@ -1,31 +1,31 @@
-//! Federations: `name=domain,name2=domain2`, as the `ConfigMap` key and as the flag `--federations`.
+//! Federations: `name=domain,name2=domain2`, in the `ConfigMap` and in the flag `--federations`.
 
 use std::collections::BTreeMap;
 
 use crate::name;
 
-/// The most federations taken. (A federation answer costs nothing, but the map is compared and printed.)
+/// Bound of the federations.
 pub const MAX_FEDERATIONS: usize = 256;
 
-/// Why a list of federations does not parse. The texts are those kube-dns prints for the flag.
+/// An invalid list of federations. The texts are those of kube-dns for the flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FederationError {
     /// An entry without `=`.
     #[error("invalid format, must be key=value")]
     Format,
-    /// The part before `=` is no label.
+    /// The part before `=` is not a label.
     #[error("{0:?} not a valid federation name: [{rule:?}]", rule = name::LABEL_RULE)]
     Name(String),
-    /// The part behind `=` is no domain name.
+    /// The part after `=` is not a domain name.
     #[error("{0:?} not a valid domain name: [{rule:?}]", rule = name::SUBDOMAIN_RULE)]
     Domain(String),
-    /// More than [`MAX_FEDERATIONS`].
+    /// There are more than [`MAX_FEDERATIONS`].
     #[error("too many federations: {0}, at most {MAX_FEDERATIONS} are accepted")]
     TooMany(usize),
 }
 
-/// Parses `name=domain,...`; blanks around each part do not count, an empty text is no federation, and of two entries
-/// with the same name the later one holds.
+/// Parses `name=domain,...`. Blanks around each part are ignored, an empty text has no federations, and of two
+/// entries with the same name the last one wins.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, FederationError> {
     let mut federations = BTreeMap::new();
     if text.trim().is_empty() {

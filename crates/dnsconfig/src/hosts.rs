@@ -1,49 +1,49 @@
-//! The key `hosts`: names and their addresses, written as in hosts(5).
+//! The key `hosts`: names and their addresses, in the format of hosts(5).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::name;
 
-/// The most names, and the most addresses, that are taken. dnsmasq has a server for each.
+/// Bound of the names, and of the addresses. dnsmasq has a server for each of them.
 const MAX_NAMES: usize = 4096;
-/// The most addresses of one name: what an answer over TCP holds with room to spare.
+/// Bound of the addresses of one name, so that they always fit into an answer over TCP.
 const MAX_ADDRESSES: usize = 1024;
 
-/// Names and their addresses. Names are in lower case without a dot at the end.
+/// Names and their addresses. Names are in lower case without a trailing dot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Hosts {
     names: BTreeMap<String, Vec<IpAddr>>,
     addresses: BTreeMap<IpAddr, Vec<String>>,
 }
 
-/// The reason why a text is no list of hosts.
+/// An invalid list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostsError {
     /// A line does not begin with an address.
     #[error("line {0}: bad IP address: {1:?}")]
     Address(usize, String),
-    /// There is no name behind an address.
+    /// An address has no name.
     #[error("line {0}: no name behind the address {1}")]
     NoName(usize, IpAddr),
-    /// A name is none.
+    /// A name is invalid.
     #[error("line {0}: invalid domain name: {1:?}")]
     Name(usize, String),
-    /// There is more than dnsmasq can have a server for.
+    /// There are too many names or addresses.
     #[error("line {line}: too many {what}, at most {limit} are accepted")]
     TooMany {
-        /// Counted from one.
+        /// The line number, counted from one.
         line: usize,
-        /// Names or addresses.
+        /// The kind of values that are too many.
         what: &'static str,
-        /// Bound of the lines.
+        /// Their bound.
         limit: usize,
     },
 }
 
 impl Hosts {
-    /// Reads the lines of a hosts(5) file: an address and its names, and what stands behind `#` is a comment. A name may
-    /// have addresses in several lines, and an address names in several, which keep their order.
+    /// Reads the lines of a hosts(5) file: an address, its names, and comments after `#`. A name may have addresses
+    /// in several lines, and an address may have names in several lines, which keep their order.
     pub fn parse(text: &str) -> Result<Self, HostsError> {
         let mut hosts = Self::default();
         for (number, address, names) in lines(text) {
@@ -64,7 +64,7 @@ impl Hosts {
     fn add(&mut self, line: usize, ip: IpAddr, written: &str) -> Result<(), HostsError> {
         let name = normal(written).ok_or_else(|| HostsError::Name(line, shorten(written)))?;
         let addresses = self.names.entry(name.clone()).or_default();
-        // Each pair is in both maps or in neither.
+        // Each pair is in both maps or in none.
         let Err(at) = addresses.binary_search(&ip) else { return Ok(()) };
         addresses.insert(at, ip);
         let several = addresses.len();
@@ -81,18 +81,18 @@ impl Hosts {
         Ok(())
     }
 
-    /// The addresses by name, sorted: each answer has them in another order.
+    /// The addresses of each name, sorted: answers shuffle them.
     pub fn names(&self) -> &BTreeMap<String, Vec<IpAddr>> {
         &self.names
     }
 
-    /// The names by address, in the order of the lines; the canonical one comes first.
+    /// The names of each address, in the order of the lines; the canonical name is first.
     pub fn addresses(&self) -> &BTreeMap<IpAddr, Vec<String>> {
         &self.addresses
     }
 }
 
-/// The lines of a hosts(5) text that say something: their number, counted from one, the word in the place of the
+/// The lines of a hosts(5) text, without blank lines and comments: line number, counted from one, the unparsed
 /// address, and the names.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str, impl Iterator<Item = &str>)> {
     text.lines().enumerate().filter_map(|(at, line)| {
@@ -101,13 +101,13 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str, impl Iterator<Ite
     })
 }
 
-/// A name in lower case without a dot at the end; `None` for what is no name of a host.
+/// The name in lower case without a trailing dot; `None` if it is not a host name.
 pub(crate) fn normal(written: &str) -> Option<String> {
     let name = written.strip_suffix('.').unwrap_or(written).to_ascii_lowercase();
     name::is_host(&name).then_some(name)
 }
 
-/// The names that are in one of `domains` (lower case, no dot at the end) or are one.
+/// The names at or below one of `domains` (lower case, no trailing dot).
 pub(crate) fn within<'n>(
     names: impl Iterator<Item = &'n String>,
     domains: &BTreeSet<String>,
@@ -126,7 +126,7 @@ fn shorten(word: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Names with their addresses and addresses with their names, or the error.
+    /// The addresses of names and the names of addresses, or the error.
     fn read(text: &str) -> String {
         match Hosts::parse(text) {
             Ok(hosts) => format!("{:?} {:?}", hosts.names, hosts.addresses),

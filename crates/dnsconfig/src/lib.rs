@@ -1,10 +1,10 @@
-//! The kube-dns `ConfigMap`: what its keys mean, what values they may have, and where they come from.
+//! The kube-dns `ConfigMap`: its keys, their values, and the sources of its data.
 //!
-//! Raw data (a map from key to bytes) goes through [`parse`] into a [`Config`], or is refused as a whole with a
-//! [`ConfigError`] that names key and value. A [`Source`] produces raw data (a mounted directory, the API server, fixed
-//! values) and keeps a [`State`] up to date in which the last good configuration stays in force.
+//! [`parse`] converts raw data (a map from key to octets) to a [`Config`], or rejects it as a whole with a
+//! [`ConfigError`] that names key and value. A [`Source`] provides raw data (a mounted directory, the API server,
+//! fixed values) and updates a [`State`], in which the last good configuration stays in force.
 //!
-//! This crate does not resolve names, reads no DNS messages and knows nothing of dnsmasq.
+//! This crate sends no queries, parses no DNS messages and knows nothing of the dnsmasq process.
 
 mod alias;
 mod config;

@@ -1,6 +1,6 @@
-//! Names of record types and RCODEs, as they are written in presentation format, in flags and in the `ConfigMap`.
+//! Mnemonics of record types and RCODEs in presentation format, in flags and in the `ConfigMap`.
 
-/// The types that are known by name. Others are written `TYPE65280` (RFC 3597, section 5).
+/// The types with a mnemonic. Other types are written `TYPE65280` (RFC 3597, section 5).
 const TYPES: [(&str, u16); 14] = [
     ("A", 1),
     ("AAAA", 28),
@@ -18,7 +18,7 @@ const TYPES: [(&str, u16); 14] = [
     ("ANY", 255),
 ];
 
-/// The RCODEs that are known by name. Others are written `RCODE23`.
+/// The RCODEs with a mnemonic. Other RCODEs are written `RCODE23`.
 const RCODES: [(&str, u16); 7] = [
     ("NOERROR", 0),
     ("FORMERR", 1),
@@ -29,32 +29,32 @@ const RCODES: [(&str, u16); 7] = [
     ("BADVERS", 16),
 ];
 
-/// Not the name of a type.
+/// An unknown record type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown type {0:?}: {list}, or TYPE and a number", list = TYPES.map(|(name, _)| name).join(", "))]
 pub struct UnknownType(String);
 
-/// Not the name of an RCODE.
+/// An unknown RCODE.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown RCODE {0:?}: {list}, or RCODE and a number", list = RCODES.map(|(name, _)| name).join(", "))]
 pub struct UnknownRcode(String);
 
-/// Reads the name of a type in any case.
+/// Parses a record type, in any case.
 pub fn parse_type(text: &str) -> Result<u16, UnknownType> {
     parse(&TYPES, "TYPE", text).ok_or_else(|| UnknownType(shown(text)))
 }
 
-/// Reads the name of an RCODE in any case.
+/// Parses an RCODE, in any case.
 pub fn parse_rcode(text: &str) -> Result<u16, UnknownRcode> {
     parse(&RCODES, "RCODE", text).ok_or_else(|| UnknownRcode(shown(text)))
 }
 
-/// The name of a type.
+/// The mnemonic of a record type.
 pub fn type_name(number: u16) -> String {
     name(&TYPES, "TYPE", number)
 }
 
-/// The name of an RCODE.
+/// The mnemonic of an RCODE.
 pub fn rcode_name(code: u16) -> String {
     name(&RCODES, "RCODE", code)
 }

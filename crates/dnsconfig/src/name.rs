@@ -1,21 +1,21 @@
-//! Which strings are DNS names: the rules Kubernetes has for labels and subdomains (RFC 1123, lower case only).
+//! Validation of DNS names by the rules of Kubernetes for labels and subdomains (RFC 1123, lower case only).
 
-/// The longest name, in characters without a dot at the end (RFC 1035 section 3.1).
+/// Bound of a name's length, in characters without a trailing dot (RFC 1035 section 3.1).
 pub const MAX_NAME: usize = 253;
-/// The longest label in octets.
+/// Bound of a label's length in octets.
 pub const MAX_LABEL: usize = 63;
 
-/// Words of the API server and kube-dns for a label that breaks the rules.
+/// The message of the API server and kube-dns for an invalid label.
 pub const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
      and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation \
      is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// Words of the API server and kube-dns for a name that breaks the rules.
+/// The message of the API server and kube-dns for an invalid name.
 pub const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
      '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
      is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// Whether `label` is one lower-case RFC 1123 label.
+/// Whether `label` is a lower-case RFC 1123 label.
 pub fn is_label(label: &str) -> bool {
     let bytes = label.as_bytes();
     let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -25,10 +25,9 @@ pub fn is_label(label: &str) -> bool {
         && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
 }
 
-/// Whether `name` is one or more labels joined by dots, without a dot at the end.
+/// Whether `name` consists of labels joined by dots, without a trailing dot.
 ///
-/// Stricter than Kubernetes' own check in one thing: that one lets labels of more than 63 octets pass, which no DNS
-/// message can hold.
+/// Unlike Kubernetes, it rejects labels of more than 63 octets, which no DNS message can contain.
 pub fn is_subdomain(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }

@@ -1,24 +1,24 @@
-//! The flag `--nameservers`: `IP[:port],IP[:port],...`, also with a protocol.
+//! The flag `--nameservers`: `IP[:port],IP[:port],...`, each optionally with a protocol.
 
 use crate::error::{ConfigError, Reason};
 use crate::server::Upstream;
 
-/// The most servers taken from the flag.
+/// Bound of the servers in the flag.
 pub const MAX_NAMESERVERS: usize = 32;
 
 const ACCEPTED: &str = "IP, IP:port or [IPv6]:port, also as tcp://IP or tls://IP[#name], separated by commas";
 
-/// Value of the flag: the servers to use, and the mistakes in the rest.
+/// The value of the flag: the valid servers, and the errors of the other entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nameservers {
-    /// The good ones, in the order given.
+    /// The valid servers, in the given order.
     pub good: Vec<Upstream>,
-    /// One error for each entry that was left out.
+    /// An error for each invalid entry.
     pub bad: Vec<ConfigError>,
 }
 
-/// Parses the flag's value; an empty one gives no servers and no errors.
-// Differs from kube-dns: one bad entry there drops all of them.
+/// Parses the flag's value. An empty value has no servers and no errors.
+// Differs from kube-dns: a bad entry drops all servers there.
 pub fn parse(flag: &str) -> Nameservers {
     let mut servers = Nameservers::default();
     if flag.trim().is_empty() {

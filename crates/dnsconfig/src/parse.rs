@@ -1,4 +1,4 @@
-//! From the `ConfigMap`'s raw data to a [`Config`], or to the one error that refuses all of it.
+//! Parsing and validation of the `ConfigMap`'s raw data: a [`Config`], or an error that rejects all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +16,23 @@ use crate::name;
 use crate::query_log::{Fields, QueryLog};
 use crate::server::{ServerAddr, Upstream};
 
-/// The data of a `ConfigMap`: key -> value as it was read.
+/// The data of a `ConfigMap`: each key with its unparsed value.
 pub type RawData = BTreeMap<String, Vec<u8>>;
 
-/// The largest value taken, in octets: no `ConfigMap` can hold more than this.
+/// Bound of a value in octets, which is that of a whole `ConfigMap`.
 pub(crate) const MAX_VALUE: usize = 1 << 20;
-/// The most stub domains taken.
+/// Bound of the stub domains.
 const MAX_STUB_DOMAINS: usize = 4096;
-/// The most servers one stub domain may have.
+/// Bound of the servers of a stub domain.
 const MAX_STUB_SERVERS: usize = 64;
-/// The most upstream servers taken: the limit of `CoreDNS`, for which the same `ConfigMap` may be meant.
-// Differs from kube-dns: it takes three.
+/// Bound of the upstream servers. It is that of `CoreDNS`, which may share the `ConfigMap`.
+// Differs from kube-dns: it accepts three.
 const MAX_UPSTREAMS: usize = 15;
 
-/// The most unknown keys that are told of.
+/// Bound of the reported unknown keys.
 const MAX_UNKNOWN: usize = 16;
 
-/// The keys that mean something. All others are ignored, with a warning.
+/// The known keys. All others are ignored, with a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// `aliases`
@@ -59,7 +59,7 @@ impl Key {
         Self::UpstreamNameservers,
     ];
 
-    /// As it is written in the `ConfigMap`.
+    /// The key in the `ConfigMap`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Aliases => "aliases",
@@ -75,7 +75,7 @@ impl Key {
         Self::ALL.into_iter().find(|key| key.as_str() == name)
     }
 
-    /// The key that a misspelt name is most like; case, `-` and `_` do not count.
+    /// The key most similar to a misspelt name; case, `-` and `_` are ignored.
     fn like(name: &str) -> Option<Self> {
         let letters = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
         let far = |key: &Self| distance(&letters(name), &letters(key.as_str()));
@@ -108,12 +108,12 @@ impl Key {
     }
 }
 
-/// A key that means nothing here, and the one that is meant if it looks like one. Shown as one line.
+/// An unknown key, and the known key that it resembles. Its text is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKey {
-    /// As it is written, cut to 200 characters.
+    /// The key as written, truncated at 200 characters.
     pub name: String,
-    /// The key that it is like.
+    /// The known key that it resembles, if any.
     pub meant: Option<Key>,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for UnknownKey {
     }
 }
 
-/// The first sixteen keys of a `ConfigMap` that mean nothing here.
+/// The unknown keys of a `ConfigMap`, sixteen at most.
 pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
     let names = data.keys().filter(|name| Key::from_name(name).is_none());
     let unknown = |name: &String| UnknownKey { name: shorten(name), meant: Key::like(name) };
@@ -136,13 +136,13 @@ pub fn unknown_keys(data: &RawData) -> Vec<UnknownKey> {
 
 /// Parses and validates the data of a `ConfigMap`.
 ///
-/// Keys it does not know are ignored, but every value must be UTF-8. One bad value refuses the whole: an edit is in
-/// force completely or not at all.
+/// Unknown keys are ignored, but every value must be UTF-8. A single bad value rejects the whole edit.
 pub fn parse(data: &RawData) -> Result<Config, ConfigError> {
     parse_for(data, &BTreeSet::new())
 }
 
-/// The same for a cluster with these domains (lower case, no dot at the end), in which no name of your own may be.
+/// Parses and validates for a cluster with these domains (lower case, no trailing dot), which must contain no own
+/// name.
 pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, ConfigError> {
     let config = parse_keys(data)?;
     let Some((key, reason)) = refused_name(&config, domains) else { return Ok(config) };
@@ -150,7 +150,7 @@ pub fn parse_for(data: &RawData, domains: &BTreeSet<String>) -> Result<Config, C
     Err(key.error(&value.unwrap_or_default(), reason))
 }
 
-/// The first name of your own that cannot be one.
+/// The first own name that is not allowed.
 fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(Key, Reason)> {
     let (hosts, aliases) = (config.hosts.names(), &config.aliases);
     let of_cluster = |name: &String| Reason::InClusterDomain(name.clone());
@@ -161,7 +161,7 @@ fn refused_name(config: &Config, domains: &BTreeSet<String>) -> Option<(Key, Rea
     of_hosts.chain(of_aliases).chain(in_both).next()
 }
 
-/// The values of all keys, each by itself.
+/// Parses the value of each key separately.
 fn parse_keys(data: &RawData) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     for (name, value) in data {
@@ -211,7 +211,7 @@ fn aliases(text: &str) -> Result<BTreeMap<String, Target>, ConfigError> {
 
 fn stub_domains(text: &str) -> Result<BTreeMap<String, Vec<ServerAddr>>, ConfigError> {
     let key = Key::StubDomains;
-    // Go reads `null` as the empty map or list, and so do we.
+    // As in Go, `null` is an empty map or list.
     let raw: Option<BTreeMap<String, Option<Vec<Option<String>>>>> = json(key, text)?;
     let raw = raw.unwrap_or_default();
     check_count(key, text, "stub domains", raw.len(), MAX_STUB_DOMAINS)?;

@@ -1,7 +1,7 @@
-//! Tells when a file or a directory may have changed: by notification from the kernel, with a periodic wake-up as a net
-//! for what notifications miss (network file systems, bind mounts, watches that could not be had).
+//! A watch on a file or directory: kernel notifications, and periodic polling for changes without notification
+//! (network file systems, bind mounts, failed watches).
 //!
-//! It says only "look again"; what is there, and whether it differs, is for the caller to find out.
+//! It only signals a possible change; the caller reads the path and compares.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-/// An edit often comes as several events; after the first one we wait until there was none for this long ...
+/// An edit often causes several events. After the first event we wait until there is none for this long ...
 const QUIET: Duration = Duration::from_millis(20);
-/// ... but no longer than this in all.
+/// ... but no longer than this in total.
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
-/// The shortest period between two looks without notification.
+/// The shortest polling period.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
 
 /// Watches one path, which need not exist.
@@ -34,31 +34,32 @@ pub struct PathWatch {
 }
 
 impl PathWatch {
-    /// A watch on `path` that wakes at least once a `period` (of no less than 100 ms). Must be called in a tokio
+    /// A watch on `path` that signals at least once per `period`, which is at least 100 ms. Must be called in a tokio
     /// runtime.
     pub fn new(path: &Path, period: Duration) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let wake = Arc::new(Notify::new());
         let watcher = notify::recommended_watcher(waker(path.clone(), Arc::clone(&wake)))
             .inspect_err(|error| {
-                warn!(path = %path.display(), %error, ?period, "no file notifications to be had, looking periodically");
+                warn!(path = %path.display(), %error, ?period, "file notifications unavailable, polling periodically");
             })
             .ok();
         let period = period.max(SHORTEST_PERIOD);
         Self { path, wake, watcher, watched: [None, None], period, next_look: Instant::now() + period }
     }
 
-    /// Waits until it is worth looking at the path. Returns at once the first time, and whenever what the path leads to
-    /// was replaced, because a change may have gone unnoticed until then.
+    /// Waits until the path may have changed. Returns at once the first time and whenever the path leads to another
+    /// file than before, as a change may have been missed.
     ///
-    /// May be dropped before it is ready; nothing is missed by that.
+    /// Cancel safe: dropping the future misses no change.
     pub async fn changed(&mut self) {
         if self.arm() {
             return;
         }
         tokio::select! {
             () = self.wake.notified() => {
-                // The notification is spent. Should we be dropped while it settles, the next call looks at once.
+                // The notification is consumed. If the future is dropped while it settles, the next call returns at
+                // once.
                 self.next_look = Instant::now();
                 self.settle().await;
             }
@@ -77,7 +78,7 @@ impl PathWatch {
         }
     }
 
-    /// Watches the path and its parent; true when one of them is another file than was watched before.
+    /// Watches the path and its parent. True if one of them is another file than before.
     fn arm(&mut self) -> bool {
         let targets = [self.path.clone(), parent(&self.path)];
         let mut fresh = false;
@@ -89,12 +90,12 @@ impl PathWatch {
             fresh = true;
             *watched = identity;
             let Some(watcher) = &mut self.watcher else { continue };
-            // Fails when the kernel dropped the watch together with the file.
+            // Fails if the kernel removed the watch together with the file.
             let _ = watcher.unwatch(target);
             if identity.is_some()
                 && let Err(error) = watcher.watch(target, RecursiveMode::NonRecursive)
             {
-                debug!(path = %target.display(), %error, "not watched, looking periodically");
+                debug!(path = %target.display(), %error, "path is not watched, polling periodically");
             }
         }
         fresh
@@ -110,7 +111,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// The event handler: wakes on everything that happens to the path or directly in it, except that someone reads it.
+/// The event handler: signals every event at the path or directly in it, except reads.
 fn waker(path: PathBuf, wake: Arc<Notify>) -> impl Fn(notify::Result<Event>) + Send + 'static {
     move |event| {
         let relevant = match &event {

@@ -1,6 +1,6 @@
-//! Which queries are told to whoever watches: a [`Filter`], and the `queryLog` of the `ConfigMap`.
+//! Selection of queries to log or watch: a [`Filter`], and the `queryLog` of the `ConfigMap`.
 //!
-//! A filter is compiled once and looks at a query without copying anything of it.
+//! A filter is compiled once and matches a query without copying it.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -11,43 +11,44 @@ use serde::Deserialize;
 
 use crate::mnemonic::{UnknownRcode, UnknownType, parse_rcode, parse_type};
 
-/// Values that each part of a filter may have.
+/// Bound of the values of each part of a filter.
 const MAX_VALUES: usize = 32;
-/// The longest pattern: a name has at most 253 letters.
+/// Bound of a pattern's length: a name has at most 253 characters.
 const MAX_PATTERN: usize = 300;
-/// Lines a second, unless another number is given.
+/// Default of the lines per second.
 pub const DEFAULT_RATE: u32 = 1000;
-/// The most lines a second.
+/// Bound of the lines per second.
 pub const MAX_RATE: u32 = 100_000;
-/// The longest time that queries are followed live, in seconds.
+/// Bound of the duration of watching queries live, in seconds.
 pub const MAX_SECONDS: u32 = 600;
 
-/// The parts of a filter as they are written: each a list separated by commas, empty for all.
+/// The unparsed parts of a filter: each is a list separated by commas; an empty list matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilterText<'a> {
-    /// Patterns of names: `*.acme.example`. `*` stands for any letters, dots too, `?` for one.
+    /// Patterns of names, such as `*.acme.example`. `*` matches any characters, also dots; `?` matches a single
+    /// character.
     pub name: &'a str,
-    /// Addresses and networks of clients: `10.0.0.0/8`.
+    /// Addresses and networks of clients, such as `10.0.0.0/8`.
     pub client: &'a str,
-    /// RCODEs: `SERVFAIL`.
+    /// RCODEs, such as `SERVFAIL`.
     pub rcode: &'a str,
-    /// Types: `A`.
+    /// Types, such as `A`.
     pub qtype: &'a str,
 }
 
-/// A part of a filter that means nothing. One line, which says what is accepted.
+/// An invalid part of a filter. Its text is one line with the accepted values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// Not a pattern of names.
+    /// An invalid pattern of names.
     #[error("name {0:?}: letters, digits, -, _, dots, * and ? are accepted")]
     Name(String),
-    /// Neither an address nor a network.
+    /// A client that is neither an address nor a network.
     #[error("client {0:?}: an address (10.0.0.1) or a network (10.0.0.0/8) is accepted")]
     Client(String),
-    /// Not an RCODE.
+    /// An unknown RCODE.
     #[error("rcode: {0}")]
     Rcode(#[from] UnknownRcode),
-    /// Not a type.
+    /// An unknown type.
     #[error("type: {0}")]
     Type(#[from] UnknownType),
     /// Too many values.
@@ -58,7 +59,7 @@ pub enum FilterError {
     },
 }
 
-/// Chooses queries. Every part that is given has to match; [`Filter::default`] matches all.
+/// A filter of queries. Every given part must match; [`Filter::default`] matches all queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     names: Vec<Box<[u8]>>,
@@ -78,19 +79,19 @@ impl Filter {
         })
     }
 
-    /// Whether the query of a client, of a type and with this RCODE may match; [`has_name`](Self::has_name) decides.
+    /// Whether client, type and RCODE match. The name is matched by [`has_name`](Self::has_name).
     pub fn has(&self, client: IpAddr, qtype: u16, rcode: u16) -> bool {
         any(&self.rcodes, |wanted| *wanted == rcode)
             && any(&self.types, |wanted| *wanted == qtype)
             && any(&self.clients, |network| network.contains(&client.to_canonical()))
     }
 
-    /// Whether names are told apart.
+    /// Whether the filter has patterns of names.
     pub fn has_names(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Whether a name, in lower case and without a dot at its end, matches.
+    /// Whether a name matches, in lower case and without a trailing dot.
     pub fn has_name(&self, name: &[u8]) -> bool {
         any(&self.names, |pattern| matches(pattern, name))
     }
@@ -127,7 +128,7 @@ fn network(text: &str) -> Result<IpNet, FilterError> {
     network.or_else(address).ok_or_else(|| FilterError::Client(text.chars().take(60).collect()))
 }
 
-/// Whether `name` matches a pattern of `*` and `?`. Takes at most as many steps as the product of their lengths.
+/// Whether `name` matches a pattern of `*` and `?`. The number of steps is at most the product of their lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut of, mut star) = (0, 0, None);
     while let Some(&letter) = name.get(at) {
@@ -147,36 +148,36 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.get(of..).is_some_and(|rest| rest.iter().all(|wanted| *wanted == b'*'))
 }
 
-/// The `queryLog` of a `ConfigMap`: which queries are written into the log, how many and for how long.
+/// The `queryLog` of a `ConfigMap`: the queries to log, their rate and duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryLog {
     /// The queries.
     pub filter: Filter,
-    /// Lines a second, at most.
+    /// Bound of the lines per second.
     pub rate: u32,
-    /// Ends at this time.
+    /// The time when it ends.
     pub until: Option<SystemTime>,
-    /// Ends so long after it was read.
+    /// The duration after which it ends, from when it was read.
     pub lasts: Option<Duration>,
-    /// As it is written, for [`Version`](crate::Version).
+    /// The text as written, for [`Version`](crate::Version).
     pub(crate) text: String,
 }
 
-/// Why a `queryLog` is refused.
+/// The reason why a `queryLog` is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryLogError {
-    /// The filter.
+    /// The filter is invalid.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// The number of lines.
+    /// The rate is out of range.
     #[error("rate {0}: 1 to {MAX_RATE} lines a second are accepted")]
     Rate(u32),
-    /// The time it ends at.
+    /// The end is not a time.
     #[error("until {0:?}: a time like 2026-01-31T12:00:00Z is accepted")]
     Until(String),
 }
 
-/// The fields as they are written. A field that is not among them refuses the value.
+/// The fields in JSON. An unknown field rejects the value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fields {
@@ -206,7 +207,7 @@ impl QueryLog {
         Ok(Self { filter, rate, until, lasts, text: text.trim().to_owned() })
     }
 
-    /// Time left from `now`, if it began at `begun`; `None` without an end.
+    /// The remaining time at `now`, if it began at `begun`; `None` if it has no end.
     pub fn remaining(&self, begun: SystemTime, now: SystemTime) -> Option<Duration> {
         let left = |end: SystemTime| end.duration_since(now).unwrap_or_default();
         let lasts = self.lasts.and_then(|lasts| begun.checked_add(lasts));

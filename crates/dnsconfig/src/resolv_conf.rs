@@ -1,4 +1,4 @@
-//! A resolv.conf(5) file: the upstream servers of a forwarder, and the completion of names.
+//! A resolv.conf(5) file: the upstream servers of a forwarder, and the search list.
 
 mod follower;
 
@@ -10,24 +10,24 @@ use crate::server::{DNS_PORT, Nameserver};
 
 pub use self::follower::{Emptied, Follower};
 
-/// The largest file read, in octets; what is behind it is not looked at.
+/// Bound of the octets that are read; the rest of the file is ignored.
 const MAX_FILE: u64 = 64 << 10;
-/// The most servers taken from one file.
+/// Bound of the servers of a file.
 const MAX_NAMESERVERS: usize = 32;
-/// The most search domains taken from one file.
+/// Bound of the search domains of a file.
 const MAX_SEARCH: usize = 32;
-/// The most dots `options ndots` can ask for.
+/// Bound of `options ndots`.
 const MAX_NDOTS: usize = 15;
 
 /// A resolv.conf file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvConf {
-    /// The `nameserver` lines in their order, without repetitions; lines that are no address are left out, and link-local
-    /// ones (`fe80::1%eth0`) of an interface that is not here.
+    /// The servers of the `nameserver` lines, in order and without duplicates. Invalid addresses and link-local
+    /// addresses (`fe80::1%eth0`) of a missing interface are ignored.
     pub nameservers: Vec<Nameserver>,
-    /// The last `search` or `domain` line, without dots at the ends.
+    /// The search list: the last `search` or `domain` line, without trailing dots.
     pub search: Vec<String>,
-    /// From how many dots on a name is tried as it stands first.
+    /// The number of dots from which on a name is first looked up as an absolute name.
     pub ndots: usize,
 }
 
@@ -45,7 +45,7 @@ impl ResolvConf {
         Ok(Self::parse(&String::from_utf8_lossy(&octets)))
     }
 
-    /// Reads the text of a file. Lines that make no sense are overlooked, as resolvers do.
+    /// Parses the text of a file. Invalid lines are ignored, as by resolvers.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
         for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Where queries are sent: an address with a port, or a name that has yet to be resolved.
+//! DNS servers to send queries to: an address with a port, or an unresolved name.
 
 mod flag;
 mod upstream;
@@ -14,17 +14,17 @@ use crate::name;
 pub use self::flag::FlagAddrError;
 pub use self::upstream::{Protocol, TLS_PORT, Upstream};
 
-/// The port of a DNS server unless another is given.
+/// The default port of a DNS server.
 pub const DNS_PORT: u16 = 53;
 
-/// The address of a DNS server: `IP`, `IP:port` or `[IPv6]:port` in configuration. Shown as `IP:port`.
+/// The address of a DNS server: `IP`, `IP:port` or `[IPv6]:port` in the configuration. Displayed as `IP:port`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nameserver {
     /// The address.
     pub ip: IpAddr,
-    /// The port; 53 unless given.
+    /// The port; 53 by default.
     pub port: u16,
-    /// The index of the interface that a link-local address belongs to; 0 for none.
+    /// The index of the interface of a link-local address; 0 for none.
     scope: u32,
 }
 
@@ -34,7 +34,8 @@ impl Nameserver {
         Self { ip, port, scope: 0 }
     }
 
-    /// Reads an address as resolv.conf and dnsmasq have it, where one of IPv6 may name an interface of this machine:
+    /// Reads an address in the format of resolv.conf and dnsmasq. An IPv6 address may have an interface of this
+    /// machine:
     /// `fe80::1%eth0`, or `fe80::1%2` by index.
     pub fn with_interface(address: &str, port: u16) -> Option<Self> {
         let Some((ip, interface)) = address.split_once('%') else {
@@ -47,14 +48,14 @@ impl Nameserver {
         Some(Self { ip: ip.into(), port, scope })
     }
 
-    /// The interface of a link-local address, by its name.
+    /// The name of the interface of a link-local address.
     pub fn interface(self) -> Option<String> {
         let name =
             Some(self.scope).filter(|scope| *scope != 0).and_then(|scope| if_indextoname(scope).ok())?;
         name.into_string().ok()
     }
 
-    /// The same as the standard library's type.
+    /// The address as the standard library's type.
     pub fn socket_addr(self) -> SocketAddr {
         match self.ip {
             IpAddr::V4(ip) => (ip, self.port).into(),
@@ -90,12 +91,12 @@ impl FromStr for Nameserver {
     }
 }
 
-/// Reads `IP`, then at port `default`, `IP:port` or `[IPv6]:port`.
+/// Parses `IP` with port `default`, `IP:port` or `[IPv6]:port`.
 fn parse_nameserver(text: &str, default: u16) -> Result<Nameserver, AddressError> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(Nameserver::new(ip, default));
     }
-    // Differs from kube-dns, which says of `10.0.0.300` that a port is missing: one would not help.
+    // Differs from kube-dns, which reports a missing port for `10.0.0.300`: a port would not help.
     if !text.contains(':') {
         return Err(AddressError::Ip(text.to_owned()));
     }
@@ -104,44 +105,44 @@ fn parse_nameserver(text: &str, default: u16) -> Result<Nameserver, AddressError
     Ok(Nameserver::new(ip, parse_port(port)?))
 }
 
-/// Why a string is no server address.
+/// An invalid server address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// An IPv6 address in brackets without the port that brackets are for.
+    /// An IPv6 address in brackets lacks a port.
     #[error("address {}: missing port in address", .0.escape_debug())]
     MissingPort(String),
-    /// More colons than `host:port` has, outside brackets.
+    /// There is more than one colon outside brackets.
     #[error("address {}: too many colons in address", .0.escape_debug())]
     TooManyColons(String),
-    /// Brackets that do not match.
+    /// The brackets do not match.
     #[error("address {}: brackets must enclose the IPv6 address alone", .0.escape_debug())]
     Brackets(String),
-    /// The part before the port is no IP address.
+    /// The part before the port is not an IP address.
     #[error("bad IP address: {0:?}")]
     Ip(String),
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("bad port number: {0:?}")]
     Port(String),
-    /// The word before `://` is no protocol that upstreams are asked by.
+    /// The word before `://` is not a supported protocol.
     #[error("unknown protocol {0:?}: dns, tcp or tls")]
     Scheme(String),
-    /// The name that a certificate must have is no host name.
+    /// The name for the certificate is not a host name.
     #[error("bad TLS server name: {0:?}")]
     TlsName(String),
 }
 
-/// A server: an address, or a name that stands for one or several. Parsing it reads what a stub domain of the `ConfigMap`
-/// may have; [`ServerAddr::from_flag`] reads flags.
+/// A server: an address, or a name that resolves to one or more addresses. Its `FromStr` parses the server of a stub
+/// domain; [`ServerAddr::from_flag`] parses flags.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ServerAddr {
-    /// `IP`, `IP:port` or `[IPv6]:port`, perhaps with a protocol, see [`Upstream`].
+    /// `IP`, `IP:port` or `[IPv6]:port`, optionally with a protocol, see [`Upstream`].
     Address(Upstream),
-    /// A DNS name, with `:port` if another than 53 is meant.
-    // Differs from kube-dns: it refuses a name with a port.
+    /// A DNS name, optionally with `:port`.
+    // Differs from kube-dns: it rejects a name with a port.
     Name {
-        /// A lower-case name without a dot at the end.
+        /// A lower-case name without a trailing dot.
         name: String,
-        /// The port; 53 unless given.
+        /// The port; 53 by default.
         port: u16,
     },
 }
@@ -178,12 +179,12 @@ impl FromStr for ServerAddr {
             return Ok(Nameserver::from(ip).into());
         }
         let (host, port) = split_host_port(text).unwrap_or((text, ""));
-        // `host:` means the default port, as the reference takes it.
+        // `host:` means the default port, as in kube-dns.
         let port = if port.is_empty() { DNS_PORT } else { parse_port(port)? };
         if let Ok(ip) = host.parse() {
             return Ok(Nameserver::new(ip, port).into());
         }
-        // Differs from kube-dns: `192.0.2.300` is no name, but a mistyped address.
+        // Differs from kube-dns: `192.0.2.300` is a mistyped address, not a name.
         if !name::is_host(host) {
             return Err(AddressError::Ip(text.to_owned()));
         }
@@ -212,7 +213,7 @@ fn split_host_port(text: &str) -> Result<(&str, &str), AddressError> {
     Ok((host, port))
 }
 
-/// Digits only: `+53` is refused although the number parser of the standard library would take it.
+/// Parses a port of digits only: the standard library would accept `+53`.
 fn parse_port(text: &str) -> Result<u16, AddressError> {
     let bad = || AddressError::Port(text.to_owned());
     if !text.bytes().all(|b| b.is_ascii_digit()) {

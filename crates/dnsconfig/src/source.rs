@@ -1,4 +1,4 @@
-//! Where the raw data comes from, and the state it leads to.
+//! Sources of raw data, and the state that follows from them.
 
 mod directory;
 mod state;
@@ -16,43 +16,43 @@ use crate::path_watch::PathWatch;
 
 pub use state::{Rejection, State};
 
-/// The data of a directory as a [`Source::Directory`] reads them, or in a line why they cannot be read.
+/// Reads the data of a directory as [`Source::Directory`] does. The error is one line.
 pub fn read_directory(path: &Path) -> Result<RawData, String> {
     directory::read(path).map_err(|error| error.to_string())
 }
 
-/// Where configuration comes from.
+/// A source of the configuration.
 #[derive(Debug)]
 pub enum Source {
-    /// Values that never change, from flags.
+    /// Fixed values from flags.
     Fixed(Box<Config>),
-    /// A directory with one file a key, as a `ConfigMap` is mounted.
+    /// A directory with one file for each key, such as a mounted `ConfigMap`.
     ///
-    /// Files whose names begin with a dot and subdirectories are skipped. A missing directory is an empty one, and is
-    /// picked up when it appears. An edit is noticed by notification, or after `period` at the latest.
+    /// Subdirectories and files whose names begin with a dot are skipped. A missing directory counts as empty, and is
+    /// read when it appears. An edit is noticed by notification, or after `period` at the latest.
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Interval of reading without notification.
+        /// The polling period.
         period: Duration,
     },
-    /// Data fed in by the holder of the other end, see [`Source::api`].
+    /// Data from the holder of an [`ApiFeed`], see [`Source::api`].
     Api(watch::Receiver<Option<RawData>>),
 }
 
 impl Source {
-    /// A source fed through the returned handle: for a `ConfigMap` read from the API server.
+    /// A source for the `ConfigMap` from the API server, and the handle that feeds it.
     pub fn api() -> (ApiFeed, Self) {
         let (sender, receiver) = watch::channel(None);
         (ApiFeed(sender), Self::Api(receiver))
     }
 
-    /// Loads once. Bad data leave the defaults in force and the error in the state.
+    /// Loads the configuration. If it is invalid, the defaults are in force and the state has the error.
     pub fn open(self) -> Follower {
         self.open_for(BTreeSet::new())
     }
 
-    /// The same for a cluster with these domains; see [`parse_for`](crate::parse_for).
+    /// Loads the configuration for a cluster with these domains, see [`parse_for`](crate::parse_for).
     pub fn open_for(self, domains: BTreeSet<String>) -> Follower {
         let config = match &self {
             Self::Fixed(config) => Config::clone(config),
@@ -71,40 +71,40 @@ impl Source {
     }
 }
 
-/// Feeds a [`Source::Api`]. Only the latest data count; nothing queues up.
+/// The feed of a [`Source::Api`]. Only the latest data are kept.
 #[derive(Debug)]
 pub struct ApiFeed(watch::Sender<Option<RawData>>);
 
 impl ApiFeed {
-    /// The `ConfigMap` has these data now.
+    /// Sets the data of the `ConfigMap`.
     pub fn set(&self, data: RawData) {
         self.0.send_replace(Some(data));
     }
 
-    /// The `ConfigMap` does not exist: the defaults hold.
+    /// Notes that the `ConfigMap` does not exist, so that the defaults are in force.
     pub fn clear(&self) {
         self.0.send_replace(None);
     }
 }
 
-/// A source that was loaded once and can be followed.
+/// A loaded source that can be followed.
 #[derive(Debug)]
 pub struct Follower {
     source: Source,
     state: watch::Sender<State>,
-    /// Hash of what was read last, so that data that did not change are not judged (and counted) again.
+    /// Hash of the last data, so that unchanged data are not validated and counted again.
     seen: Option<u64>,
     /// The domains of the cluster.
     domains: BTreeSet<String>,
 }
 
 impl Follower {
-    /// The state now, and whenever it changes.
+    /// The state and its changes.
     pub fn subscribe(&self) -> watch::Receiver<State> {
         self.state.subscribe()
     }
 
-    /// Follows the source until cancelled. Not running it means: what was read at the start stays in force.
+    /// Follows the source until cancelled. If it never runs, the first configuration stays in force.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.follow()).await;
     }
@@ -128,13 +128,13 @@ impl Follower {
                     self.take(Ok(data.unwrap_or_default()));
                     self.state.send_if_modified(|state| !std::mem::replace(&mut state.heard, true));
                 }
-                // The feeding side is gone: what is in force stays.
+                // The feed is gone: the configuration in force stays.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Judges data unless they are what was judged last.
+    /// Validates data unless they are the last data.
     fn take(&mut self, data: Result<RawData, directory::ReadError>) {
         let hash = directory::hash(&data);
         if self.seen.replace(hash) == Some(hash) {

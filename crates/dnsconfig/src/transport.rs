@@ -4,18 +4,18 @@ use std::fmt;
 
 use serde::Deserialize;
 
-/// A transport of DNS messages (RFC 1035, section 4.2), `udp` or `tcp` in text.
+/// A transport of DNS messages (RFC 1035, section 4.2), written `udp` or `tcp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// Datagrams.
     Udp,
-    /// Streams, each message behind its length.
+    /// Streams, in which its length precedes each message.
     Tcp,
 }
 
 impl Transport {
-    /// Its name, in metric labels for one.
+    /// Its name, also in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Udp => "udp",

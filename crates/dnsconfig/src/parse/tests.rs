@@ -1,4 +1,4 @@
-//! Values that kube-dns took or refused, as recorded from it, and the limits that are ours.
+//! Values that kube-dns accepted or rejected, as recorded from it, and our own limits.
 
 use std::time::Duration;
 
@@ -205,7 +205,7 @@ mod properties {
 
     use super::super::*;
 
-    /// Text that is often JSON of the right shape, with arbitrary strings in it.
+    /// Text that is often JSON of the right shape, with arbitrary strings.
     fn stub_domains() -> impl Strategy<Value = String> {
         let word = prop_oneof![
             "[a-z0-9.:\\[\\]-]{0,20}",
@@ -245,7 +245,7 @@ mod properties {
     }
 }
 
-/// Targets of aliases as they are written again, or the error for the cluster `cluster.local`.
+/// The targets of aliases, or the error for the cluster domain `cluster.local`.
 fn own_names(entries: &[(&str, &str)]) -> String {
     match parse_for(&data(entries), &BTreeSet::from(["cluster.local".to_owned()])) {
         Ok(config) => {
@@ -281,7 +281,7 @@ fn names_of_your_own() {
         (vec![("hosts", "192.0.2.1 a\n192.0.2 b")], r#"line 2: bad IP address: "192.0.2""#),
         (
             vec![("hosts", "192.0.2.1 a"), ("aliases", r#"{"a": "b.c"}"#)],
-            r#""a" stands in both keys, hosts and aliases"#,
+            r#""a" is in both keys, hosts and aliases"#,
         ),
         (
             vec![("hosts", "192.0.2.1 a web.apps.svc.Cluster.local")],

@@ -1,4 +1,4 @@
-//! A resolv.conf that changes, followed.
+//! A follower of changing resolv.conf files.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use tracing::{debug, info, warn};
 use super::ResolvConf;
 use crate::path_watch::PathWatch;
 
-/// The meaning of a file that has lost all its servers.
+/// Handling of a file that has lost all its servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emptied {
-    /// It is being written: the servers that it had stay.
+    /// The file is still being written: the previous servers stay in use.
     Unfinished,
-    /// There are none any more.
+    /// There are no servers any more.
     Final,
 }
 
-/// Follows one or more files; of several, the one changed last counts, as with dnsmasq.
+/// Follows one or more files. Of several files the most recently changed file is used, as in dnsmasq.
 #[derive(Debug)]
 pub struct Follower {
     files: Vec<PathBuf>,
@@ -31,7 +31,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Reads the files once. Without files there are no servers.
+    /// Reads the files for the first time. Without files there are no servers.
     pub fn open(files: Vec<PathBuf>, emptied: Emptied, period: Duration) -> Self {
         let state = watch::Sender::new(read_newest(&files).unwrap_or_else(|error| {
             debug!(%error, "resolv.conf cannot be read");
@@ -40,7 +40,7 @@ impl Follower {
         Self { files, emptied, period, state }
     }
 
-    /// The content of the files, now and whenever it changes.
+    /// The content of the files and its changes.
     pub fn subscribe(&self) -> watch::Receiver<ResolvConf> {
         self.state.subscribe()
     }
@@ -60,12 +60,12 @@ impl Follower {
             select_all(watches.iter_mut().map(|watch| Box::pin(watch.changed()))).await;
             match read_newest(&self.files) {
                 Ok(file) => self.take(file),
-                Err(error) => warn!(%error, "resolv.conf cannot be read, going on with what it said before"),
+                Err(error) => warn!(%error, "resolv.conf cannot be read, keeping the previous content"),
             }
         }
     }
 
-    /// Takes what a file says now.
+    /// Applies the content of a file.
     fn take(&self, file: ResolvConf) {
         self.state.send_if_modified(|known| {
             if *known == file {
@@ -73,7 +73,7 @@ impl Follower {
             }
             let lost = file.nameservers.is_empty() && !known.nameservers.is_empty();
             if lost && self.emptied == Emptied::Unfinished {
-                warn!("no servers in resolv.conf any more, going on with those it had");
+                warn!("resolv.conf has no servers any more, keeping the previous ones");
                 return false;
             }
             info!(servers = shown(&file), "resolv.conf changed");

@@ -1,4 +1,4 @@
-//! Servers as people write them in flags: more is accepted than in the `ConfigMap`, as Go's resolver accepts it.
+//! Servers in flags: like Go's resolver, they accept more forms than the `ConfigMap`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::{DNS_PORT, Nameserver, ServerAddr};
 use crate::name::MAX_NAME;
 
-/// A flag that names no server.
+/// A flag that is not a server.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0:?} is not a server: expected IP, IP:port, [IPv6]:port or name:port")]
 pub struct FlagAddrError(pub String);
@@ -19,13 +19,13 @@ impl ServerAddr {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse::<IpAddr>() {
             Ok(ip) => Nameserver::new(ip, port).into(),
-            // What Go makes of no host.
+            // Go's default for an empty host.
             Err(_) if host.is_empty() => Nameserver::new(Ipv4Addr::LOCALHOST.into(), port).into(),
             Err(_) => Self::Name { name: host.to_ascii_lowercase(), port },
         }
     }
 
-    /// Reads a flag: `IP`, `IP:port`, `[IPv6]:port`, `name` or `name:port`.
+    /// Parses a flag: `IP`, `IP:port`, `[IPv6]:port`, `name` or `name:port`.
     pub fn from_flag(text: &str) -> Result<Self, FlagAddrError> {
         let wrong = || FlagAddrError(text.to_owned());
         if let Ok(address) = text.parse::<SocketAddr>() {
@@ -41,7 +41,7 @@ impl ServerAddr {
         if server.is_plausible() { Ok(server) } else { Err(wrong()) }
     }
 
-    /// Whether some resolver could know it.
+    /// Whether a resolver may know the name.
     fn is_plausible(&self) -> bool {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         match self {
@@ -50,8 +50,8 @@ impl ServerAddr {
         }
     }
 
-    /// The address behind it, to be asked in plain DNS; the first one of a name. A server that must not be asked so is
-    /// an error.
+    /// Resolves the server to an address for plain DNS: the first address of a name. An upstream with another
+    /// protocol is an error.
     pub async fn resolve(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Address(upstream) => match upstream.plain() {

@@ -1,4 +1,4 @@
-//! Servers that questions are forwarded to: an address, and how it is spoken to.
+//! Upstream servers: an address and a protocol.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use super::{AddressError, Nameserver, parse_nameserver, parse_port};
 use crate::name;
 
-/// The port of DNS over TLS unless another is given (RFC 7858 section 3.1).
+/// The default port of DNS over TLS (RFC 7858 section 3.1).
 pub const TLS_PORT: u16 = 853;
 
-/// The protocol that an upstream server is asked in.
+/// The protocol of queries to an upstream server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
-    /// DNS over UDP, and over TCP where a reply does not fit.
+    /// DNS over UDP, and over TCP after a truncated response.
     #[default]
     Udp,
-    /// DNS over TCP alone (RFC 7766).
+    /// DNS over TCP only (RFC 7766).
     Tcp,
     /// DNS over TLS (RFC 7858).
     Tls,
@@ -34,18 +34,18 @@ impl Protocol {
     }
 }
 
-/// An upstream server: `IP`, `IP:port` or `[IPv6]:port`, with `dns://`, `tcp://` or `tls://` in front. Behind an address
-/// for TLS there may be the name that its certificate must have: `tls://9.9.9.9#dns.quad9.net`, or as `CoreDNS` has it
-/// `tls://9.9.9.9%dns.quad9.net`, where the port may follow the name.
+/// An upstream server: `IP`, `IP:port` or `[IPv6]:port`, optionally after `dns://`, `tcp://` or `tls://`. An address
+/// for TLS may be followed by the name in the server's certificate: `tls://9.9.9.9#dns.quad9.net`, or as in `CoreDNS`
+/// `tls://9.9.9.9%dns.quad9.net`, in which the port may follow the name.
 ///
-/// Shown as `IP:port` where it is plain DNS, else as `tcp://IP:port`, `tls://IP:port` or `tls://IP:port#name`.
+/// Displayed as `IP:port` for plain DNS, else as `tcp://IP:port`, `tls://IP:port` or `tls://IP:port#name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Upstream {
-    /// Protocol of the queries to it.
+    /// The protocol of queries.
     pub protocol: Protocol,
-    /// Its address; the port is 853 for TLS and else 53 unless given.
+    /// The address; the default port is 853 for TLS and 53 otherwise.
     pub server: Nameserver,
-    /// The name in its certificate, a lower-case host name, for TLS alone. Without it the certificate must be one for
+    /// The name in its certificate, a lower-case host name, for TLS only. Without a name the certificate must have
     /// the address.
     pub name: Option<Arc<str>>,
 }
@@ -56,7 +56,7 @@ impl Upstream {
         self.server.socket_addr()
     }
 
-    /// The address, if the server is asked in plain DNS over UDP.
+    /// The address, if the protocol is plain DNS over UDP.
     pub fn plain(&self) -> Option<Nameserver> {
         (self.protocol == Protocol::Udp).then_some(self.server)
     }
@@ -110,8 +110,8 @@ fn over_tls(text: &str) -> Result<Upstream, AddressError> {
     Ok(Upstream { protocol: Protocol::Tls, server, name })
 }
 
-/// Reads what stands before and behind the last `%`, the place of an IPv6 zone: the name may be followed by the port and
-/// stand within the brackets.
+/// Parses the parts before and after the last `%`, the separator of an IPv6 zone. The port may follow the name, which
+/// may be within the brackets.
 fn as_in_coredns<'a>(address: &str, rest: &'a str) -> Result<(Nameserver, &'a str), AddressError> {
     let (name, port) = rest.rsplit_once(':').map_or((rest, None), |(name, port)| (name, Some(port)));
     let (bare, name) = match address.strip_prefix('[').zip(name.strip_suffix(']')) {

@@ -1,4 +1,4 @@
-//! Reading a mounted `ConfigMap`: one file a key, all files of one moment.
+//! Reading of a mounted `ConfigMap`: one file for each key, and all files of the same version.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::config::Fnv;
 use crate::parse::{MAX_VALUE, RawData};
 
-/// The most files looked at.
+/// Bound of the files in the directory.
 const MAX_FILES: usize = 1024;
-/// Repetitions of reading because the kubelet swapped the data meanwhile.
+/// Bound of the attempts when the kubelet swaps the data meanwhile.
 const MAX_TRIES: usize = 5;
 /// The link that the kubelet swaps when the `ConfigMap` changes.
 const DATA_LINK: &str = "..data";
 
-/// Why a configuration directory could not be read.
+/// A failure to read a configuration directory.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error("configuration directory {path:?} cannot be read: {error}")]
@@ -28,7 +28,7 @@ pub(super) enum ReadError {
     TooManyFiles { path: PathBuf },
 }
 
-/// [`read`] on a thread that may block.
+/// Runs [`read`] on a thread that may block.
 pub(super) async fn read_off_thread(path: PathBuf) -> Result<RawData, ReadError> {
     let shown = path.clone();
     tokio::task::spawn_blocking(move || read(&path))
@@ -36,7 +36,7 @@ pub(super) async fn read_off_thread(path: PathBuf) -> Result<RawData, ReadError>
         .unwrap_or_else(|error| Err(ReadError::Directory { path: shown, error: io::Error::other(error) }))
 }
 
-/// All files of the directory; none if it does not exist.
+/// Reads all files of the directory; none if it does not exist.
 pub(super) fn read(path: &Path) -> Result<RawData, ReadError> {
     let link = path.join(DATA_LINK);
     let mut result = Ok(RawData::new());
@@ -74,10 +74,9 @@ fn read_files(path: &Path) -> Result<RawData, ReadError> {
     Ok(data)
 }
 
-/// The content, or one octet more than is accepted; nothing for what is no regular file (also not behind a link) or
-/// went away meanwhile.
+/// The content, truncated after the first octet beyond the bound; `None` if the path does not lead to a regular file.
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // Looked at before it is opened: opening a named pipe would wait for its other end.
+    // Checked before opening: opening a named pipe would wait for its other end.
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Ok(None),
@@ -89,7 +88,7 @@ fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(value))
 }
 
-/// A hash of what was read, or of why it could not be.
+/// A hash of the data or of the error.
 pub(super) fn hash(data: &Result<RawData, ReadError>) -> u64 {
     let mut hash = Fnv::new();
     match data {

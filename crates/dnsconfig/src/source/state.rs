@@ -1,4 +1,4 @@
-//! The configuration in force and how it came to be.
+//! The configuration in force, its version and the last error.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,36 +18,36 @@ pub struct State {
     pub config: Arc<Config>,
     /// Its version.
     pub version: Version,
-    /// When it came into force.
+    /// The time when it came into force.
     pub loaded_at: SystemTime,
-    /// Why the newest data are not in force; none when they are.
+    /// The reason why the newest data are not in force; `None` if they are.
     pub error: Option<Rejection>,
-    /// Keys of the newest data that mean nothing here, and are misspelt perhaps.
+    /// Unknown, perhaps misspelt keys of the newest data.
     pub unknown_keys: Vec<UnknownKey>,
     /// Number of edits that came into force since the start.
     pub edits: u64,
-    /// Number of times data were rejected since the start.
+    /// Number of rejected data since the start.
     pub rejected: u64,
-    /// Whether the source has been heard: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
+    /// Whether the source has data: false until a [`Source::Api`](super::Source::Api) is fed for the first time.
     pub heard: bool,
     fresh: bool,
 }
 
-/// Data that were refused.
+/// The rejection of data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// One line: what is wrong, with key and value, and what is accepted.
+    /// The mistake with key and value, and the accepted values, in one line.
     pub text: String,
-    /// The `ConfigMap` key, if a value was wrong (none: the data could not be read).
+    /// The `ConfigMap` key of a wrong value; `None` if the data could not be read.
     pub key: Option<String>,
     /// The value, cut to 200 characters.
     pub value: Option<String>,
-    /// When.
+    /// The time of the rejection.
     pub at: SystemTime,
 }
 
 impl State {
-    /// `config` in force since now.
+    /// A state with `config` in force from now on.
     pub fn new(config: Config) -> Self {
         Self {
             version: config.version(),
@@ -62,17 +62,17 @@ impl State {
         }
     }
 
-    /// Whether the defaults are in force, because no data are or because they say so.
+    /// Whether the configuration in force equals the defaults.
     pub fn is_default(&self) -> bool {
         *self.config == Config::default()
     }
 
-    /// Whether no data were judged yet.
+    /// Whether no data have been validated yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// Puts data in force, or notes why not.
+    /// Puts valid data in force; otherwise notes the reason.
     pub(super) fn judge(
         &mut self,
         data: Result<RawData, ReadError>,
@@ -118,9 +118,9 @@ impl State {
     fn reject(&mut self, rejection: Rejection) {
         let in_force = &self.version;
         if self.is_default() {
-            error!(error = %rejection.text, %in_force, "configuration refused, the defaults are in force");
+            error!(error = %rejection.text, %in_force, "configuration rejected, using the defaults");
         } else {
-            error!(error = %rejection.text, %in_force, "configuration refused, the last good one stays in force");
+            error!(error = %rejection.text, %in_force, "configuration rejected, keeping the previous one");
         }
         self.rejected += 1;
         self.error = Some(rejection);

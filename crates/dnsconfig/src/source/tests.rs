@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// A period so long that only notifications can explain what a test sees.
+/// A period so long that only notifications can cause an observed change.
 const NEVER: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -141,7 +141,7 @@ async fn what_cannot_be_read_is_an_error_that_ends() {
     assert_eq!(error.key, None);
     fs::remove_file(&path).unwrap();
     running.until("no error", |state| state.error.is_none()).await;
-    // Reading the same error again and again counted once.
+    // The same error, read repeatedly, is counted once.
     assert_eq!(running.state.borrow().rejected, 1);
     running.end().await;
 }
@@ -154,7 +154,7 @@ async fn the_period_is_a_net_under_notification() {
     fs::write(real.join("upstreamNameservers"), r#"["192.0.2.1"]"#).unwrap();
     let config = dir.path().join("config");
     fs::create_dir(&config).unwrap();
-    // A change behind a link into another directory raises no event here.
+    // A change through a link into another directory causes no event here.
     symlink(real.join("upstreamNameservers"), config.join("upstreamNameservers")).unwrap();
     let mut running = follow(directory(&config, Duration::from_millis(100)));
     running.until("the first value", |state| upstream(state) == "192.0.2.1:53").await;

@@ -192,7 +192,7 @@ mod tests {
             (
                 of("  hosts: 192.0.2.1 a\n  aliases: '{\"a\": \"b.c\"}'\n"),
                 1,
-                &["kube-dns: error: \"a\" stands in both keys, hosts and aliases (key aliases"],
+                &["kube-dns: error: \"a\" is in both keys, hosts and aliases (key aliases"],
             ),
             (service.to_owned(), 2, &["kube-dns check config: /"]),
             ("{".to_owned(), 2, &["kube-dns check config: /"]),

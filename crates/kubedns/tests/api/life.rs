@@ -236,7 +236,7 @@ async fn configuration_comes_from_the_one_config_map() {
     cluster.set(map("dns-config", &second.addr().to_string()));
     kubedns.until_answered(OUTSIDE, "A", "198.51.100.2").await;
     cluster.set(map("dns-config", "nonsense"));
-    kubedns.process.line_with("configuration refused", PATIENCE).await;
+    kubedns.process.line_with("configuration rejected", PATIENCE).await;
     kubedns.until_metric("kubedns_config_current", 0.0).await;
     assert_eq!(kubedns.answers(OUTSIDE, "A").await, "198.51.100.2");
     cluster.delete(Resource::ConfigMaps, "dns-cfg", "dns-config");

@@ -1,4 +1,4 @@
-//! Servers as people write them.
+//! Servers in flags.
 
 use super::*;
 
