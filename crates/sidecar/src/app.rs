@@ -1,4 +1,4 @@
-//! The pieces put together.
+//! Wiring of the sidecar's parts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::parts::{Dnsmasq, Parts};
 use crate::verdict::Verdicts;
 use crate::{exechealthz, routes};
 
-/// The time tasks have to end.
+/// The time limit for the end of the tasks.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Probes and answers until the process is to stop.
+/// Runs probes and HTTP servers until shutdown.
 pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::Result<()> {
     let parts = Arc::new(Parts::new(options)?);
     let server = Server::bind(&parts.options.prometheus_addr, parts.options.prometheus_port).await?;
@@ -32,7 +32,7 @@ pub async fn run(options: Options, Shutdown { stop, .. }: Shutdown) -> anyhow::R
         tasks.lasting("reading dnsmasq's counters", Arc::clone(counters).run(stop.clone()));
         tasks.lasting("probing dnsmasq's upstreams", Arc::clone(upstreams).run(stop.clone()));
     }
-    tasks.lasting("judging the pod", Verdicts::run(Arc::clone(&parts), stop.clone()));
+    tasks.lasting("computing the verdict", Verdicts::run(Arc::clone(&parts), stop.clone()));
     if let Some(server) = healthz {
         let routes = exechealthz::routes(Arc::clone(&parts));
         tasks.lasting("the HTTP server of exechealthz", server.run(routes, stop.clone()));

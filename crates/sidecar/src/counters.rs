@@ -1,7 +1,7 @@
 //! dnsmasq's own counters.
 //!
-//! dnsmasq answers CHAOS TXT questions such as `hits.bind` with what it has counted since it started. A restart sets it
-//! back to zero; a Prometheus counter must not fall. So each reading is turned into an increase ([`Monotonic`]).
+//! dnsmasq answers CHAOS TXT queries such as `hits.bind` with its counts since it started. A restart resets them to
+//! zero, but a Prometheus counter must not fall. So each reading is converted into an increase ([`Monotonic`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -18,10 +18,10 @@ use crate::metric_name::metric_name;
 use crate::monotonic::Monotonic;
 use crate::time::repeat;
 
-/// dnsmasq is not asked more often than this.
+/// The minimum interval between two readings.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// A dnsmasq that has not answered yet may still be starting for so long: the containers of a pod start together.
+/// The time in which a dnsmasq without an answer may still be starting: the containers of a pod start together.
 const STARTING: Duration = Duration::from_secs(10);
 
 /// Counters of dnsmasq at one moment.
@@ -30,11 +30,11 @@ const STARTING: Duration = Duration::from_secs(10);
 pub(crate) struct Reading {
     /// Answers from the cache.
     pub(crate) hits: u64,
-    /// Answers that had to be asked for.
+    /// Answers that had to be forwarded.
     pub(crate) misses: u64,
-    /// Names that left the cache for others.
+    /// Names evicted from the cache before they expired.
     pub(crate) evictions: u64,
-    /// Names that entered the cache.
+    /// Names inserted into the cache.
     pub(crate) insertions: u64,
     /// Capacity of the cache, in names.
     pub(crate) cache_size: u64,
@@ -43,9 +43,9 @@ pub(crate) struct Reading {
 /// The last known counters of dnsmasq.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// The last reading that succeeded, and when.
+    /// The last successful reading, and its time.
     pub(crate) reading: Option<(Reading, SystemTime)>,
-    /// Why the last one did not.
+    /// The error of the last reading, if it failed.
     pub(crate) error: Option<String>,
     complained: bool,
     last: [Monotonic; 4],
@@ -56,7 +56,7 @@ pub(crate) struct Known {
 pub(crate) struct Counters {
     server: ServerAddr,
     interval: Duration,
-    /// Until then a failure before the first reading is no error.
+    /// Before this time, a failure before the first reading is no error.
     started_by: Instant,
     metrics: CounterMetrics,
     known: Mutex<Known>,
@@ -124,7 +124,7 @@ impl Counters {
         let asked = ask(&self.server, Transport::Udp, &chaos::question(name), TIMEOUT).await;
         let text = chaos::texts(&asked.context(name)?).next();
         let number = text.as_deref().and_then(|text| text.parse().ok());
-        number.with_context(|| format!("{name} is answered with {text:?} where a number should be"))
+        number.with_context(|| format!("{name} is answered with {text:?}, expected a number"))
     }
 
     fn take(&self, reading: Reading) {

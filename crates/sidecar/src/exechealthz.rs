@@ -1,5 +1,5 @@
-//! The health checks of exechealthz, the container `healthz` of Kubernetes up to 1.5: which probes each of its paths
-//! stands for, and the replies. Its commands are read in [`crate::nslookup`].
+//! The health checks of exechealthz, the container `healthz` of Kubernetes up to 1.5: the probes behind each path,
+//! and the responses. [`crate::nslookup`] parses its commands.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,24 +19,24 @@ use crate::parts::Parts;
 use crate::probe::Probe;
 use crate::spec::{SECONDS, Spec};
 
-/// The path of a command without one.
+/// The path of a command without `--url`.
 const DEFAULT_PATH: &str = "/healthz";
-/// The port of a command line without one.
+/// The port of exechealthz by default.
 const DEFAULT_PORT: u16 = 8080;
-/// Time for which the last result counts, beyond the interval of its probe.
+/// The time after which a result is too old, beyond the interval of its probe.
 const LATENCY: Duration = Duration::from_secs(30);
 
-/// All probes, and which of them each path stands for.
+/// All probes, and those behind each path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Those of `--probe`, then those of the commands.
+    /// The probes of `--probe`, then those of the commands.
     pub(crate) specs: Vec<Spec>,
-    /// Paths with indices of `specs`; none where exechealthz is not asked for.
+    /// Paths with indices of `specs`; empty without exechealthz.
     paths: Vec<(String, Vec<usize>)>,
 }
 
 impl Plan {
-    /// Reads the options. Fails when paths and commands, or probes and port, do not belong together.
+    /// Builds the plan. Fails if the numbers of paths and commands differ, or if there is a port without probes.
     pub(crate) fn new(options: &Options) -> anyhow::Result<Self> {
         let specs = options.probe.clone();
         if options.cmd.is_empty() && options.url.is_empty() {
@@ -60,7 +60,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Without commands: a path for each probe, and one for all of them.
+    /// Without commands: one path per probe, and one for all of them.
     fn of_probes(specs: Vec<Spec>, wanted: bool) -> anyhow::Result<Self> {
         if !wanted {
             return Ok(Self { specs, paths: Vec::new() });
@@ -73,7 +73,7 @@ impl Plan {
         Ok(Self { specs, paths })
     }
 
-    /// The probe that does what `nslookup` did: one that is there already, or a new one.
+    /// The index of the probe that replaces this `nslookup`: an existing probe, or a new one.
     fn probe(&mut self, lookup: &Lookup, options: &Options) -> usize {
         let same = |spec: &Spec| spec.server == lookup.server && *spec.question.name() == lookup.name;
         self.specs.iter().position(same).unwrap_or_else(|| {
@@ -88,7 +88,7 @@ impl Plan {
         })
     }
 
-    /// The label that manifests use for the server, if no other probe has it.
+    /// The label that manifests use for the server, unless another probe has it.
     fn label(&self, lookup: &Lookup, options: &Options) -> String {
         let usual = match &lookup.server {
             server if Some(server) == options.dnsmasq().as_ref() => Some("dnsmasq"),
@@ -102,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// The checks, once the probes are made; `None` where exechealthz is not asked for.
+    /// The checks with their probes; `None` without exechealthz.
     pub(crate) fn checks(self, options: &Options, probes: &[Arc<Probe>]) -> Option<Checks> {
         let port = match options.exechealthz_port {
             0 => DEFAULT_PORT,
@@ -114,7 +114,7 @@ impl Plan {
     }
 }
 
-/// The responses on the port of exechealthz.
+/// The checks behind the paths on the port of exechealthz.
 #[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) port: u16,
@@ -122,10 +122,11 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// 200 while every probe behind the path is well, as exechealthz replied when its command exited with 0; else 503.
+    /// Returns 200 if every probe behind the path succeeds, as exechealthz did when its command exited with 0; else
+    /// 503.
     fn reply(&self, path: &str) -> Response {
         let Some((_, probes)) = self.paths.iter().find(|(known, _)| known == path) else {
-            // Differs from exechealthz: it answers any path with a page, and ends on `/quit`.
+            // Differs from exechealthz: it answers every path with a page, and exits on `/quit`.
             return http::not_found();
         };
         let now = SystemTime::now();
@@ -139,7 +140,7 @@ impl Checks {
     }
 }
 
-/// Why a probe is not well. As with exechealthz, one that has not ended yet is, until it is overdue.
+/// Returns why a probe fails. As with exechealthz, a probe without a result succeeds until it is overdue.
 fn complaint(probe: &Probe, now: SystemTime) -> Option<String> {
     let (health, label) = (probe.health(), &probe.spec().label);
     if health.age(now) > probe.spec().interval + LATENCY {

@@ -1,4 +1,4 @@
-//! Health of a server as its probe knows it, and as `/healthcheck/<label>` shows it.
+//! Health of a server, from its probe, and the body of `/healthcheck/<label>`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::time::{millis, milliseconds};
 
-/// Number of results remembered for the plot: twenty minutes of the usual five seconds.
+/// Limit of results kept for the plot: twenty minutes at the default interval of five seconds.
 const REMEMBERED: usize = 240;
 
 /// Result of the last probe.
@@ -17,19 +17,19 @@ pub(crate) enum State {
     Waiting,
     /// The probed name was answered.
     Ok,
-    /// The server answers for itself, but not for the probed name.
+    /// The server answers, but not for the probed name.
     Itself,
-    /// The server is not well.
+    /// The server fails its health check.
     Failed,
 }
 
 impl State {
-    /// Does the server pass its health check?
+    /// Returns whether the server passes its health check.
     pub(crate) fn is_healthy(self) -> bool {
         matches!(self, Self::Ok | Self::Itself)
     }
 
-    /// Did the last probe fail?
+    /// Returns whether the last probe failed.
     pub(crate) fn is_failed(self) -> bool {
         self == Self::Failed
     }
@@ -39,18 +39,18 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) state: State,
-    /// Latency of the answer that makes the server healthy; zero when there was none.
+    /// Latency of the answer that proves health; zero without one.
     pub(crate) latency: Duration,
     /// Empty when the probed name was answered.
     pub(crate) failure: Failure,
 }
 
-/// Why the probed name was not answered.
+/// The reason why the probed name was not answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// In the words of kube-dns, which lack the response code.
+    /// The error in the words of kube-dns, which lack the RCODE.
     pub(crate) error: String,
-    /// The response code; empty when nothing came.
+    /// The RCODE; empty without a response.
     pub(crate) rcode: String,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Failure {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Point {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub(crate) at: u64,
     pub(crate) state: State,
     /// Latency of the answer.
@@ -68,11 +68,11 @@ pub(crate) struct Point {
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     pub(crate) last: Verdict,
-    /// Since when the state is what it is.
+    /// The time of the last change of `state`.
     pub(crate) since: SystemTime,
-    /// Probes in a row that did not get the probed name answered.
+    /// Failed probes in a row.
     pub(crate) failures: u32,
-    /// The results so far, the newest last, bounded.
+    /// The last results, newest last; bounded.
     pub(crate) history: VecDeque<Point>,
 }
 
@@ -83,7 +83,7 @@ impl Health {
         Self { last, since: now, failures: 0, history: VecDeque::new() }
     }
 
-    /// Takes in a result; tells whether the state is a new one.
+    /// Adds a result; returns whether the state changed.
     pub(crate) fn record(&mut self, verdict: Verdict, now: SystemTime) -> bool {
         let changed = verdict.state != self.last.state;
         if changed {
@@ -99,7 +99,7 @@ impl Health {
         changed
     }
 
-    /// Time since the last result, or since waiting began; zero when the clock was set back.
+    /// The time since the last result, or since the start without one; zero if the clock was set back.
     pub(crate) fn age(&self, now: SystemTime) -> Duration {
         let last = self.history.back().map_or_else(|| millis(self.since), |point| point.at);
         Duration::from_millis(millis(now).saturating_sub(last))
@@ -111,13 +111,14 @@ impl Health {
         Check {
             is_ok: healthy,
             latency_seconds: if healthy { self.last.latency.as_secs_f64() } else { 0.0 },
-            // A healthy server has no error here, even if the probed name was not answered: `/status` tells that.
+            // A healthy server has no error here, even if the probed name was not answered; `/status` shows that
+            // error.
             error: if healthy { "" } else { &self.last.failure.error },
         }
     }
 }
 
-/// The body of `/healthcheck/<label>`, in the reference's names and order.
+/// The body of `/healthcheck/<label>`, with the field names and the order of kube-dns.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check<'a> {
     #[serde(rename = "IsOk")]

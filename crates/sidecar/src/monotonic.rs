@@ -1,13 +1,13 @@
-//! Counters of somebody who forgets, made to last.
+//! Counters that restart from zero, made monotonic.
 
-/// A counter that starts again at zero now and then, turned into one that does not.
+/// Converts readings of a counter that is reset now and then into increases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Monotonic {
     last: u64,
 }
 
 impl Monotonic {
-    /// The increase since the last reading. After a restart that is everything counted so far.
+    /// Returns the increase since the last reading. After a reset that is the whole reading.
     pub(crate) fn increase(&mut self, reading: u64) -> u64 {
         let last = std::mem::replace(&mut self.last, reading);
         reading.checked_sub(last).unwrap_or(reading)

@@ -1,4 +1,4 @@
-//! The value of `--cmd`: the lookups of a command of exechealthz. They become probes; no command is run.
+//! The value of `--cmd`: the lookups in a command of exechealthz. They become probes; no command is run.
 
 use std::str::FromStr;
 
@@ -52,7 +52,7 @@ impl FromStr for Lookup {
     }
 }
 
-/// Output that goes to `/dev/null` or where other output goes: `>/dev/null`, `2>&1`.
+/// Returns whether the word redirects output to `/dev/null` or to the other output: `>/dev/null`, `2>&1`.
 fn is_redirection(word: &str) -> bool {
     matches!(word.trim_start_matches(['1', '2', '&']), ">/dev/null" | ">&1" | ">&2")
 }

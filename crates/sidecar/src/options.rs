@@ -7,7 +7,7 @@ use dnsconfig::ServerAddr;
 use crate::nslookup::Command;
 use crate::spec::Spec;
 
-/// The reference's text, and what is new.
+/// The help text of kube-dns, and the additions.
 const PROBE: &str = "probe the given DNS server with the DNS name and export probe metrics and healthcheck URI. Specified as <label>,<server>,<dns name>[,<interval_seconds>][,<type>]. Healthcheck url will be exported under /healthcheck/<label>. interval_seconds is optional. This option may be specified multiple times to check multiple servers. <type> is one of ANY, A, AAAA, SRV, with /tcp behind it to probe over TCP. Example: 'mydns,127.0.0.1:53,example.com,10,A'.";
 
 /// The end of `--help`.
@@ -16,14 +16,14 @@ Commands, of the kubedns in the pod:
   sidecar tap                           follow queries and their answers as they are given
   sidecar top                           who asks most, and for what";
 
-/// The rule by which the health of dnsmasq and kubedns is judged.
+/// The rule for the health checks of dnsmasq and kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// By what a part can do alone.
+    /// The part must answer, if not the probed name.
     #[default]
     #[value(name = "self")]
     Itself,
-    /// By an answer to the probed name, as kube-dns did.
+    /// The probed name must be answered, as in kube-dns.
     Through,
 }
 
@@ -40,16 +40,16 @@ pub struct Options {
     /// interval with which to poll dnsmasq for stats
     #[arg(long, value_name = "int", default_value = "5000", value_parser = int::<u64>)]
     pub dnsmasq_poll_interval_ms: u64,
-    /// What to probe; repeatable.
+    /// The probes; repeatable.
     #[arg(long, value_name = "string", help = PROBE)]
     pub probe: Vec<Spec>,
     /// interval with which to probe the servers that dnsmasq forwards to; 0 for never
     #[arg(long, value_name = "int", default_value = "10000", value_parser = int::<u64>)]
     pub upstream_probe_interval_ms: u64,
-    /// how health is judged: self, by what dnsmasq and kubedns can do alone, or through, by an answer to the probed name
+    /// health checks of dnsmasq and kubedns: self (the part itself answers) or through (the probed name is answered)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub health: Mode,
-    /// address of kubedns; probes of it tell the health of kubedns
+    /// address of kubedns; a probe of this address checks the health of kubedns
     #[arg(long, value_name = "string", default_value = "127.0.0.1:10053", value_parser = ServerAddr::from_flag)]
     pub kubedns_addr: ServerAddr,
     /// URL of the metrics of kubedns for the status page; empty for none
@@ -85,7 +85,7 @@ pub struct Options {
     /// Paths of the commands, in their order; repeatable.
     #[arg(long, hide = true)]
     pub url: Vec<String>,
-    /// Without effect; of exechealthz.
+    /// A flag of exechealthz without effect.
     #[arg(long, hide = true)]
     pub quiet: bool,
     /// Logging.
@@ -94,7 +94,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Where dnsmasq listens, if there is one in the pod.
+    /// The address of dnsmasq, if there is one in the pod.
     pub fn dnsmasq(&self) -> Option<ServerAddr> {
         (!self.dnsmasq_addr.is_empty()).then(|| ServerAddr::new(&self.dnsmasq_addr, self.dnsmasq_port))
     }

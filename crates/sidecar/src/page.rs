@@ -1,7 +1,8 @@
 //! The page at `/`: [`Status`] as HTML.
 //!
-//! One document without anything from elsewhere. It is complete without JavaScript; with it, the page fetches itself
-//! every few seconds and replaces its content, so there is one renderer only. The templates escape whatever they are
+//! One document without external resources. It is complete without JavaScript; with it, the page fetches itself every
+//! few seconds and replaces its content, so there is one renderer only. The templates escape all values, and the
+//! policy permits no script but the one below.
 //! given, and the policy lets no script run but the one below.
 
 mod configuration;
@@ -30,7 +31,7 @@ const DOCTYPE: PreEscaped<&str> = PreEscaped("<!doctype html>\n");
 const STYLE: PreEscaped<&str> = PreEscaped(include_str!("page/style.css"));
 const SCRIPT: PreEscaped<&str> = PreEscaped(include_str!("page/live.js"));
 
-/// The whole page; `nonce` is the one of its [`policy`].
+/// The whole page; `nonce` is that of its [`policy`].
 pub(crate) fn render(status: &Status, nonce: &str) -> String {
     let page = html! {
         (DOCTYPE)
@@ -56,7 +57,8 @@ pub(crate) fn render(status: &Status, nonce: &str) -> String {
     page.into_string()
 }
 
-/// The head of the page. As the details it is replaced every few seconds; what is typed between the two stays.
+/// The head of the page. It is replaced every few seconds, as the details are; the form between them stays, with its
+/// input.
 fn glance(status: &Status) -> Markup {
     let time = chrono::DateTime::from_timestamp_millis(i64::try_from(status.time).unwrap_or(i64::MAX));
     html! {
@@ -69,7 +71,7 @@ fn glance(status: &Status) -> Markup {
     }
 }
 
-/// A field that asks kubedns about a name.
+/// The form that asks kubedns to explain a name.
 fn explain() -> Markup {
     html! {
         form #explain action="explain" method="get" {
@@ -104,7 +106,7 @@ fn details(status: &Status) -> Markup {
     }
 }
 
-/// The probe of a part that is worst off.
+/// Appearance of the worst probe of a part.
 fn probed(status: &Status, part: &str) -> Look {
     match worst(&status.probes, |probe| probe.part == part) {
         None => Look { words: "not probed", mark: "\u{2013}", ..look(None) },
@@ -112,7 +114,7 @@ fn probed(status: &Status, part: &str) -> Look {
     }
 }
 
-/// The state of the probe that is worst off, if there is one.
+/// The worst state of the probes, if there are any.
 fn worst(probes: &[ProbeStatus], which: impl Fn(&ProbeStatus) -> bool) -> Option<State> {
     let rank = |state: &State| match state {
         State::Ok => 0,
@@ -154,7 +156,7 @@ fn figure(probe: &ProbeStatus, axes: &plot::Axes, now: u64) -> Markup {
     }
 }
 
-/// Appearance of a state: its colour, a sign that needs none, and words.
+/// Appearance of a state: its colour, a sign for those who do not see it, and words.
 #[derive(Clone, Copy)]
 struct Look {
     class: &'static str,

@@ -29,17 +29,17 @@ pub(crate) struct Parts {
     pub(crate) node: Option<String>,
     /// The probes, in the order of the flags; those of commands of exechealthz last.
     pub(crate) probes: Vec<Arc<Probe>>,
-    /// The paths of exechealthz, if they are asked for.
+    /// The checks of exechealthz, if enabled.
     pub(crate) exechealthz: Option<Checks>,
-    /// None in a pod without dnsmasq.
+    /// `None` in a pod without dnsmasq.
     pub(crate) dnsmasq: Option<Dnsmasq>,
-    /// Everything exported.
+    /// The registry of all metrics.
     pub(crate) metrics: Metrics,
     pub(crate) peers: Arc<Peers>,
     pub(crate) verdicts: Verdicts,
 }
 
-/// All that is asked of dnsmasq.
+/// The readers of dnsmasq's counters and servers.
 #[derive(Debug)]
 pub(crate) struct Dnsmasq {
     pub(crate) counters: Arc<Counters>,
@@ -71,7 +71,7 @@ impl Parts {
         let dnsmasq = dnsmasq.map(|at| Dnsmasq::new(at, &options, known, &peers, &metrics)).transpose()?;
         let verdicts = Verdicts::new(namespace, dnsmasq.is_some(), &metrics)?;
         let started = std::time::Instant::now();
-        // Without a host name, or on another system, the page is silent about it.
+        // Without a host name, or on another system, the page omits it.
         let pod = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let node = std::env::var("NODE_NAME").ok().filter(|node| !node.is_empty());
         Ok(Self { options, started, pod, node, probes, exechealthz, dnsmasq, metrics, peers, verdicts })
@@ -101,7 +101,7 @@ impl Dnsmasq {
     }
 }
 
-/// The servers whose state is known without another probe.
+/// Servers that need no probe as upstreams: those of `--probe`, kubedns and dnsmasq.
 fn probed_already(options: &Options, specs: &[Spec]) -> Vec<ServerAddr> {
     let probed = specs.iter().map(|spec| spec.server.clone());
     probed.chain([options.kubedns_addr.clone()]).chain(options.dnsmasq()).collect()

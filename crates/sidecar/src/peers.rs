@@ -1,7 +1,7 @@
 //! The other parts of the pod, as they report themselves.
 //!
-//! They are read when somebody wants to know, each at most once a second, bounded in size and time; what cannot be had is
-//! unknown. Whoever comes while somebody reads waits for that answer.
+//! They are fetched on demand, each at most once a second, bounded in size and time; a part that cannot be fetched is
+//! unknown. Concurrent requests share one fetch.
 
 mod exposition;
 mod fetch;
@@ -35,13 +35,13 @@ pub(crate) struct Peers {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Fetched<T> {
-    /// Where it is read; empty when nowhere.
+    /// The URL or file; empty for none.
     pub(crate) source: String,
     pub(crate) known: Option<T>,
     pub(crate) error: Option<String>,
 }
 
-/// One of them, with what it told last, and when.
+/// A part, with its last report and the time of it.
 #[derive(Debug)]
 pub(crate) struct Peer<T> {
     source: String,
@@ -51,12 +51,12 @@ pub(crate) struct Peer<T> {
 
 impl Peers {
     pub(crate) fn new(options: &Options) -> Self {
-        // The nanny is there for dnsmasq alone.
+        // The nanny serves dnsmasq alone.
         let nanny_status = if options.dnsmasq().is_some() { options.nanny_status.as_str() } else { "" };
         Self { top: top(&options.kubedns_top), ..Self::at(&options.kubedns_metrics, nanny_status) }
     }
 
-    /// kubedns by its metrics, the nanny by its status: files or URLs, or empty.
+    /// Peers for tests: kubedns' metrics and the nanny's status, as files or URLs, or empty.
     pub(crate) fn at(kubedns_metrics: &str, nanny_status: &str) -> Self {
         Self {
             top: top(""),
@@ -66,7 +66,7 @@ impl Peers {
     }
 }
 
-/// Who asks most, as kubedns tells.
+/// The top clients and names, from kubedns.
 fn top(source: &str) -> Peer<Ranking> {
     Peer::new(source, |text| serde_json::from_str(text).map_err(|error| format!("not a ranking: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Asking one server the same question for ever, and judging what comes back.
+//! One probe: sends the same query to one server at an interval, and judges the responses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -16,12 +16,12 @@ use crate::options::Mode;
 use crate::spec::Spec;
 use crate::time::repeat;
 
-/// The first probes of a process are spread over at most this long.
+/// The maximum delay of the first probes of a process.
 const STAGGER: Duration = Duration::from_secs(5);
 /// The bounds of the latency buckets, in milliseconds: 0.25 doubled up to 8192.
 const BUCKETS: usize = 16;
 
-/// Which part of the pod a probe looks at.
+/// The part of the pod that a probe checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The dnsmasq whose counters are exported.
@@ -32,8 +32,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The part that `spec` probes. The label says so if it is one of those that every manifest uses, so that other ports than
-    /// the usual ones need no other flag; otherwise the address does.
+    /// The part that `spec` probes. A label from the usual manifests decides, so that other ports than the usual ones
+    /// need no other flag; for any other label, the address decides.
     pub(crate) fn of(spec: &Spec, dnsmasq: Option<&ServerAddr>, kubedns: &ServerAddr) -> Self {
         match spec.label.as_str() {
             "kubedns" => Self::Kubedns,
@@ -45,7 +45,7 @@ impl Part {
     }
 }
 
-/// One probe and what it knows.
+/// A probe with its results.
 #[derive(Debug)]
 pub(crate) struct Probe {
     spec: Spec,
@@ -79,8 +79,8 @@ impl Probe {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks until `stop`. The first question waits for this probe's turn: the `index`-th of `count`, so that probes do
-    /// not all ask in the same instant. The next question never begins before the last one has ended.
+    /// Probes until `stop`. The first probe waits for its slot, the `index`-th of `count`, so that probes are spread
+    /// out. A probe never begins before the last one has ended.
     pub(crate) async fn run(self: Arc<Self>, index: usize, count: usize, stop: CancellationToken) {
         let first = Instant::now() + stagger(self.spec.interval, index, count);
         repeat(interval_at(first, self.spec.interval), stop, || self.once()).await;
@@ -115,7 +115,7 @@ impl Probe {
         Verdict { state, latency: latency.unwrap_or_default(), failure }
     }
 
-    /// dnsmasq did not get the probed name answered: how long it takes to what it knows alone, if it answers that.
+    /// After a failed probe of dnsmasq: the latency of an answer that dnsmasq gives by itself, if it gives one.
     async fn dnsmasq_itself(&self) -> Option<Duration> {
         let question = chaos::question("cachesize.bind.");
         let answer = ask(&self.spec.server, self.spec.transport, &question, TIMEOUT).await.ok()?;
@@ -143,7 +143,7 @@ impl Probe {
     }
 }
 
-/// Delay of the first question of a probe.
+/// Delay of the first probe.
 fn stagger(interval: Duration, index: usize, count: usize) -> Duration {
     let parts = u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX);
     let index = u32::try_from(index.saturating_add(1)).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Routes of the status port. Nothing here changes anything, whatever the method.
+//! Routes of the status port. All are read-only, whatever the method.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn healthz(parts: &Parts) -> Response {
     http::text(StatusCode::OK, text)
 }
 
-/// A page whose styles and script only count with the nonce of this reply.
+/// A page; its styles and script are valid only with the nonce of this response.
 fn html(render: impl FnOnce(&str) -> String) -> Response {
     let nonce = format!("{:032x}", fastrand::u128(..));
     let mut response = http::with_type(StatusCode::OK, "text/html; charset=utf-8", render(&nonce));
@@ -73,7 +73,7 @@ fn html(render: impl FnOnce(&str) -> String) -> Response {
     response
 }
 
-/// `/explain`: what kubedns says to the same question, be it that the question is wrong.
+/// `/explain`: passes on the response of kubedns, even if it is an error.
 async fn explain(parts: &Parts, query: &str) -> Response {
     match fetch_page(&format!("{}?{query}", parts.options.kubedns_explain)).await {
         Ok(page) => {

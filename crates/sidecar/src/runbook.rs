@@ -1,6 +1,6 @@
-//! The page at `/runbook`: docs/troubleshooting.md as it was when the program was built.
+//! The page at `/runbook`: docs/troubleshooting.md at build time.
 //!
-//! An image is run in clusters that reach no repository, and by versions older than its main branch.
+//! The copy suits clusters that cannot reach the repository, and versions older than its main branch.
 
 use maud::{DOCTYPE, PreEscaped, html};
 
@@ -12,7 +12,7 @@ const STYLE: PreEscaped<&str> = PreEscaped(
      pre{font-size:.85rem;white-space:pre-wrap;overflow-wrap:anywhere}",
 );
 
-/// The whole page: each heading with the anchor that findings link to, the text between them as it is written.
+/// The whole page: headings with the anchors that findings link to, and the text between them as preformatted text.
 pub(crate) fn render(nonce: &str) -> String {
     let page = html! {
         (DOCTYPE)
@@ -34,14 +34,14 @@ pub(crate) fn render(nonce: &str) -> String {
     page.into_string()
 }
 
-/// Headings of the second and third level with the text below them; the first one is the title.
+/// Headings of the second and third level with the text below them; the title is left out.
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     let parts = TEXT.trim_start_matches("# ").split("\n## ");
     let parts = parts.flat_map(|part| part.split("\n### "));
     parts.filter_map(|part| part.split_once('\n'))
 }
 
-/// The anchor of a heading, as Markdown has it.
+/// The anchor of a heading in Markdown.
 fn anchor(heading: &str) -> String {
     let letters = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-'].contains(c));
     letters.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()

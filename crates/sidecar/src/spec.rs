@@ -1,7 +1,7 @@
 //! The value of one `--probe`: `label,server,name[,seconds][,type]`.
 //!
-//! The grammar and the error texts are the reference's. Beyond it, the type may end in `/tcp`, as in `A/tcp`: the probe
-//! then asks over TCP.
+//! The grammar and the error texts are those of kube-dns. In addition the type may end in `/tcp`, as in `A/tcp`: a
+//! probe over TCP.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,45 +13,45 @@ use hickory_proto::op::Query;
 use hickory_proto::rr::{Name, RecordType};
 use thiserror::Error;
 
-/// Seconds between probes when none are given.
+/// Interval by default.
 pub(crate) const SECONDS: Duration = Duration::from_secs(5);
-/// The longest label; it becomes part of metric names and paths.
+/// Limit of a label's length; labels become part of metric names and paths.
 const LONGEST_LABEL: usize = 128;
 
 /// One probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Its name in paths and metric names.
+    /// The name in paths and metric names.
     pub label: String,
-    /// Who is asked.
+    /// The probed server.
     pub server: ServerAddr,
     /// The question.
     pub question: Query,
-    /// Over what.
+    /// The transport.
     pub transport: Transport,
     /// Interval, at least a second.
     pub interval: Duration,
 }
 
-/// A `--probe` that cannot be read.
+/// A `--probe` that cannot be parsed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
     /// Too few or too many parts.
     #[error("invalid format to --probe")]
     Format,
-    /// A label that could not be part of a metric's name.
+    /// A label that cannot be part of a metric name.
     #[error("label must be of format ^[a-zA-Z0-9_]+$")]
     Label,
-    /// A label beyond reason.
+    /// A label longer than [`LONGEST_LABEL`].
     #[error("label must not be longer than {LONGEST_LABEL} characters")]
     LongLabel,
     /// Not a number of seconds.
     #[error(transparent)]
     Seconds(ValueError),
-    /// No positive number of seconds.
+    /// An interval below one second.
     #[error("interval_seconds must be at least 1, not {0}")]
     Interval(i64),
-    /// A type that is not probed for.
+    /// An unsupported record type.
     #[error("invalid type for DNS: {0}")]
     Type(String),
     /// Not a server.
@@ -96,7 +96,7 @@ fn check_label(label: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The interval. The reference panics without a positive one, which is exit status 2 like any mistake in a flag.
+/// Parses the interval. kube-dns panics without a positive one, with exit status 2, as for any bad flag.
 fn seconds(text: &str) -> Result<Duration, SpecError> {
     let number = atoi(text).map_err(SpecError::Seconds)?;
     match u64::try_from(number) {

@@ -1,6 +1,7 @@
-//! Everything an operator wants to see at a glance, as one JSON document: `/status`.
+//! The whole state as one JSON document for an operator: `/status`.
 //!
-//! The sidecar knows its probes and dnsmasq's counters; what kubedns and the nanny know, it asks them ([`crate::peers`]).
+//! The sidecar has the results of its probes and dnsmasq's counters; it fetches the rest from kubedns and the nanny
+//! ([`crate::peers`]).
 
 use std::time::SystemTime;
 
@@ -24,26 +25,26 @@ pub(crate) struct Status {
     pub(crate) verdict: Verdict,
     /// The name of the pod: its host name.
     pub(crate) pod: String,
-    /// The node it runs on, if the manifest says so (`NODE_NAME`).
+    /// The node of the pod, if the manifest sets `NODE_NAME`.
     pub(crate) node: Option<String>,
     pub(crate) version: &'static str,
     /// The commit that the sidecar was built from, or `unknown`.
     pub(crate) commit: &'static str,
-    /// When this was put together, in milliseconds since 1970.
+    /// The time of this document, in milliseconds since 1970.
     pub(crate) time: u64,
-    /// For how long the sidecar has been running, in seconds.
+    /// The time since the sidecar started, in seconds.
     pub(crate) uptime_seconds: u64,
-    /// Whether kubedns can be asked to explain a name.
+    /// kubedns can explain names.
     #[serde(skip)]
     pub(crate) explains: bool,
-    /// The rule by which health is judged: `self` or `through`.
+    /// The rule for health checks: `self` or `through`.
     pub(crate) health: &'static str,
     pub(crate) probes: Vec<ProbeStatus>,
-    /// None in a pod without dnsmasq.
+    /// `None` in a pod without dnsmasq.
     pub(crate) dnsmasq: Option<DnsmasqStatus>,
     pub(crate) kubedns: Fetched<Kubedns>,
     pub(crate) nanny: Fetched<Nanny>,
-    /// Who asks most; only for those who ask from within the pod.
+    /// Top clients and names; only for requests from within the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top: Option<Box<Fetched<Ranking>>>,
 }
@@ -60,12 +61,12 @@ pub(crate) struct ProbeStatus {
     pub(crate) transport: String,
     pub(crate) interval_seconds: u64,
     pub(crate) state: State,
-    /// Since when it has been so, in milliseconds since 1970.
+    /// The time of the last change of the state, in milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) latency_ms: f64,
-    /// Probes in a row that did not get the name answered.
+    /// Failed probes in a row.
     pub(crate) failures: u32,
-    /// Why the probed name was not answered.
+    /// The reason why the probed name was not answered.
     pub(crate) error: String,
     pub(crate) rcode: String,
     /// The last results, oldest first.
@@ -77,15 +78,15 @@ pub(crate) struct ProbeStatus {
 pub(crate) struct DnsmasqStatus {
     pub(crate) server: String,
     pub(crate) counters: Option<Reading>,
-    /// Hits of hits and misses, between 0 and 1.
+    /// Hits divided by hits and misses, between 0 and 1.
     pub(crate) hit_ratio: Option<f64>,
-    /// When the counters were read, in milliseconds since 1970.
+    /// The time of the last reading, in milliseconds since 1970.
     pub(crate) read_at: Option<u64>,
     pub(crate) error: Option<String>,
     pub(crate) upstreams: Vec<UpstreamStatus>,
 }
 
-/// Puts the document together; with who asks most, which is not for everybody, if `local`.
+/// Builds the document; `top` is included only if `local`.
 pub(crate) async fn status(parts: &Parts, local: bool) -> Status {
     let top = async { if local { Some(Box::new(parts.peers.top.known().await)) } else { None } };
     let (kubedns, nanny, top) = tokio::join!(parts.peers.kubedns.known(), parts.peers.nanny.known(), top);
@@ -153,7 +154,7 @@ impl DnsmasqStatus {
     }
 }
 
-/// Hits of hits and misses; unknown before the first question.
+/// Hits divided by hits and misses; `None` before the first query.
 #[allow(clippy::cast_precision_loss, reason = "a ratio for people to read")]
 fn ratio(hits: u64, misses: u64) -> Option<f64> {
     let all = hits.saturating_add(misses);

@@ -1,4 +1,4 @@
-//! Times and durations as JSON and the page have them, and what is done again and again.
+//! Times and durations for JSON and the page, and repeated actions.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,12 +11,12 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// For people and for JavaScript.
+/// Milliseconds with a fraction, for people and for JavaScript.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// Does something at each tick, once at a time, until `stop`.
+/// Runs `act` at each tick, one at a time, until `stop`.
 pub(crate) async fn repeat<F: Future>(mut ticks: Interval, stop: CancellationToken, act: impl Fn() -> F) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let rounds = async {

@@ -1,13 +1,13 @@
-//! The servers dnsmasq forwards to: do they answer, and how fast?
+//! Probes of the upstreams of dnsmasq: do they answer, and how fast?
 //!
-//! dnsmasq tells whom it asks and how often (CHAOS TXT `servers.bind`), but not what becomes of it: of a server that is
-//! dead, silent, or fails every query, dnsmasq 2.90 counts no failure. So each of its servers is asked one small
-//! question now and then, from the network dnsmasq is in. A server that is probed anyway, such as kubedns, is not.
+//! dnsmasq lists its upstreams and its queries to them (CHAOS TXT `servers.bind`), but not their failures: dnsmasq
+//! 2.90 counts none for a server that is dead, silent, or fails every query. So each upstream is sent one small query
+//! now and then, from the network of dnsmasq. A server with a probe of its own, such as kubedns, is left out.
 //!
-//! The question fits what the server is there for, as far as the nanny tells: the SOA of its stub domain, or else the
-//! name servers of the root. SERVFAIL for a stub domain is a failure; for the root it is an answer, also a late one: a
-//! resolver without a way to the root may well answer its own names. REFUSED is a failure, but from a server that may be
-//! there for other names than the one asked for.
+//! The query fits the purpose of the upstream, as the nanny reports it: the SOA of its stub domain, or else the name
+//! servers of the root. SERVFAIL for a stub domain is a failure. For the root it counts as an answer, even a late
+//! one: a resolver without access to the root may well answer its own names. REFUSED is a failure, but for the root
+//! alone no outage: the server may be there for other names.
 
 mod condition;
 mod listed;
@@ -39,20 +39,20 @@ use crate::time::repeat;
 pub(crate) use self::condition::Condition;
 pub(crate) use self::upstream::UpstreamStatus;
 
-/// Servers probed at most; dnsmasq may have any number.
+/// Limit of probed servers; dnsmasq may have any number.
 const MAX: usize = 64;
-/// Servers are not probed more often than this.
+/// The minimum interval of the probes.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Timeout of an answer. A resolver that waits for others in vain says SERVFAIL after some seconds.
+/// Timeout of a probe. A resolver that waits for other servers in vain answers SERVFAIL after some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The first round waits for dnsmasq to be up.
+/// The delay of the first round, in which dnsmasq starts.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Probes the servers of one dnsmasq.
+/// Probes of the upstreams of one dnsmasq.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     dnsmasq: ServerAddr,
-    /// Probed in another way, or not meant.
+    /// Servers with a probe of their own, or excluded.
     others: Vec<ServerAddr>,
     peers: Arc<Peers>,
     interval: Duration,
@@ -61,7 +61,7 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
-    /// Nothing is known yet. `others` are not probed; an `interval` of zero means that nobody is.
+    /// Starts without results. `others` are not probed; an `interval` of zero disables the probes.
     pub(crate) fn new(
         dnsmasq: ServerAddr,
         others: Vec<ServerAddr>,
@@ -87,14 +87,14 @@ impl Upstreams {
         repeat(ticks, stop, || Arc::clone(&self).round()).await;
     }
 
-    /// Learns whom dnsmasq asks, and asks each of them once. Without an answer of dnsmasq, those it asked before.
+    /// Reads dnsmasq's list and probes each upstream once. Without an answer of dnsmasq, the previous list is used.
     async fn round(self: Arc<Self>) {
         match list(&self.dnsmasq).await {
             Ok(listed) => {
                 let nanny = self.peers.nanny.known().await.known.unwrap_or_default();
                 self.follow(&listed, &nanny);
             }
-            Err(error) => tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not tell its servers"),
+            Err(error) => tracing::debug!(server = %self.dnsmasq, error, "dnsmasq does not list its servers"),
         }
         let mut probes = JoinSet::new();
         for (address, question) in self.questions() {
@@ -112,7 +112,7 @@ impl Upstreams {
         known.iter().map(|(address, upstream)| (*address, upstream.purpose.question.clone())).collect()
     }
 
-    /// Takes over the list: new servers come, old ones go, with all that was known of them.
+    /// Applies the list: adds new upstreams, and removes old ones with their results.
     fn follow(&self, listed: &[Listed], nanny: &Nanny) {
         let excluded = |address: SocketAddr| {
             let servfail_server = nanny.routes.servfail_server.as_ref();
@@ -140,7 +140,7 @@ impl Upstreams {
         }
         if changed {
             let upstreams: Vec<String> = wanted.keys().map(ToString::to_string).collect();
-            tracing::info!(upstreams = upstreams.join(" "), "probing the servers dnsmasq asks");
+            tracing::info!(upstreams = upstreams.join(" "), "probing the upstreams of dnsmasq");
         }
     }
 
@@ -151,7 +151,7 @@ impl Upstreams {
         }
     }
 
-    /// No code that holds the lock can panic half way through a change.
+    /// No code panics while it holds the lock, so a poisoned lock is still consistent.
     fn known(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Upstream>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

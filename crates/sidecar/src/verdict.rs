@@ -1,8 +1,8 @@
-//! The verdict on the pod: whether it is well, and if not, what is wrong, since when, and what to do about it.
+//! The verdict on the pod: its level, and the findings with their age and their remedies.
 //!
-//! [`findings`] is a pure function of what the sidecar knows. [`Verdicts`] remembers since when each finding holds, leaves
-//! out what passes by itself, and exports the rest. A pod that is down leaves its clients without answers for cluster
-//! names or for all external names, as the critical alerts do; one that is degraded still answers.
+//! [`findings`] is a pure function of the status. [`Verdicts`] remembers the start of each finding, hides findings
+//! that pass by themselves, and exports the rest. A pod that is down leaves its clients without answers for cluster
+//! names or for all external names, as the critical alerts do; a degraded pod still answers.
 
 mod kind;
 mod routes;
@@ -26,21 +26,21 @@ use crate::time::{millis, repeat};
 
 pub(crate) use self::kind::{Kind, Level};
 
-/// So often the verdict is computed, whether or not somebody asks for it.
+/// The interval at which the verdict is computed, besides requests for it.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// So many failed probes in a row are an outage: a lost packet or a restart is none.
+/// Failed probes in a row that are an outage: a lost packet or a restart is none.
 const IN_A_ROW: u32 = 3;
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) kind: Kind,
     /// The object of the finding: a route, an upstream, a probe.
     pub(crate) subject: String,
-    /// The sentence for people.
+    /// The sentence for the operator.
     pub(crate) text: String,
-    /// The error, as the part says it; may be empty.
+    /// The error in the words of the part; may be empty.
     pub(crate) detail: String,
 }
 
@@ -49,11 +49,11 @@ pub(crate) struct Finding {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Verdict {
     pub(crate) level: Level,
-    /// The worst first; empty for a pod that is well.
+    /// The findings, worst first; empty for a healthy pod.
     pub(crate) findings: Vec<Lasting>,
 }
 
-/// A finding with what to do about it.
+/// A finding with its remedy.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Lasting {
@@ -61,13 +61,13 @@ pub(crate) struct Lasting {
     pub(crate) level: Level,
     pub(crate) text: String,
     pub(crate) detail: String,
-    /// Since when, in milliseconds since 1970.
+    /// The start of the finding, in milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) action: &'static str,
     pub(crate) runbook: String,
 }
 
-/// The findings, as far as the sidecar knows.
+/// The findings in a status.
 pub(crate) fn findings(status: &Status) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
@@ -89,20 +89,20 @@ impl Finding {
         Self { kind, subject: subject.to_owned(), text: text.into(), detail: String::new() }
     }
 
-    /// The same with what is said about it.
+    /// The finding with this error.
     fn because(self, detail: &str) -> Self {
         Self { detail: detail.to_owned(), ..self }
     }
 }
 
 fn probes(probes: &[ProbeStatus], kubedns: Option<&Kubedns>, findings: &mut Vec<Finding>) {
-    // kubedns says why: the names of a cluster that it does not know yet are refused.
+    // kubedns gives the cause: it refuses cluster names until its first lists are complete.
     let unsynced = kubedns.is_some_and(|kubedns| kubedns.synced == Some(false));
     if !probes.is_empty() && probes.iter().all(|probe| probe.state == State::Waiting) {
         findings.push(Finding::new(Kind::Starting, "probes", "no probe has ended yet"));
     }
     let failing = || probes.iter().filter(|probe| probe.failures >= IN_A_ROW);
-    // dnsmasq in front of it gets no answer either.
+    // Then dnsmasq in front of it gets no answer either.
     let silent = failing().any(|probe| probe.part == "kubedns" && probe.state == State::Failed);
     for probe in failing() {
         let (kind, text) = match (probe.part, probe.state) {
@@ -165,17 +165,17 @@ fn of_nanny(nanny: &Nanny, findings: &mut Vec<Finding>) {
     }
 }
 
-/// One finding, whoever of the two rejected the ConfigMap.
+/// One finding, whichever of the two rejected the ConfigMap.
 fn configuration(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
     let found = || Finding::new(Kind::ConfigRejected, "", "the newest ConfigMap is rejected");
     if let Some(rejection) = nanny.and_then(|nanny| nanny.configuration.error.as_ref()) {
         findings.push(found().because(rejection.text.as_deref().unwrap_or("unknown why")));
     } else if kubedns.is_some_and(|kubedns| kubedns.config_current == Some(false)) {
-        findings.push(found().because("by kubedns, whose log says why"));
+        findings.push(found().because("by kubedns, see its log"));
     }
 }
 
-/// Keys that are misspelt as a rule.
+/// Unknown keys; most are misspelt.
 fn unknown_keys(kubedns: Option<&Kubedns>, nanny: Option<&Nanny>, findings: &mut Vec<Finding>) {
     let found = || Finding::new(Kind::ConfigUnknownKeys, "", "keys of the ConfigMap are unknown and ignored");
     let warnings = nanny.map(|nanny| nanny.configuration.warnings.as_slice()).unwrap_or_default();
@@ -190,18 +190,18 @@ fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
     items.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Since when what is found.
+/// The start of each present finding.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
     since: Mutex<BTreeMap<(Kind, String), SystemTime>>,
     level: IntGauge,
     found: IntGaugeVec,
-    /// Those that are exported.
+    /// The exported kinds.
     kinds: Vec<Kind>,
 }
 
 impl Verdicts {
-    /// Nothing is wrong yet. In a pod without dnsmasq nothing is exported about it.
+    /// Starts without findings. Findings about dnsmasq are not exported in a pod without it.
     pub(crate) fn new(namespace: &str, has_dnsmasq: bool, metrics: &Metrics) -> Result<Self, MetricError> {
         let level = metrics.int_gauge(
             &metric_name(namespace, "verdict"),
@@ -215,12 +215,12 @@ impl Verdicts {
         Ok(verdicts)
     }
 
-    /// Computes the verdict every few seconds, so that the metrics are as new.
+    /// Computes the verdict every few seconds, so that its metrics are current.
     pub(crate) async fn run(parts: Arc<Parts>, stop: CancellationToken) {
         repeat(interval(EVERY), stop, || async { drop(status::status(&parts, false).await) }).await;
     }
 
-    /// The verdict on these findings. They are bounded as what they were made of is.
+    /// The verdict on these findings. Their number is bounded as that of probes and upstreams is.
     pub(crate) fn judge(&self, findings: Vec<Finding>, now: SystemTime) -> Verdict {
         let mut known = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(kind, subject), _| {

@@ -1,4 +1,4 @@
-//! Which probes the paths stand for, by the command lines of published manifests.
+//! The probes behind each path, for the command lines of published manifests.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use crate::probe::Part;
 
 const NAME: &str = "kubernetes.default.svc.cluster.local";
 
-/// Lines `path: label@server ...`, or the mistake.
+/// Lines `path: label@server ...`, or the error.
 fn plan(words: &[&str]) -> Result<Vec<String>, String> {
     let words = words.iter().map(|word| OsString::from(word.replace("NAME", NAME)));
     let options: Options =

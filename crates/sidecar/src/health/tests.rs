@@ -1,4 +1,4 @@
-//! `/healthcheck` bodies, against what was captured from the reference.
+//! `/healthcheck` bodies, compared with recorded ones of kube-dns.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn failure(error: &str, rcode: &str) -> Failure {
     Failure { error: error.to_owned(), rcode: rcode.to_owned() }
 }
 
-/// The captured body; `>` is escaped when it is sent, not here.
+/// The recorded body; `>` is escaped when it is sent, not here.
 fn captured(text: &str) -> String {
     text.trim_end().lines().last().unwrap().replace("\\u003e", ">")
 }

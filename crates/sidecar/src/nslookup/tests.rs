@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A command as the lookups it stands for, `name server` each.
+/// The lookups of a command, `name server` each.
 fn read(text: &str) -> Result<Vec<String>, String> {
     let command: Command = text.parse().map_err(|error: CommandError| error.to_string())?;
     Ok(command.0.iter().map(|lookup| format!("{} {}", lookup.name, lookup.server)).collect())

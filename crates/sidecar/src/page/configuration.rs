@@ -1,4 +1,4 @@
-//! The configuration in force, and the last one that was refused.
+//! The configuration in force, and the last rejected one.
 
 use std::collections::BTreeSet;
 
@@ -24,11 +24,11 @@ pub(super) fn section(status: &Status) -> Markup {
 
 fn in_force(nanny: &Nanny) -> Markup {
     let (configuration, routes) = (&nanny.configuration, &nanny.routes);
-    // What dnsmasq has no servers for goes the way of everything else.
+    // A stub domain without servers in dnsmasq is forwarded like all other names.
     let other = if routes.by_way_of_kubedns() { routes.upstreams.as_slice() } else { &[] };
     let now = |domain| routes.stub_domains.get(domain).map_or(other, Vec::as_slice).join(" ");
     let from = match configuration.upstream_nameservers.as_slice() {
-        // With --no-resolv and without upstreamNameservers, nobody else is asked than dnsmasq's command line says.
+        // With --no-resolv and without upstreamNameservers, dnsmasq has only the servers of its command line.
         [] if routes.upstreams.is_empty() => "the arguments of dnsmasq".to_owned(),
         [] if routes.by_way_of_kubedns() => "--nameservers of kubedns, or its resolv.conf".to_owned(),
         [] => routes.upstreams_from.clone().unwrap_or_default(),
@@ -73,7 +73,7 @@ fn trouble(nanny: &Nanny) -> Markup {
             @if !servers.is_empty() { p.failed { (words) (joined(servers)) } }
         }
         @if let Some(version) = other {
-            p.failed { "kubedns, which dnsmasq asks, has another configuration: version " (version) }
+            p.failed { "kubedns and the nanny have different configurations; kubedns has version " (version) }
         }
         @if let Some(pending) = &routes.pending {
             p.failed {

@@ -7,7 +7,7 @@ use crate::peers::{Fetched, Kubedns, Nanny};
 use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::Condition;
 
-/// A line about something that is not as it should be.
+/// A line about a fault.
 fn bad(text: impl Render) -> Markup {
     html! { li.bad { "\u{26a0} " (text) } }
 }
@@ -34,14 +34,14 @@ fn sync(kubedns: &Kubedns) -> Markup {
     match (kubedns.synced, kubedns.stale) {
         (_, Some(true)) => bad("serving the records of an earlier run"),
         (Some(true), _) => html! { li { "records complete" } },
-        (Some(false), _) => bad("first lists of the API server not in yet"),
+        (Some(false), _) => bad("first lists of the API server incomplete"),
         (None, _) => html! { li { "staleness unknown" } },
     }
 }
 
 fn watches(kubedns: &Kubedns) -> Markup {
     let is_open = |kind: &str| kubedns.watches.get(kind).copied().unwrap_or_default();
-    // One of the two is followed, and the watch of the other stays closed.
+    // Only one of the two kinds is watched.
     let has_endpoints = is_open("endpoints") || is_open("endpointslices");
     let of_endpoints = |kind: &str| matches!(kind, "endpoints" | "endpointslices");
     let closed = kubedns.watches.iter().filter(|(_, open)| !**open).map(|(kind, _)| kind.as_str());
@@ -79,7 +79,7 @@ pub(super) fn dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
     }
 }
 
-/// One line for those in this condition, if there are any.
+/// A line with the upstreams in this condition, if there are any.
 fn upstreams(dnsmasq: &DnsmasqStatus, condition: Condition, words: &str) -> Markup {
     let all = dnsmasq.upstreams.iter().filter(|upstream| upstream.condition == condition);
     let addresses: Vec<&str> = all.map(|upstream| upstream.address.as_str()).collect();
@@ -103,7 +103,7 @@ pub(super) fn sidecar(status: &Status) -> String {
     format!("sidecar running for {}, health mode: {}", ago(status.uptime_seconds), status.health)
 }
 
-/// Where the pod is, what it serves, and which versions it runs; what is not known is left out.
+/// The pod's place, its domain and its versions; unknown values are left out.
 pub(super) fn identity(status: &Status) -> Vec<String> {
     let (kubedns, nanny) = (status.kubedns.known.as_ref(), status.nanny.known.as_ref());
     let built = |version: &Option<String>, commit: &Option<String>| {
@@ -122,7 +122,7 @@ pub(super) fn identity(status: &Status) -> Vec<String> {
     facts.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect()
 }
 
-/// Nobody was told where to look, or looking failed.
+/// The line for a part that is unknown.
 fn unknown_line<T>(what: &str, fetched: &Fetched<T>) -> Markup {
     let text = unknown(what, fetched);
     if fetched.error.is_some() {
@@ -132,7 +132,7 @@ fn unknown_line<T>(what: &str, fetched: &Fetched<T>) -> Markup {
     }
 }
 
-/// Why something is not known.
+/// The reason why a part is unknown.
 pub(super) fn unknown<T>(what: &str, fetched: &Fetched<T>) -> String {
     match &fetched.error {
         None => format!("{what} unknown: no source given"),
@@ -140,7 +140,7 @@ pub(super) fn unknown<T>(what: &str, fetched: &Fetched<T>) -> String {
     }
 }
 
-/// From a time in seconds to one in milliseconds.
+/// Converts seconds to milliseconds.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! The latency of the probes over the last minutes, as inline SVG: one plot each, all on one scale.
+//! The latency of the probes over the last minutes, as inline SVG: one plot per probe, all with the same scale.
 
 use maud::{Markup, html};
 
@@ -9,7 +9,7 @@ use crate::status::ProbeStatus;
 /// The drawing's size, in its own units.
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 100.0;
-/// Room for the numbers at the left, and for the times below.
+/// Space for the numbers at the left and for the times below.
 const LEFT: f64 = 48.0;
 const BELOW: f64 = 18.0;
 const ABOVE: f64 = 8.0;
@@ -29,7 +29,7 @@ pub(super) fn svg(probe: &ProbeStatus, axes: &Axes) -> Markup {
     }
 }
 
-/// One state that lasts, a dot where it does not.
+/// A line for neighbouring points of one state, or a dot for a single point.
 fn line(run: &[Point], axes: &Axes) -> Markup {
     let at = |point: &Point| (format!("{:.1}", axes.x(point.at)), format!("{:.1}", axes.y(point.latency_ms)));
     let points: Vec<String> = run.iter().map(at).map(|(x, y)| format!("{x},{y}")).collect();
@@ -43,7 +43,7 @@ fn line(run: &[Point], axes: &Axes) -> Markup {
     }
 }
 
-/// The same in words.
+/// The plot in words.
 fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
     let failed = probe.history.iter().filter(|point| point.state == State::Failed).count();
     format!(
@@ -55,7 +55,7 @@ fn summary(probe: &ProbeStatus, axes: &Axes) -> String {
     )
 }
 
-/// Neighbours of one state that is plotted as a line.
+/// Runs of neighbouring points of one state that have a line.
 fn runs(history: &[Point]) -> impl Iterator<Item = &[Point]> {
     history.chunk_by(|a, b| a.state == b.state).filter(|run| run.iter().all(|point| point.state.is_healthy()))
 }
@@ -76,11 +76,11 @@ pub(super) struct Axes {
 }
 
 impl Axes {
-    /// The axes that all probes fit; `now` in milliseconds since 1970.
+    /// The axes that fit all probes; `now` in milliseconds since 1970.
     pub(super) fn of(probes: &[ProbeStatus], now: u64) -> Self {
         let first = probes.iter().filter_map(|probe| probe.history.first()).map(|point| point.at).min();
         let first = first.unwrap_or(now);
-        // At least two minutes, so that the first points are not spread over the whole width.
+        // At least two minutes, so that the first points do not spread over the whole width.
         let span = now.saturating_sub(first).max(120_000);
         let worst = probes.iter().map(|probe| worst(&probe.history)).fold(0.0, f64::max);
         Self { now, span, top: round_up(worst) }
@@ -115,7 +115,7 @@ impl Axes {
     }
 }
 
-/// The next number of 1, 2 or 5 times a power of ten; at least 1.
+/// The next number that is 1, 2 or 5 times a power of ten; at least 1.
 fn round_up(value: f64) -> f64 {
     let mut size = 1.0;
     while size < 1e9 {

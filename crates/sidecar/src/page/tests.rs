@@ -1,4 +1,4 @@
-//! The page in good and bad times, as a browser without JavaScript shows it.
+//! The page of healthy and failing pods, as a browser without JavaScript shows it.
 
 use std::time::{Duration, SystemTime};
 
@@ -29,7 +29,7 @@ fn page(status: &Status) -> String {
     render(&judged(status), "0123456789abcdef")
 }
 
-/// The status with its verdict: what is found has lasted for 55 seconds.
+/// The status with its verdict; the findings have lasted for 55 seconds.
 fn judged(status: &Status) -> Status {
     let verdicts = Verdicts::new("kubedns", true, &Metrics::new("x").unwrap()).unwrap();
     let since = SystemTime::UNIX_EPOCH + Duration::from_millis(status.time - 55_000);
@@ -54,8 +54,8 @@ fn with_dnsmasq_as_a_cache_alone_kubedns_has_the_servers() {
     for expected in [
         "acme.local 127.0.0.1:10053 192.0.2.1",
         "everything else 127.0.0.1:10053 --nameservers of kubedns, or its resolv.conf",
-        "kubedns, which dnsmasq asks, has another configuration: version 00fe",
-        "dnsmasq asks kubedns for everything else; its upstreams are below",
+        "kubedns and the nanny have different configurations; kubedns has version 00fe",
+        "dnsmasq forwards everything else to kubedns, whose upstreams are below",
         "192.0.2.9:53 \u{2713} answers 5 1",
     ] {
         assert!(page.contains(expected), "{expected}: {page}");
@@ -84,7 +84,7 @@ fn a_good_day() {
             "acme.local 192.0.2.1#53 192.0.2.1",
             "everything else 192.0.2.9#53 resolv.conf",
             "none was rejected",
-            "Upstreams of dnsmasq address for state latency asked failed probes \
+            "Upstreams of dnsmasq address for state latency queries failed probes \
              192.0.2.9:53 everything else \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
             "192.0.2.9:53 \u{2713} answers 5 1 12.3 ms",
         ],
@@ -208,7 +208,7 @@ fn upstreams_that_do_not_do_their_work_are_named_twice() {
             "\u{26a0} upstreams that do not answer: 192.0.2.1:53 \u{26a0} upstreams that fail: 192.0.2.2:53",
             "192.0.2.1:53 everything else \u{2717} does not answer (55 s) i/o timeout - 17 2 of 9",
             "192.0.2.2:53 acme.local, beta.local \u{2717} fails (55 s) REFUSED for acme.local. SOA - 17 2 of 9",
-            "192.0.2.3:53 as the arguments say \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
+            "192.0.2.3:53 from the arguments of dnsmasq \u{2713} answers (55 s) 4.25 ms 17 0 of 9",
         ],
     );
     status.dnsmasq.as_mut().unwrap().upstreams.clear();
@@ -266,7 +266,7 @@ fn nothing_comes_from_elsewhere_and_nothing_from_outside_is_markup() {
     assert!(!page.contains("<img"), "{page}");
     assert_eq!(page.matches("<script").count(), 1);
     assert!(page.contains("<script nonce=\"0123456789abcdef\">"), "{page}");
-    // The icon is within the page, and a link to a runbook loads nothing until somebody follows it.
+    // The icon is in the page, and a link to a runbook loads nothing until it is followed.
     let links: Vec<&str> = page.split("href=\"").skip(1).collect();
     let own = |link: &&str| link.starts_with("data:image/svg+xml,") || link.starts_with("runbook#");
     assert!(links.len() > 2 && links.iter().all(own), "{links:?}");
@@ -307,7 +307,7 @@ fn each_level_has_a_title_and_an_icon_of_its_own() {
 
 #[test]
 fn who_asks_most_is_shown_from_within_the_pod() {
-    says(&page(&good()), &["Who asks most Shown to those who come from within the pod"]);
+    says(&page(&good()), &["Who asks most Shown to requests from within the pod"]);
     let row = |key: &str, namespace: Option<&str>| Row {
         key: key.to_owned(),
         namespace: namespace.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Who asks most, and for what: shown to those who come from within the pod alone.
+//! Top clients and names, shown to requests from within the pod only.
 
 use maud::{Markup, html};
 use querylog::ranking::{Ranking, Row};
@@ -13,7 +13,7 @@ pub(super) fn section(top: Option<&Fetched<Ranking>>) -> Markup {
         section aria-label="who asks most" {
             h2 { "Who asks most" }
             @match top.map(|top| (&top.known, &top.error)) {
-                None => p { "Shown to those who come from within the pod, as kubectl port-forward does." },
+                None => p { "Shown to requests from within the pod alone, such as those of kubectl port-forward." },
                 Some((Some(ranking), _)) => (tables(ranking)),
                 Some((None, Some(error))) => p { "unknown: " code { (error) } },
                 Some((None, None)) => p { "kubedns is not asked" },

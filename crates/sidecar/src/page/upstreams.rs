@@ -1,4 +1,4 @@
-//! The servers that dnsmasq and kubedns ask.
+//! The upstreams of dnsmasq and kubedns.
 
 use maud::{Markup, html};
 
@@ -7,19 +7,19 @@ use crate::peers::{Kubedns, Upstream};
 use crate::status::{DnsmasqStatus, Status};
 use crate::upstreams::{Condition, UpstreamStatus};
 
-/// All those of dnsmasq, as they are probed.
+/// The upstreams of dnsmasq, with their probes.
 pub(super) fn of_dnsmasq(status: &Status, dnsmasq: &DnsmasqStatus) -> Markup {
     let upstreams = &dnsmasq.upstreams;
     let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     html! {
         section aria-label="upstreams of dnsmasq" {
             h2 { "Upstreams of dnsmasq" }
-            @if by_kubedns { p { "dnsmasq asks kubedns for everything else; its upstreams are below" } }
+            @if by_kubedns { p { "dnsmasq forwards everything else to kubedns, whose upstreams are below" } }
             @if upstreams.is_empty() { @if !by_kubedns { p { "none, or unknown" } } } @else {
                 table {
                     tr {
                         th { "address" } th { "for" } th { "state" }
-                        th.n { "latency" } th.n { "asked" } th.n { "failed probes" }
+                        th.n { "latency" } th.n { "queries" } th.n { "failed probes" }
                     }
                     @for upstream in upstreams { (row(upstream, status.time)) }
                 }
@@ -48,7 +48,7 @@ fn row(upstream: &UpstreamStatus, now: u64) -> Markup {
 fn serves(upstream: &UpstreamStatus) -> String {
     let names = upstream.serves.iter().map(|domain| if domain == "." { "everything else" } else { domain });
     let names: Vec<&str> = names.collect();
-    if names.is_empty() { "as the arguments say".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "from the arguments of dnsmasq".to_owned() } else { names.join(", ") }
 }
 
 fn latency(milliseconds: Option<f64>) -> String {
@@ -65,7 +65,7 @@ fn look(condition: Condition) -> (&'static str, &'static str) {
     }
 }
 
-/// Those of kubedns asked most, as it counts.
+/// The busiest upstreams of kubedns, from its metrics.
 pub(super) fn of_kubedns(status: &Status) -> Markup {
     let known = status.kubedns.known.as_ref();
     let upstreams = known.map(|kubedns| kubedns.upstreams.as_slice()).unwrap_or_default();

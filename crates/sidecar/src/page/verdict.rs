@@ -6,7 +6,7 @@ use super::text::ago;
 use crate::status::Status;
 use crate::verdict::{Lasting, Level};
 
-/// Appearance of a level: its colour, a sign that needs none, and a word.
+/// Appearance of a level: its colour, a sign for those who do not see it, and a word.
 fn look(level: Level) -> (&'static str, &'static str, &'static str) {
     match level {
         Level::Well => ("ok", "\u{2713}", "well"),
@@ -20,7 +20,7 @@ pub(super) fn title(status: &Status) -> String {
     format!("{mark} {word} {} kube-dns", status.pod)
 }
 
-/// An icon for the tab, of another shape and colour for each level.
+/// The icon of the tab, with another shape and colour for each level.
 pub(super) fn icon(level: Level) -> String {
     let shape = match level {
         Level::Well => "%3Ccircle cx='8' cy='8' r='7' fill='%231a7f37'/%3E",
@@ -43,7 +43,7 @@ pub(super) fn section(status: &Status) -> Markup {
     }
 }
 
-/// A finding: since when, and what to do.
+/// A finding with its age and its remedy.
 fn item(finding: &Lasting, now: u64) -> Markup {
     let (class, mark, _) = look(finding.level);
     let since = chrono::DateTime::from_timestamp_millis(i64::try_from(finding.since).unwrap_or(i64::MAX));

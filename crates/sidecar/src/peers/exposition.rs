@@ -1,6 +1,6 @@
-//! Reading Prometheus' text format, as far as the status page needs it.
+//! Parser of Prometheus' text format, as far as the status page needs it.
 
-/// One line of an exposition.
+/// One sample of an exposition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Series<'a> {
     /// The metric's name.
@@ -26,7 +26,7 @@ impl Series<'_> {
     }
 }
 
-/// Text up to its closing quote, unescaped, and what follows.
+/// Splits text at its closing quote; returns the unescaped text and the rest.
 fn quoted(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -44,7 +44,7 @@ fn quoted(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// The series of an exposition; lines that are not understood are passed over.
+/// The samples of an exposition; malformed lines are skipped.
 pub(crate) fn series(text: &str) -> impl Iterator<Item = Series<'_>> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let (head, value) = match line.rsplit_once('}') {

@@ -1,4 +1,4 @@
-//! Reading what another part of the pod says: a file or an HTTP URL, bounded in size and time.
+//! Fetches a report of another part of the pod: a file or an HTTP URL, bounded in size and time.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use anyhow::{bail, ensure};
 use daemon::http::{GetError, Page, get};
 use tokio::io::AsyncReadExt as _;
 
-/// Timeout of reading.
+/// Timeout of a fetch.
 const TIME: Duration = Duration::from_secs(1);
-/// Bound of what is read, in bytes.
+/// Limit of a report, in bytes.
 const SIZE: usize = 2 * 1024 * 1024;
 
-/// Reads a file, or what an `http://` URL answers.
+/// Reads a file, or the body behind an `http://` URL.
 pub(crate) async fn fetch(source: &str) -> anyhow::Result<String> {
     let reading = async {
         if !source.contains("://") {
@@ -25,7 +25,7 @@ pub(crate) async fn fetch(source: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A GET of an `http://` URL. Any status is a page.
+/// Sends a GET to an `http://` URL. Returns the page, whatever its status.
 pub(crate) async fn fetch_page(url: &str) -> anyhow::Result<Page> {
     let Some(rest) = url.strip_prefix("http://") else { bail!("not an http URL: {url}") };
     let (authority, path) = match rest.find('/') {

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::exposition::{Series, series};
 
-/// Number of upstreams that are shown.
+/// Limit of upstreams on the page.
 const SHOWN: usize = 10;
 
-/// kubedns, as its metrics show it. What an older or a newer one does not export is unknown.
+/// kubedns, from its metrics. Values that its version does not export are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kubedns {
@@ -17,29 +17,29 @@ pub(crate) struct Kubedns {
     pub(crate) commit: Option<String>,
     /// The cluster domain.
     pub(crate) domain: Option<String>,
-    /// Have the first lists of the API server arrived?
+    /// The first lists of the API server are complete.
     pub(crate) synced: Option<bool>,
-    /// Are the records those of an earlier run?
+    /// The records are those of an earlier run.
     pub(crate) stale: Option<bool>,
-    /// Are the first lists missing for longer than they may?
+    /// The first lists are missing after `--initial-sync-timeout`.
     pub(crate) overdue: Option<bool>,
-    /// Kinds of objects, and whether their watch is open.
+    /// Watches by kind of object, each with whether it is open.
     pub(crate) watches: BTreeMap<String, bool>,
-    /// When the last event arrived from the API server, in seconds since 1970.
+    /// The time of the last event from the API server, in seconds since 1970.
     pub(crate) last_event: Option<f64>,
-    /// Is the newest configuration in force?
+    /// The newest configuration is in force.
     pub(crate) config_current: Option<bool>,
-    /// Questions answered since it started.
+    /// Queries since it started.
     pub(crate) requests: Option<f64>,
-    /// The upstreams asked most, the busiest first.
+    /// The upstreams with the most queries, the busiest first.
     pub(crate) upstreams: Vec<Upstream>,
     /// Stub domains (`.` for all other names), their servers, and whether each answers.
     pub(crate) routes: Vec<(String, String, bool)>,
-    /// Keys of the ConfigMap that are ignored.
+    /// The number of ignored keys of the ConfigMap.
     pub(crate) unknown_keys: f64,
-    /// Upstreams that are left out because they forward to kubedns.
+    /// The number of upstreams left out because they forward to kubedns.
     pub(crate) forward_loops: f64,
-    /// Names of stub servers without an address.
+    /// The number of names of stub servers without an address.
     pub(crate) unresolved: f64,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct Kubedns {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Upstream {
     pub(crate) address: String,
-    /// Questions put to it.
+    /// Queries sent to it.
     pub(crate) requests: f64,
-    /// Its errors.
+    /// Failed queries.
     pub(crate) errors: f64,
-    /// Mean latency of its answers.
+    /// Mean latency of its responses.
     pub(crate) mean_ms: Option<f64>,
-    /// Over TLS: whether its certificate is trusted.
+    /// Over TLS: its certificate is trusted.
     pub(crate) trusted: Option<bool>,
 }
 
@@ -68,7 +68,7 @@ struct Sums {
 }
 
 impl Kubedns {
-    /// Reads an exposition.
+    /// Parses an exposition.
     pub(crate) fn read(text: &str) -> Self {
         let mut kubedns = Self::default();
         let mut upstreams: BTreeMap<String, Sums> = BTreeMap::new();
@@ -82,7 +82,7 @@ impl Kubedns {
         kubedns
     }
 
-    /// Whether changes of Services and of endpoints are seen. One of the two kinds of endpoints is followed.
+    /// Returns whether Services and endpoints are being watched (endpoints by either kind).
     pub(crate) fn is_watching(&self) -> bool {
         let is_open = |kinds: &[&str]| {
             let watches = || self.watches.iter().filter(|(kind, _)| kinds.contains(&kind.as_str()));

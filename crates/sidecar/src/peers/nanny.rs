@@ -1,7 +1,7 @@
 //! The nanny's status: dnsmasq, the configuration in force, and the last one that was rejected.
 //!
-//! A reader of its own rather than the nanny's types: the two may be of different versions during a rollout, so every
-//! field may be missing and what is not known here is passed over.
+//! The types differ from the nanny's own: during a rollout the versions may differ, so every field may be missing and
+//! unknown fields are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,11 +36,11 @@ pub(crate) struct Process {
 pub(crate) struct Configuration {
     pub(crate) version: Option<String>,
     pub(crate) loaded_at: Option<String>,
-    /// Number rejected since the start.
+    /// Edits rejected since the start.
     pub(crate) rejected: u64,
-    /// Why the newest one is not in force; none when it is.
+    /// The error of the newest configuration; `None` if it is in force.
     pub(crate) error: Option<Refusal>,
-    /// Keys that are ignored, each with what was probably meant.
+    /// Ignored keys, each with the probable intention.
     pub(crate) warnings: Vec<String>,
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstream_nameservers: Vec<String>,
@@ -59,29 +59,29 @@ pub(crate) struct Routes {
     /// Stub domains and the addresses of their servers.
     pub(crate) stub_domains: BTreeMap<String, Vec<String>>,
     pub(crate) upstreams: Vec<String>,
-    /// `configuration`, `resolv.conf`, or `kubedns`, which then is the only one and asks others.
+    /// The source of `upstreams`: `configuration`, `resolv.conf`, or `kubedns`, which is then the only one.
     pub(crate) upstreams_from: Option<String>,
-    /// The version of the configuration that kubedns has, where dnsmasq asks it for names outside.
+    /// The version of kubedns' configuration, where dnsmasq forwards external names to kubedns.
     pub(crate) kubedns_configuration: Option<String>,
-    /// Servers whose names have no address yet.
+    /// Server names without an address yet.
     pub(crate) unresolved: BTreeSet<String>,
     /// Servers left out because their queries come back.
     pub(crate) loops: BTreeSet<String>,
-    /// Where the names of a stub domain go that has no usable server: the nanny itself, which fails them.
+    /// The server for stub domains without a usable server: the nanny itself, which answers SERVFAIL.
     #[serde(rename = "nowhere")]
     pub(crate) servfail_server: Option<String>,
-    /// Why dnsmasq has not got the newest ones; none when it has.
+    /// Why dnsmasq does not have the newest routes; `None` when it has them.
     pub(crate) pending: Option<Pending>,
 }
 
 impl Routes {
-    /// Whether kubedns asks the servers for most names, and dnsmasq asks kubedns.
+    /// Returns whether dnsmasq forwards to kubedns, and kubedns to the upstreams.
     pub(crate) fn by_way_of_kubedns(&self) -> bool {
         self.upstreams_from.as_deref() == Some("kubedns")
     }
 }
 
-/// Servers that are on their way to dnsmasq.
+/// Routes that are not yet in force in dnsmasq.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Pending {

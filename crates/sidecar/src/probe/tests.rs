@@ -1,4 +1,4 @@
-//! Results of probes of misbehaving servers.
+//! Results of probes of faulty servers.
 
 use testkit::reply::Reply;
 use testkit::upstream::{Asked, Reaction, Upstream};
@@ -16,7 +16,7 @@ fn probe(upstream: &Upstream, part: Part, mode: Mode, kind: &str, metrics: &Metr
     Probe::new(spec, part, mode, "kubedns", metrics).unwrap()
 }
 
-/// A dnsmasq that knows its own counters and hears REFUSED from its backend.
+/// A dnsmasq that answers its own names and gets REFUSED from its backend.
 fn backend_away(asked: &Asked) -> Reaction {
     match asked.name().as_str() {
         "cachesize.bind." => Reply::to(&asked.packet).answer("cachesize.bind. 0 CH TXT \"1000\"").into(),
@@ -131,14 +131,14 @@ fn probes_do_not_start_together() {
     let second = Duration::from_secs(1);
     let starts: Vec<Duration> = (0..4).map(|index| stagger(5 * second, index, 4)).collect();
     assert_eq!(starts, [second, 2 * second, 3 * second, 4 * second]);
-    // A probe of ten minutes does not keep a liveness check waiting.
+    // An interval of ten minutes does not delay a liveness check.
     assert!(stagger(600 * second, 0, 1) <= 5 * second);
     assert!(stagger(Duration::MAX, usize::MAX, usize::MAX) <= 5 * second);
 }
 
 #[tokio::test]
 async fn probes_never_overlap() {
-    // Each answer takes longer than the interval; the first question waits for its turn.
+    // Each answer takes longer than the interval; the first probe waits for its slot.
     let upstream = Upstream::start(|asked: &Asked| fine(asked).after(Duration::from_millis(1500))).await;
     let spec = format!("it,{},{NAME},1,A", upstream.addr()).parse().unwrap();
     let probe = Arc::new(Probe::new(spec, Part::Other, Mode::Itself, "", &metrics()).unwrap());
@@ -148,7 +148,7 @@ async fn probes_never_overlap() {
     let patience = Duration::from_mins(1);
     let asked = || async { upstream.count() >= 3 };
     testkit::eventually(patience, asked).await;
-    // The third question is not asked before the second answer has been taken in.
+    // The third query is not sent before the second result has been recorded.
     let (asked, known) = (upstream.count(), probe.health().history.len());
     assert!(known + 1 >= asked, "{known} results of {asked} questions");
     stop.cancel();

@@ -1,4 +1,4 @@
-//! A pod on a good day, for tests to spoil.
+//! The status of a healthy pod, for tests to change.
 
 use super::*;
 use crate::peers::Nanny;

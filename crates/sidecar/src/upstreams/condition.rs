@@ -1,4 +1,4 @@
-//! Condition of an upstream, and its possible faults.
+//! Condition of an upstream, and the causes of failed probes.
 
 use serde::Serialize;
 
@@ -10,19 +10,19 @@ pub(crate) enum Condition {
     #[default]
     Waiting,
     Answers,
-    /// It answers SERVFAIL or REFUSED where it should not.
+    /// It answers SERVFAIL or REFUSED where it should answer.
     Fails,
     Silent,
 }
 
-/// Why a probe of an upstream failed.
+/// The failure of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) cause: Cause,
     pub(super) text: String,
 }
 
-/// The cause in metric labels.
+/// The cause of a failure, as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     Timeout,

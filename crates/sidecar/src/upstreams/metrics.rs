@@ -1,4 +1,4 @@
-//! Metrics of the servers dnsmasq asks. Only those that it asks now have series, so these are bounded.
+//! Metrics of the upstreams of dnsmasq. Only its present upstreams have series, so these are bounded.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl UpstreamMetrics {
         })
     }
 
-    /// The series of one upstream, from now on exported.
+    /// Creates and exports the series of an upstream.
     pub(super) fn series_of(&self, upstream: SocketAddr) -> SeriesOf {
         let upstream = upstream.to_string();
         SeriesOf {
@@ -71,7 +71,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// dnsmasq does not ask this one any more. That a series is not there is no error.
+    /// Removes the series of an upstream that dnsmasq no longer has. A missing series is no error.
     pub(super) fn forget(&self, upstream: SocketAddr) {
         let upstream = upstream.to_string();
         let _ = self.probes.remove_label_values(&[&upstream]);

@@ -1,4 +1,4 @@
-//! Purpose of an upstream, and so the question it is asked and the answers that do not count.
+//! Purpose of an upstream: it decides the query of the probe and the responses that count.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use hickory_proto::rr::{Name, RecordType};
 use super::condition::{Cause, Trouble};
 use crate::peers::Nanny;
 
-/// The question to an upstream, and its reason.
+/// The query of a probe, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
-    /// The stub domains it serves, sorted; `.` stands for all other names. Empty when that is not known.
+    /// The stub domains it serves, sorted; `.` for all other names. Empty if unknown.
     pub(super) domains: Vec<String>,
     pub(super) question: Query,
-    /// Whether it has to know the answer. The root need not be in reach of a server that answers its own names.
+    /// It must answer the query. A server for names of its own may have no access to the root.
     must_know: bool,
 }
 
 impl Purpose {
-    /// Any question that every resolver knows an answer to will do.
+    /// A purpose that is unknown: the query is one that every resolver can answer.
     pub(super) fn unknown() -> Self {
         let question = Query::query(Name::root(), RecordType::NS);
         Self { domains: Vec::new(), question, must_know: false }
     }
 
-    /// The purpose for which the nanny has this server. Servers of dnsmasq's command line are unknown to it.
+    /// The purpose of this server in the nanny's routes. The nanny does not know servers of dnsmasq's command line.
     pub(super) fn of(address: SocketAddr, nanny: &Nanny) -> Self {
         let (text, routes) = (address.to_string(), &nanny.routes);
         let mut this = Self::unknown();
@@ -48,7 +48,7 @@ impl Purpose {
         this
     }
 
-    /// Latency of the answer, or the reason why none counts.
+    /// Latency of the answer, or the failure.
     pub(super) fn judge(&self, asked: Result<Answer, ExchangeError>) -> Result<Duration, Trouble> {
         let trouble = |cause, text: String| Err(Trouble { cause, text });
         let answer = match asked {

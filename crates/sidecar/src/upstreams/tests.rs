@@ -7,7 +7,7 @@ use testkit::upstream::{Asked, Reaction, Upstream as Server};
 
 use super::*;
 
-/// A dnsmasq that tells these servers, and a prober of it without the servers in `others`.
+/// A dnsmasq that lists these upstreams, and its prober, which excludes `others`.
 struct Lab {
     _dnsmasq: Server,
     upstreams: Arc<Upstreams>,
@@ -42,7 +42,7 @@ impl Lab {
         }
     }
 
-    /// Condition, probes and failures, queries, and the error without what differs from run to run.
+    /// Condition, probes and failures, queries, and the error without its varying parts.
     fn said(&self) -> Vec<String> {
         let said = |status: UpstreamStatus| {
             let UpstreamStatus { condition, serves, probes, failures, queries, error, .. } = status;
@@ -54,7 +54,7 @@ impl Lab {
         self.upstreams.status().into_iter().map(said).collect()
     }
 
-    /// The exported samples of one server, without the histogram's buckets and its sum.
+    /// The exported samples of one upstream, without the buckets and the sum of the histogram.
     fn exported(&self, server: SocketAddr) -> Vec<String> {
         let text = self.metrics.render().unwrap();
         let of_it = text.lines().filter(|line| line.contains(&format!("upstream=\"{server}\"")));
@@ -169,7 +169,7 @@ async fn only_a_stub_domain_makes_servfail_a_failure() {
     }
 }
 
-/// As a resolver that has waited for the servers of the root in vain.
+/// The answer of a resolver that has waited for the root servers in vain.
 #[tokio::test]
 async fn a_late_servfail_is_an_answer() {
     let late = Server::start(|asked: &Asked| {
@@ -216,7 +216,7 @@ async fn the_list_is_followed_and_kept_when_dnsmasq_does_not_tell_it() {
     let lab = Lab::start(&[text(old.addr(), 5)], "{}", Vec::new()).await;
     lab.rounds(1).await;
     assert_eq!(lab.said(), ["Answers [] 0 of 1, asked 5"]);
-    // dnsmasq was started again and counts from zero; the metric goes on.
+    // dnsmasq restarted and counts from zero; the metric continues.
     *lab.texts.lock().unwrap() = vec![text(old.addr(), 2)];
     lab.rounds(1).await;
     assert!(lab.exported(old.addr()).contains(&"queries_total{} 7".to_owned()));
@@ -259,7 +259,7 @@ async fn so_many_servers_are_probed_and_no_more() {
         Reply::to(&asked.packet).rcode("NOERROR").into()
     })
     .await;
-    // The loopback network leads to nobody at other addresses; that they fail at once is enough here.
+    // Nothing answers at other addresses of the loopback network; that queries fail at once is enough here.
     let many = (0..200u8).map(|n| format!("127.9.9.{n}#{} 0 0", server.addr().port()));
     let texts: Vec<String> = std::iter::once(text(server.addr(), 0)).chain(many).collect();
     let lab = Lab::start(&texts, "{}", Vec::new()).await;

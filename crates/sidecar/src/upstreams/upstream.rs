@@ -11,7 +11,7 @@ use super::purpose::Purpose;
 use crate::monotonic::Monotonic;
 use crate::time::{millis, milliseconds};
 
-/// So many failures in a row make a condition: one lost packet makes none.
+/// Failures in a row that change the condition: one lost packet does not.
 const IN_A_ROW: u32 = 2;
 
 /// State of one upstream.
@@ -30,17 +30,17 @@ pub(super) struct Upstream {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UpstreamStatus {
     pub(crate) address: String,
-    /// The stub domains it serves; `.` stands for all other names. Empty when that is not known.
+    /// The stub domains it serves; `.` for all other names. Empty if unknown.
     pub(crate) serves: Vec<String>,
     pub(crate) condition: Condition,
-    /// Since when, in milliseconds since 1970.
+    /// The time of the last change of the condition, in milliseconds since 1970.
     pub(crate) since: u64,
     /// Latency of its last answer.
     pub(crate) latency_ms: Option<f64>,
-    /// Why the last probe failed; empty if it did not.
+    /// The error of the last probe; empty if it succeeded.
     pub(crate) error: String,
     pub(crate) probes: u64,
-    /// Questions without an answer.
+    /// Probes without an answer.
     pub(crate) failures: u64,
     /// Queries that dnsmasq reports since it started.
     pub(crate) queries: u64,
@@ -54,14 +54,14 @@ impl Upstream {
         Self { purpose: Purpose::unknown(), status, since, failures_in_a_row: 0, asked, series }
     }
 
-    /// dnsmasq has it for this, and says to have asked it so often since it started.
+    /// Updates its purpose, and its queries since dnsmasq started.
     pub(super) fn follow(&mut self, purpose: Purpose, queries: u64) {
         self.series.asked(self.asked.increase(queries));
         (self.status.serves, self.status.queries) = (purpose.domains.clone(), queries);
         self.purpose = purpose;
     }
 
-    /// A probe ended.
+    /// Records the outcome of a probe.
     pub(super) fn record(&mut self, outcome: Result<Duration, Trouble>, now: SystemTime) {
         let status = &mut self.status;
         status.probes += 1;
@@ -89,18 +89,18 @@ impl Upstream {
         }
     }
 
-    /// One line a change. That an upstream answers at the start is no news.
+    /// Logs a change of the condition. The first answer is not logged.
     fn tell(&self, before: Condition, now: SystemTime) {
         let UpstreamStatus { address: upstream, error, condition, .. } = &self.status;
         let serves = self.status.serves.join(" ");
         match condition {
             Condition::Answers if before != Condition::Waiting => {
                 let lasted = now.duration_since(self.since).unwrap_or_default();
-                tracing::info!(%upstream, serves, ?lasted, "a server dnsmasq asks answers again");
+                tracing::info!(%upstream, serves, ?lasted, "upstream of dnsmasq answers again");
             }
-            Condition::Fails => tracing::warn!(%upstream, serves, error, "a server dnsmasq asks fails"),
+            Condition::Fails => tracing::warn!(%upstream, serves, error, "upstream of dnsmasq fails"),
             Condition::Silent => {
-                tracing::warn!(%upstream, serves, error, "a server dnsmasq asks does not answer");
+                tracing::warn!(%upstream, serves, error, "upstream of dnsmasq does not answer");
             }
             Condition::Answers | Condition::Waiting => {}
         }

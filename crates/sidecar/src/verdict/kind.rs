@@ -1,16 +1,16 @@
-//! The kinds of findings: how bad each is, what to do about it, and where that is explained.
+//! The kinds of findings: level, remedy, and section of the runbook.
 
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// Condition of the pod.
+/// The level of a finding, and of the pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     #[default]
     Well,
-    /// It answers, but something needs looking at.
+    /// It answers, but has a fault.
     Degraded,
     /// Cluster names, or all external names, are not answered.
     Down,
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Starting,
 }
 
-/// A kind in words: its label, its level, the section of the runbook, and what to do.
+/// A kind with its label, its level, the section of the runbook, and the remedy.
 pub(super) type Row = (Kind, &'static str, Level, &'static str, &'static str);
 
 pub(super) const ROWS: [Row; 18] = [
@@ -62,7 +62,7 @@ pub(super) const ROWS: [Row; 18] = [
         "names_unanswered",
         Level::Down,
         "no-answers",
-        "See below which part answers; ask explain for the probed name.",
+        "Check below which part answers; run explain for the probed name.",
     ),
     (
         Kind::NotSynced,
@@ -125,7 +125,7 @@ pub(super) const ROWS: [Row; 18] = [
         "routes_pending",
         Level::Degraded,
         "configuration-rejected",
-        "Remove what is in the way; the nanny tries again every few seconds.",
+        "Remove the cause; the nanny tries again every few seconds.",
     ),
     (
         Kind::ConfigDiffers,
@@ -146,7 +146,7 @@ pub(super) const ROWS: [Row; 18] = [
         "serving_stale",
         Level::Degraded,
         "serving-stale",
-        "Check the API server; the records are those of before the restart.",
+        "Check the API server; the records from before the restart are served.",
     ),
     (
         Kind::ApiServerLost,
@@ -164,7 +164,7 @@ impl Kind {
         ROWS.into_iter().map(|(kind, ..)| kind)
     }
 
-    /// The row of this kind: they are in the order of the enum.
+    /// The row of this kind; the rows are in the order of the enum.
     fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
@@ -178,7 +178,7 @@ impl Kind {
         self.row().2
     }
 
-    /// The section of the page at `/runbook`.
+    /// The link to the section of the runbook.
     pub(crate) fn runbook(self) -> String {
         format!("runbook#{}", self.row().3)
     }
@@ -187,7 +187,7 @@ impl Kind {
         self.row().4
     }
 
-    /// Time within which it is no finding yet: watches are reopened, edits arrive one after the other.
+    /// The time for which it is no finding yet: watches are reopened, edits arrive one after the other.
     pub(crate) fn passes_within(self) -> Duration {
         match self {
             Self::ApiServerLost | Self::StubServerUnresolved => Duration::from_secs(30),

@@ -1,4 +1,4 @@
-//! Which names have upstreams that answer.
+//! Findings about routes without upstreams that answer.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ type Routes = BTreeMap<String, BTreeMap<String, bool>>;
 pub(super) fn findings(status: &Status) -> Vec<Finding> {
     let mut routes = Routes::new();
     status.dnsmasq.iter().for_each(|dnsmasq| of_dnsmasq(dnsmasq, &mut routes));
-    // Where dnsmasq asks the upstreams, those of kubedns are the same ones, or dnsmasq itself.
+    // Where dnsmasq forwards to the upstreams, those of kubedns are the same, or dnsmasq itself.
     let by_kubedns = status.nanny.known.as_ref().is_some_and(|nanny| nanny.routes.by_way_of_kubedns());
     if let Some(kubedns) = status.kubedns.known.as_ref().filter(|_| by_kubedns || status.dnsmasq.is_none()) {
         of_kubedns(kubedns, &mut routes);
@@ -27,7 +27,7 @@ pub(super) fn findings(status: &Status) -> Vec<Finding> {
 
 fn of_dnsmasq(dnsmasq: &DnsmasqStatus, routes: &mut Routes) {
     for upstream in &dnsmasq.upstreams {
-        // One that refuses names of the root may be there for other names.
+        // A server that refuses names of the root may be there for other names.
         let fails = upstream.condition == Condition::Fails;
         let others = OTHERS.to_owned();
         for domain in
@@ -56,9 +56,10 @@ fn finding(route: &str, servers: &BTreeMap<String, bool>) -> Option<Finding> {
             (Kind::UpstreamDown, format!("{count} of {all} upstreams for {names} {verb} not answer: {list}"))
         }
         OTHERS => (Kind::UpstreamsDown, format!("{names} are not answered: no upstream answers ({list})")),
-        _ => {
-            (Kind::StubDomainDown, format!("{names} are not answered: no server of theirs answers ({list})"))
-        }
+        _ => (
+            Kind::StubDomainDown,
+            format!("{names} are not answered: none of their servers answers ({list})"),
+        ),
     };
     Some(Finding::new(kind, route, text))
 }

@@ -1,11 +1,11 @@
-//! Findings of a pod that is not well, and how long they last.
+//! Findings of failing pods, and their duration.
 
 use super::*;
 use crate::peers::{Fetched, Kubedns, Nanny};
 use crate::status::example::{good, probe, told, upstream};
 use crate::upstreams::{Condition, UpstreamStatus};
 
-/// The kinds and texts of what is found.
+/// The kinds and texts of the findings.
 fn found(status: &Status) -> Vec<String> {
     let show = |found: &Finding| {
         let detail = if found.detail.is_empty() { String::new() } else { format!(" ({})", found.detail) };
@@ -34,7 +34,7 @@ fn forwarding(upstreams: Vec<UpstreamStatus>) -> Status {
     status
 }
 
-/// kubedns asks the upstreams, and each is up or not.
+/// kubedns with these routes and upstreams, each up (1) or down (0).
 fn routes(routes: &[(&str, &str, u8)]) -> Status {
     let lines = routes.iter().map(|(route, upstream, up)| {
         format!("kubedns_forward_upstream_up{{route=\"{route}\",upstream=\"{upstream}\"}} {up}\n")
@@ -119,8 +119,7 @@ fn upstreams_are_judged_by_the_names_they_are_there_for() {
         |address, serves: &[&str]| UpstreamStatus { condition: Condition::Fails, ..silent(address, serves) };
     let none = "upstreams_down: external names are not answered: no upstream answers (192.0.2.2:53)";
     let one = "upstream_down: 1 of 2 upstreams for external names does not answer: 192.0.2.2:53";
-    let stub =
-        "stub_domain_down: names of acme.local are not answered: no server of theirs answers (192.0.2.2:53)";
+    let stub = "stub_domain_down: names of acme.local are not answered: none of their servers answers (192.0.2.2:53)";
     let cases = [
         ("the only one", forwarding(vec![silent(other, &["."])]), vec![none]),
         ("of unknown purpose", forwarding(vec![silent(other, &[])]), vec![none]),
@@ -150,7 +149,7 @@ fn what_kubedns_and_the_nanny_say_is_found() {
         (nanny(rejected), "config_rejected: the newest ConfigMap is rejected (bad IP)"),
         (
             kubedns("kubedns_config_current 0\n"),
-            "config_rejected: the newest ConfigMap is rejected (by kubedns, whose log says why)",
+            "config_rejected: the newest ConfigMap is rejected (by kubedns, see its log)",
         ),
         (
             nanny(

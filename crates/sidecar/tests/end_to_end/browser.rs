@@ -1,5 +1,5 @@
-//! The page in a real browser: its policy lets its own script run, and that keeps it live, behind a proxy too. Where there
-//! is no Chromium there is nothing to test; `make test` installs it where it may.
+//! The page in a real browser: its policy permits its own script, which keeps it live, also behind a proxy. Skipped
+//! where there is no Chromium; `make test` installs it where it may.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn chromium() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The document as the browser has it after `seconds` of its own clock.
+/// The document in the browser after `seconds` of the browser's clock.
 async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(chromium);
@@ -40,8 +40,8 @@ async fn document(chromium: &Path, url: &str, seconds: u32) -> String {
     String::from_utf8(output.expect("the browser runs").stdout).unwrap()
 }
 
-/// A proxy that has the page below a path of its own: under `/dns/` for ever, under `/once/` for one request only. It
-/// has a page of its own everywhere else.
+/// A proxy with the page below a path of its own: under `/dns/` for ever, under `/once/` for one request only.
+/// Elsewhere it has its own page.
 struct Proxy {
     address: SocketAddr,
     _task: JoinSet<()>,
@@ -54,7 +54,7 @@ impl Proxy {
         let served = Arc::new(AtomicBool::new(false));
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // A browser opens connections that it may not use, so none waits for another.
+            // A browser opens connections that it may not use, so connections are served concurrently.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(pass_on(stream, sidecar, Arc::clone(&served)));
@@ -68,7 +68,7 @@ impl Proxy {
 async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicBool>) {
     let mut head = BufReader::new(&mut stream).lines();
     let Ok(Some(line)) = head.next_line().await else { return };
-    // All of it: closing with something unread would take the answer back.
+    // Reads the whole head: closing with unread data would reset the connection.
     while head.next_line().await.is_ok_and(|line| line.is_some_and(|line| !line.is_empty())) {}
     let has_page = match line.split(' ').nth(1) {
         Some("/dns/") => true,
@@ -81,11 +81,11 @@ async fn pass_on(mut stream: TcpStream, sidecar: SocketAddr, served: Arc<AtomicB
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n";
         format!("{head}<!doctype html><title>sign in</title><p>who are you?</p>")
     };
-    // A browser that has seen enough may have gone.
+    // The browser may have closed the connection.
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// A browser, and a sidecar whose probe has been answered; none where there is no browser.
+/// A browser, and a sidecar whose probe has been answered; `None` where there is no browser.
 #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
 async fn browser_and_sidecar() -> Option<(PathBuf, Servers, Sidecar)> {
     let Some(chromium) = chromium() else {

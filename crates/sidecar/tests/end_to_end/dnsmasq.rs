@@ -19,7 +19,7 @@ use crate::running::{PATIENCE, Sidecar};
 
 const NAME: &str = "kubernetes.default.svc.cluster.local.";
 
-/// A dnsmasq with a cache, as the manifest starts it.
+/// A dnsmasq with a cache, started as in the manifest.
 async fn dnsmasq(port: u16, backend: SocketAddr) -> Process {
     dnsmasq_with(port, backend, &[]).await
 }
@@ -53,7 +53,7 @@ async fn dnsmasq_with(port: u16, backend: SocketAddr, further: &[String]) -> Pro
     process
 }
 
-/// A backend that answers as kubedns does, while it is there.
+/// A backend that answers as kubedns does while `there` is true, and else not at all.
 async fn backend(there: Arc<AtomicBool>) -> Upstream {
     Upstream::start(move |asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -79,7 +79,7 @@ fn flags(port: u16) -> [String; 3] {
     ]
 }
 
-/// Waits until at least one probe has found what is expected.
+/// Waits until the value of a series is at least `least`.
 async fn until(sidecar: &Sidecar, series: &str, least: f64) {
     eventually(PATIENCE, || async { sidecar.metric(series).await >= Some(least) }).await;
 }
@@ -92,26 +92,26 @@ async fn a_healthy_dnsmasq_is_not_punished_for_its_backend() {
     let mut process = dnsmasq(port, backend.addr()).await;
     let sidecar = Sidecar::start(&flags(port)).await;
 
-    // The backend is silent: dnsmasq is healthy, the failed probes are counted and told.
+    // The backend is silent: dnsmasq is healthy, the failed probes are counted and reported.
     until(&sidecar, "kubedns_probe_dnsmasq_errors", 2.0).await;
     let (status, body) = health(&sidecar).await;
     assert_eq!((status, &body["IsOk"], &body["Err"]), (200, &Value::from(true), &Value::from("")));
     assert!(body["LatencySeconds"].as_f64().unwrap() > 0.0);
     assert_eq!(sidecar.metric("kubedns_probe_dnsmasq_backend_away").await, Some(1.0));
 
-    // The backend is there again.
+    // The backend is back.
     there.store(true, Ordering::Relaxed);
     until(&sidecar, "kubedns_probe_dnsmasq_latency_ms_count", 1.0).await;
     assert_eq!(health(&sidecar).await.0, 200);
     assert_eq!(sidecar.metric("kubedns_probe_dnsmasq_backend_away").await, Some(0.0));
 
-    // dnsmasq itself hangs: that is what the health check is for.
+    // dnsmasq itself hangs: the health check must fail.
     process.signal(Signal::SIGSTOP);
     eventually(PATIENCE, || async { health(&sidecar).await.0 == 503 }).await;
     process.signal(Signal::SIGCONT);
     eventually(PATIENCE, || async { health(&sidecar).await.0 == 200 }).await;
 
-    // It is gone.
+    // dnsmasq is gone.
     process.signal(Signal::SIGKILL);
     process.wait(PATIENCE).await;
     eventually(PATIENCE, || async { health(&sidecar).await.0 == 503 }).await;
@@ -198,7 +198,7 @@ async fn its_upstreams_are_told_by_dnsmasq_and_probed() {
     let (status, _) = health(&sidecar).await;
     assert_eq!(status, 200, "a dead upstream is no reason to restart dnsmasq");
 
-    // What dnsmasq asks for its clients is counted as dnsmasq counts it.
+    // The queries of dnsmasq are exported as dnsmasq counts them.
     let query = Query::new("www.outside.test.", "A");
     client::ask((Ipv4Addr::LOCALHOST, port).into(), &query).await;
     let queries = format!("kubedns_dnsmasq_upstream_queries_total{{upstream=\"{}\"}}", well.addr());

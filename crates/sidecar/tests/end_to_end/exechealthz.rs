@@ -1,5 +1,5 @@
-//! The container `healthz` of Kubernetes 1.4 and 1.5 with the sidecar in the place of exechealthz: its arguments and the
-//! liveness probes beside it as they were published, but for addresses and ports.
+//! The container `healthz` of Kubernetes 1.4 and 1.5 with the sidecar in place of exechealthz. Its arguments and the
+//! liveness probes are as published, except addresses and ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const NAME: &str = "kubernetes.default.svc.cluster.local";
 /// The text of a failed lookup.
 const REFUSED: &str = "no RRs for domain \"kubernetes.default.svc.cluster.local.\"";
 
-/// A DNS server that can be told to refuse.
+/// A DNS server with a switch for REFUSED.
 struct Server {
     upstream: Upstream,
     well: Arc<AtomicBool>,
@@ -59,7 +59,7 @@ impl Pod {
                 .replace("8080", &port.to_string())
         };
         let mut flags: Vec<String> = arguments.iter().map(place).collect();
-        // Else a server that refuses would still be well by itself.
+        // By default a server that refuses would be healthy.
         flags.push("--health=through".to_owned());
         let sidecar = Sidecar::start(&flags).await;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -71,14 +71,14 @@ impl Pod {
         (response.status, response.body)
     }
 
-    /// Waits for this reply.
+    /// Waits for this response.
     async fn replies(&self, path: &str, status: u16, body: &str) {
         let expected = (status, body.to_owned());
         eventually(PATIENCE, || async { (self.get(path).await == expected).then_some(()) }).await;
     }
 }
 
-/// The one command of 1.4.0, whose kubedns has the liveness probe `/healthz` on 8080.
+/// The single command of 1.4.0, whose kubedns has the liveness probe `/healthz` on 8080.
 #[tokio::test]
 async fn one_command_for_both_parts() {
     let command =
@@ -93,8 +93,8 @@ async fn one_command_for_both_parts() {
     assert_eq!(pod.get("/quit").await.0, 404);
 }
 
-/// The two commands of 1.4.7 and 1.5, whose kubedns has the liveness probe `/healthz-kubedns` on 8080, and whose dnsmasq
-/// `/healthz-dnsmasq`.
+/// The two commands of 1.4.7 and 1.5, whose kubedns has the liveness probe `/healthz-kubedns` on 8080, and whose
+/// dnsmasq has `/healthz-dnsmasq`.
 #[tokio::test]
 async fn a_command_for_each_part() {
     let dnsmasq = format!("--cmd=nslookup {NAME} 127.0.0.1 >/dev/null");
@@ -108,7 +108,7 @@ async fn a_command_for_each_part() {
     assert_eq!(pod.get("/healthz-kubedns").await, (200, "ok".to_owned()));
 }
 
-/// The sidecar's own arguments, with probes as old manifests have them.
+/// The sidecar's own arguments, with the probes of old manifests.
 #[tokio::test]
 async fn the_probes_of_the_sidecar() {
     let kubedns = format!("--probe=kubedns,127.0.0.1:10053,{NAME},1,A");

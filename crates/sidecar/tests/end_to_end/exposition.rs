@@ -1,4 +1,4 @@
-//! `/metrics`, the whole of it, against what was captured from the reference.
+//! The whole of `/metrics`, compared with a recorded exposition of kube-dns.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use testkit::eventually;
 use crate::healthcheck::Servers;
 use crate::running::{PATIENCE, Sidecar};
 
-/// Metrics beyond the reference.
+/// Metrics that kube-dns does not have.
 const NEW: [&str; 3] = ["kube_dns_build_info", "process_threads", "kubedns_dnsmasq_up"];
 
 /// Every line without its value.

@@ -1,4 +1,4 @@
-//! Clients of the status port that mean no good.
+//! Malicious clients of the status port.
 
 use testkit::eventually;
 use testkit::processes::Usage;
@@ -7,9 +7,9 @@ use tokio::net::TcpStream;
 
 use crate::running::{PATIENCE, Sidecar};
 
-/// More than the sidecar holds at a time.
+/// More connections than the sidecar keeps at a time.
 const CLIENTS: usize = 1000;
-/// Its bound, and a margin for its own files and for connections that are just ending.
+/// Its limit, with a margin for its own files and for connections that are just ending.
 const DESCRIPTORS: u32 = 256 + 64;
 
 fn descriptors(sidecar: &Sidecar) -> u32 {
@@ -23,7 +23,7 @@ async fn idle_and_slow_clients_do_not_keep_the_kubelet_out() {
     for at in 0..CLIENTS {
         let mut client = TcpStream::connect(sidecar.address).await.unwrap();
         if at % 2 == 0 {
-            // A head that never ends. The connection may have given way already.
+            // A request head that never ends. The sidecar may have closed the connection already.
             let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost: ").await;
         }
         clients.push(client);

@@ -1,4 +1,4 @@
-//! `/healthcheck/<label>` and its neighbours, against what was captured from the reference.
+//! `/healthcheck/<label>` and related paths, compared with recorded responses of kube-dns.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use testkit::upstream::{Asked, Reaction, Upstream};
 
 use crate::running::{PATIENCE, Sidecar};
 
-/// The scripted servers behind the captured probes.
+/// The scripted servers behind the recorded probes.
 pub(crate) struct Servers {
     upstream: Upstream,
     silent: Upstream,
@@ -25,7 +25,7 @@ impl Servers {
         }
     }
 
-    /// The captured probes, at these servers.
+    /// The recorded probes, with these servers.
     pub(crate) fn probes(&self) -> Vec<String> {
         let up = self.upstream.addr();
         [
@@ -57,7 +57,7 @@ fn upstream(asked: &Asked) -> Reaction {
     }
 }
 
-/// A reply in a form that can be compared: numbers that differ from run to run blanked, headers sorted.
+/// A response in comparable form: varying numbers blanked, headers sorted.
 fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     let reply = reply.replace("\r\n", "\n");
     let (head, body) = reply.split_once("\n\n").unwrap();
@@ -70,7 +70,7 @@ fn normal(reply: &str) -> (String, BTreeMap<String, String>, String) {
     headers.remove("Date");
     let length: usize = headers.remove("Content-Length").unwrap().parse().unwrap();
     let body = body.strip_suffix('\n').unwrap_or(body);
-    // The length is that of the body, with or without the line feed that captures end with.
+    // The length is that of the body, with or without the line feed at the end of recordings.
     assert!(
         length == body.len() || length == body.len() + 1 || body.contains("DEAD") || body.contains("SILENT")
     );
@@ -137,7 +137,7 @@ async fn healthz_tells_the_time() {
     let shape = |reply: &str| {
         let (status, headers, body) = normal(reply);
         let body: String = body.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-        // The seconds since the start have as many digits as they have.
+        // The number of digits of the seconds since the start varies.
         (status, headers, body.split("m=+").next().unwrap().to_owned())
     };
     let reply = sidecar.reply("GET", "/healthz").await;

@@ -1,4 +1,4 @@
-//! The `sidecar` binary as it is shipped: its command line, its ports, a scripted DNS server, a real dnsmasq.
+//! The shipped `sidecar` binary: its command line, its ports, a scripted DNS server, a real dnsmasq.
 
 #![allow(
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Starting the binary and asking it over HTTP.
+//! Starts the binary and sends it HTTP requests.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::http;
 use testkit::process::{Process, Program, address};
 
-/// Long enough for a machine that is busy with other things.
+/// Long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The binary with these flags.
@@ -16,16 +16,16 @@ pub(crate) fn program<S: AsRef<str>>(flags: &[S]) -> Program {
     Program::at(Path::new(env!("CARGO_BIN_EXE_sidecar"))).args(flags)
 }
 
-/// A sidecar that answers.
+/// A running sidecar.
 pub(crate) struct Sidecar {
     /// The process.
     pub(crate) process: Process,
-    /// Where it answers.
+    /// The address of its HTTP server.
     pub(crate) address: SocketAddr,
 }
 
 impl Sidecar {
-    /// Starts one on a free port, with nothing of the defaults that other tests might be using.
+    /// Starts a sidecar on a free port, without defaults that other tests might be using.
     pub(crate) async fn start<S: AsRef<str>>(flags: &[S]) -> Self {
         let mut all = vec![
             "--prometheus-addr=127.0.0.1",
@@ -39,7 +39,7 @@ impl Sidecar {
         Self { process, address: address(&line) }
     }
 
-    /// The whole reply to one request, without its date.
+    /// The whole response to one request, without its date.
     pub(crate) async fn reply(&self, method: &str, path: &str) -> String {
         let reply = http::request(self.address, method, path).await;
         let reply = reply.unwrap_or_else(|error| panic!("{method} {path}: {error}"));

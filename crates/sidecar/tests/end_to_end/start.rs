@@ -1,4 +1,4 @@
-//! Starting, and failing to start.
+//! Successful and failing starts.
 
 use nix::sys::signal::Signal;
 use testkit::process::Process;
@@ -6,7 +6,7 @@ use testkit::process::Process;
 use crate::running::{PATIENCE, Sidecar, program};
 
 async fn fails(flags: &[&str]) -> (i32, Vec<String>) {
-    // A back-trace must not be printed even if the environment asks for one.
+    // A backtrace must not be printed even if the environment asks for it.
     let mut process: Process = program(flags).env("RUST_BACKTRACE", "full").start();
     let status = process.wait(PATIENCE).await;
     assert!(process.stdout().is_empty(), "{:?}", process.stdout());

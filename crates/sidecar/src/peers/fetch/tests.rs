@@ -1,4 +1,4 @@
-//! Other parts of the pod that answer, and those that do not.
+//! Fetches from parts that answer and from parts that do not.
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// A server that says `reply` to the first connection and then hangs on to it if `hold`.
+/// A server that sends `reply` to the first connection, and keeps it open if `hold`.
 async fn server(reply: Vec<u8>, hold: bool) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Expositions of kubedns, new, old and strange.
+//! Expositions of kubedns: of this version, older and malformed ones.
 
 use super::*;
 
