@@ -57,7 +57,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     response.external.push(question);
                 }
             }
-            // Such a name exists without own records; its search path is shown by the names on it.
+            // Such a name exists without own records; its search list is shown by the names on it.
             Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
             Outcome::Forward(_) | Outcome::Transfer | Outcome::Ignore | Outcome::Expensive => {
                 return response;

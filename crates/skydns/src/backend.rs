@@ -142,7 +142,7 @@ pub struct Zone {
     pub upstreams: Arc<[Upstream]>,
     /// Domains with upstreams of their own, see [`Zone::with_stub_domains`].
     pub stub_domains: StubDomains,
-    /// The search path that the server completes names with, if it does.
+    /// The search list that the server completes names with, if it does.
     pub search: Option<Arc<Search>>,
     /// Hosts and aliases from the configuration, if any. They override all domains.
     pub own_names: Option<Arc<OwnNames>>,
@@ -240,7 +240,7 @@ impl Zone {
     }
 
     /// Whether an external name (wire format, lower case) must not be forwarded. Names with fewer than two labels
-    /// are not (SkyDNS's ndots rule): a search path would leak them. Where dnsmasq in front leaves all names to
+    /// are not (SkyDNS's ndots rule): a search list would leak them. Where dnsmasq in front leaves all names to
     /// this server they are, because dnsmasq would forward them itself.
     pub(crate) fn keeps_back(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2

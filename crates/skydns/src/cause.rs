@@ -61,7 +61,7 @@ pub(crate) enum Cause {
     Expensive,
     /// An alias is part of a loop, of a chain that is too long, or has no target.
     Alias,
-    /// A name of the search path cannot be looked up.
+    /// A name of the search list cannot be looked up.
     Completion,
 }
 
@@ -88,7 +88,7 @@ impl Cause {
             Self::Overloaded => (info::OTHER, "too many queries of this client are waiting"),
             Self::Expensive => (info::OTHER, "the answer takes too much work"),
             Self::Alias => (info::OTHER, "an alias is part of a loop, of too long a chain, or has no target"),
-            Self::Completion => (info::OTHER, "a name of the search path cannot be looked up"),
+            Self::Completion => (info::OTHER, "a name of the search list cannot be looked up"),
             Self::Upstream(upstream, failure) => {
                 return (code_of(*failure), format!("{upstream}: {failure}").into());
             }

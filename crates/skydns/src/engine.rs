@@ -27,7 +27,7 @@ pub enum Outcome {
     /// The answer needs external names: call the engine again with the answers to these queries. Nothing was
     /// written.
     Ask(Vec<OutsideQuestion>),
-    /// The name is to be completed with a search path, see [`crate::search`]. Nothing was written.
+    /// The name is to be completed with a search list, see [`crate::search`]. Nothing was written.
     Search(SearchList),
     /// The query asks for a zone transfer, see [`crate::transfer`]. Nothing was written.
     Transfer,
@@ -85,7 +85,7 @@ pub fn answer<V: View>(
 pub(crate) struct Asker {
     /// Steps, see [`View::records`].
     pub(crate) steps: usize,
-    /// The client whose search path completes the name; `None` to answer the name as it is.
+    /// The client whose search list completes the name; `None` to answer the name as it is.
     pub(crate) client: Option<IpAddr>,
 }
 
@@ -400,7 +400,7 @@ impl<V: View> Engine<'_, V> {
         }
     }
 
-    /// The search path of the client, if the name is in its first domain.
+    /// The search list of the client, if the name is in its first domain.
     fn list_of_client(&self) -> Option<SearchList> {
         let zone = self.view.zone();
         let search = zone.search.as_ref().filter(|search| search.is_autopath())?;

@@ -1,8 +1,8 @@
-//! The lane of expensive queries: answered one at a time beside all others, hosts in turn, with a part of one core.
+//! The lane of expensive queries: they are answered one at a time, hosts in turn, with a part of one core.
 //!
-//! A wildcard that stands for thousands of names, or aliases that lead through many, take milliseconds. The threads that
-//! answer at once stop working on such a query after a bounded number of steps and leave it to this lane, so that no
-//! client can keep them from others.
+//! A wildcard over thousands of names, or long chains of aliases, take milliseconds. The threads that answer at
+//! once stop working on such a query after a bounded number of steps and leave it to this lane, so that no client
+//! can block them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,20 +13,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::shares::{Host, Share, Shares};
 
-/// Queries that may wait at a time. Each holds its message and a task: some 2 KiB.
+/// Maximum number of waiting queries. Each holds its message and a task: some 2 KiB.
 const MAX_WAITING: usize = 2048;
-/// Queries of one host that may wait at a time.
+/// Maximum number of waiting queries of one host.
 const MAX_OF_HOST: usize = 256;
-/// The pause after a query, as a multiple of the time it took. With 3 the lane takes a quarter of one core at most.
+/// Pause after a query, as a multiple of the time it took. With 3 the lane takes a quarter of one core at most.
 const PAUSE: u32 = 3;
 
-/// Where expensive queries wait for their turn.
+/// Queue of expensive queries.
 #[derive(Debug)]
 pub(crate) struct Lane {
     places: Arc<Shares>,
-    /// Whose turn it is.
+    /// The turn: a permit for the one query being answered.
     turn: Arc<Semaphore>,
-    /// The turns within each host that waits: one of its queries at a time waits with those of other hosts.
+    /// Turns within each waiting host: one of its queries at a time competes with those of other hosts.
     hosts: Mutex<HashMap<Host, Weak<Semaphore>>>,
 }
 
@@ -36,17 +36,17 @@ impl Lane {
         Self { places, turn, hosts: Mutex::default() }
     }
 
-    /// A place among those who wait; `None` when the host of `client` has its share.
+    /// Admits a query to the queue; `None` if the host of `client` has used its share.
     pub(crate) fn admit(&self, client: IpAddr) -> Option<Share> {
         self.places.take(client)
     }
 
-    /// Queries that wait, or are worked on.
+    /// Number of queries that wait or are being answered.
     pub(crate) fn waiting(&self) -> usize {
         self.places.taken()
     }
 
-    /// Waits for a turn and does `work` on a thread of its own. `None` when that cannot be done.
+    /// Waits for a turn and does `work` on a blocking thread. `None` if that is impossible.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         client: IpAddr,
@@ -57,7 +57,7 @@ impl Lane {
         let (result, done) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
             let began = Instant::now();
-            // Who asked may have given up.
+            // The caller may have given up.
             let _ = result.send(work());
             std::thread::sleep(began.elapsed() * PAUSE);
             drop(turn);

@@ -1,8 +1,8 @@
 //! The DNS server: records behind a [`Backend`], the query engine, transports and forwarding.
 //!
-//! The way of a query: a transport ([`udp`], [`tcp`]) receives its bytes, the [`engine`] answers from one immutable
-//! [`View`] or says what it needs from outside, [`resolve`] gets that from the upstreams and lets the engine
-//! answer again. No Kubernetes type is known here.
+//! Path of a query: a transport ([`udp`], [`tcp`]) receives its octets, the [`engine`] answers from one immutable
+//! [`View`] or returns the external queries that it needs, and [`resolve`] sends these to the upstreams and lets
+//! the engine answer again. The crate knows no Kubernetes types.
 
 mod answer;
 pub mod ask;

@@ -1,7 +1,7 @@
-//! Counters of queries and answers, under the names that SkyDNS gave them.
+//! Metrics of queries and answers, with SkyDNS's names.
 //!
-//! Every thread that answers has a [`Shard`] of its own, so that counting costs plain stores on a cache line nobody
-//! else writes. A scrape adds the shards up.
+//! Every thread that answers has its own [`Shard`], so that counting costs plain stores on a cache line that no
+//! other thread writes. A scrape adds the shards up.
 
 #![allow(clippy::cast_precision_loss, reason = "Prometheus counts in f64")]
 
@@ -29,12 +29,12 @@ const SIZES: [f64; 21] = [
     36864.0, 40960.0, 45056.0, 49152.0, 53248.0, 57344.0, 61440.0, 65536.0,
 ];
 
-/// The part of the server that a query went through; a label of most metrics.
+/// The part of the server that answered a query; a label of most metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Names of the zone, and what was refused.
+    /// Names of the zone, and refused queries.
     Auth,
-    /// Names outside, forwarded to an upstream.
+    /// External names, forwarded to an upstream.
     Recursive,
     /// Reverse names.
     Reverse,
@@ -56,33 +56,33 @@ impl System {
     }
 }
 
-/// The counted properties of an answer.
+/// Properties of an answer that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     /// The part of the server that answered.
     pub system: System,
-    /// QTYPE; 0 where the query is too malformed to tell.
+    /// QTYPE; 0 for a malformed query.
     pub qtype: u16,
-    /// Its RCODE.
+    /// The RCODE.
     pub rcode: u16,
-    /// Whether it was cut.
+    /// Whether the answer was truncated.
     pub truncated: bool,
-    /// The further zone that the name is in, by its [number](crate::FurtherZone::number).
+    /// The [number](crate::FurtherZone::number) of the further zone that the name is in.
     pub zone: Option<u8>,
 }
 
-/// The time from the arrival of a query to its answer.
+/// Latency of an answer, from the arrival of the query.
 #[derive(Debug, Clone, Copy)]
 pub enum Took {
     /// The engine answered at once.
     AtOnce(Duration),
-    /// The query waited for an upstream, or for its turn where it takes much work.
+    /// The query waited for an upstream, or for its turn as an expensive query.
     Waited(Duration),
 }
 
-/// Why an answer counts as an error; a label.
+/// Values of the label `cause`: the reason why an answer counts as an error.
 const CAUSES: [&str; 6] = ["nxdomain", "refused", "servfail", "truncated", "formerr", "notimp"];
-/// Its place among them.
+/// Index of `refused` in [`CAUSES`].
 const REFUSED: usize = 1;
 
 fn cause(reply: Reply) -> Option<usize> {
@@ -99,17 +99,17 @@ fn cause(reply: Reply) -> Option<usize> {
     }
 }
 
-/// The counters of one thread, or of all tasks that have no thread of their own.
+/// The counters of one thread, or of all async tasks together.
 #[derive(Debug, Default)]
 pub struct Shard {
     systems: [Counters; 4],
     kinds: Kinds,
     zones: ZoneCounters,
     expensive: Expensive,
-    /// Completed names by [`Completion`], and the names asked for on the way.
+    /// Completed names by [`Completion`], and the number of lookups that they took.
     completions: [AtomicU64; Completion::ALL.len()],
     search_steps: AtomicU64,
-    /// More than one thread writes.
+    /// Whether more than one thread writes.
     many_writers: bool,
 }
 
@@ -136,14 +136,14 @@ struct Expensive {
     refused: AtomicU64,
 }
 
-/// The end of a search for a name, see `crate::search`.
+/// Result of a search, see `crate::search`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
-    /// A name of the cluster.
+    /// A name of the cluster exists.
     Cluster,
-    /// A name that an upstream answers for.
+    /// An external name exists.
     External,
-    /// A name without records of the type.
+    /// A name exists without records of the type.
     NoData,
     /// None of the names exists.
     Missing,
@@ -167,7 +167,7 @@ impl Completion {
 }
 
 impl Shard {
-    /// Counts a completed name that took so many questions.
+    /// Counts a completed name that took `steps` lookups.
     pub(crate) fn completed(&self, completion: Completion, steps: u64) {
         if let Some(counter) = self.completions.get(completion as usize) {
             self.add(counter, 1);
@@ -175,13 +175,13 @@ impl Shard {
         self.add(&self.search_steps, steps);
     }
 
-    /// Counts an expensive query. Those that were `answered` had their turn in time.
+    /// Counts an expensive query; `answered` if it got its turn in time.
     pub(crate) fn expensive(&self, answered: bool) {
         self.add(if answered { &self.expensive.answered } else { &self.expensive.refused }, 1);
     }
 
-    /// Adds to a counter. Where there is one writer, plain loads and stores do. Who sees the new value also sees what
-    /// the same thread counted before.
+    /// Adds to a counter. A single writer needs plain loads and stores only. A thread that sees the new value also
+    /// sees what the writer counted before.
     fn add(&self, counter: &AtomicU64, value: u64) {
         if self.many_writers {
             counter.fetch_add(value, Release);
@@ -190,7 +190,7 @@ impl Shard {
         }
     }
 
-    /// Counts one answered query: first that there was one, then what it was. See [`Sums::of`].
+    /// Counts one answered query: first the request, then its properties. See [`Sums::of`].
     pub fn record(&self, reply: Reply, transport: Transport, took: Took, size: usize) {
         let Some(counters) = self.systems.get(reply.system as usize) else { return };
         self.add(&counters.requests, 1);
@@ -226,7 +226,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics named `<namespace>_<subsystem>_dns_...`; empty parts are left out.
+    /// Metrics named `<namespace>_<subsystem>_dns_...`; empty parts are omitted.
     pub fn new(namespace: &str, subsystem: &str) -> Self {
         let prefix = [namespace, subsystem, "dns"]
             .into_iter()
@@ -252,22 +252,23 @@ impl Metrics {
             describe_as(COMPLETIONS.to_owned(), HELP_COMPLETIONS, &["result"]),
             describe_as(STEPS.to_owned(), HELP_STEPS, &[]),
         ];
-        // A name that Prometheus does not allow leaves a metric undescribed, not the server unstarted.
+        // With a name that Prometheus does not allow, the server starts nevertheless, without that metric's
+        // description.
         let descs = descs.into_iter().flatten().collect();
         Self { shards: Arc::default(), unsent: Arc::default(), prefix, descs }
     }
 
-    /// Counters for one more thread, which alone may write them.
+    /// A shard for one more thread, the only one that may write it.
     pub fn shard(&self) -> Arc<Shard> {
         self.add_shard(false)
     }
 
-    /// Counters that any thread may write.
+    /// A shard that any thread may write.
     pub fn shared_shard(&self) -> Arc<Shard> {
         self.add_shard(true)
     }
 
-    /// Counts answers over UDP that could not be sent. Any socket may add to it.
+    /// Counter of UDP answers that could not be sent. Any socket may add to it.
     pub(crate) fn unsent(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.unsent)
     }
@@ -296,17 +297,17 @@ fn family(name: String, help: &str, kind: MetricType, metrics: Vec<Metric>) -> M
     family
 }
 
-/// SkyDNS has no such metric, so it is not named after its parts.
+/// SkyDNS has no such metric, so its name has no namespace and subsystem.
 const UNSENT: &str = "kubedns_udp_unsent_total";
-/// Nor has it this one.
+/// New, as above.
 const EXPENSIVE: &str = "kubedns_expensive_queries_total";
-/// Nor those.
+/// New, as above.
 const COMPLETIONS: &str = "kubedns_search_queries_total";
 const STEPS: &str = "kubedns_search_steps_total";
 
-/// Time of the engine, without upstreams.
+/// Duration in the engine, without upstreams.
 const ENGINE: &str = "kubedns_engine_duration_seconds";
-/// All queries by what can be told of them with few words.
+/// All queries by type, protocol and RCODE.
 const QUERIES: &str = "kubedns_queries_total";
 
 const HELP_MISSES: &str = "Counter of DNS requests that result in a cache miss.";
@@ -317,8 +318,8 @@ const HELP_SIZES: &str = "Size of the returns response in bytes.";
 const HELP_UNSENT: &str =
     "Answers over UDP that could not be sent, usually because the send buffer was full.";
 const HELP_EXPENSIVE: &str = "Expensive queries, such as wildcards over many names, by result.";
-const HELP_COMPLETIONS: &str = "Queries completed with the search list, by where the search ended.";
-const HELP_STEPS: &str = "Questions asked on the way through the search list.";
+const HELP_COMPLETIONS: &str = "Queries completed with the search list, by result.";
+const HELP_STEPS: &str = "Lookups of names while completing queries with the search list.";
 
 const HELP_ENGINE: &str =
     "Time to the answer of queries that waited for no upstream and no other expensive query.";
@@ -345,7 +346,7 @@ fn counter(pairs: &[(&str, &str)], value: u64) -> Metric {
     metric
 }
 
-/// A histogram from the counts of its buckets; the last count is that beyond all bounds.
+/// A histogram from the counts of its buckets; the last count is above all bounds.
 fn histogram(pairs: &[(&str, &str)], bounds: &[f64], counts: &[u64], sum: f64) -> Metric {
     let mut total = 0;
     let mut buckets = Vec::with_capacity(bounds.len());
@@ -439,12 +440,12 @@ impl Times {
     }
 }
 
-/// The time of what was answered at once, whatever the system.
+/// Durations of the queries answered at once, of all systems.
 fn engine(sums: &[Sums]) -> Metric {
     sums.iter().map(|sums| sums.at_once).fold(Times::default(), std::ops::Add::add).histogram(&[])
 }
 
-/// Sums of all threads for one system.
+/// Sums over all threads for one system.
 struct Sums {
     system: System,
     requests: u64,
@@ -456,14 +457,14 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds up the shards while their threads go on counting.
+    /// Adds up the shards while their threads continue counting.
     fn of(shards: &[Arc<Shard>], system: System) -> Self {
         let sum = |counter: &dyn Fn(&Counters) -> &AtomicU64| -> u64 {
             let counters = shards.iter().filter_map(|shard| shard.systems.get(system as usize));
             counters.map(|counters| counter(counters).load(Acquire)).sum()
         };
-        // First the errors, then the requests: a thread counts them the other way round, so of each error that is seen
-        // here the request is seen, too.
+        // Read errors before requests: threads count them in the opposite order, so every error seen here has its
+        // request seen, too.
         let errors = std::array::from_fn(|cause| sum(&|c| &c.errors[cause]));
         let times = |of: &dyn Fn(&Counters) -> &Durations| Times {
             buckets: std::array::from_fn(|bucket| sum(&|c| &of(c).buckets[bucket])),
@@ -480,7 +481,7 @@ impl Sums {
         }
     }
 
-    /// SkyDNS looks into its response cache, which kube-dns leaves empty, for what it does not refuse.
+    /// SkyDNS looks up every query that it does not refuse in its response cache, which is empty in kube-dns.
     fn misses(&self) -> u64 {
         if self.system == System::Auth { self.requests.saturating_sub(self.errors[REFUSED]) } else { 0 }
     }

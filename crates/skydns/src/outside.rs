@@ -1,14 +1,14 @@
-//! External names, as the engine knows them while it answers one query.
+//! External queries and answers that the engine needs while it answers one query.
 
 use smallvec::SmallVec;
 
 use crate::cause::Cause;
 use crate::wire::Name;
 
-/// A question that only an upstream can answer.
+/// An external query, which only an upstream can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutsideQuestion {
-    /// The name, as the alias that led there has it.
+    /// The name, in the case that the alias has.
     pub name: Name,
     /// A or AAAA.
     pub qtype: u16,
@@ -25,17 +25,17 @@ pub struct OutsideRecord {
     pub rdata: SmallVec<[u8; 16]>,
 }
 
-/// Result of a question.
+/// Answer to an external query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutsideAnswer {
-    /// The aliases and addresses that the name leads to; none when it does not exist or has none of the type. None of
-    /// them belongs to a name of the zone: where an alias leads to one, the chain ends with it.
+    /// The aliases and addresses of the name; empty if it does not exist or has none of the type. A chain of
+    /// aliases ends at a name in our zones, without that name's records.
     Records(Vec<OutsideRecord>),
     /// No usable answer.
     Failed,
 }
 
-/// Answers from outside, collected for one query.
+/// Answers to external queries, collected for one query.
 #[derive(Debug, Default)]
 pub struct Outside {
     answers: Vec<(OutsideQuestion, OutsideAnswer)>,
@@ -44,33 +44,33 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Nothing is known yet.
+    /// No answers yet.
     pub const fn none() -> Self {
         Self { answers: Vec::new(), closed: false, failure: None }
     }
 
-    /// The answer to a question; `None` if it is still to be asked.
+    /// The answer to a query; `None` if it must still be sent.
     pub fn get(&self, question: &OutsideQuestion) -> Option<&OutsideAnswer> {
         let known = self.answers.iter().find(|(known, _)| known == question).map(|(_, answer)| answer);
         known.or(self.closed.then_some(&OutsideAnswer::Failed))
     }
 
-    /// Ends the asking: what is not known counts as failed, and an answer is made of the rest.
+    /// Ends the lookups: unanswered queries count as failed, and the answer is made without them.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Remembers why a question got no usable answer; the first cause stays.
+    /// Records why a query got no usable answer; the first cause stays.
     pub(crate) fn fail(&mut self, cause: Cause) {
         self.failure.get_or_insert(cause);
     }
 
-    /// Why the first question without a usable answer got none.
+    /// Cause of the first query without a usable answer.
     pub(crate) fn failure(&self) -> Option<&Cause> {
         self.failure.as_ref()
     }
 
-    /// Remembers an answer.
+    /// Adds an answer.
     pub fn insert(&mut self, question: OutsideQuestion, answer: OutsideAnswer) {
         self.answers.push((question, answer));
     }

@@ -1,7 +1,7 @@
-//! Names of one's own: hosts with their addresses, and aliases of Services or of any other name.
+//! Own names: hosts with their addresses, and aliases of Services or of any other name.
 //!
-//! They are no zones: the names around them and below them belong to whom they belonged to before. An alias is answered with
-//! the records of its target under its own name, so that a client sees no CNAME where the target is ours.
+//! An own name is no zone: the names below it and next to it are not affected. An alias is answered with the
+//! records of its target under the alias's name, so that a client sees no CNAME if the target is in our zones.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 
 use crate::wire::name::{Name, labels};
 
-/// The longest chain of aliases that is followed.
+/// Maximum length of a chain of aliases.
 const MAX_CHAIN: usize = 8;
 
 /// Hosts and aliases by name.
@@ -28,19 +28,19 @@ enum OwnName {
     Alias(Name),
 }
 
-/// Target of one of the names.
+/// Target of an own name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Led<'v> {
-    /// To addresses.
+    /// Addresses.
     Addresses(&'v [IpAddr]),
-    /// To a name that is none of these, in lower case.
+    /// A name that is no own name, in lower case.
     Name(Cow<'v, Name>),
-    /// To no end: a loop, or too long a chain.
+    /// No target: a loop, or a chain that is too long.
     Nowhere,
 }
 
 impl OwnNames {
-    /// No names.
+    /// An empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -55,7 +55,7 @@ impl OwnNames {
         self.names.insert(name.to_lowercase().wire().into(), OwnName::Alias(target.to_lowercase()));
     }
 
-    /// Adds the reverse record of an address: the names that it belongs to.
+    /// Adds the PTR records of an address: its names.
     pub fn add_address(&mut self, address: IpAddr, names: impl IntoIterator<Item = Name>) {
         self.addresses.entry(address).or_default().extend(names);
     }
@@ -65,27 +65,27 @@ impl OwnNames {
         self.names.len()
     }
 
-    /// True when there are none.
+    /// Whether there are no hosts and aliases.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// All names in wire format, in any order, each with what it leads to at once: an alias may lead to another one.
+    /// All names in wire format, in any order, each with its direct target, which may be another alias.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Led<'_>)> {
         self.names.iter().map(|(name, own)| (&**name, own.led()))
     }
 
-    /// Whether a name (wire format, lower case) is one of these.
+    /// Whether a name (wire format, lower case) is an own name.
     pub fn holds(&self, name: &[u8]) -> bool {
         self.look_up(name).is_some()
     }
 
-    /// The names that an address belongs to.
+    /// The names of an address.
     pub fn names_of(&self, address: IpAddr) -> Option<&[Name]> {
         self.addresses.get(&address).map(Vec::as_slice)
     }
 
-    /// Final target of a name (wire format, lower case); `None` for names that are none of these.
+    /// Final target of a name (wire format, lower case); `None` if it is no own name.
     pub fn find(&self, name: &[u8]) -> Option<Led<'_>> {
         let mut led = self.look_up(name)?;
         for _ in 0..MAX_CHAIN {
@@ -107,7 +107,7 @@ impl OwnNames {
         }
     }
 
-    /// `_port._protocol` of an alias is that of its target (RFC 2782).
+    /// The target of `_port._protocol` below an alias: the same labels below the alias's target (RFC 2782).
     fn port_of_alias(&self, name: &[u8]) -> Option<Led<'_>> {
         let mut first = labels(name).take(2).filter(|label| label.starts_with(b"_"));
         let (port, alias) = name.split_at_checked(2 + first.next()?.len() + first.next()?.len())?;

@@ -1,4 +1,4 @@
-//! The record stored under a name: SkyDNS's service record, reduced to what makes answers.
+//! The record stored under a name: SkyDNS's service record, reduced to the parts that answers need.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -11,27 +11,27 @@ pub const TTL: u32 = 30;
 pub const NEGATIVE_TTL: u32 = 60;
 /// Priority of SRV records.
 pub const PRIORITY: u16 = 10;
-/// Weight of a record before the weights of one answer are made to share 100.
+/// Weight of a record, before the weights of one answer are scaled to a sum of 100.
 pub const WEIGHT: u16 = 10;
 
-/// One entry of the tree (SkyDNS calls it a Service; that word means the Kubernetes kind here). It is made for whoever
-/// visits it and borrows what is stored.
+/// One entry of the tree (SkyDNS calls it a Service, which here means the Kubernetes kind). It is created for each
+/// visit and borrows the stored data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord<'v> {
-    /// Where the name leads.
+    /// Target of the record.
     pub host: Host<'v>,
-    /// Labels below the zone of the node that the addresses of this record stand at, in wire format without the
-    /// root: `3web 4apps 3svc`.
+    /// Labels below the zone of the node with this record's addresses, in wire format without the root: `3web 4apps
+    /// 3svc`.
     pub base: &'v [u8],
-    /// Port of SRV answers; 0 where none is known.
+    /// Port of SRV answers; 0 if unknown.
     pub port: u16,
-    /// Seconds.
+    /// TTL, in seconds.
     pub ttl: u32,
     /// Priority of SRV answers.
     pub priority: u16,
     /// Weight, see [`WEIGHT`].
     pub weight: u16,
-    /// Data of answers to TXT and MX questions; none in a cluster.
+    /// Data of TXT and MX answers; `None` in a cluster.
     pub extras: Option<&'v Extras>,
 }
 
@@ -40,7 +40,7 @@ pub struct ServiceRecord<'v> {
 pub struct Extras {
     /// Text of TXT answers; empty for none.
     pub text: Box<str>,
-    /// It is a mail exchange, with the priority for its preference.
+    /// Whether it is a mail exchange, whose preference is the priority.
     pub mail: bool,
 }
 
@@ -55,19 +55,19 @@ pub enum Host<'v> {
     Base,
     /// The name made of the entry's own label and [`ServiceRecord::base`].
     Member,
-    /// Any other name, inside or outside the zone.
+    /// Any other name, in a zone of ours or external.
     Name(Cow<'v, Name>),
-    /// Nowhere: it is a text alone.
+    /// None: the record is a text only.
     Nothing,
 }
 
 impl<'v> ServiceRecord<'v> {
-    /// A record with the usual TTL, priority and weight, and no port.
+    /// A record with the default TTL, priority and weight, and no port.
     pub fn new(host: Host<'v>, base: &'v [u8]) -> Self {
         Self { host, base, port: 0, ttl: TTL, priority: PRIORITY, weight: WEIGHT, extras: None }
     }
 
-    /// A record that leads to `addresses`.
+    /// A record with `addresses`.
     pub fn for_addresses(addresses: &'v [IpAddr], base: &'v [u8]) -> Self {
         let host = match addresses {
             [ip] => Host::Address(*ip),
@@ -76,18 +76,18 @@ impl<'v> ServiceRecord<'v> {
         Self::new(host, base)
     }
 
-    /// The same with a port.
+    /// The same record with a port.
     #[must_use]
     pub fn with_port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
-    /// True when the record leads to another name instead of addresses.
+    /// Whether the target is another name instead of addresses.
     pub fn is_alias(&self) -> bool {
         matches!(self.host, Host::Base | Host::Member | Host::Name(_))
     }
 
-    /// The addresses that the record leads to.
+    /// The addresses of the record.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let (one, several): (Option<IpAddr>, &[IpAddr]) = match &self.host {
             Host::Address(ip) => (Some(*ip), &[]),

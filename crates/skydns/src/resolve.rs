@@ -1,4 +1,4 @@
-//! Answering what the engine cannot answer at once: forwarded questions, names outside that an answer leads to, and
+//! Answers queries that the engine cannot answer at once: forwarded queries, answers that need external names, and
 //! expensive queries.
 
 use std::net::{IpAddr, SocketAddr};
@@ -30,20 +30,21 @@ mod signed;
 
 pub use fit::fit;
 
-/// Queries that may wait for upstreams at a time. Each holds its message and a task: some 2 KiB.
+/// Maximum number of queries that wait for upstreams. Each holds its message and a task: some 2 KiB.
 const MAX_WAITING: usize = 16_384;
-/// Those of one client. Fewer are distinct questions: the forwarder has bounds of its own.
+/// The same for one client. The number of distinct queries is lower: the forwarder has its own limits.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
-/// Steps of work (see [`Records::records`](crate::Records::records)) that an answer over UDP takes at once, at most: some 0.2 ms of a thread. The
-/// addresses of a headless Service with thousands of pods take fewer, a wildcard that stands for 200 names does, too.
+/// Maximum work for an answer over UDP at once, in steps (see [`Records::records`](crate::Records::records)): some
+/// 0.2 ms of a thread. The addresses of a headless Service with thousands of pods, or a wildcard over 200 names,
+/// take less.
 const STEPS_OVER_UDP: usize = 8192;
-/// The same over TCP, where answers are larger, and the threads have other things to do as well.
+/// The same over TCP, where answers are larger, and the threads have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
-/// Rounds of questions that one answer may need.
+/// Maximum number of rounds of external queries for one answer.
 const MAX_ROUNDS: usize = 3;
-/// The most aliases that are followed within an upstream's answer.
+/// Maximum number of aliases that are followed within an upstream's answer.
 const MAX_CHAIN: usize = 16;
-/// An answer is given up for SERVFAIL after this: clients ask again after two seconds or more.
+/// Time after which a query is answered with SERVFAIL: clients retry after two seconds or more.
 pub(crate) const BUDGET: Duration = Duration::from_millis(1950);
 
 /// Answers queries from a backend and, where that is not enough, through upstreams. One serves all transports.
@@ -51,17 +52,17 @@ pub struct Resolver<B: Backend> {
     backend: Arc<B>,
     identity: Identity,
     forwarder: Arc<Forwarder>,
-    /// Counts what was answered by async tasks, whichever thread they ran on.
+    /// Counts the answers given by async tasks, on whichever thread they run.
     shard: Arc<Shard>,
     waiting: Arc<Shares>,
     lane: Lane,
-    /// Zones for others, if there are peers.
+    /// Zone transfers, if there are peers.
     transfers: Option<Arc<Transfers<B::View>>>,
     tasks: TaskTracker,
     runtime: Handle,
     tap: Arc<Tap>,
     top: Arc<Top>,
-    /// Samples what was answered by async tasks.
+    /// Samples the answers given by async tasks.
     sampler: Mutex<Sampler>,
 }
 
@@ -100,13 +101,13 @@ impl<B: Backend> Resolver<B> {
         &self.tap
     }
 
-    /// Who asks most, and for what.
+    /// The ranking of clients and names with the most queries.
     pub fn top(&self) -> &Arc<Top> {
         &self.top
     }
 
-    /// Answers `client` at once, if that can be done with little work; see [`engine::answer`]. Names outside are answered from
-    /// the forwarder's cache.
+    /// Answers `client` at once, if that takes little work; see [`engine::answer`]. External names are answered
+    /// from the forwarder's cache.
     pub fn answer(&self, message: &[u8], client: IpAddr, transport: Transport, out: &mut Vec<u8>) -> Outcome {
         match &self.transfers {
             Some(transfers) => self.answer_signed(transfers, message, client, transport, out),
@@ -114,7 +115,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// The same for a query whose signature, if it has one, is nobody's concern any more.
+    /// Answers a query at once, ignoring its signature, if any.
     fn answer_unsigned(
         &self,
         message: &[u8],
@@ -128,7 +129,8 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers at once, but for names that stand for a search list. Without a client no name of the cluster does.
+    /// Answers at once, but does not complete names with a search list. Without a client, no cluster name is to be
+    /// completed.
     fn answer_one(
         &self,
         message: &[u8],
@@ -170,7 +172,7 @@ impl<B: Backend> Resolver<B> {
         Some(Reply { system, qtype: query.qtype, rcode: found.rcode(), truncated, zone: None })
     }
 
-    /// Walks a search list, unless that takes an upstream or much work.
+    /// Walks a search list, unless a lookup needs an upstream or much work.
     fn search_at_once(
         &self,
         message: &[u8],
@@ -190,7 +192,7 @@ impl<B: Backend> Resolver<B> {
         Outcome::Reply(self.end_walk(walk, &query, out))
     }
 
-    /// `None` for what is no query.
+    /// A walk through `list` for `message`; `None` if the message is no query.
     fn walk<'m>(
         &self,
         message: &'m [u8],
@@ -230,8 +232,8 @@ impl<B: Backend> Resolver<B> {
         engine::answer_for(asker, &*self.backend.view(), &self.identity, message, transport, outside, out)
     }
 
-    /// A place for `message` among the queries that wait for upstreams, or for their turn where they are expensive; `None`
-    /// when `client` has its share of them.
+    /// Admits `message` to the queries that wait for upstreams, or to the lane if it is expensive; `None` if
+    /// `client` has used its share.
     pub(crate) fn admit(&self, client: IpAddr, message: &[u8], outcome: &Outcome) -> Option<Share> {
         if *outcome == Outcome::Expensive {
             let share = self.lane.admit(client);
@@ -247,7 +249,7 @@ impl<B: Backend> Resolver<B> {
         share
     }
 
-    /// Answers, waiting for upstreams where `outcome` asks for it. `None`: nothing is to be sent.
+    /// Answers, waiting for upstreams if `outcome` needs them. `None`: no response must be sent.
     pub(crate) async fn resolve(
         self: &Arc<Self>,
         message: &[u8],
@@ -267,7 +269,7 @@ impl<B: Backend> Resolver<B> {
         Some(out)
     }
 
-    /// Answers a question that is not completed with a search list.
+    /// Answers a query that is not completed with a search list.
     async fn settle(
         self: &Arc<Self>,
         message: &[u8],
@@ -286,7 +288,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Walks the search list, one name after the other: as a rule an early one exists, or none before the last.
+    /// Walks the search list, one name after the other: usually an early name exists, or none but the last.
     async fn search(
         self: &Arc<Self>,
         message: &[u8],
@@ -309,11 +311,11 @@ impl<B: Backend> Resolver<B> {
         Some(self.end_walk(walk, &query, out))
     }
 
-    /// Counts an answer that was given by an async task, and shows it to those who watch.
+    /// Counts an answer given by an async task, and passes it to tap and top.
     pub(crate) fn record(&self, answered: &Answered<'_>) {
         let Answered { transport, response, reply, took, .. } = *answered;
         self.shard.record(reply, transport, took, response.len());
-        // A sample more or less is not worth waiting for.
+        // One sample is not worth waiting for a lock.
         if let Ok(mut sampler) = self.sampler.try_lock()
             && sampler.is_due()
         {
@@ -324,7 +326,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// SERVFAIL for a query that was not admitted.
+    /// Answers SERVFAIL to a query that was not admitted.
     pub(crate) fn refuse(
         &self,
         message: &[u8],
@@ -340,7 +342,7 @@ impl<B: Backend> Resolver<B> {
         Some(out)
     }
 
-    /// SERVFAIL for a query that cannot be resolved, or that there is no room for.
+    /// Answers SERVFAIL to a query that cannot be resolved or was not admitted.
     pub(crate) fn fail(
         &self,
         message: &[u8],
@@ -355,12 +357,12 @@ impl<B: Backend> Resolver<B> {
         Some(reply)
     }
 
-    /// Adds the cause to the response that begins at `start`, where that is asked for.
+    /// Adds the cause to the response that begins at `start`, if extended errors are enabled.
     fn explain(&self, message: &[u8], transport: Transport, cause: &Cause, start: usize, out: &mut Vec<u8>) {
         let view = self.backend.view();
         if view.zone().extended_errors
             && let Ok(mut query) = Query::parse(message, transport)
-            // An upstream may send an OPT record to who sent none.
+            // An upstream may send an OPT record although the client sent none.
             && query.edns.is_some()
         {
             query.max_udp = view.zone().max_udp();
@@ -368,7 +370,8 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Resolves in a task of its own and hands the answer to `send`. True when `client` has too many waiting already.
+    /// Resolves in a new task and passes the answer to `send`. Returns true if `client` has too many waiting
+    /// queries.
     pub(crate) fn resolve_later(
         self: &Arc<Self>,
         message: &[u8],
@@ -388,7 +391,7 @@ impl<B: Backend> Resolver<B> {
         false
     }
 
-    /// Queries that wait for upstreams, or for their turn, now.
+    /// Number of queries that wait for upstreams or for their turn.
     pub fn waiting(&self) -> usize {
         self.waiting.taken() + self.lane.waiting()
     }
@@ -427,7 +430,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers with as much work, and as many answers from outside, as it takes.
+    /// Answers without the limit on work at once, in as many rounds of external queries as needed.
     async fn work_out(
         self: &Arc<Self>,
         message: &[u8],
@@ -454,7 +457,8 @@ impl<B: Backend> Resolver<B> {
                     let done = tokio::time::timeout_at(deadline, self.lane.run(client, work)).await;
                     let done = done.ok().flatten().filter(|(outcome, ..)| *outcome != Outcome::Expensive);
                     self.shard.expensive(done.is_some());
-                    // Differs from kube-dns: it answers whatever that takes, and nobody else meanwhile.
+                    // Differs from kube-dns: it does any amount of work for an answer, and serves no other client
+                    // meanwhile.
                     let Some(done) = done else {
                         return self.fail(message, transport, System::Auth, &Cause::Expensive, out);
                     };
@@ -470,7 +474,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// The work of one answer without the bound of those that are answered at once. It gives `outside` back.
+    /// The whole work of one answer, up to [`engine::MAX_STEPS`]. Returns `outside`, too.
     fn whole_work(
         self: &Arc<Self>,
         message: &[u8],
@@ -486,7 +490,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Asks for names outside and adds what was said to `outside`.
+    /// Resolves external names and adds the answers to `outside`.
     async fn look_all_up(
         &self,
         mut questions: Vec<OutsideQuestion>,
@@ -515,7 +519,7 @@ impl<B: Backend> Resolver<B> {
         let servers = Arc::clone(self.backend.view().zone().servers_for(lower.wire()).0);
         let query = forward::Query::new(question.name.wire(), question.qtype);
         let asked = self.forwarder.exchange(query.clone(), Arc::clone(&servers), client);
-        // In a later round there may be no time left to see the upstreams fail.
+        // In a later round there may be too little time left for the forwarder's own timeout.
         let asked = tokio::time::timeout_at(deadline, asked).await;
         let reply = asked.unwrap_or_else(|_| self.forwarder.kept(query, servers));
         let reply = reply.map_err(|error| Cause::from(&error))?;
@@ -523,7 +527,7 @@ impl<B: Backend> Resolver<B> {
         let is_ours = |name: &[u8]| is_ours(&*view, name);
         match outside_answer(question, is_ours, &reply.message, reply.rcode) {
             OutsideAnswer::Failed => Err(Cause::Reply(reply.upstream.clone(), reply.rcode)),
-            // What is missing from a truncated reply may be all of the addresses.
+            // A truncated reply may lack all of the addresses.
             answer @ OutsideAnswer::Records(_) if reply.truncated && !has_addresses(&answer) => {
                 Ok(OutsideAnswer::Failed)
             }
@@ -532,7 +536,7 @@ impl<B: Backend> Resolver<B> {
     }
 }
 
-/// The query as it goes to an upstream.
+/// The query in the form that is forwarded to upstreams.
 pub fn forwarded(query: &Query<'_>) -> forward::Query {
     forward::Query {
         name: query.name.into(),
@@ -544,7 +548,7 @@ pub fn forwarded(query: &Query<'_>) -> forward::Query {
     }
 }
 
-/// SERVFAIL for a query that cannot be resolved, or that there is no room for.
+/// Writes SERVFAIL for a query that cannot be resolved or was not admitted.
 pub(crate) fn servfail(
     message: &[u8],
     transport: Transport,
@@ -557,10 +561,10 @@ pub(crate) fn servfail(
     Some(Reply { system, qtype: query.qtype, rcode: rcode::SERVFAIL, truncated: false, zone: None })
 }
 
-/// The answer to `question` in the upstream's `message` with RCODE `code`: the aliases that lead on from its name, and the
-/// addresses of all these names, up to where an alias leads to a name (wire format, lower case) that `is_ours` to answer. Records of other names do not
-/// belong to the answer: they are nobody's to hand on.
-// Differs from kube-dns: it hands on whatever stands in the answer section.
+/// The answer to `question` in the upstream's `message` with RCODE `code`: the chain of aliases from its name, up
+/// to a name (wire format, lower case) that `is_ours`, and the addresses of these names. Records of other names do
+/// not belong to the answer and must not be passed on.
+// Differs from kube-dns: it passes on the whole answer section.
 pub fn outside_answer(
     question: &OutsideQuestion,
     is_ours: impl Fn(&[u8]) -> bool,
@@ -592,11 +596,11 @@ fn has_addresses(answer: &OutsideAnswer) -> bool {
     }
 }
 
-/// The names that are not ours and that the aliases among `records` lead to from `start` on, and `start` itself.
+/// `start`, and the names that the aliases among `records` point to from there, up to a name of ours.
 fn chain(start: &[u8], is_ours: impl Fn(&[u8]) -> bool, records: &[OutsideRecord]) -> Vec<Vec<u8>> {
     let alias = |name: &[u8]| {
         let mut aliases = records.iter().filter(|record| record.rtype == rtype::CNAME);
-        // A length octet is no letter, so this compares labels.
+        // A length octet is no letter, so this compares labels without case.
         let found = aliases.find(|record| record.owner.wire().eq_ignore_ascii_case(name))?;
         Some(found.rdata.to_vec())
     };

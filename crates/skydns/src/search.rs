@@ -1,11 +1,11 @@
-//! A pod's search list, walked here in place of the pod's resolver.
+//! A pod's search list, walked by this server instead of the pod's resolver.
 //!
-//! Search completion: the only search domain of such a pod is `<namespace>.<suffix>`, so its resolver asks for
-//! `www.example.com.apps.<suffix>` where it would ask for each name of the list in turn. No state and no address of a client
-//! is needed. Autopath: a pod has the usual list and begins with `www.example.com.apps.svc.<domain>`. Where that does not
-//! exist, and the client's address is that of a pod of this namespace, the rest of the list is walked here.
+//! Search completion: the only search domain of such a pod is `<namespace>.<suffix>`, so its resolver queries
+//! `www.example.com.apps.<suffix>` instead of each name of the list in turn. This needs neither state nor client
+//! addresses. Autopath: a pod with the usual list begins with `www.example.com.apps.svc.<domain>`. If that does not
+//! exist, and the client's address belongs to a pod of this namespace, the server walks the rest of the list.
 //!
-//! [`Search`] says which names such a question stands for; [`walk`] goes through them.
+//! [`Search`] builds the list of names for a query; [`walk`] walks it.
 
 pub mod walk;
 
@@ -15,13 +15,13 @@ use crate::backend::Zone;
 use crate::wire::Name;
 use crate::wire::name::{MAX_NAME, is_within, labels};
 
-/// The most search domains behind those of the cluster. Each may cost a question to an upstream.
+/// Maximum number of search domains after those of the cluster. Each may cost a query to an upstream.
 pub const MAX_DOMAINS: usize = 8;
 
 /// The label between a namespace and the cluster domain, in wire format.
 const SVC: &[u8] = b"\x03svc";
 
-/// The search list that is walked, and for whom.
+/// The search list, and the clients that it is walked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Search {
     suffix: Option<Name>,
@@ -29,47 +29,47 @@ pub struct Search {
     domains: Vec<Name>,
 }
 
-/// The names that a question stands for, in the order they are looked up.
+/// The names to look up for a query, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchList {
-    /// The names. Those that are too long are left out, as resolvers do, and so is a bare name that is not sent out or would
-    /// be completed again.
+    /// The names. Names that are too long are left out, as resolvers do, and so is a bare name that is not
+    /// forwarded or would be completed again.
     pub names: Vec<Name>,
-    /// The first of them is the name in the question.
+    /// Whether the first name is the query name.
     pub(crate) begins_as_asked: bool,
 }
 
 impl Search {
-    /// The list of the cluster followed by `domains`, of which the first [`MAX_DOMAINS`] count, for names below `suffix`, and
-    /// with `autopath` for names in the first search domain of the client.
+    /// The search domains of the cluster, followed by the first [`MAX_DOMAINS`] of `domains`; for names below
+    /// `suffix`, and with `autopath` for names in the first search domain of the client.
     pub fn new(suffix: Option<&Name>, autopath: bool, domains: impl IntoIterator<Item = Name>) -> Self {
         let domains = domains.into_iter().take(MAX_DOMAINS).collect();
         Self { suffix: suffix.map(Name::to_lowercase), autopath, domains }
     }
 
-    /// The suffix, in lower case, if names are completed.
+    /// The suffix, in lower case, if names below one are completed.
     pub fn suffix(&self) -> Option<&Name> {
         self.suffix.as_ref()
     }
 
-    /// Whether clients are known by their addresses.
+    /// Whether clients are recognized by their addresses.
     pub fn is_autopath(&self) -> bool {
         self.autopath
     }
 
-    /// The search domains behind those of the cluster.
+    /// The search domains after those of the cluster.
     pub fn domains(&self) -> &[Name] {
         &self.domains
     }
 
-    /// Whether a name (wire format, lower case) is completed here.
+    /// Whether a name (wire format, lower case) is below the suffix.
     pub(crate) fn holds(&self, name: &[u8]) -> bool {
         self.suffix.as_ref().is_some_and(|suffix| is_within(name, suffix.wire()))
     }
 
-    /// The names that a resolver would ask for instead of `name` (wire format), in its order: those of the namespace, of
-    /// `svc`, of the cluster domain, of the further domains, and the bare name. `None` for names of no suffix; empty for
-    /// the suffix itself and for a namespace below it.
+    /// The names that a resolver would look up instead of `name` (wire format), in order: below the namespace,
+    /// `svc`, the cluster domain and the further domains, and the bare name. `None` for names that are not below
+    /// the suffix; empty for the suffix itself and for a namespace below it.
     pub fn candidates(&self, name: &[u8], zone: &Zone) -> Option<SearchList> {
         let suffix = self.suffix.as_ref()?.wire();
         if !is_within(&name.to_ascii_lowercase(), suffix) {
@@ -82,8 +82,8 @@ impl Search {
         Some(SearchList { names, begins_as_asked: false })
     }
 
-    /// The same for `name` (wire format) of a client in `namespace`; `None` where it is not in the client's first search
-    /// domain. The name itself is the first.
+    /// The names to look up for `name` (wire format) of a client in `namespace`, beginning with `name` itself;
+    /// `None` if it is not in the client's first search domain.
     pub fn of_client(&self, name: &[u8], namespace: &str, zone: &Zone) -> Option<SearchList> {
         if !self.autopath {
             return None;

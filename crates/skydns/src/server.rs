@@ -1,4 +1,4 @@
-//! The whole server: sockets bound together, threads and tasks run and stopped together.
+//! The whole server: binds the sockets together, and runs and stops threads and tasks together.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,18 +20,18 @@ use crate::top::Top;
 use crate::transfer::Transfers;
 use crate::udp::{self, UdpSocket};
 
-/// Attempts to find a port that is free for both UDP and TCP when none is given.
+/// Maximum number of attempts to find a port that is free for both UDP and TCP, if none is given.
 const PORT_ATTEMPTS: usize = 32;
 
 /// Configuration of a server, besides its records.
 pub struct Config {
-    /// Address for UDP and TCP. Port 0 chooses a free one.
+    /// Address for UDP and TCP. Port 0 chooses a free port.
     pub address: SocketAddr,
-    /// UDP sockets, each with a thread of its own.
+    /// Number of UDP sockets, each with its own thread.
     pub udp_sockets: NonZeroUsize,
     /// Identity of the server.
     pub identity: Identity,
-    /// Asks the upstreams.
+    /// Forwards queries to the upstreams.
     pub forwarder: Arc<Forwarder>,
     /// Counts queries.
     pub metrics: Metrics,
@@ -47,12 +47,12 @@ pub struct Server<B: Backend> {
 }
 
 impl<B: Backend> Server<B> {
-    /// Binds UDP and TCP sockets. Must be called within the runtime that will resolve.
+    /// Binds UDP and TCP sockets. Must be called within the runtime that forwards queries.
     pub fn bind(config: Config, backend: Arc<B>) -> io::Result<Self> {
         Self::bind_with_transfers(config, backend, None)
     }
 
-    /// The same with transfers of the backend's zones.
+    /// Binds sockets as [`bind`](Self::bind) does, and serves transfers of the backend's zones.
     pub fn bind_with_transfers(
         config: Config,
         backend: Arc<B>,
@@ -76,13 +76,13 @@ impl<B: Backend> Server<B> {
         Arc::clone(self.resolver.tap())
     }
 
-    /// Who asks most, and for what.
+    /// The ranking of clients and names with the most queries.
     pub fn top(&self) -> Arc<Top> {
         Arc::clone(self.resolver.top())
     }
 
-    /// Answers queries until the token is cancelled, then those that are waiting for upstreams, and those that come
-    /// meanwhile. Ends some four seconds after that at the latest, unless TCP clients do not take their answers.
+    /// Answers queries until `stop` is cancelled, then the queries still waiting for upstreams, and queries that
+    /// arrive meanwhile. Ends within about four seconds after that, unless TCP clients do not read their answers.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -103,7 +103,7 @@ impl<B: Backend> Server<B> {
         let joined =
             tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()))
                 .await;
-        // Only now: until they end, the threads hand over queries.
+        // The threads hand over queries until they end, so drain only now.
         self.resolver.drain().await;
         match joined {
             Ok(true) => Ok(()),
@@ -112,8 +112,8 @@ impl<B: Backend> Server<B> {
     }
 }
 
-/// Stops the threads, also where nobody waits for [`Server::run`] any more: they would go on answering, and share their port
-/// with whoever gets it next.
+/// Stops the threads when [`Server::run`] is dropped, too: otherwise they would continue to answer, and share their
+/// port with the next server on it.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -127,7 +127,7 @@ type Bound = (std::net::TcpListener, Vec<Arc<UdpSocket>>);
 fn bind(address: SocketAddr, udp_sockets: usize, unsent: &Arc<AtomicU64>) -> io::Result<Bound> {
     let mut attempt = 0;
     loop {
-        // TCP first: it is the one that notices another server on the port.
+        // TCP first: a second server on the port fails there.
         let listener = tcp::bind(address)?;
         match udp::bind_all(listener.local_addr()?, udp_sockets, unsent) {
             Ok(sockets) => return Ok((listener, sockets)),

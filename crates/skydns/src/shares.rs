@@ -1,16 +1,16 @@
-//! Shares of clients in what all clients share, so that those that flood us leave some to the others.
+//! Fair shares of a limited number of places, so that clients that flood the server leave places to others.
 //!
-//! A client may take another place while it has fewer than are left. Alone it gets half of them; each of n clients that want
-//! all gets one in n + 1, and as many stay free for those that want few.
+//! A client may take another place while it holds fewer places than are free. A single client gets half of them;
+//! each of n greedy clients gets one in n + 1, and as many stay free for modest clients.
 //!
-//! Clients are counted by host: one IPv4 address, or one IPv6 network of 64 bits, since a host has as many addresses of
-//! its network as it likes.
+//! Clients are counted by host: one IPv4 address, or one IPv6 /64 network, since a host can use any address of its
+//! network.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A number of places, of which each client may take some.
+/// A number of places with a share for each client.
 #[derive(Debug)]
 pub(crate) struct Shares {
     table: Mutex<Table>,
@@ -21,11 +21,11 @@ pub(crate) struct Shares {
 #[derive(Debug, Default)]
 struct Table {
     taken: usize,
-    /// The places of each host that has any.
+    /// Number of places that each host holds.
     hosts: HashMap<Host, usize>,
 }
 
-/// Whom a client is counted as.
+/// The host that a client is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Host(IpAddr);
 
@@ -38,7 +38,7 @@ impl From<IpAddr> for Host {
     }
 }
 
-/// One place. Dropping it gives it back.
+/// One place, which is free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
@@ -46,12 +46,12 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// `total` places, of which each client may take up to `each`, and never more than it leaves to the others.
+    /// `total` places. A client may hold at most `each` of them, and never more than are left free.
     pub(crate) fn new(total: usize, each: usize) -> Arc<Self> {
         Arc::new(Self { table: Mutex::default(), total, each: each.clamp(1, total) })
     }
 
-    /// A place for `client`, unless it has its share already or none is left.
+    /// Takes a place for `client`; `None` if it has used its share or no place is free.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
         let host = Host::from(client);
         let mut table = self.lock();
@@ -64,19 +64,19 @@ impl Shares {
         Some(Share { shares: Arc::clone(self), host })
     }
 
-    /// Places that are taken.
+    /// Number of places taken.
     pub(crate) fn taken(&self) -> usize {
         self.lock().taken
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // Counts stay right whatever a thread that held the lock died of.
+        // The counts are right even if a thread that held the lock panicked.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Share {
-    /// Whose place it is: the address that stands for the host.
+    /// The host that holds the place, as the address that it is counted by.
     pub(crate) fn client(&self) -> IpAddr {
         self.host.0
     }
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// However many clients want everything, those that want little get it.
+    /// However many clients want everything, modest clients get their place.
     #[test]
     fn heavy_clients_leave_as_much_as_they_take() {
         for (heavy, each, left) in [(1, 500, 500), (3, 250, 250), (10, 91, 90), (99, 10, 10), (400, 3, 1)] {

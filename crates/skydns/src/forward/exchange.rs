@@ -1,4 +1,4 @@
-//! One question to one upstream.
+//! One query to one upstream.
 
 mod judge;
 mod stream;
@@ -21,41 +21,41 @@ use crate::wire::{Transport, rcode};
 
 pub use judge::{Verdict, judge};
 
-/// Why an upstream gave no usable reply.
+/// Reason why an upstream gave no usable reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nothing usable came in time.
+    /// No usable reply arrived in time.
     #[error("no reply in time")]
     Timeout,
-    /// Nobody listens at its address and port.
+    /// No server listens at the address and port.
     #[error("connection refused")]
     Refused,
-    /// The network cannot get there, or broke.
+    /// The network is unreachable or failed.
     #[error("unreachable")]
     Unreachable,
-    /// It sent what is no DNS message.
+    /// The upstream sent something other than a DNS message.
     #[error("reply is not a DNS message")]
     Garbage,
-    /// So many datagrams came with a wrong ID or question that somebody seems to be guessing.
+    /// Many datagrams arrived with a wrong ID or question, which suggests that somebody guesses IDs.
     #[error("too many replies to other questions")]
     Flooded,
-    /// It closed the connection before the reply was complete.
+    /// The upstream closed the connection before the reply was complete.
     #[error("connection closed early")]
     Closed,
-    /// The TLS certificate is not one that is trusted for it.
+    /// The TLS certificate is not trusted for this upstream.
     #[error("TLS certificate not trusted")]
     Certificate,
-    /// TLS failed for another reason.
+    /// The TLS handshake failed for another reason.
     #[error("TLS handshake failed")]
     Handshake,
-    /// This machine has no socket left to ask with, or no port for one.
+    /// This machine has no socket or source port left.
     #[error("no socket left")]
     NoSocket,
 }
 
 impl Failure {
-    /// The cause in metric labels.
+    /// The value of the metric label `cause`.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -70,12 +70,13 @@ impl Failure {
         }
     }
 
-    /// Does the failure of a probe say that the upstream is dead? One that sends garbage is alive.
+    /// Whether this failure of a probe means that the upstream is dead. An upstream that sends garbage is alive.
     pub(super) fn means_dead(self) -> bool {
         matches!(self, Self::Timeout | Self::Refused | Self::Unreachable | Self::Closed)
     }
 
-    /// Fault behind an error of connecting over TCP. What this machine lacks is not the upstream's fault.
+    /// The failure behind an error of connecting over TCP. A lack of local resources does not count against the
+    /// upstream.
     pub(super) fn from_connecting(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM | Errno::EADDRNOTAVAIL) => {
@@ -85,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// Fault behind an error while talking to the upstream.
+    /// The failure behind an error on an open connection.
     pub(super) fn from_talking(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
@@ -99,15 +100,15 @@ impl Failure {
     }
 }
 
-/// So long before the deadline a reply that will do is handed on, if no better one has come.
+/// Margin before the deadline at which an acceptable reply is returned if no better reply has come.
 const MARGIN: Duration = Duration::from_millis(10);
 
-/// One question on its way to one upstream.
+/// A query to one upstream.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<'a> {
     pub(super) query: &'a Query,
     pub(super) upstream: &'a Upstream,
-    /// When the caller gives up waiting.
+    /// Time at which the caller stops waiting.
     pub(super) deadline: Instant,
     pub(super) limits: &'a Limits,
     pub(super) health: &'a Health,
@@ -116,8 +117,8 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Asks until there is a usable reply or none is to be had. Takes as long as it takes, unless there is a reply that
-    /// will do: without one, the caller sets the bound.
+    /// Queries the upstream until there is a usable reply or a failure. Only waiting for a better reply than an
+    /// acceptable one is bounded here; otherwise the caller sets the time limit.
     pub(super) async fn run(self) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.request(self.query.transport);
@@ -130,8 +131,7 @@ impl Exchange<'_> {
         Ok(reply)
     }
 
-    /// SERVFAIL is not taken at the first word: the reference asks once more, and so do we. If that stays without an
-    /// answer, the first one counts.
+    /// Retries after SERVFAIL, as kube-dns does. If the retry gets no reply, the SERVFAIL counts.
     async fn ask_again(self, servfail: Reply) -> Result<Reply, Failure> {
         let second = timeout_at(self.last_moment(), self.ask_once()).await;
         second.unwrap_or_else(|_| {
@@ -140,12 +140,12 @@ impl Exchange<'_> {
         })
     }
 
-    /// When a reply that is there has to be handed on.
+    /// Time at which an acceptable reply must be returned.
     fn last_moment(self) -> Instant {
         self.deadline.checked_sub(MARGIN).unwrap_or(self.deadline)
     }
 
-    /// Takes the first usable reply for what it is. Counts nothing: this is for questions of our own.
+    /// Returns the first usable reply, whatever its RCODE, without counting it in the metrics: for our own probes.
     pub(super) async fn run_once(self) -> Result<Reply, Failure> {
         match self.upstream.protocol {
             Protocol::Udp => udp::ask(self).await,
@@ -160,7 +160,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Asks over UDP, and over TCP where that is too small or somebody guesses IDs: that does not work over TCP.
+    /// Queries over UDP, and over TCP if the reply is truncated or somebody guesses IDs, which is impossible over
+    /// TCP.
     // Differs from kube-dns: it asks over the client's transport.
     async fn ask_plainly(self) -> Result<Reply, Failure> {
         let over_udp = udp::ask(self).await;
@@ -168,7 +169,7 @@ impl Exchange<'_> {
             Ok(reply) => reply.truncated,
             Err(failure) => *failure == Failure::Flooded,
         };
-        // Who asked over TCP cannot be told to come back over TCP.
+        // The truncated reply is acceptable for a client over UDP: it retries over TCP. A client over TCP cannot.
         let will_do = self.query.transport == Transport::Udp;
         if !retry || will_do && self.health.was_silent_over_tcp(self.upstream, Instant::now()) {
             return over_udp;
@@ -177,7 +178,7 @@ impl Exchange<'_> {
         if will_do { over_tcp.or(over_udp) } else { over_tcp }
     }
 
-    /// Asks the same over TCP, for as long as there is time.
+    /// Repeats the query over TCP, within the time that is left.
     async fn retry_over_tcp(self) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.tcp_retry();
@@ -186,7 +187,7 @@ impl Exchange<'_> {
         if let Err(failure) = &result {
             self.metrics.failure(*failure);
         }
-        // A reply that came late left it little time.
+        // After a late UDP reply TCP had little time: then its silence proves nothing.
         let now = Instant::now();
         let silent = matches!(result, Err(Failure::Timeout));
         if !silent || (now - asked) * 2 >= self.limits.tcp_retry {

@@ -1,9 +1,10 @@
-//! Upstreams that were found dead.
+//! Detection of dead upstreams.
 //!
-//! A name that an upstream does not answer proves nothing: some names are slow to resolve everywhere. An upstream that was
-//! silent to two different names, and answered nothing in between, is probed with a question that it answered before. If it
-//! is silent to that too, it is dead: it is asked last, and probed every [`PROBE_EVERY`] while there are questions for it.
-//! Probes run beside the questions of clients, which wait for none of them. Its first answer puts it back in its place.
+//! One unanswered name proves nothing: some names are slow to resolve everywhere. An upstream that was silent to
+//! two different names, and answered nothing in between, is probed with a query that it answered before. If it does
+//! not answer the probe, it is dead: it is tried last, and probed every [`PROBE_EVERY`] while there are queries for
+//! it. Probes run in tasks of their own; no client's query waits for them. The first answer restores its place in
+//! the order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,32 +16,32 @@ use tokio::time::Instant;
 use super::inflight::Key;
 use crate::wire::rcode;
 
-/// Upstreams remembered; beyond that the one unused for longest is forgotten.
+/// Maximum number of upstreams with a state; beyond it, the least recently used is removed.
 const MAX_REMEMBERED: usize = 256;
 
-/// Time between two probes of a dead upstream.
+/// Interval between probes of a dead upstream.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// For so long an upstream that was silent over TCP is not asked so again, where its truncated reply will do.
+/// After silence over TCP, the time for which truncated replies of the upstream are not retried over TCP.
 const TCP_PAUSE: Duration = Duration::from_secs(10);
 
-/// A failure says nothing about an upstream any more after this: nobody may have asked it since.
+/// Age after which a failure says nothing about an upstream: it may not have been queried since.
 const FAILURE_COUNTS: Duration = Duration::from_mins(1);
 
-/// So many failures in a row take an upstream down.
+/// Number of consecutive failures after which an upstream is down.
 const IN_A_ROW: u32 = 3;
 
 #[derive(Debug, Default)]
 struct State {
     last_used: Option<Instant>,
     last_answer: Option<Instant>,
-    /// A question that it answered.
+    /// A query that it answered.
     known: Option<Arc<Key>>,
-    /// A question that it did not answer, and nothing else since.
+    /// A query that it did not answer, with no answer to another since.
     silent_to: Option<Arc<Key>>,
     probing: bool,
     dead: Option<Dead>,
-    /// Failures since its last answer that tell more than that a name is slow to resolve.
+    /// Failures since its last answer, without those that may only mean that a name is slow to resolve.
     failures: u32,
     last_failure: Option<Instant>,
     tcp_silent: Option<Instant>,
@@ -52,22 +53,22 @@ struct Dead {
     next_probe: Instant,
 }
 
-/// The upstreams of one question in the order in which to ask them.
+/// The upstreams of a query in the order to try them.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) upstreams: Vec<Upstream>,
-    /// Number of them that are believed alive; they come first.
+    /// Number of upstreams that are believed alive; they come first.
     pub(super) alive: usize,
-    /// Dead ones to be probed now, with the question to ask, if any is known.
+    /// Dead upstreams that are due for a probe, with a query to probe with, if one is known.
     pub(super) probes: Vec<(Upstream, Option<Arc<Key>>)>,
 }
 
-/// The memory of upstreams.
+/// Health of all upstreams.
 #[derive(Debug, Default)]
 pub(super) struct Health(Mutex<HashMap<Upstream, State>>);
 
 impl Health {
-    /// The upstreams as configured, each once, dead ones last.
+    /// The upstreams in the configured order, each once, dead upstreams last.
     pub(super) fn order(&self, upstreams: &[Upstream], now: Instant) -> Order {
         let mut states = self.lock();
         let (mut alive, mut dead) = (Vec::with_capacity(upstreams.len()), Vec::new());
@@ -92,7 +93,7 @@ impl Health {
         Order { upstreams: alive, alive: count, probes }
     }
 
-    /// The upstream replied to a question with an RCODE.
+    /// Records that the upstream replied to a query with an RCODE.
     pub(super) fn answered(&self, upstream: &Upstream, question: &Arc<Key>, rcode: u16, now: Instant) {
         let mut states = self.lock();
         let state = remembered(&mut states, upstream, now);
@@ -108,18 +109,18 @@ impl Health {
         }
     }
 
-    /// The upstream gave no reply; `silent` if it was asked and said nothing.
+    /// Records that the upstream gave no reply; `silent` if it was queried and timed out.
     pub(super) fn failed(&self, upstream: &Upstream, silent: bool, now: Instant) {
         let mut states = self.lock();
         let state = remembered(&mut states, upstream, now);
         state.last_failure = Some(now);
-        // What is alive for other names may be slow for some.
+        // A timeout counts only if the upstream never answered: it may be slow for some names.
         if !silent || state.known.is_none() {
             state.failures = state.failures.saturating_add(1);
         }
     }
 
-    /// Whether the upstream fails now, as far as its last questions tell: it is dead, or failed several in a row.
+    /// Whether the upstream is failing, judged by its last queries: it is dead, or failed several times in a row.
     pub(super) fn is_down(&self, upstream: &Upstream, now: Instant) -> bool {
         let counts = |at: Instant| now.saturating_duration_since(at) < FAILURE_COUNTS;
         self.lock().get(upstream).is_some_and(|state| {
@@ -127,8 +128,8 @@ impl Health {
         })
     }
 
-    /// The upstream was silent to a question put to it at `asked`. Gives the question to probe it with, if it is time for
-    /// that; [`Health::answered`] or [`Health::probe_failed`] must follow.
+    /// Records that the upstream did not answer a query sent at `asked`. Returns the query to probe it with, if a
+    /// probe is due; [`Health::answered`] or [`Health::probe_failed`] must follow.
     pub(super) fn silent(
         &self,
         upstream: &Upstream,
@@ -149,7 +150,7 @@ impl Health {
         Some(Arc::clone(state.known.as_ref().unwrap_or(question)))
     }
 
-    /// The upstream did not answer a probe that began at `asked`; `dead` unless that says nothing about it.
+    /// Records that a probe sent at `asked` failed; `dead` if the failure means that the upstream is dead.
     pub(super) fn probe_failed(&self, upstream: &Upstream, asked: Instant, now: Instant, dead: bool) {
         let mut states = self.lock();
         let state = remembered(&mut states, upstream, now);
@@ -162,24 +163,24 @@ impl Health {
         }
         let since = state.dead.map_or(now, |dead| dead.since);
         if state.dead.is_none() {
-            tracing::warn!(%upstream, "upstream server does not answer, it is asked last until it does");
+            tracing::warn!(%upstream, "upstream server does not answer, trying it last until it does");
         }
         state.dead = Some(Dead { since, next_probe: now + PROBE_EVERY });
     }
 
-    /// Was the upstream silent over TCP a moment ago?
+    /// Whether the upstream was silent over TCP a short time ago.
     pub(super) fn was_silent_over_tcp(&self, upstream: &Upstream, now: Instant) -> bool {
         let states = self.lock();
         let silent = states.get(upstream).and_then(|state| state.tcp_silent);
         silent.is_some_and(|silent| now.saturating_duration_since(silent) < TCP_PAUSE)
     }
 
-    /// The upstream was silent over TCP, or was not.
+    /// Records whether the upstream was silent over TCP.
     pub(super) fn over_tcp(&self, upstream: &Upstream, now: Instant, silent: bool) {
         remembered(&mut self.lock(), upstream, now).tcp_silent = silent.then_some(now);
     }
 
-    /// No code that holds the lock can panic half way through a change.
+    /// No code panics between the steps of a change, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, HashMap<Upstream, State>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

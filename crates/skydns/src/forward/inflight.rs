@@ -1,7 +1,7 @@
-//! Questions under way: identical ones are asked once, and their number is bounded, for each client too.
+//! Queries in flight: identical queries are sent once, and their number is limited, also for each client.
 //!
-//! The first asker's question is put to the upstreams by a task of its own, so that those who joined it do not lose
-//! their reply when the first asker goes away.
+//! A task of its own sends the first caller's query, so that callers who joined it still get their reply when the
+//! first caller goes away.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,17 +14,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::{ForwardError, ForwardMetrics, Limits, Query, Reply};
 use crate::shares::{Share, Shares};
 
-/// Result for the askers of one question.
+/// Result for all callers of a query.
 pub(super) type Outcome = Result<Arc<Reply>, ForwardError>;
 
-/// Questions are the same if the bytes sent and the upstreams asked would be.
+/// Identity of a query: queries are identical if they have the same octets and the same upstreams.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) query: Query,
     pub(super) upstreams: Arc<[Upstream]>,
 }
 
-/// The questions under way.
+/// The queries in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     table: Arc<Mutex<Table>>,
@@ -37,22 +37,22 @@ pub(super) struct InFlight {
 #[derive(Debug, Default)]
 struct Table {
     questions: HashMap<Arc<Key>, watch::Receiver<Option<Outcome>>>,
-    /// The places of each list of upstreams.
+    /// The shares of each list of upstreams.
     routes: HashMap<Arc<[Upstream]>, Arc<Shares>>,
 }
 
-/// The part an asker is given.
+/// Role of a caller in a query.
 pub(super) enum Join {
-    /// Nobody has asked this yet: ask, and hand the outcome to the leader; the waiter gets it too.
+    /// The query is new: send it, and hand the outcome to the leader; the waiter gets it, too.
     Leader(Leader, Waiter),
-    /// Somebody has.
+    /// The query is already in flight.
     Waiter(Waiter),
-    /// There are too many already.
+    /// Too many queries are in flight.
     Overloaded,
 }
 
 impl InFlight {
-    /// With the bounds of `limits`.
+    /// An empty table with the limits of `limits`.
     pub(super) fn new(limits: &Limits, metrics: ForwardMetrics) -> Self {
         Self {
             table: Arc::default(),
@@ -63,7 +63,7 @@ impl InFlight {
         }
     }
 
-    /// Takes part in the question `key` on behalf of `client`.
+    /// Joins the query `key` on behalf of `client`.
     pub(super) fn join(&self, key: &Arc<Key>, client: IpAddr) -> Join {
         let mut table = lock(&self.table);
         if let Some(outcome) = table.questions.get(key) {
@@ -90,15 +90,14 @@ impl InFlight {
     }
 }
 
-/// Owns one question's place in the table; hands its outcome to all who wait. Dropped without an outcome, it tells
-/// them that there will be none.
+/// Owner of a query in the table; hands the outcome to all waiters. Dropped without an outcome, it makes them fail.
 pub(super) struct Leader {
     sender: watch::Sender<Option<Outcome>>,
     entry: Entry,
 }
 
 impl Leader {
-    /// Ends the question. Who asks the same from now on asks anew.
+    /// Ends the query. An identical query is sent anew from now on.
     pub(super) fn finish(self, outcome: Outcome) {
         drop(self.entry);
         self.sender.send_replace(Some(outcome));
@@ -109,7 +108,7 @@ struct Entry {
     table: Arc<Mutex<Table>>,
     key: Arc<Key>,
     places: Option<[Share; 2]>,
-    /// Counts the question while it is in the table.
+    /// Counts the query while it is in the table.
     in_flight: IntGauge,
 }
 
@@ -125,21 +124,21 @@ impl Drop for Entry {
     }
 }
 
-/// Waits for the outcome of a question.
+/// Waits for the outcome of a query.
 pub(super) struct Waiter {
     outcome: watch::Receiver<Option<Outcome>>,
     _seat: Option<OwnedSemaphorePermit>,
 }
 
 impl Waiter {
-    /// The outcome, as soon as there is one.
+    /// Waits for the outcome.
     pub(super) async fn outcome(mut self) -> Outcome {
         let outcome = self.outcome.wait_for(Option::is_some).await;
         outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(ForwardError::Stopped))
     }
 }
 
-/// Nothing that holds the lock can panic half way through a change, so a poisoned table is a whole one.
+/// No code panics between the steps of a change, so a poisoned lock is usable.
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,34 +1,34 @@
-//! Bounds of memory and time.
+//! Limits of memory and time.
 
 use std::time::Duration;
 
-/// No budget is longer: clients must have an RCODE within two seconds.
+/// Maximum budget: clients must have an RCODE within two seconds.
 const MAX_BUDGET: Duration = Duration::from_millis(1850);
 
-/// Bounds of a [`Forwarder`](super::Forwarder) in number and time. The defaults are meant for production; tests
-/// make the times shorter.
+/// Limits of a [`Forwarder`](super::Forwarder) in number and time. The defaults are for production; tests shorten
+/// the times.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Distinct questions under way at once.
+    /// Maximum number of distinct queries in flight.
     pub max_in_flight: usize,
-    /// Distinct questions under way at once to one and the same list of upstreams.
+    /// Maximum number of distinct queries in flight to the same list of upstreams.
     pub max_in_flight_per_route: usize,
-    /// Askers waiting at once for somebody else's identical question.
+    /// Maximum number of callers that wait for another's identical query.
     pub max_joined: usize,
-    /// Upstreams listened to at once for one question.
+    /// Maximum number of upstreams with an outstanding query, for one client's query.
     pub max_open: usize,
-    /// Connections to upstreams over TCP and TLS kept at once.
+    /// Maximum number of persistent connections to upstreams over TCP and TLS.
     pub max_connections: usize,
-    /// From question to reply or error, at most 1.85 s.
+    /// Time from query to reply or error, at most 1.85 s.
     pub budget: Duration,
-    /// The time an upstream that is believed alive may be silent before the next is asked. Less where an equal part of
-    /// the budget for each upstream is less.
+    /// Time for which an upstream believed alive may be silent before the next is tried. Shorter if an equal part
+    /// of the budget for each upstream is shorter.
     pub patience: Duration,
-    /// When a query over UDP is sent again to a silent upstream.
+    /// Time after which a query over UDP is sent again to a silent upstream.
     pub resend_after: Duration,
     /// Timeout of a retry over TCP after a truncated reply; then the truncated reply is the answer.
     pub tcp_retry: Duration,
-    /// Pause before upstreams that all failed at once are asked a second time.
+    /// Pause before a second round, if all upstreams failed at once.
     pub retry_pause: Duration,
 }
 
@@ -50,8 +50,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits with so few questions under way that they leave almost half of `descriptors` (the soft limit of
-    /// `RLIMIT_NOFILE`, say) to others, whatever the upstreams do.
+    /// Lowers the limits so that forwarding leaves almost half of `descriptors` (for example the soft limit of
+    /// `RLIMIT_NOFILE`) to others, whatever the upstreams do.
     #[must_use]
     pub fn within_descriptors(self, descriptors: usize) -> Self {
         let max_in_flight = self.max_in_flight.min(descriptors / 2 / self.max_open.max(1));
@@ -60,7 +60,7 @@ impl Limits {
         Self { max_in_flight, max_in_flight_per_route, max_connections, ..self }.clamped()
     }
 
-    /// The limits with the budget cut to what the two seconds allow, and at least one of everything needed to serve.
+    /// Limits the budget to what the two seconds allow, and raises every number to at least one.
     pub(super) fn clamped(self) -> Self {
         Self {
             budget: self.budget.min(MAX_BUDGET),

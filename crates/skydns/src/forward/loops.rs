@@ -1,14 +1,14 @@
-//! Upstreams that lead back to ourselves.
+//! Detection of upstreams that forward back to this server.
 //!
-//! The plain case is an upstream that is one of our own addresses: [`usable_upstreams`]. The other one is an upstream
-//! that forwards to us, such as a resolver of the node that was told to use the cluster's DNS: it is asked for a name
-//! that nobody else can know, and if we are asked for that name in turn, we know which upstream it came back through.
-//! dnsmasq finds its own loops in the same way.
+//! The simple case is an upstream that is one of our own addresses: [`usable_upstreams`]. The other case is an
+//! upstream that forwards to us, such as a resolver of the node that uses the cluster's DNS. It is queried for a
+//! random name; if a query for that name reaches us, the upstream is part of a loop. dnsmasq detects its own loops
+//! in the same way.
 //!
-//! The name is below a domain for which the upstream is used. A stub domain's server in the cluster may well know that
-//! domain itself and forward all else to us: that is no loop.
+//! The name is below a domain for which the upstream is used. A stub domain's server in the cluster may serve that
+//! domain itself and forward all other names to us: that is no loop.
 //!
-//! When to look, and what becomes of an upstream that leads back, is the caller's business.
+//! The caller decides when to check, and whether to use an upstream that is part of a loop.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -20,18 +20,18 @@ use super::Query;
 use crate::wire::name::{MAX_NAME, Name};
 use crate::wire::rtype;
 
-/// Names asked for to find loops are a label of sixteen hexadecimal digits, this label and a domain.
+/// Second label of a probe's name: sixteen hexadecimal digits, this label and a domain.
 const LABEL: &[u8] = b"\x0cforward-loop";
 
 const DIGITS: u8 = 16;
 
-/// The names that are being asked for, by their digits, and whether they came back.
+/// The probes in flight, by their digits, and whether they came back.
 #[derive(Debug, Default)]
 pub(super) struct Loops(Mutex<HashMap<u64, bool>>);
 
 impl Loops {
-    /// A question below `domain` that tells, while the probe lives, whether it came back; none where the domain's name
-    /// leaves no room for it.
+    /// A probe for a name below `domain`; `None` if the domain leaves no room for the labels. It can come back
+    /// until it is dropped.
     pub(super) fn probe(&self, domain: &Name) -> Option<Probe<'_>> {
         let nonce: u64 = rand::random();
         let digits = format!("{nonce:016x}");
@@ -43,19 +43,20 @@ impl Loops {
         Some(Probe { loops: self, nonce, name: name.into() })
     }
 
-    /// Is this one of our own questions, come back? It may be a whole question, or its name alone.
+    /// Whether `question` is one of our own probes that came back, which is then recorded. It may be a whole
+    /// question, or a name alone.
     pub(super) fn notice(&self, question: &[u8]) -> bool {
         let Some(nonce) = nonce_of(question) else { return false };
         self.probes().get_mut(&nonce).map(|came_back| *came_back = true).is_some()
     }
 
-    /// No code that holds a lock can panic half way through a change.
+    /// No code panics between the steps of a change, so a poisoned lock is usable.
     fn probes(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A name that is asked of an upstream and should not come back.
+/// A query for a random name that should not come back.
 pub(super) struct Probe<'a> {
     loops: &'a Loops,
     nonce: u64,
@@ -63,12 +64,12 @@ pub(super) struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// The question to ask.
+    /// The query to send.
     pub(super) fn query(&self) -> Query {
         Query::new(self.name.clone(), rtype::TXT)
     }
 
-    /// Has it come back so far?
+    /// Whether the query has come back so far.
     pub(super) fn came_back(&self) -> bool {
         self.loops.probes().get(&self.nonce).copied().unwrap_or_default()
     }
@@ -83,23 +84,22 @@ impl Drop for Probe<'_> {
 fn nonce_of(question: &[u8]) -> Option<u64> {
     let (label, below) = question.split_at_checked(usize::from(DIGITS) + 1)?;
     let (length, digits) = label.split_first()?;
-    // A length octet is no letter.
+    // A length octet is no letter, so comparing without case is safe.
     if *length != DIGITS || !below.get(..LABEL.len())?.eq_ignore_ascii_case(LABEL) {
         return None;
     }
     u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The upstreams that are not one of the addresses we listen on; a warning is logged for each that is.
+/// The upstreams that are not an address we listen on; logs a warning for each upstream that is.
 ///
-/// Someone who listens on all addresses is at every address of this machine, so an upstream is dropped too if its
-/// port is ours and its address is local. Call this when the configuration changes, not for every query: it asks the
-/// operating system.
+/// A server on a wildcard address listens on every local address, so an upstream with our port and a local address
+/// is removed, too. Call this when the configuration changes, not for every query: it makes system calls.
 pub fn usable_upstreams(upstreams: &[Upstream], listening: &[SocketAddr]) -> Vec<Upstream> {
     let is_us = |upstream: &Upstream| listening.iter().any(|ours| leads_to(upstream.socket_addr(), *ours));
     let (loops, usable): (Vec<_>, Vec<_>) = upstreams.iter().cloned().partition(is_us);
     for upstream in loops {
-        tracing::warn!(%upstream, "upstream server is this server itself, not used");
+        tracing::warn!(%upstream, "upstream server is this server itself, ignored");
     }
     usable
 }
@@ -109,13 +109,13 @@ fn leads_to(upstream: SocketAddr, ours: SocketAddr) -> bool {
     if upstream.port() != ours.port() {
         return false;
     }
-    // `::` takes IPv4 too, unless told not to; 0.0.0.0 does not take IPv6.
+    // `::` accepts IPv4 as well, unless IPV6_V6ONLY is set; 0.0.0.0 does not accept IPv6.
     let everywhere = here.is_unspecified() && (here.is_ipv6() || there.is_ipv4());
     let anywhere = there.is_unspecified() && (here.is_loopback() || here.is_unspecified());
     there == here || anywhere || everywhere && is_local(there)
 }
 
-/// Only addresses of this machine can be bound to.
+/// Whether the address is local: only local addresses can be bound.
 fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }

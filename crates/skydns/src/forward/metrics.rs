@@ -1,4 +1,4 @@
-//! Counters of forwarding.
+//! Metrics of forwarding.
 
 mod streams;
 
@@ -16,16 +16,16 @@ use self::streams::{Connected, StreamMetrics};
 use super::Failure;
 use crate::wire::Transport;
 
-/// Upstreams with labels of their own; further ones share the label `other`, so that a configuration that keeps
-/// changing does not make the metrics grow without bound.
+/// Maximum number of upstreams with their own labels; further ones share the label `other`, so that frequent
+/// configuration changes do not make the metrics grow without bound.
 const MAX_LABELLED: usize = 64;
 
 const OTHER: &str = "other";
 
-/// Seconds.
+/// Upper bounds of the histogram, in seconds.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0];
 
-/// The metrics of a [`Forwarder`](super::Forwarder), all under `kubedns_forward_`. Clones count together.
+/// The metrics of a [`Forwarder`](super::Forwarder), all under `kubedns_forward_`. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct ForwardMetrics {
     requests: IntCounterVec,
@@ -41,7 +41,7 @@ pub struct ForwardMetrics {
 }
 
 impl ForwardMetrics {
-    /// Registers metrics that start at zero.
+    /// Registers the metrics, all zero.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
         let counter = |name: &str, help: &str| {
             register_int_counter_with_registry!(format!("kubedns_forward_{name}"), help, registry)
@@ -97,7 +97,7 @@ impl ForwardMetrics {
         metrics
     }
 
-    /// Forgets the certificates of upstreams that are not among these.
+    /// Removes the certificate metrics of upstreams that are not in `in_use`.
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in upstreams.keys().filter(|upstream| !in_use.contains(upstream)) {
@@ -106,7 +106,7 @@ impl ForwardMetrics {
     }
 }
 
-/// The metrics of one upstream, with the labels looked up.
+/// The metrics of one upstream, with its labels resolved.
 #[derive(Debug)]
 pub(super) struct UpstreamMetrics {
     label: String,
@@ -148,12 +148,12 @@ impl UpstreamMetrics {
         self.error(failure.label());
     }
 
-    /// A datagram was ignored because it answers something else.
+    /// Counts a datagram that was ignored because it does not match the query.
     pub(super) fn mismatch(&self) {
         self.error("mismatch");
     }
 
-    /// The upstream said SERVFAIL.
+    /// Counts a SERVFAIL response.
     pub(super) fn servfail(&self) {
         self.error("servfail");
     }
@@ -162,12 +162,12 @@ impl UpstreamMetrics {
         self.tcp_retries.inc();
     }
 
-    /// A connection is open until what is returned is dropped.
+    /// Counts an open connection until the returned guard is dropped.
     pub(super) fn connected(&self) -> Connected {
         self.streams.connected(&self.label)
     }
 
-    /// A TLS handshake ended with a certificate that expires at this time, in seconds since 1970.
+    /// Records a TLS handshake with a certificate that expires at `expires`, in seconds since 1970.
     pub(super) fn handshake(&self, resumed: bool, expires: i64) {
         self.streams.handshake(&self.label, resumed);
         if self.label != OTHER {
@@ -175,7 +175,7 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Whether the certificate of the upstream was found to be its own.
+    /// Records whether the certificate of the upstream is trusted.
     pub(super) fn trusted(&self, trusted: bool) {
         if self.label != OTHER {
             self.streams.trusted(&self.label, trusted);

@@ -1,33 +1,34 @@
-//! EDNS options that belong to one hop.
+//! Hop-by-hop EDNS options.
 //!
-//! An OPT record is between two neighbours (RFC 6891, section 6.1.1), and so are these options by their own RFCs. What is
-//! not known to be of one hop passes, as in the reference: client subnets (RFC 7871, which forwarders may hand on), extended
-//! errors (RFC 8914), algorithms understood (RFC 6975), and what clients and resolvers agreed upon among themselves.
+//! An OPT record is between two neighbours (RFC 6891, section 6.1.1), and the RFCs of these options say the same of
+//! them. Options not known to be hop-by-hop are forwarded, as in kube-dns: client subnets (RFC 7871, which
+//! forwarders may pass on), extended errors (RFC 8914), understood algorithms (RFC 6975), and private options.
 
 use crate::wire::{Header, Message, Section, options, rtype};
 
-/// EDNS options longer than this are not handed on, so that questions in flight stay small.
+/// Maximum length of forwarded EDNS options, which keeps queries in flight small.
 const MAX_OPTIONS: usize = 4096;
 
 /// Option codes (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
-// Differs from kube-dns: it forwards all options, and hands all of them back.
+/// Differs from kube-dns: it passes on all options in both directions.
 const OF_ONE_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
-/// The options that may go on to an upstream.
+/// The options that are forwarded to an upstream.
 pub(super) fn forwarded(octets: &[u8]) -> Vec<u8> {
     let kept = passing(octets);
     if kept.len() > MAX_OPTIONS { Vec::new() } else { kept }
 }
 
-/// The options without those of one hop. What is malformed ends them.
+/// The options without hop-by-hop options, up to the first malformed option.
 fn passing(octets: &[u8]) -> Vec<u8> {
     let whole = options(octets).map_while(|option| option);
     let kept = whole.filter(|(code, _)| !OF_ONE_HOP.contains(code));
     kept.flat_map(|(_, option)| option).copied().collect()
 }
 
-/// The octets of a message without the options of one hop, or without an OPT record at all unless it `keeps_opt`. Additional records behind the OPT record they are taken from
-/// go too: names in them may be compressed against places that have moved.
+/// The octets of a message without hop-by-hop options, or without any OPT record unless `keeps_opt`. If the OPT
+/// record changes, additional records behind it are removed, too: their compressed names may point at octets that
+/// have moved.
 pub(super) fn strip(message: &Message<'_>, bytes: &[u8], keeps_opt: bool) -> Vec<u8> {
     let whole = bytes.get(..message.end()).unwrap_or(bytes);
     let mut additional = message.section(Section::Additional).zip(1_u16..);

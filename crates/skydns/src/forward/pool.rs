@@ -1,8 +1,8 @@
-//! Connections to upstreams over TCP and TLS, kept while they are used.
+//! Pool of persistent connections to upstreams over TCP and TLS.
 //!
-//! A question goes to a connection that has few others under way, else to a new one, else to the least busy one. An upstream
-//! that closes its connections after one reply gets one question a connection. A connection is opened by a task of its
-//! own, while questions already wait in it: whoever gives up waiting spoils nothing for the others.
+//! A query uses a connection with few queries in flight, else a new connection, else the least busy one. If an
+//! upstream closes its connections after one reply, each query gets a connection. A task of its own opens a
+//! connection while queries already wait for it: a caller that stops waiting does not affect the others.
 
 mod connection;
 
@@ -23,34 +23,34 @@ use super::Failure;
 use super::metrics::UpstreamMetrics;
 use super::tls::Tls;
 
-/// Questions under way in one connection, at most.
+/// Maximum number of queries in flight on one connection.
 const DEPTH: usize = 256;
-/// Questions under way in every connection before another is opened.
+/// Number of queries in flight on every connection from which another connection is opened.
 const FEW: usize = 8;
-/// Connections to one upstream.
+/// Maximum number of connections to one upstream.
 const MAX_CONNECTIONS: usize = 4;
-/// The same where each serves one question.
+/// Maximum number of connections to one upstream that serves one query on each.
 const MAX_OF_ONE_QUESTION: usize = 16;
-/// Upstreams remembered; beyond that those without a connection are forgotten.
+/// Maximum number of upstreams with a state; beyond it, upstreams without a connection are removed.
 const MAX_REMEMBERED: usize = 256;
-/// Connecting may take so long, with the handshake.
+/// Timeout for connecting, including the TLS handshake.
 const CONNECTING: Duration = Duration::from_secs(3);
-/// So long an upstream is not connected to again whose certificate or handshake was wrong.
+/// Pause before reconnecting to an upstream whose certificate or handshake failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The memory of an upstream.
+/// State of one upstream.
 #[derive(Debug, Default)]
 struct Slot {
     connections: Vec<Connection>,
     one_at_a_time: bool,
-    /// Until when it is not connected to, and why.
+    /// Time until which no connection is opened, and the failure that caused this.
     refused: Option<(Instant, Failure)>,
-    /// Its fault as logged last.
+    /// Reason of the TLS failure that was logged last.
     complaint: Option<String>,
 }
 
 impl Slot {
-    /// The connection for a question; none where a new one should be opened.
+    /// The connection for a query; `None` if a new one should be opened.
     fn choose(&mut self, fresh: bool) -> Option<&Connection> {
         self.connections.retain(Connection::is_open);
         let (few, most) = if self.one_at_a_time { (1, MAX_OF_ONE_QUESTION) } else { (FEW, MAX_CONNECTIONS) };
@@ -60,7 +60,7 @@ impl Slot {
     }
 }
 
-/// Why a connection could not be opened.
+/// Reason why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct OpenError {
@@ -73,14 +73,14 @@ pub(super) struct OpenError {
 pub(super) struct Pool {
     slots: Arc<Mutex<HashMap<Upstream, Slot>>>,
     tls: Arc<Tls>,
-    /// One for each connection there may be.
+    /// One permit for each connection that may be open.
     places: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Pool {
-    /// A pool of at most so many connections, whose tasks are among `tasks` and end with `stop`.
+    /// A pool of at most `max_connections` connections. Their tasks run in `tasks` and end with `stop`.
     pub(super) fn new(
         max_connections: usize,
         tls: Tls,
@@ -92,7 +92,7 @@ impl Pool {
         Self { slots: Arc::default(), tls: Arc::new(tls), places, tasks, stop }
     }
 
-    /// A connection to ask over, `fresh` if it should not be one that was there before.
+    /// Returns a connection for a query; with `fresh` it avoids connections that were used before.
     pub(super) fn connection(
         &self,
         upstream: &Upstream,
@@ -126,12 +126,12 @@ impl Pool {
         Ok(connection)
     }
 
-    /// Closes connections to upstreams that are not in use any more, once what was asked over them is answered.
+    /// Closes the connections to upstreams that are not in `in_use`, once their queries in flight are answered.
     pub(super) fn keep_only(&self, in_use: &BTreeSet<&Upstream>) {
         self.lock().retain(|upstream, _| in_use.contains(upstream));
     }
 
-    /// Opens a connection and works until it ends.
+    /// Opens a connection and serves it until it ends.
     async fn serve(
         &self,
         upstream: &Upstream,
@@ -177,13 +177,12 @@ impl Pool {
             }
             Ok(Box::new(stream) as Box<dyn Stream>)
         };
-        let late =
-            |_| OpenError { failure: Failure::Timeout, reason: "connecting takes too long".to_owned() };
+        let late = |_| OpenError { failure: Failure::Timeout, reason: "connecting timed out".to_owned() };
         timeout(CONNECTING, opening).await.map_err(late)?
     }
 
-    /// Takes note of how opening a connection went. One that fails for what the upstream says of itself is not tried again
-    /// at once, and is logged when that changes.
+    /// Records the outcome of opening a connection. After a certificate or handshake failure the upstream is not
+    /// retried for [`PAUSE`]; a log line reports each change of the reason.
     fn note(&self, upstream: &Upstream, error: Option<OpenError>) {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(upstream) else { return };
@@ -191,9 +190,9 @@ impl Pool {
         slot.refused = told.as_ref().map(|error| (Instant::now() + PAUSE, error.failure));
         let complaint = told.map(|error| error.reason);
         if let Some(reason) = complaint.as_ref().filter(|_| complaint != slot.complaint) {
-            tracing::warn!(%upstream, reason, "TLS with an upstream server failed, it is not asked");
+            tracing::warn!(%upstream, reason, "TLS with upstream server failed, not querying it");
         } else if complaint.is_none() && slot.complaint.is_some() {
-            tracing::info!(%upstream, "TLS with an upstream server works again");
+            tracing::info!(%upstream, "TLS with upstream server works again");
         }
         slot.complaint = complaint;
     }
@@ -204,13 +203,13 @@ impl Pool {
         }
     }
 
-    /// No code that holds the lock can panic half way through a change.
+    /// No code panics between the steps of a change, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, HashMap<Upstream, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tells everybody who waits for a connection that there is none.
+/// Fails all queries that wait for a connection.
 fn fail_all(mut questions: mpsc::Receiver<Question>, failure: Failure) {
     questions.close();
     while let Ok(question) = questions.try_recv() {

@@ -1,4 +1,4 @@
-//! Questions to upstreams and their replies.
+//! Queries to upstreams and their replies.
 
 use dnsconfig::Upstream;
 
@@ -9,10 +9,10 @@ pub(crate) const FORWARDED_FLAGS: u16 = flag::RD | flag::AD | flag::CD;
 
 /// Code of the EDNS option Padding (RFC 7830).
 const PADDING: u16 = 12;
-/// Padded queries are a multiple of so many octets long.
+/// Padded queries are a multiple of this length, in octets.
 const PADDED_TO: usize = 128;
 
-/// One question for upstreams. Two that are equal may share one exchange.
+/// One query for upstreams. Equal queries may share one exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     /// QNAME in uncompressed wire format, with the client's case.
@@ -21,28 +21,28 @@ pub struct Query {
     pub qtype: u16,
     /// QCLASS.
     pub qclass: u16,
-    /// RD, AD and CD, as they stand in the header.
+    /// RD, AD and CD, at their positions in the header.
     pub flags: u16,
-    /// The OPT record to ask with; without one none is sent. Options of one hop are not forwarded, and none are if they are
+    /// The OPT record to send, if any. Hop-by-hop options are not forwarded, and no options at all if they are
     /// longer than 4096 octets.
     pub edns: Option<Edns<Box<[u8]>>>,
-    /// Transport of the client; a truncated reply will do for one that asked over UDP.
+    /// Transport of the client; a truncated reply is acceptable for a client over UDP.
     pub transport: Transport,
 }
 
 impl Query {
-    /// A question as an ordinary stub resolver asks it over UDP: class IN, RD, without EDNS.
+    /// A query as an ordinary stub resolver sends it over UDP: class IN, RD, without EDNS.
     pub fn new(name: impl Into<Box<[u8]>>, qtype: u16) -> Self {
         let (qclass, flags, transport) = (class::IN, flag::RD, Transport::Udp);
         Self { name: name.into(), qtype, qclass, flags, edns: None, transport }
     }
 
-    /// The question alone.
+    /// The question section.
     pub(super) fn question(&self) -> Question<'_> {
         Question { name: &self.name, qtype: self.qtype, qclass: self.qclass }
     }
 
-    /// The query message with the given ID, behind room for `prefix` octets.
+    /// The query message with the given ID, preceded by `prefix` octets of room.
     pub(crate) fn encode(&self, id: u16, prefix: usize) -> Vec<u8> {
         let counts = [1, 0, 0, u16::from(self.edns.is_some())];
         let mut out = vec![0; prefix];
@@ -54,8 +54,8 @@ impl Query {
         out
     }
 
-    /// The query message with ID 0, padded to a multiple of 128 octets (RFC 8467, section 4.1), so that its length tells
-    /// nothing of the name. It has an OPT record in any case.
+    /// The query message with ID 0 and an OPT record, padded to a multiple of 128 octets (RFC 8467, section 4.1),
+    /// so that its length does not reveal the name.
     pub(super) fn encode_padded(&self) -> Vec<u8> {
         let edns = self.edns.as_ref().map_or_else(|| Edns::ours(false), Edns::borrowed);
         let with = |options: Vec<u8>| Self { edns: Some(edns.map(|_| options.into())), ..self.clone() };
@@ -66,7 +66,7 @@ impl Query {
         with([edns.options, header(padding).as_flattened(), &vec![0; padding]].concat()).encode(0, 0)
     }
 
-    /// A message with the header `reply` and the question, for upstreams that leave it out of an error.
+    /// A message with the header `reply` and the question, for upstreams that omit the question from an error.
     pub(super) fn bare_reply(&self, reply: Header) -> Vec<u8> {
         let mut out = Header { counts: [1, 0, 0, 0], ..reply }.octets().to_vec();
         self.question().append(&mut out);
@@ -77,14 +77,14 @@ impl Query {
 /// Reply of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The whole message: it parses, is a response and has the question that was asked (perhaps in another case). Its
-    /// ID means nothing to the client.
+    /// The whole message: a well-formed response with the question of the query (perhaps in different case). Its ID
+    /// is not the client's.
     pub message: Vec<u8>,
-    /// Who said so.
+    /// The upstream that replied.
     pub upstream: Upstream,
     /// RCODE of the header.
     pub rcode: u16,
-    /// TC: the message is not complete, and asking over TCP did not help.
+    /// TC: the message is incomplete, and a retry over TCP did not help.
     pub truncated: bool,
     /// ANCOUNT.
     pub answers: u16,

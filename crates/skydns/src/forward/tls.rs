@@ -1,7 +1,7 @@
-//! TLS with upstreams (RFC 7858): whom to trust, and what is learnt of their certificates.
+//! TLS with upstreams (RFC 7858): trust, sessions and certificates.
 //!
-//! A certificate must be valid now, lead to a CA and name the upstream: the name it is configured with, else its address.
-//! Pins are asked for on top of that. Sessions are resumed.
+//! A certificate must be valid now, chain to a trusted CA and name the upstream: its configured name, or else its
+//! address. Pins are checked in addition. Sessions are resumed.
 
 mod certificate;
 
@@ -27,37 +27,38 @@ use super::Failure;
 use super::metrics::UpstreamMetrics;
 use super::pool::OpenError;
 
-/// CA certificates are read again at the next handshake when they are so old.
+/// Age after which CA certificates are read again at the next handshake.
 const FRESH: Duration = Duration::from_mins(1);
-/// Sessions kept for resumption, of all upstreams together.
+/// Maximum number of sessions kept for resumption, for all upstreams together.
 const SESSIONS: usize = 64;
 
-/// Whom to trust. The default are the CAs of the system.
+/// Trusted CAs and pins. The default is the CAs of the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsTrust {
-    /// A PEM file of CA certificates, in place of those of the system.
+    /// A PEM file of CA certificates, instead of those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Names, or addresses of upstreams without one, whose certificate must have one of these keys.
+    /// Pinned keys, by name, or by address for upstreams without a name. The certificate must have one of the
+    /// upstream's pinned keys.
     pub pins: Vec<Pin>,
 }
 
-/// The key that the certificate of an upstream must have.
+/// A pinned key of an upstream's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// The name that the upstream is configured with, or its address.
+    /// The configured name of the upstream, or its address.
     pub name: String,
     /// SHA-256 of the `SubjectPublicKeyInfo` (RFC 7858 section 4.2).
     pub sha256: [u8; 32],
 }
 
-/// The settings of TLS, made when they are first needed.
+/// TLS settings, created when first needed.
 #[derive(Debug)]
 pub(super) struct Tls {
     trust: TlsTrust,
     newest: Mutex<Option<Settings>>,
 }
 
-/// The settings of TLS until the CA certificates change.
+/// TLS settings for one set of CA certificates.
 #[derive(Clone)]
 struct Settings {
     connector: TlsConnector,
@@ -77,7 +78,7 @@ impl Tls {
         Self { trust, newest: Mutex::default() }
     }
 
-    /// Makes a stream to `upstream` a TLS stream, if it is whom it should be.
+    /// Performs the TLS handshake with `upstream` over a stream, and checks the certificate.
     pub(super) async fn handshake(
         &self,
         upstream: &Upstream,
@@ -99,7 +100,7 @@ impl Tls {
         Ok(stream)
     }
 
-    /// Checks that rustls does not make: pins, and with a resumed session whether the certificate has expired meanwhile.
+    /// Makes the checks that rustls does not: pins, and for a resumed session the expiry of the certificate.
     fn check(&self, upstream: &Upstream, certificate: &Certificate<'_>) -> Result<(), OpenError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         if certificate.expires < i64::try_from(now).unwrap_or(i64::MAX) {
@@ -115,7 +116,7 @@ impl Tls {
         Ok(())
     }
 
-    /// The newest settings. CA certificates that are the same keep the sessions.
+    /// The current settings. Unchanged CA certificates keep the sessions.
     async fn connector(&self) -> Result<TlsConnector, OpenError> {
         let mut newest = self.newest.lock().await;
         if let Some(settings) = newest.as_ref().filter(|settings| settings.read.elapsed() < FRESH) {
@@ -127,7 +128,7 @@ impl Tls {
             None => load_native_certs(),
         });
         let read = read.await.map_err(|error| wrong(error.to_string()))?;
-        // A file that cannot be read just now leaves what was read before.
+        // If the file cannot be read now, the certificates read before stay in use.
         let settings = match (read.certs.is_empty(), newest.take()) {
             (true, None) => return Err(wrong(no_authorities(&read))),
             (false, Some(before)) if before.authorities != hash(&read.certs) => Settings::new(&read)?,
@@ -166,7 +167,7 @@ fn no_authorities(read: &CertificateResult) -> String {
     format!("there are no CA certificates to check it with{reason}")
 }
 
-/// SHA-256 as the cipher suites have it.
+/// SHA-256, as the cipher suites provide it.
 fn sha256(octets: &[u8]) -> Option<Box<[u8]>> {
     let suite = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13()?;
     Some(suite.common.hash_provider.hash(octets).as_ref().into())
@@ -176,7 +177,7 @@ fn wrong(reason: String) -> OpenError {
     OpenError { failure: Failure::Certificate, reason }
 }
 
-/// The meaning of an error of the handshake.
+/// The failure behind an error of the handshake.
 fn failed(error: &std::io::Error) -> OpenError {
     let reason = error.to_string();
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -194,7 +195,7 @@ fn failed(error: &std::io::Error) -> OpenError {
 mod tests {
     use super::*;
 
-    /// rustls does not look at the certificate of a session that is taken up again.
+    /// rustls does not check the certificate of a resumed session.
     #[test]
     fn a_certificate_that_expires_while_its_session_lasts_is_refused() {
         let (tls, upstream) = (Tls::new(TlsTrust::default()), "tls://192.0.2.1".parse().unwrap());

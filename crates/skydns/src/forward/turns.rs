@@ -1,8 +1,8 @@
-//! One question to the upstreams of a route, in their order.
+//! One query to the upstreams of a route, in order.
 //!
-//! The next upstream's turn comes when one fails (network error, garbage, SERVFAIL, REFUSED), or when it has been silent
-//! for its part of the budget. Those that were asked are listened to further: the first reply counts, whoever it is from.
-//! Where all fail, the reply of the most preferred one that said anything is the answer.
+//! The next upstream is tried when one fails (network error, garbage, SERVFAIL, REFUSED), or has been silent for
+//! its part of the budget. Replies of earlier upstreams are still accepted: the first reply counts, whoever sends
+//! it. If all fail, the error response of the most preferred upstream is the answer.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,40 +19,40 @@ use super::inflight::Key;
 use super::{ForwardError, Reply, Shared};
 use crate::wire::rcode;
 
-/// However many upstreams there are, none has less time before the next is asked.
+/// Minimum time before the next upstream is tried, however many upstreams there are.
 const LEAST_PATIENCE: Duration = Duration::from_millis(300);
 
-/// One upstream that was asked.
+/// An upstream that was queried.
 #[derive(Clone)]
 struct Turn {
     /// Its place in the order of preference.
     index: usize,
     upstream: Upstream,
     asked: Instant,
-    /// When it has been silent for too long.
+    /// Time from which it counts as silent.
     impatient: Instant,
 }
 
 type Asking = Pin<Box<dyn Future<Output = (Turn, Result<Reply, Failure>)> + Send>>;
 
-/// The state of one question.
+/// State of one query.
 pub(super) struct Turns {
     shared: Arc<Shared>,
     key: Arc<Key>,
     deadline: Instant,
-    /// The upstreams still to be asked, those believed alive first.
+    /// Upstreams still to be tried, those believed alive first.
     plan: VecDeque<Upstream>,
     /// Number of them that are believed alive.
     alive: usize,
-    /// Are there more than may be listened to at once?
+    /// Whether there are more upstreams than may have outstanding queries at once.
     crowded: bool,
-    /// Ask them once more if all of them fail at once?
+    /// Whether to try all upstreams once more if all of them fail at once.
     second_round: bool,
     next_turn: Instant,
     asking: FuturesUnordered<Asking>,
     pending: Vec<Turn>,
     asked: usize,
-    /// SERVFAIL or REFUSED of the most preferred upstream that said so.
+    /// SERVFAIL or REFUSED of the most preferred upstream that sent one, with its place.
     refusal: Option<(usize, Reply)>,
     failures: Vec<(Upstream, Failure)>,
 }
@@ -81,7 +81,7 @@ impl Turns {
         }
     }
 
-    /// Asks until there is an answer or nobody is left to wait for.
+    /// Queries upstreams until there is an answer or no upstream left to wait for.
     pub(super) async fn run(mut self) -> Result<Reply, ForwardError> {
         self.start_next();
         loop {
@@ -125,26 +125,27 @@ impl Turns {
         }));
     }
 
-    /// When one asked now is not listened to any longer, so that those that come after it find room.
+    /// Time at which to stop waiting for an upstream queried now, so that later ones get a turn.
     fn room_by(&self, now: Instant, patience: Duration) -> Instant {
         let turns = u32::try_from(self.shared.limits.max_open).unwrap_or(u32::MAX);
         self.deadline.min(now + patience.saturating_mul(turns))
     }
 
-    /// The time the next upstream may be silent: an equal part of the time that is left, within bounds. Those believed
-    /// dead need none of it.
+    /// Time for which the next upstream may be silent: an equal part of the remaining time, within limits.
+    /// Upstreams believed dead get no part.
     fn patience(&self, now: Instant) -> Duration {
         let sharers = if self.alive > 0 { self.alive } else { self.plan.len() };
         let part = (self.deadline - now) / u32::try_from(sharers.max(1)).unwrap_or(u32::MAX);
         part.max(LEAST_PATIENCE).min(self.shared.limits.patience)
     }
 
-    /// Takes note of a turn that has ended; gives the answer, if that is one.
-    // Differs from kube-dns: it takes SERVFAIL and REFUSED for the answer; dnsmasq and glibc go on as we do.
+    /// Records the outcome of a turn; returns the reply if it is the answer.
+    /// Differs from kube-dns: it accepts SERVFAIL and REFUSED as the answer; dnsmasq and glibc try the next server,
+    /// too.
     fn settle(&mut self, turn: &Turn, result: Result<Reply, Failure>) -> Option<Reply> {
         let now = Instant::now();
         self.pending.retain(|pending| pending.index != turn.index);
-        // The successor of one that was silent for too long has been asked already.
+        // If the upstream was silent for too long, the next upstream was already tried.
         if turn.impatient > now {
             self.next_turn = now;
         }
@@ -159,7 +160,7 @@ impl Turns {
         None
     }
 
-    /// Keeps what the most preferred upstream said, and does not wait for the others as long as for an answer.
+    /// Keeps the error response of the most preferred upstream, and shortens the wait for the others.
     fn refused(&mut self, index: usize, reply: Reply, now: Instant) {
         if self.refusal.is_none() {
             self.deadline = self.deadline.min(now + self.shared.limits.patience);
@@ -169,7 +170,7 @@ impl Turns {
         }
     }
 
-    /// Upstreams that all failed at once may be restarting: after a pause they are asked once more.
+    /// Plans a second round after a pause: upstreams that all failed at once may be restarting.
     fn plan_second_round(&mut self, last: Failure) {
         let all_failed = self.plan.is_empty() && self.pending.is_empty() && self.refusal.is_none();
         if all_failed && self.second_round && last != Failure::Timeout {
@@ -179,7 +180,7 @@ impl Turns {
         }
     }
 
-    /// Takes note of those that are still silent although they had their time.
+    /// Records a timeout of every upstream that is still silent after its time.
     fn blame_the_silent(&self) {
         let now = Instant::now();
         for turn in self.pending.iter().filter(|turn| turn.impatient <= now) {
@@ -188,7 +189,7 @@ impl Turns {
     }
 }
 
-/// Asks one upstream for so long and takes note of how it went.
+/// Queries one upstream until `until` and records the outcome.
 async fn ask(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, until: Instant) -> Result<Reply, Failure> {
     let result = exchange(shared, key, &turn.upstream, until).await;
     match &result {
@@ -226,14 +227,14 @@ fn failed(shared: &Arc<Shared>, key: &Arc<Key>, turn: &Turn, failure: Failure) {
     }
 }
 
-/// Notes what an upstream failed. That this machine has no socket left is not its fault.
+/// Records a failure of an upstream. A lack of local sockets does not count against it.
 fn note_failure(shared: &Shared, upstream: &Upstream, failure: Failure, now: Instant) {
     if failure != Failure::NoSocket {
         shared.health.failed(upstream, failure == Failure::Timeout, now);
     }
 }
 
-/// Finds out whether an upstream is dead, beside the questions of clients, by asking it for what it answered before.
+/// Probes an upstream with a query that it answered before, in a task of its own.
 fn probe(shared: &Arc<Shared>, upstream: &Upstream, question: Arc<Key>) {
     let (owned, upstream, asked) = (Arc::clone(shared), upstream.clone(), Instant::now());
     shared.tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! Queries by type, protocol and RCODE. What has no label of its own is `other`, so the series are bounded.
+//! Queries by type, protocol and RCODE. Values without a label are `other`, which bounds the number of series.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +9,7 @@ use prometheus::proto::Metric;
 use super::{Reply, Shard, counter};
 use crate::wire::{Transport, rcode};
 
-/// Types that clients ask for, by QTYPE (MX is 15, SVCB 64, HTTPS 65); a label.
+/// Labels of common types, by QTYPE (MX is 15, SVCB 64, HTTPS 65).
 const TYPES: [(u16, &str); 13] = [
     (1, "A"),
     (28, "AAAA"),
@@ -26,7 +26,7 @@ const TYPES: [(u16, &str); 13] = [
     (0, OTHER),
 ];
 
-/// RCODEs; a label.
+/// Labels of RCODEs.
 pub(super) const RCODES: [(u16, &str); 8] = [
     (rcode::NOERROR, "NOERROR"),
     (rcode::NXDOMAIN, "NXDOMAIN"),
@@ -40,12 +40,12 @@ pub(super) const RCODES: [(u16, &str); 8] = [
 
 const PROTOCOLS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 
-/// The last row of each table.
+/// Label of the last row of each table.
 pub(super) const OTHER: &str = "other";
 
 type Counts<T> = [[[T; RCODES.len()]; TYPES.len()]; PROTOCOLS.len()];
 
-/// One counter for each combination.
+/// One counter for each combination of labels.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Counts<AtomicU64>);
 
@@ -56,12 +56,12 @@ impl Kinds {
     }
 }
 
-/// The place of a value; the last one stands for all that are not listed.
+/// The row of a value; the last row counts all unlisted values.
 pub(super) fn row<const N: usize>(table: &[(u16, &str); N], value: u16) -> usize {
     table.iter().position(|(listed, _)| *listed == value).unwrap_or(N - 1)
 }
 
-/// The counts so far. Combinations that were never seen have no series.
+/// The counts so far. Combinations that never occurred have no series.
 pub(super) fn metrics(shards: &[Arc<Shard>]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for (at, protocol) in PROTOCOLS.into_iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Scrapes while threads go on counting.
+//! Scrapes while other threads count.
 
 use super::*;
 
-/// Number that each thread counts while others scrape.
+/// Number of queries that each thread counts during the scrapes.
 const COUNTS: usize = 200_000;
 
 const REFUSAL: Reply =
@@ -78,7 +78,7 @@ fn queries_are_told_apart_by_few_words() {
     assert_eq!(series(&metrics.collect(), QUERIES), expected);
 }
 
-/// A slow upstream does not make the engine slow; the inherited histogram counts both.
+/// A slow upstream does not count as a slow engine; the inherited histogram counts both.
 #[test]
 fn what_waits_for_upstreams_is_no_time_of_the_engine() {
     let metrics = Metrics::new("", "");

@@ -12,13 +12,13 @@ use super::kinds::{OTHER, RCODES, row};
 use super::{Metrics, counter, family};
 use crate::backend::{Backend, View};
 
-/// Zones that have labels of their own; further ones share `other`.
+/// Maximum number of zones with their own labels; further ones share `other`.
 const MAX_ZONES: usize = 40;
 
 const NAME: &str = "kubedns_zone_queries_total";
-const HELP: &str = "Queries answered for names of the zones beside the cluster's, by zone and RCODE.";
+const HELP: &str = "Queries for names in further zones (not the cluster's), by zone and RCODE.";
 
-/// The counters of one thread, by the number of the zone. The last row is that of all zones without a label of their own.
+/// The counters of one thread, by the number of the zone. The last row counts all zones without a label.
 #[derive(Debug)]
 pub(super) struct ZoneCounters([[AtomicU64; RCODES.len()]; MAX_ZONES + 1]);
 
@@ -34,7 +34,7 @@ impl ZoneCounters {
     }
 }
 
-/// Collects the counters of all threads under the names that the zones have in `backend`.
+/// Collects the counters of all threads, labelled with the names that the zones have in `backend`.
 #[derive(Debug)]
 pub struct ZoneMetrics<B> {
     metrics: Metrics,
@@ -43,18 +43,18 @@ pub struct ZoneMetrics<B> {
 }
 
 impl<B: Backend> ZoneMetrics<B> {
-    /// The zones of `backend`, counted in `metrics`.
+    /// A collector for the zones of `backend`, counted in `metrics`.
     ///
     /// # Errors
     ///
-    /// When Prometheus does not allow the name of the metric.
+    /// Fails if Prometheus does not allow the name of the metric.
     pub fn new(metrics: Metrics, backend: Arc<B>) -> Result<Self, prometheus::Error> {
         let labels = vec!["zone".to_owned(), "rcode".to_owned()];
         let desc = Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?;
         Ok(Self { metrics, backend, desc })
     }
 
-    /// The series of one row of the counters. RCODEs that were never seen have none.
+    /// The series of one row of the counters. RCODEs that never occurred have none.
     fn series(&self, row: usize, zone: &str) -> Vec<Metric> {
         let shards = self.metrics.shards();
         let count = |column: usize| shards.iter().map(|shard| shard.zones.0[row][column].load(Relaxed)).sum();

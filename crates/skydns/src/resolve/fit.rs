@@ -1,10 +1,10 @@
-//! Passing an upstream's message on: as it is where it fits the client, cut at a record where it does not.
+//! Passes an upstream's message on: unchanged if it fits the client, otherwise truncated at a record.
 
 use std::ops::Range;
 
 use crate::wire::{Header, Message, Query, Record, Section, Transport, Writer, flag, rcode, rtype};
 
-/// Appends the upstream's `message` to `out` as the answer to `query`. True when records had to be left out.
+/// Appends the upstream's `message` to `out` as the answer to `query`. Returns whether records were left out.
 pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let truncated = match Message::parse(message) {
@@ -13,17 +13,17 @@ pub fn fit(message: &[u8], query: &Query<'_>, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(message.get(..parsed.end()).unwrap_or(message));
             parsed.header().is_truncated()
         }
-        // A truncated message need not parse to its end; what is there is passed on with TC.
+        // A truncated message may be malformed at its end; only its header is passed on, with TC.
         Err(_) => header_only(query, out),
     };
-    // Only the ID is the client's own; the question stands as the upstream sent it back.
+    // Only the ID changes; the question stays as the upstream returned it.
     if let Some(id) = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
         *id = query.header.id.to_be_bytes();
     }
     truncated
 }
 
-/// The kept part of a message: its first records, and its OPT.
+/// The part of a message that is kept: its first records, and its OPT record.
 struct Kept {
     end: usize,
     counts: [u16; 2],
@@ -33,7 +33,7 @@ struct Kept {
 fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let fits = |opt: &Range<usize>| parsed.question_end() + opt.len() <= query.limit();
     let opt = parsed.section(Section::Additional).find(|record| record.rtype == rtype::OPT);
-    // Options that leave no room for the question are left out with their record.
+    // Options that leave no room for the question are removed with their record.
     let opt = opt.map(|opt| opt.range()).filter(fits);
     let room = query.limit().saturating_sub(opt.as_ref().map_or(0, Range::len));
     let kept = choose(parsed, room);
@@ -48,8 +48,8 @@ fn cut(message: &[u8], parsed: &Message<'_>, query: &Query<'_>, out: &mut Vec<u8
     kept.truncated || parsed.header().is_truncated()
 }
 
-/// Additional records go first, then the authority, then answers from the end. Records only point backwards, so
-/// that a leading part of a message stands on its own.
+/// Additional records are removed first, then authority records, then answers from the end. Compression pointers
+/// only point backwards, so the beginning of a message remains valid.
 fn choose(parsed: &Message<'_>, room: usize) -> Kept {
     let answers: Vec<Record<'_>> = parsed.section(Section::Answer).collect();
     let authority: Vec<Record<'_>> = parsed.section(Section::Authority).collect();
@@ -63,12 +63,12 @@ fn choose(parsed: &Message<'_>, room: usize) -> Kept {
     }
     let fitting = answers.iter().take_while(|record| record.range().end <= room).count();
     let kept = answers.get(..fitting).unwrap_or_default();
-    // A negative answer without its SOA is not complete either.
+    // A negative answer without its SOA is incomplete, too.
     let truncated = fitting < answers.len() || answers.is_empty();
     Kept { end: end(kept, parsed.question_end()), counts: [count(kept), 0], truncated }
 }
 
-/// An empty answer with TC: the client has to ask over TCP.
+/// An empty answer with TC: the client has to retry over TCP.
 fn header_only(query: &Query<'_>, out: &mut Vec<u8>) -> bool {
     let flags = query.header.flags & (flag::RD | flag::CD) | flag::RA | flag::TC;
     Writer::new(query, out).finish(flags, rcode::NOERROR);

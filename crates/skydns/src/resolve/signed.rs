@@ -1,4 +1,4 @@
-//! Queries of secondaries: signed ones, and transfers over UDP.
+//! Queries of secondaries: signed queries, and transfers over UDP.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::transfer::{self, Transfers};
 use crate::wire::{Query, Transport, Writer, flag};
 
 impl<B: Backend> Resolver<B> {
-    /// The same with transfers of zones.
+    /// The same resolver with zone transfers.
     #[must_use]
     pub(crate) fn with_transfers(self, transfers: Option<Arc<Transfers<B::View>>>) -> Self {
         Self { transfers, ..self }
     }
 
-    /// Transfers of zones, if there are peers.
+    /// Zone transfers, if there are peers.
     pub(crate) fn transfers(&self) -> Option<&Arc<Transfers<B::View>>> {
         self.transfers.as_ref()
     }
 
-    /// Answers a request for a transfer over UDP.
+    /// Answers a transfer query over UDP.
     pub(crate) fn transfer_over_udp(
         &self,
         message: &[u8],
@@ -34,7 +34,8 @@ impl<B: Backend> Resolver<B> {
         Some(Reply { system: System::Auth, qtype: query.qtype, rcode, truncated: false, zone: None })
     }
 
-    /// Answers at once, signed where the query is: a secondary signs all that it asks. Answers that come later are not.
+    /// Answers at once, and signs the answer if the query is signed, since a secondary signs all its queries.
+    /// Answers that come later are not signed.
     pub(super) fn answer_signed(
         &self,
         transfers: &Transfers<B::View>,

@@ -1,11 +1,12 @@
-//! The walk through a search list: which name is asked for next, and the answer that the responses amount to.
+//! A walk through a search list: the next name to look up, and the answer made from the responses.
 //!
-//! Only A and AAAA, which decide where it ends, are answered with an alias: a cache takes an alias for that of every type, and
-//! records of another type may be those of another name.
+//! Only answers to A and AAAA queries, which decide where the walk ends, begin with a CNAME: a cache takes a CNAME
+//! for that of every type, and records of another type may belong to another name.
 //!
-//! It ends where glibc's resolver would, which asks for A and AAAA together: at the first name with records of either type,
-//! so that both questions of a client end at the same name. A name without any does not end it. Unlike glibc it ends at a
-//! name that cannot be looked up, as musl does: what follows could be the wrong answer.
+//! The walk ends at the same name as in glibc's resolver, which queries A and AAAA together: at the first name with
+//! records of either type, so that both queries of a client end at the same name. A name without either does not
+//! end it. Unlike glibc, and like musl, it ends at a name that cannot be looked up: later names could give the
+//! wrong answer.
 
 use smallvec::SmallVec;
 
@@ -18,25 +19,25 @@ use crate::wire::{
     Full, HEADER, Header, Message, Name, Owner, Query, Record, Section, Writer, flag, rcode, rtype,
 };
 
-/// A walk under way.
+/// A walk in progress.
 #[derive(Debug)]
 pub struct Walk {
     list: SearchList,
-    /// Which candidate is asked for.
+    /// Index of the name that is looked up.
     at: usize,
-    /// The type that is asked for.
+    /// The type that is looked up.
     qtype: u16,
-    /// The other type of addresses, where the type is one: resolvers ask for both.
+    /// The other address type, for A and AAAA: resolvers query both.
     pair: Option<u16>,
-    /// The candidate is asked for that one.
+    /// Whether the other type of the name is looked up.
     other_type: bool,
-    /// The owner of the SOA record of an answer that is not another zone's.
+    /// Owner of the SOA record of an NXDOMAIN made here.
     owner: Name,
-    /// The response for the name in the question, where that is the first: the answer where no name exists.
+    /// The response for the query name, if that is the first name: it is the answer if no name exists.
     as_asked: Option<Response>,
-    /// The least TTL of what says that earlier names do not exist, in seconds.
+    /// Lowest TTL of the negative responses for earlier names, in seconds.
     ttl: u32,
-    /// TTL of records of the zone, in seconds.
+    /// TTL of the zone's records, in seconds.
     alias_ttl: u32,
     end: End,
     steps: u64,
@@ -45,9 +46,9 @@ pub struct Walk {
 /// Result of the walk.
 #[derive(Debug)]
 enum End {
-    /// Every name so far does not exist.
+    /// No name so far exists.
     Missing,
-    /// The last name that exists has no records of the type; the response says so.
+    /// A name exists without records of the type; the response is the latest such response.
     Empty(usize, Response),
     /// A name has records.
     Found(usize, Response),
@@ -55,7 +56,7 @@ enum End {
     Failed,
 }
 
-/// A response to one of the questions, and the part of the server that it came through.
+/// The response for one name, and the part of the server that gave it.
 #[derive(Debug)]
 struct Response {
     message: Vec<u8>,
@@ -63,10 +64,10 @@ struct Response {
 }
 
 impl Walk {
-    /// The walk through `list` for `query`.
+    /// A walk through `list` for `query`.
     pub fn new(query: &Query<'_>, list: SearchList, zone: &Zone) -> Self {
         let (qtype, pair) = match query.qtype {
-            // The alias is the one that addresses have.
+            // The walk for a CNAME query ends at the same name as the walk for an A query.
             rtype::A | rtype::CNAME => (rtype::A, Some(rtype::AAAA)),
             rtype::AAAA => (rtype::AAAA, Some(rtype::A)),
             other => (other, None),
@@ -78,12 +79,12 @@ impl Walk {
         Self { list, at: 0, qtype, pair, other_type: false, owner, as_asked, ttl, alias_ttl, end, steps: 0 }
     }
 
-    /// The list that is walked.
+    /// The list of names.
     pub(crate) fn into_list(self) -> SearchList {
         self.list
     }
 
-    /// The message of the next question; `None` at the end of the walk.
+    /// The message of the next lookup; `None` at the end of the walk.
     pub fn question(&mut self, query: &Query<'_>) -> Option<Vec<u8>> {
         if matches!(self.end, End::Found(..) | End::Failed) {
             return None;
@@ -103,7 +104,7 @@ impl Walk {
         Some(message)
     }
 
-    /// Takes the response to the last question, which came through `system`.
+    /// Takes the response to the last lookup, given by `system`.
     pub fn take(&mut self, message: &[u8], system: System) {
         let Ok(header) = Header::parse(message) else { return self.fail() };
         let found = header.counts[1] > 0 || header.is_truncated();
@@ -134,7 +135,7 @@ impl Walk {
         }
     }
 
-    /// Ends the walk: a name cannot be looked up.
+    /// Ends the walk because a name cannot be looked up.
     pub fn fail(&mut self) {
         self.end = End::Failed;
     }
@@ -144,7 +145,7 @@ impl Walk {
         self.other_type = false;
     }
 
-    /// The name has addresses, of the other family.
+    /// Ends the walk at a name that has addresses of the other family only.
     fn found_by_other_type(&mut self) {
         self.end = match std::mem::replace(&mut self.end, End::Failed) {
             End::Empty(at, response) => End::Found(at, response),
@@ -152,13 +153,13 @@ impl Walk {
         };
     }
 
-    /// The number of questions asked so far.
+    /// Number of lookups so far.
     pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Appends the answer to `out`, with what the last response says. For addresses it begins with an alias of the name that
-    /// the walk ended at, so that the canonical name is the one that the whole search list would have led to.
+    /// Appends the answer to `out`. For addresses it begins with a CNAME to the name that the walk ended at, so
+    /// that clients see the same canonical name as if they had walked the list themselves.
     pub fn finish(self, query: &Query<'_>, out: &mut Vec<u8>) -> (Reply, Completion) {
         if let (End::Missing, Some(as_asked)) = (&self.end, &self.as_asked) {
             return (as_asked.hand_on(query, out), Completion::Missing);
@@ -173,7 +174,7 @@ impl Walk {
             system = response.system;
             truncated = response.copy(query, name, self.ttl.min(self.alias_ttl), &mut writer);
         } else if matches!(self.end, End::Missing) {
-            // A SOA that does not fit is left out: the answer is complete without it.
+            // The answer is complete without the SOA: leave it out if it does not fit.
             let _ =
                 writer.soa(Section::Authority, self.owner.wire(), soa_numbers(None), (self.ttl, self.ttl));
         }
@@ -198,11 +199,11 @@ fn authority_ttl(message: &[u8]) -> Option<u32> {
 }
 
 impl Response {
-    /// Appends the whole response, which says that the name in the question does not exist.
+    /// Appends the whole NXDOMAIN response for the query name.
     fn hand_on(&self, query: &Query<'_>, out: &mut Vec<u8>) -> Reply {
         let (header, records) = self.message.split_at(HEADER.min(self.message.len()));
         let end = query.question_end();
-        // The type may be another.
+        // The response may be to another type: write the query's own question.
         out.extend_from_slice(header);
         out.extend_from_slice(query.message.get(HEADER..end).unwrap_or_default());
         out.extend_from_slice(records.get(end - HEADER..).unwrap_or_default());
@@ -210,7 +211,8 @@ impl Response {
         Reply { system: self.system, qtype: query.qtype, rcode: rcode::NXDOMAIN, truncated, zone: None }
     }
 
-    /// Writes what the response says of `name`, which is valid for `ttl` seconds at most. True when some had to be left out.
+    /// Writes the records of the response for `name`, with a TTL of `ttl` at most. Returns whether records were
+    /// left out.
     fn copy(&self, query: &Query<'_>, name: &Name, ttl: u32, writer: &mut Writer<'_, '_>) -> bool {
         let Ok(message) = Message::parse(&self.message) else { return true };
         let records = |section| message.section(section);
@@ -247,10 +249,10 @@ impl Response {
     }
 }
 
-/// The records of a response on their way to an answer.
+/// Copies the records of a response into an answer.
 struct Copy<'w, 'q, 'b> {
     writer: &'w mut Writer<'q, 'b>,
-    /// Names that stand in the answer, and where.
+    /// Names in the answer, with their offsets for compression.
     places: SmallVec<[(Name, u16); 4]>,
 }
 
@@ -265,7 +267,7 @@ impl Copy<'_, '_, '_> {
         Ok(())
     }
 
-    /// Writes a record of another name as one of the name in the question.
+    /// Writes a record with the query name as its owner.
     fn own(&mut self, record: &Record<'_>, ttl: u32) -> Result<(), Full> {
         let mut data = Vec::new();
         if record.append_data(&mut data).is_err() {
@@ -304,7 +306,7 @@ impl Copy<'_, '_, '_> {
         }
     }
 
-    /// A pointer reaches 14 bits far.
+    /// Records the offset of a name, if a compression pointer (14 bits) reaches it.
     fn note(&mut self, name: Name, place: usize) {
         if let Some(place) = u16::try_from(place).ok().filter(|place| *place < 0x4000) {
             self.places.push((name, place));

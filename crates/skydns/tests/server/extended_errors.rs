@@ -147,7 +147,7 @@ fn of_other_names() -> Vec<Case> {
             |upstream| plain(upstream).search("search.cluster.local", &["corp.test"]),
             ("www.apps.search.cluster.local.", "A"),
             0,
-            "a name of the search path cannot be looked up",
+            "a name of the search list cannot be looked up",
         )
         .with(|asked| replying(asked, "SERVFAIL")),
     ]

@@ -1,4 +1,4 @@
-//! The lines in the log about stale answers: when they begin and when they end, for each list of upstreams.
+//! Log lines about stale answers: their beginning and end, for each list of upstreams.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use super::key::Upstreams;
 
-/// Lists of upstreams that fail at once and are logged; more are not.
+/// Maximum number of lists of upstreams whose failures are logged at a time.
 const MAX_LOGGED: usize = 64;
 
-/// The lists of upstreams whose stale replies are served.
+/// The lists of upstreams that are failing, with stale answers served instead.
 #[derive(Debug, Default)]
 pub(super) struct Outages(Mutex<HashMap<Upstreams, Outage>>);
 
@@ -22,7 +22,7 @@ struct Outage {
 }
 
 impl Outages {
-    /// The upstreams failed to refresh a reply, which is served on.
+    /// Records that the upstreams failed to refresh a reply, which is served stale.
     pub(super) fn failed(&self, upstreams: &Upstreams, now: Instant) {
         let mut outages = self.lock();
         if let Some(outage) = outages.get_mut(upstreams) {
@@ -33,8 +33,8 @@ impl Outages {
         }
     }
 
-    /// The upstreams answered. That is the end if they have not failed for `quiet`: some names may fail while others are
-    /// answered.
+    /// Records that the upstreams answered. The outage ends once they have not failed for `quiet`: some names may
+    /// fail while others are answered.
     pub(super) fn answered(&self, upstreams: &Upstreams, quiet: Duration, now: Instant) {
         let mut outages = self.lock();
         let Some(Outage { began, last_failure }) = outages.get(upstreams).copied() else { return };
@@ -44,12 +44,12 @@ impl Outages {
             tracing::info!(
                 upstreams = listed(upstreams),
                 ?lasted,
-                "upstream servers answer, no stale answers any more"
+                "upstream servers answer again, stale answers ended"
             );
         }
     }
 
-    /// No code that holds the lock can panic half way through a change.
+    /// No code panics between the steps of a change, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, HashMap<Upstreams, Outage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,7 +71,7 @@ mod tests {
         [SocketAddr::from(([192, 0, 2, 1], port)).into()].into()
     }
 
-    /// Some names may fail for long while others are answered: that is one outage, and one line.
+    /// Some names may fail for a long time while others are answered: that is one outage, with one log line.
     #[test]
     fn an_outage_ends_when_nothing_has_failed_for_a_while() {
         let (outages, here, start) = (Outages::default(), upstreams(53), Instant::now());

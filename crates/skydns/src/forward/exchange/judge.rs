@@ -1,4 +1,4 @@
-//! Is this the reply to what was asked?
+//! Checks whether a message from an upstream is the reply to the query.
 
 use dnsconfig::{Protocol, Upstream};
 
@@ -6,19 +6,19 @@ use super::{Exchange, Failure};
 use crate::forward::{Query, Reply, options};
 use crate::wire::{Header, Heading, Message, rcode};
 
-/// Judgement of octets from an upstream.
+/// Result of the check.
 #[derive(Debug)]
 pub enum Verdict {
     /// The reply.
     Reply(Reply),
-    /// Something else, perhaps forged; the reply may yet come.
+    /// Another message, perhaps forged; the reply may still arrive.
     NotOurs,
-    /// Sent by someone who knows the ID, but no DNS message.
+    /// No DNS message, but with the ID of the query.
     Garbage,
 }
 
-/// Holds `bytes` from `upstream` against the query that was sent with `id` (RFC 5452 section 9.1): it must be a
-/// response to an ordinary query, with that ID and that question, and parse to its end.
+/// Compares `bytes` from `upstream` with the query that was sent with `id` (RFC 5452 section 9.1): they must be a
+/// well-formed response to a standard query, with the same ID and question.
 pub fn judge(query: &Query, id: u16, upstream: &Upstream, bytes: &[u8]) -> Verdict {
     if !bytes.starts_with(&id.to_be_bytes()) {
         return Verdict::NotOurs;
@@ -39,12 +39,12 @@ fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Hea
     let header = heading.header;
     match Message::parse(bytes) {
         Ok(message) => {
-            // Over TLS the query had an OPT record for its padding, whether or not the client's had one.
+            // Over TLS the query has an OPT record for padding, even if the client's query had none.
             let keeps_opt = query.edns.is_some() || upstream.protocol != Protocol::Tls;
             let message = options::strip(&message, bytes, keeps_opt);
             Verdict::Reply(reply(header, header.counts[1], message, upstream))
         }
-        // Some servers cut in the middle of a record. What counts is that the rest is to be had over TCP.
+        // Some servers truncate within a record. That is acceptable, because the whole reply is retried over TCP.
         Err(_) if header.is_truncated() => {
             Verdict::Reply(reply(header, 0, query.bare_reply(header), upstream))
         }
@@ -52,7 +52,7 @@ fn with_question(query: &Query, upstream: &Upstream, bytes: &[u8], heading: &Hea
     }
 }
 
-/// Servers that understood nothing may leave the question out of their error.
+/// Accepts an error without question, which a server may send if it did not understand the query.
 fn without_question(query: &Query, upstream: &Upstream, header: Header) -> Verdict {
     match header.rcode() {
         rcode::NOERROR | rcode::NXDOMAIN => Verdict::NotOurs,
@@ -65,8 +65,8 @@ fn reply(header: Header, answers: u16, message: Vec<u8>, upstream: &Upstream) ->
     Reply { message, upstream, rcode: header.rcode(), truncated: header.is_truncated(), answers }
 }
 
-/// Judges the message that came over a connection in response to a query with this ID. There is nothing left to try: one
-/// that hides the answer here too has none to give.
+/// Judges the message received over a connection for the query with this ID. No fallback is left: an unusable
+/// message is a failure.
 pub(super) fn over_stream(exchange: Exchange<'_>, id: u16, message: &[u8]) -> Result<Reply, Failure> {
     match judge(exchange.query, id, exchange.upstream, message) {
         Verdict::Reply(reply) if reply.truncated && reply.rcode == rcode::NOERROR && reply.answers == 0 => {

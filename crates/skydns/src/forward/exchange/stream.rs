@@ -1,4 +1,4 @@
-//! Asking over a connection that is kept, TCP or TLS.
+//! Queries over persistent connections, TCP or TLS.
 
 use dnsconfig::Protocol;
 
@@ -7,14 +7,14 @@ use crate::forward::Reply;
 use crate::forward::pool::AskError;
 use crate::wire::{framed, rcode};
 
-/// Connections that may end before the question is sent, until no other is tried.
+/// Maximum number of connections that may end before the query is sent; then no further one is tried.
 const MAX_UNSENT: usize = 32;
 
-/// Asks over a connection of the pool, padded if nobody else sees what is asked.
+/// Queries over a connection of the pool, with padding where the connection is encrypted.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     if exchange.upstream.protocol == Protocol::Tls {
         let reply = send(exchange, &exchange.query.encode_padded()).await?;
-        // A server may be older than the OPT record that the padding needs (RFC 6891, section 7).
+        // An old server may not support the OPT record that padding needs (RFC 6891, section 7).
         if reply.rcode != rcode::FORMERR || exchange.query.edns.is_some() {
             return Ok(reply);
         }
@@ -22,7 +22,7 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     send(exchange, &exchange.query.encode(0, 0)).await
 }
 
-/// Asks with this query. On a connection that breaks it is asked once more, on a new one.
+/// Sends this query. If an existing connection breaks, it is sent again over a new one.
 async fn send(exchange: Exchange<'_>, query: &[u8]) -> Result<Reply, Failure> {
     let query = framed(query);
     let (mut unsent, mut broke) = (0, false);

@@ -1,4 +1,4 @@
-//! Asking over TCP: one connection a question.
+//! Queries over TCP, each with its own connection.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -6,10 +6,10 @@ use tokio::net::TcpStream;
 use super::{Exchange, Failure, judge};
 use crate::forward::Reply;
 
-/// Octets of the length before each message (RFC 1035 section 4.2.2).
+/// Octets of the length field before each message (RFC 1035 section 4.2.2).
 const LENGTH: usize = 2;
 
-/// Asks over a connection of its own. The first message that comes must be the reply.
+/// Queries over a new connection. The first message received must be the reply.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let id = rand::random();
     let connecting = TcpStream::connect(exchange.upstream.socket_addr());
@@ -26,7 +26,7 @@ async fn talk(exchange: Exchange<'_>, mut stream: TcpStream, id: u16) -> std::io
     }
     stream.write_all(&query).await?;
     let length = stream.read_u16().await?;
-    // Grows as octets arrive: a length alone costs the sender nothing.
+    // Grows as octets arrive: a forged length alone reserves no memory.
     let mut message = Vec::new();
     stream.take(length.into()).read_to_end(&mut message).await?;
     if message.len() < usize::from(length) {

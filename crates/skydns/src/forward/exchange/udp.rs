@@ -1,4 +1,4 @@
-//! Asking over UDP.
+//! Queries over UDP.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -13,19 +13,19 @@ use super::judge::{Verdict, judge};
 use super::{Exchange, Failure};
 use crate::forward::Reply;
 
-/// The largest datagram.
+/// Size of the largest datagram.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Datagrams that answer something else, after which UDP is given up for this question: whoever guesses IDs gets so
-/// many guesses out of 65,536, if he knows the port.
+/// Maximum number of mismatching datagrams before UDP is given up for this query: an attacker who knows the port
+/// gets that many guesses out of 65,536.
 const MAX_MISMATCHES: usize = 64;
 
 thread_local! {
-    /// Where datagrams arrive before their size is known: one buffer a thread instead of one a socket.
+    /// Receive buffer: one for each thread instead of one for each socket.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_DATAGRAM]);
 }
 
-/// Asks from a new socket with a new ID, and once more if nothing comes for a while.
+/// Queries from a new socket with a new ID, and sends the query once more if no reply arrives for a while.
 pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     let socket = open(exchange.upstream.socket_addr()).await?;
     let id = rand::random();
@@ -58,8 +58,8 @@ pub(super) async fn ask(exchange: Exchange<'_>) -> Result<Reply, Failure> {
     }
 }
 
-/// A socket on a port that the kernel picks at random (RFC 6056), connected so that the kernel drops what comes from
-/// elsewhere and reports ICMP errors.
+/// A socket on a port that the kernel picks at random (RFC 6056). It is connected, so that the kernel drops
+/// datagrams from other addresses and reports ICMP errors.
 async fn open(upstream: SocketAddr) -> Result<UdpSocket, Failure> {
     let any: IpAddr = match upstream {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -74,9 +74,9 @@ async fn send(socket: &UdpSocket, query: &[u8]) -> Result<(), Failure> {
     socket.send(query).await.map(drop).map_err(|error| Failure::from_talking(&error))
 }
 
-/// Waits for a datagram, or an ICMP error, and has it judged.
+/// Waits for a datagram or an ICMP error, and judges the datagram.
 async fn receive(socket: &UdpSocket, judge: impl Fn(&[u8]) -> Verdict) -> Result<Verdict, Failure> {
-    // An ICMP error makes a UDP socket not readable but erroneous: it must be waited for by name.
+    // An ICMP error makes a UDP socket erroneous, not readable: the interest must include it.
     let interest = Interest::READABLE.add(Interest::ERROR);
     let receive = || {
         BUFFER.with_borrow_mut(|buffer| {

@@ -20,7 +20,7 @@ fn name(question: &Arc<Key>) -> &[u8] {
     &question.query.name
 }
 
-/// The last octets of the upstreams in their order, how many are alive, and which are to be probed.
+/// The last octets of the upstreams in their order, the number that are alive, and the upstreams to probe.
 fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, Vec<u8>) {
     let upstreams: Vec<_> = upstreams.iter().map(|n| upstream(*n)).collect();
     let order = health.order(&upstreams, now);
@@ -32,7 +32,7 @@ fn ordered(health: &Health, upstreams: &[u8], now: Instant) -> (Vec<u8>, usize, 
     (order.upstreams.iter().map(octet).collect(), order.alive, probes)
 }
 
-/// Silent to two names and to the probe.
+/// Makes the upstream silent to two names and to the probe.
 fn kill(health: &Health, n: u8, now: Instant) {
     for name in [b"\x01a\0", b"\x01b\0"] {
         health.silent(&upstream(n), &question(name), now, now);
@@ -58,7 +58,7 @@ fn dead_upstreams_come_last() {
     assert_eq!(ordered(&health, &[1, 2, 3], now), (vec![1, 2, 3], 0, vec![]), "all dead: as configured");
 }
 
-/// It takes two names without anything answered in between, and the silence of a probe.
+/// A probe needs two names with no answer in between; death also needs an unanswered probe.
 #[test]
 fn silence_to_one_name_proves_nothing() {
     let (health, start) = (Health::default(), Instant::now());
@@ -116,7 +116,7 @@ fn dead_upstreams_are_probed_until_they_answer() {
         now += PROBE_EVERY;
         assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![1]), "round {round}");
         assert_eq!(ordered(&health, &[1, 2], now), (vec![2, 1], 1, vec![]), "one probe at a time");
-        // What this machine lacks does not bring it back.
+        // A lack of local resources does not bring it back.
         health.probe_failed(&upstream(1), now, now, round % 2 == 0);
     }
     health.answered(&upstream(1), &question(b"\x01a\0"), NOERROR, now);
@@ -149,7 +149,7 @@ fn forgets_whom_nobody_asked_for_longest() {
     assert!(!health.was_silent_over_tcp(&numbered(1), start), "forgotten");
 }
 
-/// Result of a question, or that the upstream was found dead.
+/// Outcome of a query, or the detection that the upstream is dead.
 #[derive(Clone, Copy)]
 enum Past {
     Silent,

@@ -1,11 +1,11 @@
-//! Metrics of connections to upstreams and of their certificates.
+//! Metrics of connections to upstreams, and of their certificates.
 
 use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Registry, register_int_counter_vec_with_registry,
     register_int_gauge_vec_with_registry,
 };
 
-/// Metrics with the label `upstream`. Clones count together.
+/// Metrics with the label `upstream`. Clones share their values.
 #[derive(Clone, Debug)]
 pub(super) struct StreamMetrics {
     connections: IntGaugeVec,
@@ -28,17 +28,17 @@ impl StreamMetrics {
             connections: gauge("connections", "Open connections to an upstream over TCP or TLS.")?,
             handshakes: register_int_counter_vec_with_registry!(
                 "kubedns_forward_tls_handshakes_total",
-                "Completed TLS handshakes with an upstream; `resumed` ones took up an earlier session.",
+                "Completed TLS handshakes with an upstream; `resumed` ones continue an earlier session.",
                 &["upstream", "kind"],
                 registry
             )?,
             expiries: gauge(
                 "tls_certificate_expiry_timestamp_seconds",
-                "When the certificate that an upstream showed last expires.",
+                "Expiry of the certificate in the last handshake with an upstream, in seconds since 1970.",
             )?,
             trusted: gauge(
                 "tls_trusted",
-                "1 if the certificate that an upstream showed last is trusted, else 0: then it is not asked.",
+                "1 if the certificate in the last handshake with an upstream is trusted, else 0: it is not queried.",
             )?,
         })
     }
@@ -62,10 +62,10 @@ impl StreamMetrics {
         self.trusted.with_label_values(&[upstream]).set(trusted.into());
     }
 
-    /// Forgets what was known of an upstream's certificate.
+    /// Removes the metrics of an upstream's certificate.
     pub(super) fn forget(&self, upstream: &str) {
         for certificates in [&self.expiries, &self.trusted] {
-            // There is one of those over TLS alone.
+            // Only upstreams over TLS have them.
             let _ = certificates.remove_label_values(&[upstream]);
         }
     }

@@ -1,7 +1,7 @@
-//! One connection to an upstream: questions are sent as they come, and replies go to whoever asked, in any order
-//! (RFC 7766 section 6.2.1.1).
+//! One connection to an upstream: queries are pipelined, and replies are matched by ID in any order (RFC 7766
+//! section 6.2.1.1).
 //!
-//! It knows IDs, and nothing else of what is in a message: whether a reply answers the question is for the asker to judge.
+//! It looks at nothing but the ID of a message: the caller checks whether a reply answers the query.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,57 +15,57 @@ use crate::forward::Failure;
 use crate::forward::metrics::UpstreamMetrics;
 use crate::wire::{Frames, HEADER};
 
-/// A connection without a question for so long is closed (RFC 7766 section 6.2.3).
+/// Time without queries after which a connection is closed (RFC 7766 section 6.2.3).
 const IDLE: Duration = Duration::from_secs(30);
-/// When nothing has come for so long although replies are due, further questions get another connection.
+/// Time without replies, although some are due, after which further queries use another connection.
 const SILENT: Duration = Duration::from_secs(1);
-/// So long the replies of a connection that gets no further questions are waited for.
+/// Time to wait for the replies of a connection that takes no further queries.
 const ENDING: Duration = Duration::from_secs(2);
-/// Octets that wait to be sent, beyond which no question is taken.
+/// Number of unsent octets above which no query is taken.
 const MAX_UNSENT: usize = 16 * 1024;
-/// Octets that are read at once.
+/// Size of the read buffer, in octets.
 const READ: usize = 4096;
-/// Replies to nothing that was asked, in one connection.
+/// Maximum number of mismatching replies on one connection.
 const MAX_MISMATCHES: usize = 64;
-/// So many may wait before those whose askers are gone are looked for.
+/// Number of waiting queries from which abandoned queries are looked for.
 const MANY: usize = 16;
-/// IDs in use, those of questions whose askers are gone among them, beyond which no question is taken.
+/// Maximum number of IDs in use, including those of abandoned queries, above which no query is taken.
 const MAX_IDS: usize = 2048;
 
-/// A reply with the ID that the question was sent with.
+/// A reply, with the ID that the query was sent with.
 type Answer = Result<(u16, Vec<u8>), Failure>;
 
-/// A stream of octets to an upstream.
+/// A byte stream to an upstream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Why a connection gave no reply.
+/// Reason why a connection gave no reply.
 #[derive(Debug)]
 pub(in crate::forward) enum AskError {
-    /// It ended before the question was sent: another may be asked.
+    /// The connection ended before the query was sent: retry on another connection.
     Unsent,
-    /// It broke, or could not be opened.
+    /// The connection broke, or could not be opened.
     Failed(Failure),
 }
 
-/// A question on its way. Its place in the connection is free again when the reply comes or nobody waits for it.
+/// A query in flight. It frees its place in the connection when the reply arrives or the caller has gone.
 pub(super) struct Question {
-    /// The message behind its length.
+    /// The message, prefixed with its length.
     framed: Vec<u8>,
     answer: oneshot::Sender<Answer>,
     place: Option<OwnedSemaphorePermit>,
 }
 
 impl Question {
-    /// Tells the asker that there will be no reply.
+    /// Reports the failure to the caller.
     pub(super) fn fail(self, failure: Failure) {
-        // Who asked may be gone.
+        // The caller may be gone.
         let _ = self.answer.send(Err(failure));
     }
 }
 
-/// Asks over a connection, which may still be opened. Clones share it.
+/// Handle for queries over a connection, which may still be opening. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::forward) struct Connection {
     questions: mpsc::Sender<Question>,
@@ -74,23 +74,24 @@ pub(in crate::forward) struct Connection {
 }
 
 impl Connection {
-    /// One that has at most `depth` questions under way, and where its task finds them.
+    /// A connection with at most `depth` queries in flight, and the queue that its task reads.
     pub(super) fn new(depth: usize) -> (Self, mpsc::Receiver<Question>) {
         let (questions, receiver) = mpsc::channel(depth);
         (Self { questions, places: Arc::new(Semaphore::new(depth)), depth }, receiver)
     }
 
-    /// Number of questions under way.
+    /// Number of queries in flight.
     pub(super) fn load(&self) -> usize {
         self.depth - self.places.available_permits()
     }
 
-    /// Whether it takes questions.
+    /// Whether it takes further queries.
     pub(super) fn is_open(&self) -> bool {
         !self.questions.is_closed()
     }
 
-    /// Sends a query, whose ID the connection chooses, and waits for the reply. `framed` has its length before it.
+    /// Sends a query, whose ID the connection chooses, and waits for the reply. `framed` is the message prefixed
+    /// with its length.
     pub(in crate::forward) async fn ask(&self, framed: Vec<u8>) -> Result<(u16, Vec<u8>), AskError> {
         let place = tokio::select! {
             place = Arc::clone(&self.places).acquire_owned() => place.map_err(|_| AskError::Unsent)?,
@@ -103,16 +104,16 @@ impl Connection {
     }
 }
 
-/// The end of a connection.
+/// Outcome of a connection that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
     /// The server closed it after one reply although more were due.
     pub(super) one_at_a_time: bool,
-    /// It brought two replies or more.
+    /// It delivered two replies or more.
     pub(super) pipelined: bool,
 }
 
-/// The work of a connection that is open.
+/// The task of an open connection.
 pub(super) struct Worker<S> {
     read: ReadHalf<S>,
     write: WriteHalf<S>,
@@ -122,9 +123,9 @@ pub(super) struct Worker<S> {
     frames: Frames,
     unsent: Vec<u8>,
     flushed: bool,
-    /// When a reply came last, or the first of those that are due was asked for.
+    /// Time of the last reply, or of the first query after an idle period.
     since: Instant,
-    /// It takes no more questions.
+    /// No further queries are taken.
     ending: bool,
     replies: usize,
     mismatches: usize,
@@ -149,7 +150,8 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Works until the connection breaks, is closed or has been idle. `ended` hears of the end before the askers do.
+    /// Works until the connection breaks, is closed or has been idle. `ended` is called before the waiting callers
+    /// get the failure.
     pub(super) async fn run(mut self, ended: impl FnOnce(End)) {
         let failure = self.work().await;
         self.questions.close();
@@ -162,7 +164,7 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// Gives what the end means for those who still wait.
+    /// Returns the failure for the callers that still wait.
     async fn work(&mut self) -> Failure {
         let mut chunk = [0; READ];
         loop {
@@ -199,7 +201,7 @@ impl<S: Stream> Worker<S> {
         }
     }
 
-    /// When to give up on what is waited for.
+    /// Time at which to stop waiting.
     fn due(&self) -> Instant {
         let patience = match (self.ending, self.waiting.is_empty()) {
             (true, _) => ENDING,
@@ -232,7 +234,7 @@ impl<S: Stream> Worker<S> {
         self.flushed = false;
     }
 
-    /// Hands whole messages on.
+    /// Passes complete messages on.
     fn take_octets(&mut self, octets: &[u8]) -> Result<(), Failure> {
         self.frames.push(octets);
         while let Some(message) = self.frames.next_message() {
@@ -242,8 +244,8 @@ impl<S: Stream> Worker<S> {
         Ok(())
     }
 
-    /// Gives the places of those who do not wait any more to others. Their IDs stay in use: a late reply is none to
-    /// somebody else.
+    /// Frees the places of abandoned queries. Their IDs stay in use, so that a late reply is not taken for another
+    /// query's.
     fn forget_the_gone(&mut self) {
         if self.waiting.len() > MANY {
             let gone = self.waiting.values_mut().filter(|question| question.answer.is_closed());
@@ -262,7 +264,7 @@ impl<S: Stream> Worker<S> {
             if !self.ending {
                 self.since = Instant::now();
             }
-            // Who asked may be gone.
+            // The caller may be gone.
             let _ = question.answer.send(Ok((id, message)));
             return Ok(());
         }
@@ -272,7 +274,7 @@ impl<S: Stream> Worker<S> {
     }
 }
 
-/// Sends some of the octets, or, where there are none, what the stream itself still holds. Gives their number.
+/// Writes some of `octets`, or flushes the stream if there are none. Returns the number of octets written.
 async fn send(stream: &mut (impl AsyncWrite + Unpin), octets: &[u8]) -> std::io::Result<usize> {
     if octets.is_empty() {
         return stream.flush().await.map(|()| 0);

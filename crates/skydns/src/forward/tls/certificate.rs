@@ -1,24 +1,24 @@
-//! The expiry and the key of a certificate that was found valid (RFC 5280 section 4.1).
+//! Parses expiry and public key of a validated certificate (RFC 5280 section 4.1).
 
 use chrono::NaiveDateTime;
 
-/// Tags of DER.
+/// DER tags.
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 
-/// The parts of a certificate that are of interest.
+/// The parsed parts of a certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Certificate<'a> {
     /// notAfter in seconds since 1970.
     pub(super) expires: i64,
-    /// The `SubjectPublicKeyInfo`, whole.
+    /// The whole `SubjectPublicKeyInfo`.
     pub(super) key: &'a [u8],
 }
 
 impl<'a> Certificate<'a> {
-    /// Reads DER; none if it is not what a certificate should be.
+    /// Parses DER; `None` if it is malformed.
     pub(super) fn parse(der: &'a [u8]) -> Option<Self> {
         let (certificate, _) = Element::read(der)?;
         let (signed, _) = Element::read(certificate.within(SEQUENCE)?)?;
@@ -28,7 +28,7 @@ impl<'a> Certificate<'a> {
             rest = behind;
             Some(element)
         };
-        // The version may be left out. Serial number, signature and issuer follow.
+        // The version is optional. Serial number, signature and issuer follow.
         let skipped = if next()?.tag == VERSION { 3 } else { 2 };
         for _ in 0..skipped {
             next()?;
@@ -40,7 +40,7 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// A value with its tag.
+/// A DER value with its tag.
 struct Element<'a> {
     tag: u8,
     value: &'a [u8],
@@ -48,13 +48,13 @@ struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// The first element, and what is behind it.
+    /// The first element, and the octets after it.
     fn read(der: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[tag, short], long) = der.split_first_chunk()?;
         let octets = usize::from(short & 0x7f);
         let (length, begin) = match short {
             ..=0x7f => (octets, 2),
-            // No certificate needs more than four octets for a length.
+            // Four octets of length suffice for any certificate.
             0x81..=0x84 => {
                 let length =
                     long.get(..octets)?.iter().fold(0, |length, octet| length << 8 | usize::from(*octet));
@@ -70,7 +70,7 @@ impl<'a> Element<'a> {
         (self.tag == tag).then_some(self.value)
     }
 
-    /// A time in seconds since 1970. Years of two digits are those from 1950 on.
+    /// A time in seconds since 1970. Two-digit years start at 1950.
     fn time(&self) -> Option<i64> {
         let text = str::from_utf8(self.value).ok()?;
         let text = match self.tag {
@@ -99,7 +99,7 @@ mod tests {
     fn expiry_and_key() {
         let der = der();
         let certificate = Certificate::parse(&der).unwrap();
-        // As openssl x509 -enddate and -pubkey have it.
+        // Values as reported by openssl x509 -enddate and -pubkey.
         assert_eq!(certificate.expires, 4_733_510_400);
         assert_eq!(certificate.key.len(), 91);
     }

@@ -1,4 +1,4 @@
-//! Messages of upstreams that do not fit.
+//! Upstream messages that do not fit.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn upstream(flags: u16, options: u16) -> Vec<u8> {
     message
 }
 
-/// Octets, answers and additional records of what is passed on, its TC, and whether it counts as truncated.
+/// Length, answer count, additional count and TC of the message passed on, and whether it counts as truncated.
 fn passed_on(message: &[u8]) -> (usize, u16, u16, bool, bool) {
     let query = Query::parse(QUERY, Transport::Udp).unwrap();
     let mut out = Vec::new();

@@ -13,7 +13,7 @@ fn upstream() -> Upstream {
     std::net::SocketAddr::from(([192, 0, 2, 53], 53)).into()
 }
 
-/// A right reply with one address.
+/// A correct reply with one address.
 fn right() -> Vec<u8> {
     let mut packet = query().encode(ID, 0);
     packet[2] |= 0x80;
@@ -30,7 +30,7 @@ fn the_right_reply_is_taken_whole() {
 }
 
 proptest! {
-    /// One wrong octet in ID or question is enough for a reply not to count.
+    /// A single wrong octet in ID or question makes a reply invalid.
     #[test]
     fn every_octet_of_id_and_question_counts(at in prop_oneof![0..2_usize, 12..34_usize], octet in any::<u8>()) {
         let mut bytes = right();

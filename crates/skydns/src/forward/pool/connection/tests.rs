@@ -8,7 +8,7 @@ use super::*;
 use crate::forward::ForwardMetrics;
 use crate::wire::framed;
 
-/// A connection of this depth, the server's end of it, and how it ended once it has.
+/// A connection of this depth, the server's end of it, and the task that returns its outcome.
 fn connection(depth: usize) -> (Connection, DuplexStream, JoinHandle<Option<End>>) {
     let upstream: Upstream = "tcp://192.0.2.1".parse().unwrap();
     let metrics = ForwardMetrics::new(&Registry::new()).unwrap().upstream(&upstream);
@@ -26,7 +26,7 @@ fn query() -> Vec<u8> {
     framed(&[0; HEADER])
 }
 
-/// Reads a question and sends it back.
+/// Reads a query and sends it back.
 async fn echo(server: &mut DuplexStream) {
     let mut question = vec![0; query().len()];
     server.read_exact(&mut question).await.unwrap();
@@ -45,7 +45,7 @@ async fn it_is_closed_when_nobody_asks_for_a_while() {
     assert!(matches!(connection.ask(query()).await, Err(AskError::Unsent)));
 }
 
-/// Replies that are due are waited for, questions are not taken any more.
+/// Replies that are due are still waited for, but no further queries are taken.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_comes_no_more_is_asked() {
     let (connection, mut server, task) = connection(DEEP);
@@ -85,7 +85,7 @@ async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
         let gone = tokio::time::timeout(Duration::from_millis(1), connection.ask(query()));
         assert!(gone.await.is_err());
     }
-    // A reply is when they are looked for.
+    // A reply makes the connection look for abandoned queries.
     let (answer, ()) = tokio::join!(connection.ask(query()), async {
         let mut questions = vec![0; query().len() * 2 * MANY];
         server.read_exact(&mut questions).await.unwrap();
@@ -95,7 +95,7 @@ async fn places_are_free_again_when_replies_come_and_when_askers_are_gone() {
     assert_eq!(connection.load(), 0);
 }
 
-/// Replies that come late are none to others, however many.
+/// Any number of late replies count as replies to abandoned queries, not as mismatches.
 #[tokio::test(start_paused = true)]
 async fn late_replies_are_no_foreign_ones() {
     let (connection, mut server, _task) = connection(4 * MAX_MISMATCHES);
@@ -108,7 +108,7 @@ async fn late_replies_are_no_foreign_ones() {
     let (first, rest) = questions.split_at_mut(query().len() * late);
     server.read_exact(first).await.unwrap();
     for _ in 0..2 {
-        // The second time, they are known to be gone.
+        // By the second time, they are known to be abandoned.
         let (answer, ()) = tokio::join!(connection.ask(query()), async {
             server.read_exact(rest).await.unwrap();
             server.write_all(rest).await.unwrap();
@@ -121,7 +121,7 @@ async fn late_replies_are_no_foreign_ones() {
     answer.unwrap();
 }
 
-/// A server that closes after one reply is told from one that closes for another reason.
+/// A server that closes after one reply is distinguished from one that closes for another reason.
 #[tokio::test]
 async fn how_it_ended() {
     for (asked, answered, one_at_a_time, pipelined) in
