@@ -1,10 +1,10 @@
-//! Errors in one line: with their causes, without the system's number.
+//! Errors in one line, with their causes and without the operating system's error number.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};
 use std::io;
 
-/// Shows an error with its causes, separated by colons.
+/// Displays an error with its causes, separated by colons.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
@@ -20,7 +20,8 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// The same for errors of libraries that repeat each other: the first line of each, and what was said already but once.
+/// An error with its causes, separated by colons. Of each it takes the first line, and skips texts that the line
+/// already contains, as library errors often repeat their causes.
 pub fn brief(error: &dyn Error) -> String {
     let first_line =
         |error: &dyn Error| error.to_string().lines().next().unwrap_or_default().trim_end().to_owned();
@@ -36,7 +37,7 @@ pub fn brief(error: &dyn Error) -> String {
     line
 }
 
-/// The system's words for an error, without its number.
+/// The text of an I/O error, without the error number.
 pub fn without_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()

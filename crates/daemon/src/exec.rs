@@ -1,11 +1,11 @@
-//! Starting another program so that it cannot outlive us.
+//! Programs that cannot outlive this process.
 //!
-//! The kernel tells a process that its parent died only if the process itself asked for it, between fork and exec.
-//! Without unsafe code that is no place of ours, so we start ourselves again, and that process asks for the signal and
-//! then becomes the other program. The process ID stays the same throughout.
+//! The kernel signals the death of a parent only if the child requests it between fork and exec (`PR_SET_PDEATHSIG`).
+//! Safe code cannot run there. So the child first executes this binary again, which requests the signal and then
+//! executes the other program. The process ID stays the same.
 //!
-//! The kernel forgets the signal when a process changes its user or group. It sends it already when the thread ends that
-//! started the process.
+//! The kernel drops the request when the child changes its user or group. It sends the signal as soon as the thread
+//! that started the child ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
@@ -18,13 +18,13 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid, getppid};
 
-/// The exit status when the program could not be executed, as a shell would have it.
+/// The exit status if the program cannot be executed, as in a shell.
 pub const CANNOT_EXECUTE: u8 = 127;
-/// The first argument of the process that is to become another program.
+/// The first argument of a child that is to execute another program.
 const MARK: &str = "__exec";
 
-/// The command that starts `program`, which gets `on_death` when we die. Works for those whose `main` begins with
-/// [`requested`].
+/// The command that starts `program`, which receives the signal `on_death` when this process dies. Requires that
+/// `main` begins with [`requested`].
 pub fn command(
     on_death: Signal,
     program: &Path,
@@ -35,8 +35,8 @@ pub fn command(
     command
 }
 
-/// Becomes the program if `command_line`, which is ours, is of [`command`]. Returns the exit status if that fails, and
-/// `None` if the command line is a person's.
+/// Executes the program if `command_line`, that of this process, was made by [`command`]. Returns the exit status if
+/// that fails, and `None` for any other command line.
 pub fn requested(command_line: &[OsString]) -> Option<ExitCode> {
     let launch = Launch::read(command_line)?;
     let error = launch.run();
@@ -61,12 +61,12 @@ impl<'a> Launch<'a> {
         Some(Self { parent: Pid::from_raw(parsed(parent)?), on_death: parsed(on_death)?, program, arguments })
     }
 
-    /// Returns only if it fails.
+    /// Executes the program; returns only on failure.
     fn run(&self) -> io::Error {
         if let Err(error) = prctl::set_pdeathsig(self.on_death) {
             return error.into();
         }
-        // If the parent died before the signal was asked for, nobody would send it.
+        // The signal is never sent if the parent died before the request.
         if getppid() != self.parent {
             return io::Error::other("the process that started it is gone");
         }

@@ -1,14 +1,14 @@
 //! Go-style command lines on top of clap.
 //!
-//! Manifests in the field were written for Go binaries. This module reads what they say: long flags with one or two
-//! dashes, `_` for `-`, `=` or a following word for the value, booleans alone or with `=true`, `=0`, `=T`..., `-v2`,
-//! and everything after `--` untouched. Each command line is first rewritten to `--name=value` words, then
-//! clap fills the options, and what went wrong is said in the words of the Go packages, because that is what people
-//! find when they search for it.
+//! Existing manifests were written for Go binaries. This module accepts the same syntax: long flags with one or two
+//! dashes, `_` for `-`, the value after `=` or as the next word, booleans without a value or with `=true`, `=0`,
+//! `=T`...,
+//! `-v2`, and everything after `--` unchanged. A command line is first rewritten to `--name=value` words, which clap
+//! parses. Errors have the texts of the Go packages, so that people find them when they search.
 //!
-//! A clap option needs nothing special: `bool` fields become Go booleans by themselves, [`int`] and [`GoDuration`] read
-//! numbers and durations as Go does, the `value_name` is the type that `--help` shows. This module does not know what
-//! any flag means.
+//! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and [`GoDuration`] parse numbers
+//! and durations as Go does, and `value_name` is the type in `--help`. This module knows nothing of the meaning of a
+//! flag.
 
 mod error;
 mod usage;
@@ -25,7 +25,7 @@ pub(crate) use self::usage::OLD_LOGGING;
 pub(crate) use self::value::plain;
 pub use self::value::{GoDuration, ValueError, atoi, boolean, int, quote};
 
-/// Which Go package the error texts and the help layout follow.
+/// The Go package whose error texts and help layout are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// `github.com/spf13/pflag`: kube-dns and sidecar.
@@ -34,7 +34,7 @@ pub enum Style {
     Go,
 }
 
-/// Why a process ends before it has started: `--help`, `--version` or a command line that cannot be read.
+/// The output and status of a process that ends at its command line: `--help`, `--version` or a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// The exit status.
@@ -46,7 +46,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Prints both texts and returns the exit code. A closed stream is not an error.
+    /// Prints both texts and returns the exit code. A closed stream is ignored.
     pub fn print(&self) -> ExitCode {
         use std::io::Write as _;
         let _ = std::io::stdout().lock().write_all(self.stdout.as_bytes());
@@ -55,10 +55,10 @@ impl Exit {
     }
 }
 
-/// Reads a command line; `argv` does not hold the program's name.
+/// Parses a command line; `argv` is without the program's name.
 ///
-/// An [`Exit`] when the process is to end at once: status 0 for `--help` (on standard error, as Go prints it) and
-/// `--version` (on standard output), status 2 for everything that is wrong.
+/// The error is an [`Exit`] if the process must end: status 0 for `--help` (on standard error, as in Go) and
+/// `--version` (on standard output), status 2 for any mistake.
 pub fn parse<P: Parser>(
     program: &str,
     style: Style,
@@ -80,10 +80,10 @@ pub fn parse<P: Parser>(
     let takes_words = command.get_positionals().next().is_some();
     let mut line = vec![OsString::from(program)];
     line.extend(words.flags);
-    // Differs from kube-dns: it overlooks such words, and so the flag that was meant.
+    // Differs from kube-dns: it ignores such words, and so a flag without its dashes.
     if let (false, Some(word)) = (takes_words, words.rest.first()) {
         let word = quote(&word.to_string_lossy());
-        return Err(fail(&format!("unexpected word {word}: {program} takes flags alone")));
+        return Err(fail(&format!("unexpected word {word}: {program} accepts only flags")));
     }
     if takes_words {
         line.push("--".into());
@@ -101,7 +101,7 @@ pub fn parse<P: Parser>(
     }
 }
 
-/// Gives a clap command the habits of Go: booleans take a value, the last of two equal flags wins, no built-in help.
+/// Configures a clap command as in Go: booleans accept a value, the last of two equal flags wins, no built-in help.
 fn go_command(command: clap::Command) -> clap::Command {
     let mut command = command
         .disable_help_flag(true)
@@ -123,7 +123,7 @@ fn go_bool(arg: clap::Arg) -> clap::Arg {
     if off { arg.default_value("false") } else { arg }
 }
 
-/// Is this a flag that stands for `true` when it stands alone?
+/// Whether this is a boolean flag, which means `true` without a value.
 fn is_bool(arg: &clap::Arg) -> bool {
     matches!(arg.get_action(), clap::ArgAction::SetTrue)
         || (matches!(arg.get_action(), clap::ArgAction::Set)

@@ -1,8 +1,8 @@
 //! A small HTTP/1.1 server for probes, metrics and status pages: warp filters on a listener with bounds.
 //!
-//! Bounded are connections (the oldest gives way to a new one, so that idle ones cannot keep a probe out), the size
-//! and the time of a request's head, the time a handler may take, and the life of a connection. Bodies of requests are
-//! never read. Replies look like those of Go's `net/http`, whose headers people's probes and dashboards have seen.
+//! There are bounds on the number of connections (a new connection closes the oldest, so that idle connections cannot
+//! block a probe), on size and time of a request's head, on the time of a handler, and on the life of a connection.
+//! Bodies of requests are never read. Responses have the headers of Go's `net/http`, as probes and dashboards expect.
 
 mod connections;
 mod get;
@@ -25,18 +25,18 @@ use crate::net::wildcard_addr;
 pub use self::get::{Following, GetError, Page, follow, get};
 pub use self::reply::{json, not_found, plain_error, text, with_type};
 
-/// Why a server does not start.
+/// A failure to listen.
 #[derive(Debug, Error)]
 #[error("cannot listen on {address}: {reason}")]
 pub struct BindError {
-    /// The address that was asked for.
+    /// The requested address.
     pub address: String,
-    /// Why not: the system's words without its error number.
+    /// The operating system's error text, without the error number.
     pub reason: String,
 }
 
 impl BindError {
-    /// Names the address that could not be listened on. For sockets of any kind.
+    /// The failure to listen on `address`, for sockets of any kind.
     pub fn new(address: &impl ToString, error: &io::Error) -> Self {
         Self { address: address.to_string(), reason: without_number(error) }
     }
@@ -47,11 +47,11 @@ impl BindError {
 struct Limits {
     /// Connections at a time; one more closes the oldest.
     connections: usize,
-    /// Timeout of the head of a request, and of an idle connection.
+    /// Timeout of the head of a request and of an idle connection.
     head_time: Duration,
     /// Bound of the head of a request, in bytes; at least 8192.
     head_size: usize,
-    /// Timeout of a handler; the client then gets 503.
+    /// Timeout of a handler, after which the client receives 503.
     handler_time: Duration,
     /// Longest life of a connection.
     life: Duration,
@@ -69,7 +69,7 @@ impl Default for Limits {
     }
 }
 
-/// A listener that is bound and does not answer yet.
+/// A bound listener that does not respond yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -78,9 +78,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the port. `host` is an IP address or a name the system resolves; port 0 takes any. As in Go, all ways to
-    /// say "any address" (empty, `0.0.0.0`, `::`) mean those of both families: a kubelet probes the pod's first address,
-    /// and that may be of either.
+    /// Binds the port; port 0 is any free port. `host` is an IP address or a name that the system resolves. As in Go,
+    /// all forms of the wildcard address (empty, `0.0.0.0`, `::`) listen on both IP families: a kubelet probes the
+    /// pod's first address, which may be of either family.
     pub async fn bind(host: &str, port: u16) -> Result<Self, BindError> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -94,13 +94,13 @@ impl Server {
         Ok(Self { listener, local, limits: Limits::default() })
     }
 
-    /// The address that was taken.
+    /// The bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Answers with `filter` until `stop`, then lets requests in progress end for up to two seconds. What the filter
-    /// rejects is answered as Go's `net/http` answers it.
+    /// Serves `filter` until `stop`, then waits up to two seconds for requests in progress. Rejections of the filter
+    /// get the responses of Go's `net/http`.
     pub async fn run<F>(self, filter: F, stop: CancellationToken)
     where
         F: Filter<Error = warp::Rejection> + Clone + Send + Sync + 'static,
@@ -112,7 +112,7 @@ impl Server {
     }
 }
 
-/// Connections that the kernel holds until they are accepted; what tokio asks for itself.
+/// The backlog of the listener, which is tokio's own default.
 const BACKLOG: u32 = 1024;
 
 /// Listens on all addresses.
@@ -120,7 +120,7 @@ fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
     let ip = wildcard_addr();
     let socket = if ip.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     if ip.is_ipv6() {
-        // The system's default may be otherwise (`net.ipv6.bindv6only`).
+        // The system's default (`net.ipv6.bindv6only`) may differ.
         setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     }
     socket.set_reuseaddr(true)?;
@@ -132,15 +132,14 @@ fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddr(pub SocketAddr);
 
-/// Whether the client is on this machine, or in this pod. What pods ask, and who asks, is not for everybody who can reach
-/// the port.
+/// Extracts whether the client is on this machine or in this pod. Only such clients may see the queries of pods.
 pub fn is_local() -> impl Filter<Extract = (bool,), Error = Infallible> + Clone + Send + Sync + 'static {
     warp::ext::optional::<ClientAddr>().map(|client: Option<ClientAddr>| {
         client.is_some_and(|client| client.0.ip().to_canonical().is_loopback())
     })
 }
 
-/// Matches one whole path, whatever the method: Go's mux has no other idea of a route.
+/// Matches a whole path with any method, as Go's mux does.
 pub fn exact_path(
     path: &str,
 ) -> impl Filter<Extract = (), Error = warp::Rejection> + Clone + Send + Sync + 'static {

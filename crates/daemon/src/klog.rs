@@ -1,6 +1,6 @@
 //! Log lines as klog writes them, on standard error.
 //!
-//! The rest of the project logs through `tracing`; this module decides which events are written and how they look:
+//! The project logs through `tracing`; this module filters and formats the events:
 //!
 //! ```text
 //! I1121 01:02:03.000004      17 source.rs:123] configuration in force key="value"
@@ -16,14 +16,14 @@
 //! | error, warn of other crates | always |
 //! | info, debug, trace of other crates | `--v=5`, `8`, `10` |
 //!
-//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. A line that repeats quickly is left
-//! out after a burst and counted instead ([`limit`](self#floods)), so a flood costs a counter rather than a disk.
+//! `--vmodule=watch=6,engine=4` sets the level of single source files, as in klog. A line that repeats quickly is
+//! suppressed and counted after a burst ([`limit`](self#floods)), so that a flood does not fill a disk.
 //!
 //! # Floods
 //!
-//! Every place in the source that logs may write 30 lines at once and one a second after that. What is left out is
-//! counted and told as soon as anything is written again. Debug and trace lines are not limited: who asks for them
-//! wants them all. Nor are events whose target ends with `::queries`: who writes them bounds them.
+//! Every logging place in the source may write 30 lines at once and then one line per second. Suppressed lines are
+//! counted, and the count is logged with the next written line. There is no limit on debug and trace lines, which are
+//! only written on request, nor on events whose target ends with `::queries`, which have a bound of their own.
 
 mod format;
 mod level;
@@ -42,13 +42,13 @@ use self::format::{Fields, Line};
 pub use self::level::{Level, Modules};
 use self::queue::Queue;
 
-/// The end of the target of events that have a bound of their own: a query each.
+/// The suffix of the target of query logs, which have a bound of their own.
 const QUERIES: &str = "::queries";
-/// Lines that wait to be written on standard error.
+/// The queue of lines for standard error.
 static STDERR: Queue = Queue::new();
-/// Writing lines takes little.
+/// Stack size of the writing thread, which needs little.
 const THREAD_STACK: usize = 256 << 10;
-/// The time the end of the process waits for the last lines to be read.
+/// Timeout of writing the last lines at the end of the process.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Format of log lines.
@@ -57,14 +57,14 @@ pub enum Format {
     /// klog lines.
     #[default]
     Klog,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The logging flags every binary takes; flatten them into its options.
+/// The logging flags of every binary; flatten them into its options.
 ///
-/// Apart from `-v`, `--vmodule` and `--log-format` these exist so that manifests written for the Go binaries start:
-/// logs go to standard error, unbuffered, and nowhere else.
+/// Only `-v`, `--vmodule` and `--log-format` have an effect. The others are accepted because manifests for the Go
+/// binaries set them: logs always go to standard error, and nowhere else.
 #[derive(Clone, Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "these are klog's flags, not a state")]
 pub struct LogFlags {
@@ -74,7 +74,7 @@ pub struct LogFlags {
     /// comma-separated list of pattern=N settings for file-filtered logging (only works for the default text log format)
     #[arg(long, value_name = "moduleSpec", default_value = "")]
     pub vmodule: Modules,
-    /// how log lines look: klog or json
+    /// format of log lines: klog or json
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub log_format: Format,
     /// Maximum number of seconds between log flushes
@@ -97,11 +97,11 @@ impl Default for LogFlags {
     }
 }
 
-/// klog's text; clap would drop the full stop of a doc comment.
+/// The help text of klog. It is not a doc comment because clap drops the full stop of those.
 const LOG_FILE_MAX_SIZE: &str = "Defines the maximum size a log file can grow to (no effect when -logtostderr=true). \
      Unit is megabytes. If the value is 0, the maximum file size is unlimited.";
 
-/// klog's flags that have no effect here: accepted, never looked at.
+/// Flags of klog that are accepted and have no effect.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = crate::flags::OLD_LOGGING)]
 #[allow(clippy::struct_excessive_bools, reason = "these are klog's flags, not a state")]
@@ -142,7 +142,7 @@ pub struct OldLogFlags {
     /// If true, adds the file directory to the header of the log messages
     #[arg(long = "add_dir_header")]
     add_dir_header: bool,
-    /// A place in the source.
+    /// A line in the source.
     #[arg(
         long = "log_backtrace_at",
         help = "when logging hits line file:N, emit a stack trace",
@@ -152,13 +152,13 @@ pub struct OldLogFlags {
     log_backtrace_at: String,
 }
 
-/// Starts logging for the whole process and turns panics into one line. Only the first call has an effect.
+/// Starts logging for the whole process and logs panics in one line. Only the first call has an effect.
 pub fn init(flags: &LogFlags) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         start_writing(flags.log_format);
         let layer = sink::Layer::new(flags, || &STDERR);
-        // Someone else's subscriber being there already is a test's business, not an error.
+        // A test may have set another subscriber already.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
         std::panic::set_hook(Box::new(|info| {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
@@ -174,7 +174,7 @@ pub fn init(flags: &LogFlags) {
     });
 }
 
-/// Without a thread to be had, lines are written by whoever logs.
+/// Starts the writing thread. If that fails, the logging thread writes its lines itself.
 fn start_writing(format: Format) {
     STDERR.open();
     let lost = move |count: u64| {
@@ -189,12 +189,12 @@ fn start_writing(format: Format) {
     }
 }
 
-/// Writes a line, with its line feed, that somebody else has made, in its turn among ours.
+/// Queues a line that was formatted elsewhere, with its line feed.
 pub fn write_line(line: &str) {
     STDERR.push(line.as_bytes());
 }
 
-/// Waits for the lines so far to be written, though not long.
+/// Waits until the queued lines are written, one second at most.
 pub fn flush() {
     STDERR.flush(LAST_LINES);
 }

@@ -1,7 +1,7 @@
-//! Process plumbing the binaries share: Go-style flags, klog lines, tasks, signals, HTTP, metrics.
+//! Infrastructure of all binaries: Go-style flags, klog lines, tasks, signals, HTTP, metrics.
 //!
-//! A binary's `main.rs` is a page on top of [`main`]: it names the program and hands over a `run` function. Nothing
-//! here knows DNS or Kubernetes.
+//! A binary's `main.rs` passes the program's name and a `run` function to [`main`]. This crate knows nothing of DNS
+//! or Kubernetes.
 
 pub mod error_chain;
 pub mod exec;

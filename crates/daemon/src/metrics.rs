@@ -1,8 +1,8 @@
 //! Prometheus metrics: a registry whose registration cannot panic, process metrics, and the `/metrics` route.
 //!
-//! Names, help texts and buckets are the caller's; this module adds what every binary exports: `process_*` under the
-//! names and texts of the Go client, `kube_dns_build_info`, and `promhttp_metric_handler_requests_*`. The `go_*` metrics
-//! of the reference are left out: there is no Go runtime to measure.
+//! The caller chooses names, help texts and buckets. This module adds the metrics of every binary: `process_*` with
+//! the names and texts of the Go client, `kube_dns_build_info`, and `promhttp_metric_handler_requests_*`. There is no
+//! Go runtime, and so there are no `go_*` metrics as in kube-dns.
 
 mod process;
 
@@ -20,16 +20,16 @@ use warp::reply::Response;
 
 use crate::{http, version};
 
-/// The content type of [`Metrics::render`], as Go's client sends it.
+/// The content type of [`Metrics::render`], which is that of the Go client.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// A metric that cannot be registered: an invalid or a taken name.
+/// A metric that cannot be registered: its name is invalid or already registered.
 #[derive(Debug, Error)]
 #[error("cannot register the metric {name}")]
 pub struct MetricError {
     /// Its name.
     pub name: String,
-    /// Why not.
+    /// The reason.
     #[source]
     pub source: prometheus::Error,
 }
@@ -39,7 +39,7 @@ pub fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// The metrics of one process. Cloning shares them.
+/// The metrics of one process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -49,7 +49,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A registry with the metrics every binary has.
+    /// A registry with the metrics of every binary.
     pub fn new(program: &'static str) -> Result<Self, MetricError> {
         let registry = Registry::new();
         let name = "promhttp_metric_handler_requests_in_flight";
@@ -77,12 +77,12 @@ impl Metrics {
         checked(name, self.registry.register(Box::new(collector)))
     }
 
-    /// A counter of whole numbers.
+    /// Registers an integer counter.
     pub fn int_counter(&self, name: &str, help: &str) -> Result<IntCounter, MetricError> {
         keep(&self.registry, name, IntCounter::new(name, help))
     }
 
-    /// Counters of whole numbers, told apart by labels.
+    /// Registers integer counters with labels.
     pub fn int_counter_vec(
         &self,
         name: &str,
@@ -92,28 +92,28 @@ impl Metrics {
         keep(&self.registry, name, IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    /// A gauge of whole numbers.
+    /// Registers an integer gauge.
     pub fn int_gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricError> {
         keep(&self.registry, name, IntGauge::new(name, help))
     }
 
-    /// Gauges of whole numbers, told apart by labels.
+    /// Registers integer gauges with labels.
     pub fn int_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricError> {
         keep(&self.registry, name, IntGaugeVec::new(Opts::new(name, help), labels))
     }
 
-    /// A gauge.
+    /// Registers a gauge.
     pub fn gauge(&self, name: &str, help: &str) -> Result<Gauge, MetricError> {
         keep(&self.registry, name, Gauge::new(name, help))
     }
 
-    /// A histogram.
+    /// Registers a histogram.
     pub fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, MetricError> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         keep(&self.registry, name, Histogram::with_opts(options))
     }
 
-    /// Histograms, told apart by labels.
+    /// Registers histograms with labels.
     pub fn histogram_vec(
         &self,
         name: &str,
@@ -132,7 +132,7 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The response to a scrape. Scrapes are counted.
+    /// Counts a scrape and returns its response.
     pub fn reply(&self) -> Response {
         self.in_flight.inc();
         let rendered = self.render();

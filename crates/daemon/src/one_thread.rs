@@ -1,4 +1,4 @@
-//! An async runtime of one thread, for tasks that hand work to each other.
+//! An async runtime with a single thread, for tasks that pass work to each other.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -11,18 +11,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 thread_local! {
-    /// The rest that was asked for on this thread.
+    /// The requested pause of this thread.
     static REST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Has this thread sleep for `length` once it has nothing more to do, before it waits for events again: what arrives
-/// meanwhile costs one waking. Tasks and timers of the thread may be late by as much. Without effect on other runtimes.
+/// Makes this thread sleep for `length` once it is idle, before it waits for events again. All events that arrive
+/// meanwhile cost a single wake-up. Tasks and timers of the thread may be late by `length`. It has no effect on other
+/// runtimes.
 pub fn rest(length: Duration) {
     REST.set(length);
 }
 
-/// A thread that runs async tasks. What one of them hands to another waits there for its turn; on a runtime of several
-/// threads it would wake a second one, which costs more than most of the work. Dropping it ends what runs there.
+/// A thread that runs async tasks. Work passed from one task to another stays on the thread; a runtime of several
+/// threads would wake a second thread, which costs more than most of the work. Dropping it ends its tasks.
 #[derive(Debug)]
 pub struct OneThread {
     runtime: Handle,
@@ -30,11 +31,11 @@ pub struct OneThread {
 }
 
 impl OneThread {
-    /// Starts the thread, which is called `name`.
+    /// Starts the thread with the given name.
     ///
     /// # Errors
     ///
-    /// When the system gives no thread, or no descriptor to wait with.
+    /// [`io::Error`] if the thread or its runtime cannot be created.
     pub fn start(name: &str) -> io::Result<Self> {
         let take_rest = || match REST.take() {
             Duration::ZERO => {}
@@ -45,14 +46,14 @@ impl OneThread {
         let stopped = stop.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             runtime.block_on(stopped.cancelled());
-            // Blocking calls must not hold up the end.
+            // Blocking calls must not delay the end.
             runtime.shutdown_background();
         })?;
         Ok(Self { runtime: handle, _stop: stop.drop_guard() })
     }
 
-    /// Runs `task` there, at once, and gives what it returns to whoever awaits it, wherever that is. Dropping the future
-    /// ends the task; its panic is that of whoever awaits it.
+    /// Starts `task` on the thread. The returned future yields its result on any runtime. Dropping the future ends
+    /// the task, and a panic of the task resumes in the future.
     pub fn run<F>(&self, task: F) -> impl Future<Output = F::Output> + Send + use<F>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -62,7 +63,7 @@ impl OneThread {
             match task.await.map_err(tokio::task::JoinError::try_into_panic) {
                 Ok(output) => output,
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                // The thread is ending, and everything with it.
+                // The thread ends, and with it all tasks.
                 Err(Err(_)) => std::future::pending().await,
             }
         }

@@ -1,4 +1,4 @@
-//! From the command line to the exit code.
+//! The frame of a program, from its command line to its exit code.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -11,19 +11,19 @@ use crate::flags::{self, Style};
 use crate::klog::{self, LogFlags};
 use crate::shutdown::{Shutdown, Signals};
 
-/// The exit status of a start or a run that failed: what a Go program's fatal log line ends with.
+/// The exit status of a failed start or run, as after a fatal log line of a Go program.
 const FAILED: u8 = 255;
-/// The time a program may go on after it was told to stop.
+/// Timeout of stopping.
 const STOPPING: Duration = Duration::from_secs(10);
 
-/// A binary, as its `main.rs` describes it.
+/// The description of a binary in its `main.rs`.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Its name in help and error texts.
     pub name: &'static str,
     /// The dialect of its command line.
     pub style: Style,
-    /// Threads of its async runtime.
+    /// Number of threads of its async runtime.
     pub worker_threads: usize,
 }
 
@@ -32,16 +32,16 @@ pub trait Options: Parser {
     /// The logging flags.
     fn log(&self) -> &LogFlags;
 
-    /// Time to go on answering after the first signal.
+    /// The lameduck duration: how long the program continues to answer after the first signal.
     fn lameduck(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// Reads the command line, starts logging and the runtime, and runs `run` until it returns.
+/// Parses the command line, starts logging and the runtime, and runs `run` until it returns.
 ///
-/// An error becomes one line, `cause: cause`, and a non-zero exit code; back-traces are never printed, whatever the
-/// environment asks for.
+/// An error is logged as one line, `cause: cause`, with a non-zero exit code. Backtraces are never printed, even if
+/// the environment requests them.
 pub fn main<O, F, Fut>(program: Program, run: F) -> ExitCode
 where
     O: Options,
@@ -56,7 +56,7 @@ where
     let code = match drive(program, options, run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The alternate form is the chain of causes, without a back-trace.
+            // The alternate form is the chain of causes without a backtrace.
             tracing::error!("{error:#}");
             ExitCode::from(FAILED)
         }
@@ -86,7 +86,7 @@ where
             () = overdue(&shutdown) => anyhow::bail!("still running {STOPPING:?} after the stop"),
         }
     });
-    // Blocking calls (a file on a dead mount) must not hold up the end.
+    // Blocking calls (a file on a dead mount) must not delay the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }

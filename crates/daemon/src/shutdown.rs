@@ -1,7 +1,8 @@
 //! SIGTERM and SIGINT, in two steps.
 //!
-//! The first signal fires [`Shutdown::draining`]: stop being ready, go on answering. After the lameduck duration, or on
-//! a second signal, [`Shutdown::stop`] fires: finish. A third signal says that whoever sent it will not wait.
+//! The first signal cancels [`Shutdown::draining`]: the process is no longer ready, but continues to answer. The
+//! lameduck duration or a second signal cancels [`Shutdown::stop`]: the process finishes. A third signal ends it at
+//! once.
 
 use std::io;
 use std::time::Duration;
@@ -9,12 +10,13 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The two tokens a process watches. Cancelling [`stop`](Self::stop) from inside ends the process as a signal would.
+/// The two tokens that a process watches. Cancelling [`stop`](Self::stop) from within ends the process as a signal
+/// does.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
-    /// Cancelled at the first signal: readiness fails from now on, answers continue.
+    /// Cancelled at the first signal: readiness fails, answers continue.
     pub draining: CancellationToken,
-    /// Cancelled after the lameduck duration or at the second signal: end.
+    /// Cancelled after the lameduck duration or at the second signal: the process finishes.
     pub stop: CancellationToken,
 }
 
@@ -23,13 +25,13 @@ pub struct Shutdown {
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// SIGUSR1 and SIGUSR2, which would otherwise end a process that is not the first one of its container. kube-dns
-    /// goes on.
+    /// SIGUSR1 and SIGUSR2, which kube-dns ignores. By default they end a process that is not the first in its
+    /// container.
     _ignored: [Signal; 2],
 }
 
 impl Signals {
-    /// Takes over SIGTERM and SIGINT, and keeps SIGUSR1 and SIGUSR2 from doing harm.
+    /// Handles SIGTERM and SIGINT, and ignores SIGUSR1 and SIGUSR2.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -38,7 +40,7 @@ impl Signals {
         })
     }
 
-    /// Drives `shutdown`; returns at the third signal only, when waiting any longer was declined.
+    /// Cancels the tokens of `shutdown`; returns only at the third signal.
     pub(crate) async fn drive(mut self, shutdown: &Shutdown, lameduck: Duration) {
         tokio::select! {
             name = self.next() => {
@@ -54,7 +56,7 @@ impl Signals {
         }
         shutdown.stop.cancel();
         let name = self.next().await;
-        tracing::warn!(signal = name, "not waiting for what is still running");
+        tracing::warn!(signal = name, "exiting without waiting for running tasks");
     }
 
     async fn next(&mut self) -> &'static str {

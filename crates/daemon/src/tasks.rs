@@ -1,4 +1,4 @@
-//! Tasks that are owned, named and waited for.
+//! A set of tasks that are owned, named and waited for.
 //!
 //! ```
 //! # async fn example(stop: tokio_util::sync::CancellationToken) -> Result<(), daemon::tasks::TaskError> {
@@ -16,14 +16,14 @@ use thiserror::Error;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// Error of a task.
+/// The error of a task.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a set of tasks ended as it should not have.
+/// The failure of a set of tasks.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// A critical task returned although nobody had asked it to.
-    #[error("{task} ended although it should go on")]
+    /// A critical task returned before it was stopped.
+    #[error("{task} exited unexpectedly")]
     Ended {
         /// The task's name.
         task: &'static str,
@@ -33,7 +33,7 @@ pub enum TaskError {
     Failed {
         /// The task's name.
         task: &'static str,
-        /// Why.
+        /// Its error.
         #[source]
         source: Cause,
     },
@@ -43,17 +43,17 @@ pub enum TaskError {
         /// The task's name.
         task: &'static str,
     },
-    /// Tasks were still running at the end of the time they were given.
+    /// Tasks were still running after the timeout.
     #[error("still running after {bound:?}: {}", tasks.join(", "))]
     Stuck {
-        /// Their names.
+        /// The names of the tasks.
         tasks: Vec<&'static str>,
-        /// The time.
+        /// The timeout.
         bound: Duration,
     },
 }
 
-/// A set of tasks under one stop token. Dropping it aborts them.
+/// A set of tasks with a common stop token. Dropping it aborts them.
 #[derive(Debug)]
 pub struct Tasks {
     stop: CancellationToken,
@@ -62,12 +62,12 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// An empty set. `stop` is what the tasks watch; the set cancels it when a critical task ends early.
+    /// An empty set. The tasks watch `stop`, which the set cancels when a critical task ends early.
     pub fn new(stop: CancellationToken) -> Self {
         Self { stop, set: JoinSet::new(), names: BTreeMap::new() }
     }
 
-    /// Starts a task that runs until `stop`: its earlier end, or an error at any time, is a failure of the whole.
+    /// Starts a task that runs until `stop`. If it ends earlier or returns an error, the set fails.
     pub fn critical<F, E>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -77,7 +77,7 @@ impl Tasks {
         self.names.insert(handle.id(), name);
     }
 
-    /// Starts a task that runs until `stop` and has no errors: its earlier end is a failure of the whole.
+    /// Starts a task without errors that runs until `stop`. If it ends earlier, the set fails.
     pub fn lasting<F>(&mut self, name: &'static str, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -88,8 +88,8 @@ impl Tasks {
         });
     }
 
-    /// Waits until `stop` fires or a critical task ends, then gives the rest `bound` to end and aborts what is left.
-    /// Returns the first thing that went wrong. Later ones are logged.
+    /// Waits until `stop` is cancelled or a critical task ends. Then waits up to `bound` for the other tasks and
+    /// aborts the rest. Returns the first error; later errors are logged.
     pub async fn join(mut self, bound: Duration) -> Result<(), TaskError> {
         let stop = self.stop.clone();
         let mut first = None;
@@ -118,7 +118,7 @@ impl Tasks {
         first.map_or(Ok(()), Err)
     }
 
-    /// Judges the end of a task.
+    /// The error of an ended task, if any.
     fn judge(&mut self, ended: Result<(Id, Result<(), Cause>), JoinError>) -> Option<TaskError> {
         let id = match &ended {
             Ok((id, _)) => *id,

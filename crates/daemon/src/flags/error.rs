@@ -1,4 +1,4 @@
-//! Errors in the words of the Go flag packages.
+//! Error texts of the Go flag packages.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
@@ -6,14 +6,14 @@ use clap::{Arg, Command};
 use super::value::{ValueError, quote};
 use super::{Exit, Style};
 
-/// The names of the flag a message is about.
+/// The names of the flag in a message.
 pub(super) struct Flag<'a> {
     pub(super) long: Option<&'a str>,
     pub(super) short: Option<char>,
 }
 
-/// The end of a process whose command line is wrong. Differs from kube-dns: the forty lines of usage are one hint, so
-/// that the mistake is what people see.
+/// The exit after a mistake in the command line. Differs from kube-dns: a hint of one line replaces the forty lines
+/// of usage, so that people see the mistake.
 pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
     let hint = match style {
         Style::Pflag => format!("Usage of {program}: see {program} --help"),
@@ -26,7 +26,7 @@ pub(super) fn exit(program: &str, style: Style, text: &str) -> Exit {
     Exit { status: 2, stdout: String::new(), stderr }
 }
 
-/// A clap error as Go would put it.
+/// The text of a clap error in Go's words.
 pub(super) fn text(command: &Command, style: Style, wrong: &clap::Error) -> String {
     let context = |kind| match wrong.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -42,7 +42,7 @@ pub(super) fn text(command: &Command, style: Style, wrong: &clap::Error) -> Stri
     known.unwrap_or_else(|| first_line(wrong))
 }
 
-/// A value that a flag does not take.
+/// The text for an invalid value of a flag.
 pub(super) fn bad_value(
     style: Style,
     flag: &Flag<'_>,
@@ -72,7 +72,7 @@ fn flag(arg: &Arg) -> Flag<'_> {
     Flag { long: arg.get_long(), short: arg.get_short() }
 }
 
-/// The reason clap was given, or its own first line.
+/// The error of the value parser, or the first line of clap's own text.
 fn reason(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     match std::error::Error::source(wrong) {
         Some(source) => match source.downcast_ref::<ValueError>() {
@@ -83,7 +83,7 @@ fn reason(wrong: &clap::Error) -> Box<dyn std::error::Error + 'static> {
     }
 }
 
-/// The values an enumeration takes, as clap knows them.
+/// The accepted values of an enumeration, according to clap.
 fn choices(wrong: &clap::Error) -> String {
     match wrong.get(ContextKind::ValidValue) {
         Some(ContextValue::Strings(all)) => format!("must be one of {}", all.join(", ")),

@@ -1,4 +1,4 @@
-//! Command lines as people write them, against what the Go binaries make of them.
+//! Command lines and their meaning in the Go binaries.
 
 use clap::Parser;
 
@@ -222,7 +222,7 @@ fn version_is_printed_when_everything_else_is_right() {
 const NANNY: &str = "Manages the dnsmasq daemon, handles configuration given by the ConfigMap.
 Any arguments given after \"--\" will be passed directly to dnsmasq itself.";
 
-/// The nanny's flags, to compare the whole help text with the one that was captured.
+/// The nanny's flags, to compare the whole help text with the recorded text.
 #[derive(Debug, Parser)]
 #[command(long_about = NANNY)]
 struct Nanny {
@@ -257,13 +257,13 @@ fn help_is_laid_out_as_go_lays_it_out() {
     let captured = include_str!("../../tests/data/dnsmasq-nanny-help.txt");
     let captured = captured.strip_prefix("$ dnsmasq-nanny --help\n--- stderr\n").unwrap();
     let captured = captured.strip_suffix("--- exit status 0\n").unwrap();
-    // These are not in the reference; each takes two lines.
+    // The reference lacks these flags of two lines each.
     let mut lines: Vec<&str> = exit.stderr.lines().collect();
     for new in ["  -log-flush-frequency duration", "  -log-format string", "  -version"] {
         let at = lines.iter().position(|line| *line == new).unwrap();
         lines.drain(at..at + 2);
     }
-    // klog says more about -vmodule today than it did.
+    // The help text of -vmodule is that of a newer klog.
     let newer = " (only works for the default text log format)";
     let lines: Vec<&str> = lines.iter().map(|line| line.strip_suffix(newer).unwrap_or(line)).collect();
     assert_eq!(lines, captured.lines().collect::<Vec<_>>());
@@ -273,7 +273,7 @@ fn help_is_laid_out_as_go_lays_it_out() {
 fn a_word_that_is_no_flag_is_a_mistake() {
     let exit = small(&["--dns-port=1", "stray", "words"]).unwrap_err();
     let stderr =
-        "Usage of kube-dns: see kube-dns --help\nunexpected word \"stray\": kube-dns takes flags alone\n";
+        "Usage of kube-dns: see kube-dns --help\nunexpected word \"stray\": kube-dns accepts only flags\n";
     assert_eq!((exit.status, exit.stderr.as_str()), (2, stderr));
 }
 
@@ -309,7 +309,7 @@ proptest::proptest! {
                 parse::<Both>("x", style, argv()).err(),
                 parse::<Nanny>("x", style, argv()).err(),
             ].into_iter().flatten() {
-                // Help and version are no mistakes; a mistake is one line and a hint.
+                // Help and version are no mistakes. A mistake has one line and a hint.
                 let mistake = exit.status == 2;
                 proptest::prop_assert!(mistake || exit.status == 0);
                 proptest::prop_assert!(!mistake || exit.stderr.lines().count() == 2, "{:?}", exit.stderr);

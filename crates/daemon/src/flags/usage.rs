@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command};
 
 use super::{Style, is_bool, quote};
 
-/// Options under this clap help heading are accepted so that old manifests start; pflag's help leaves them out.
+/// The clap help heading of options that are only accepted for old manifests. pflag's help omits them.
 pub(crate) const OLD_LOGGING: &str = "old logging flags";
 
 /// The whole help text.
@@ -45,7 +45,7 @@ struct Row {
     /// The type's name; empty for booleans.
     kind: String,
     help: String,
-    /// The default value, as printed; empty for none.
+    /// The default value as printed; empty if there is none.
     default: String,
 }
 
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// The default as Go prints it: none for zero values, text in quotes.
+/// The default as Go prints it: nothing for zero values, text in quotes.
 fn default(arg: &Arg, kind: &str) -> String {
     if matches!(arg.get_action(), ArgAction::Append) {
         return "\"[]\"".to_owned();

@@ -1,4 +1,4 @@
-//! Values as Go's `strconv` and `time` packages read and print them.
+//! Values in the syntax of Go's `strconv` and `time` packages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// A value that cannot be read. The text is the one Go prints.
+/// An invalid value. The text is that of Go.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ValueError {
-    /// Not a number.
+    /// It is not a number.
     #[error("strconv.{function}: parsing {}: invalid syntax", quote(text))]
     Syntax {
         /// The Go function whose message this is.
@@ -17,7 +17,7 @@ pub enum ValueError {
         /// The value as it was given.
         text: String,
     },
-    /// A number that does not fit.
+    /// The number is out of range.
     #[error("strconv.{function}: parsing {}: value out of range", quote(text))]
     Range {
         /// The Go function whose message this is.
@@ -25,16 +25,16 @@ pub enum ValueError {
         /// The value as it was given.
         text: String,
     },
-    /// Not a truth value.
+    /// It is not a boolean.
     #[error("strconv.ParseBool: parsing {}: invalid syntax", quote(text))]
     Bool {
         /// The value as it was given.
         text: String,
     },
-    /// Not a duration.
+    /// It is not a duration.
     #[error("time: {reason} {}", quote(text))]
     Duration {
-        /// The mistake, up to the quoted text.
+        /// The mistake, before the quoted text.
         reason: String,
         /// The value as it was given.
         text: String,
@@ -42,7 +42,7 @@ pub enum ValueError {
 }
 
 impl ValueError {
-    /// The same in the two words of Go's `flag` package.
+    /// The short text of Go's `flag` package.
     pub(super) fn in_brief(&self) -> &'static str {
         match self {
             Self::Range { .. } => "value out of range",
@@ -51,8 +51,8 @@ impl ValueError {
     }
 }
 
-/// Reads an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a leading zero for octal,
-/// and underscores between digits.
+/// Parses an integer as Go's `strconv.ParseInt(text, 0, 64)` does: decimal, `0x`, `0o`, `0b`, a leading zero for
+/// octal, and underscores between digits.
 pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     let syntax = || ValueError::Syntax { function: "ParseInt", text: text.to_owned() };
     let range = || ValueError::Range { function: "ParseInt", text: text.to_owned() };
@@ -69,12 +69,12 @@ pub fn int<T: TryFrom<i128>>(text: &str) -> Result<T, ValueError> {
     T::try_from(if negative { -size } else { size }).map_err(|_| range())
 }
 
-/// Reads a plain decimal integer as Go's `strconv.Atoi` does: a sign and digits, nothing else.
+/// Parses a plain decimal integer as Go's `strconv.Atoi` does: only a sign and digits.
 pub fn atoi(text: &str) -> Result<i64, ValueError> {
     plain("Atoi", text)
 }
 
-/// A plain decimal that fits into `T`; `function` is the Go function to blame.
+/// Parses a plain decimal that fits into `T`; `function` is the Go function in the error text.
 pub(crate) fn plain<T: FromStr>(function: &'static str, text: &str) -> Result<T, ValueError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -83,7 +83,7 @@ pub(crate) fn plain<T: FromStr>(function: &'static str, text: &str) -> Result<T,
     text.parse().map_err(|_| ValueError::Range { function, text: text.to_owned() })
 }
 
-/// The base a prefix names.
+/// The base according to the prefix, and the digits after it.
 fn base(digits: &str) -> (u32, &str) {
     let lower = digits.get(..2).map(str::to_ascii_lowercase);
     match (lower.as_deref(), digits.get(2..)) {
@@ -97,7 +97,7 @@ fn base(digits: &str) -> (u32, &str) {
     }
 }
 
-/// Digits with single underscores between them taken out; `None` when they are elsewhere.
+/// The digits without the single underscores between them; `None` if an underscore is misplaced.
 fn without_underscores(radix: u32, digits: &str) -> Option<String> {
     let leads = radix == 10 && digits.starts_with('_');
     if leads || digits.ends_with('_') || digits.contains("__") {
@@ -106,7 +106,7 @@ fn without_underscores(radix: u32, digits: &str) -> Option<String> {
     Some(digits.chars().filter(|digit| *digit != '_').collect())
 }
 
-/// Reads a truth value as Go's `strconv.ParseBool` does.
+/// Parses a boolean as Go's `strconv.ParseBool` does.
 pub fn boolean(text: &str) -> Result<bool, ValueError> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -115,8 +115,8 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// A duration as Go writes it: `1m30s`, `300ms`, `1h`. At most what 64 bits of nanoseconds hold (292 years); flags have
-/// no use for negative ones, so these are refused.
+/// A duration in Go's syntax: `1m30s`, `300ms`, `1h`. The bound is that of 64 bits of nanoseconds (292 years).
+/// Negative durations are rejected, as no flag has a use for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GoDuration(pub Duration);
 
@@ -189,7 +189,7 @@ fn nanoseconds(unit: &str) -> Option<u64> {
     })
 }
 
-/// A decimal number times a unit; `None` when it is no number or does not fit.
+/// A decimal number times a unit; `None` if it is not a number or out of range.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') {
@@ -238,7 +238,7 @@ fn decimal(count: u128, unit: u128) -> String {
     }
 }
 
-/// Text in double quotes as Go's `strconv.Quote` writes it.
+/// Text in double quotes, escaped as by Go's `strconv.Quote`.
 pub fn quote(text: &str) -> String {
     use fmt::Write as _;
     let mut out = String::with_capacity(text.len() + 2);

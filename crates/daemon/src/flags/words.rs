@@ -1,4 +1,4 @@
-//! The typed words, rewritten for clap: `--name=value`.
+//! The words of a command line, rewritten for clap as `--name=value`.
 
 use std::ffi::OsString;
 
@@ -8,18 +8,18 @@ use super::value::quote;
 use super::{Style, boolean, is_bool};
 use crate::version;
 
-/// A command line after rewriting.
+/// A rewritten command line.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     /// Flags as `--name=value`, in order.
     pub(super) flags: Vec<OsString>,
-    /// Everything that is not a flag, in order, and everything after `--`.
+    /// All words that are not flags, and all words after `--`, in order.
     pub(super) rest: Vec<OsString>,
-    /// `--version` was asked for.
+    /// The requested form of `--version`, if any.
     pub(super) version: Option<Version>,
 }
 
-/// Form of the version that is to be printed.
+/// A form in which the version is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// `Kube-DNS 1.2.3, sidecar, commit 8e6b128`.
@@ -38,12 +38,12 @@ impl Version {
     }
 }
 
-/// Why reading stopped.
+/// The reason why reading stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Help was asked for.
+    /// Help was requested.
     Help,
-    /// A mistake, in Go's words.
+    /// A mistake, with Go's error text.
     Wrong(String),
 }
 
@@ -64,7 +64,7 @@ pub(super) fn read(
             None => {
                 words.rest.push(word);
                 if style == Style::Go {
-                    // Go's flag package ends at the first word that is no flag.
+                    // Go's flag package stops at the first word that is not a flag.
                     words.rest.extend(argv);
                     break;
                 }
@@ -75,7 +75,7 @@ pub(super) fn read(
     Ok(words)
 }
 
-/// Number of dashes of a flag; `None` for a word that is no flag.
+/// Number of dashes of a flag; `None` for a word that is not a flag.
 fn dashes(word: &OsString) -> Option<usize> {
     match word.as_encoded_bytes() {
         [b'-', b'-', _, ..] => Some(2),
@@ -84,7 +84,7 @@ fn dashes(word: &OsString) -> Option<usize> {
     }
 }
 
-/// One flag as it was typed.
+/// A flag as typed.
 struct Typed<'a> {
     style: Style,
     dashes: usize,
@@ -132,7 +132,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// `-v2`: a flag of one letter with its value behind it.
+    /// A flag of one letter with its value, such as `-v2`.
     fn short(&self, command: &'a Command) -> Option<(&'a Arg, Option<&'a str>)> {
         let letter = self.name.chars().next().filter(|_| self.dashes == 1)?;
         let arg = command.get_arguments().find(|arg| arg.get_short() == Some(letter))?;
@@ -196,12 +196,12 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// Is this a flag that [`super::go_command`] made to stand for `true` when it stands alone?
+/// Whether [`super::go_command`] gave this flag the meaning `true` without a value.
 pub(super) fn is_switch(arg: &Arg) -> bool {
     is_bool(arg) || arg.get_num_args().is_some_and(|range| range.min_values() == 0)
 }
 
-/// The option of that long name, `_` and `-` being equal.
+/// The option with that long name; `_` and `-` are equal.
 fn long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let same = |other: &str| {
         other.len() == name.len() && other.bytes().zip(name.bytes()).all(|(a, b)| dash(a) == dash(b))

@@ -19,12 +19,12 @@ use warp::reply::Response;
 use super::reply::plain_error;
 use super::{ClientAddr, Limits};
 
-/// The time requests in progress have once the server is to stop.
+/// Timeout of requests in progress when the server stops.
 const FINISHING: Duration = Duration::from_secs(2);
 /// Bound of the headers of a request.
 const HEADERS: usize = 64;
 
-/// Accepts until `stop`.
+/// Accepts connections until `stop`.
 pub(super) async fn serve<S, F>(listener: TcpListener, limits: Limits, service: S, stop: CancellationToken)
 where
     TowerToHyperService<S>: Service<Request<Incoming>, Response = Response, Error = Infallible, Future = F>
@@ -60,7 +60,7 @@ where
     let _ = tokio::time::timeout(FINISHING, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// Out of file descriptors: connections that end will give some back.
+/// Logs an accept error and waits. It is mostly a lack of file descriptors, which closed connections release.
 async fn pause(error: &std::io::Error) {
     tracing::warn!(error = error as &dyn std::error::Error, "cannot accept an HTTP connection");
     tokio::time::sleep(Duration::from_millis(100)).await;

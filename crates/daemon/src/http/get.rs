@@ -1,4 +1,4 @@
-//! One GET of a page on this machine or nearby, bounded in size and time.
+//! A GET request to this machine or a nearby one, with bounds on size and time.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use thiserror::Error;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Characters of a status line that an error repeats.
+/// Number of characters after which an error truncates a status line.
 const SHOWN: usize = 80;
 
 /// The response.
@@ -17,32 +17,32 @@ pub struct Page {
     pub status_line: String,
     /// The status code.
     pub status: u16,
-    /// Everything behind the head.
+    /// The octets after the head.
     pub body: Vec<u8>,
 }
 
-/// Why there is no page.
+/// A failed request.
 #[derive(Debug, Error)]
 pub enum GetError {
-    /// The target would break the request.
+    /// The target contains characters that break the request.
     #[error("not a path: {0:?}")]
     Target(String),
     /// The connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It took too long.
+    /// It timed out.
     #[error("no answer within {0:?}")]
     Slow(Duration),
-    /// It was too much.
+    /// The response was too large.
     #[error("more than {0} bytes")]
     Large(usize),
-    /// Something else than HTTP. Its first line.
+    /// The response was not HTTP; its first line.
     #[error("answered {0:?}")]
     Foreign(String),
 }
 
-/// Gets `target` (a path, with its query) from `authority` (`host:port`). Takes no longer than `time`, and no more than
-/// `size` octets. Any status is a page.
+/// Gets `target` (a path with its query) from `authority` (`host:port`), within `time` and with at most `size`
+/// octets. A response of any status is a [`Page`].
 pub async fn get(authority: &str, target: &str, time: Duration, size: usize) -> Result<Page, GetError> {
     let reading = async {
         let stream = request(authority, target).await?;
@@ -54,29 +54,29 @@ pub async fn get(authority: &str, target: &str, time: Duration, size: usize) -> 
     page(&reply)
 }
 
-/// Connects and asks.
+/// Connects and sends the request.
 async fn request(authority: &str, target: &str) -> Result<TcpStream, GetError> {
     let breaks = |c: char| c.is_ascii_control() || c == ' ' || !c.is_ascii();
     if target.contains(breaks) {
         return Err(GetError::Target(target.to_owned()));
     }
     let mut stream = TcpStream::connect(authority).await?;
-    // HTTP/1.0: one answer, not in chunks, then the end of the connection.
+    // HTTP/1.0: a single response without chunked encoding, then the connection closes.
     let request = format!("GET {target} HTTP/1.0\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     Ok(stream)
 }
 
-/// A page that goes on as long as the server likes.
+/// A streaming page without a bound on its length.
 #[derive(Debug)]
 pub struct Following(BufReader<TcpStream>);
 
 impl Following {
-    /// The next line, without its end; `None` at the end of the page.
+    /// The next line, without its line end; `None` at the end of the page.
     ///
     /// # Errors
     ///
-    /// When the connection breaks, or a line is longer than `size` octets.
+    /// [`GetError`] if the connection breaks or a line is longer than `size` octets.
     pub async fn line(&mut self, size: usize) -> Result<Option<String>, GetError> {
         let mut line = Vec::new();
         let length = (&mut self.0).take(size as u64 + 1).read_until(b'\n', &mut line).await?;
@@ -87,8 +87,8 @@ impl Following {
     }
 }
 
-/// Begins to get a page that goes on: the head takes no longer than `time`. A page with another status than 200 is an
-/// [`Ok`] of `Err`.
+/// Requests a streaming page; `time` is the timeout of its head. A page with another status than 200 is an [`Ok`] of
+/// `Err`.
 pub async fn follow(
     authority: &str,
     target: &str,

@@ -1,16 +1,16 @@
-//! Replies as Go's `net/http` gives them.
+//! Responses in the form of Go's `net/http`.
 
 use serde::Serialize;
 use warp::http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use warp::http::{Response, StatusCode};
 use warp::reply::Response as WarpResponse;
 
-/// Plain text.
+/// A response of plain text.
 pub fn text(status: StatusCode, body: impl Into<String>) -> WarpResponse {
     with_type(status, "text/plain; charset=utf-8", body.into())
 }
 
-/// A body of any other content type.
+/// A response with any content type.
 pub fn with_type(status: StatusCode, content_type: &'static str, body: String) -> WarpResponse {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -18,7 +18,7 @@ pub fn with_type(status: StatusCode, content_type: &'static str, body: String) -
     response
 }
 
-/// JSON without a line feed at its end, `<`, `>` and `&` escaped as Go's `encoding/json` does.
+/// A JSON response without a final line feed; `<`, `>` and `&` are escaped as by Go's `encoding/json`.
 pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
     match serde_json::to_string(value) {
         Ok(body) => with_type(status, "application/json", escape_html(&body)),
@@ -29,7 +29,7 @@ pub fn json<T: Serialize>(status: StatusCode, value: &T) -> WarpResponse {
     }
 }
 
-/// Escapes what a browser might take for markup. In JSON these characters occur inside strings only.
+/// Escapes characters that a browser might interpret as markup. In JSON they only occur within strings.
 fn escape_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -57,7 +57,7 @@ pub fn plain_error(status: StatusCode, body: impl Into<String>) -> WarpResponse 
     response
 }
 
-/// Turns what no filter took into a reply.
+/// The response to a request that the filters rejected.
 #[allow(clippy::unused_async, reason = "warp's recover wants a future")]
 pub(super) async fn rejected(rejection: warp::Rejection) -> Result<WarpResponse, std::convert::Infallible> {
     Ok(if rejection.is_not_found() {

@@ -1,4 +1,4 @@
-//! The server over real sockets, byte for byte.
+//! The server over real sockets, with whole responses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -40,12 +40,12 @@ async fn connect(running: &Running) -> TcpStream {
     TcpStream::connect(running.address).await.unwrap()
 }
 
-/// Everything until the server closes, without the date.
+/// All octets until the server closes the connection, without the date.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let read =
         tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the server closes");
-    // A connection that is reset has ended too.
+    // A reset also ends the connection.
     let _ = read;
     let text = String::from_utf8(bytes).unwrap();
     text.split_inclusive("\r\n").filter(|line| !line.starts_with("Date: ")).collect()

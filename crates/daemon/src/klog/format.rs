@@ -1,4 +1,4 @@
-//! Format of one line. Pure: a [`Line`] in, text out.
+//! Formatting of a [`Line`] as text, by pure functions.
 
 use std::fmt::{self, Write as _};
 
@@ -11,10 +11,10 @@ use super::Format;
 use crate::error_chain::Chain;
 use crate::flags::quote;
 
-/// The most bytes of one value that are written; the rest is cut off and told.
+/// Bound of a value in bytes. The line says how much was truncated.
 const LONGEST: usize = 4096;
 
-/// Everything one line tells.
+/// The content of a line.
 pub(super) struct Line<'a> {
     pub(super) time: DateTime<Local>,
     pub(super) level: Level,
@@ -25,7 +25,7 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The text of the line with its line feed. Nothing in it can begin another line.
+    /// The text of the line with its line feed. No value can begin another line.
     pub(super) fn render(&self, format: Format) -> String {
         match format {
             Format::Klog => self.klog(),
@@ -61,7 +61,7 @@ impl Line<'_> {
         object.insert("caller".into(), format!("{}:{}", self.file, self.number).into());
         object.insert("msg".into(), self.fields.message.as_str().into());
         for (name, value) in &self.fields.others {
-            // A field may not hide what every line has.
+            // A field must not replace a standard key.
             let name = if object.contains_key(*name) { format!("{name}_") } else { (*name).to_owned() };
             object.insert(name, value.clone());
         }
@@ -130,7 +130,7 @@ impl Visit for Fields {
     }
 }
 
-/// Text that stops growing at [`LONGEST`].
+/// A text that is truncated at [`LONGEST`].
 #[derive(Default)]
 struct Short(String);
 
@@ -146,7 +146,7 @@ impl fmt::Write for Short {
     }
 }
 
-/// At most [`LONGEST`] bytes of a text.
+/// The text, truncated at [`LONGEST`] bytes.
 fn cut(text: &str) -> String {
     if text.len() <= LONGEST {
         return text.to_owned();

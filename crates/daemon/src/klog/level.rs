@@ -1,4 +1,4 @@
-//! Which events are written: `-v` and `--vmodule`.
+//! The filter of events: `-v` and `--vmodule`.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use tracing::Metadata;
 
 use crate::flags::{ValueError, plain};
 
-/// The crates of this project; everything else is somebody else's and quieter.
+/// The crates of this project. Events of other crates need a higher verbosity.
 const OURS: [&str; 16] = [
     "treecache",
     "dnsconfig",
@@ -31,7 +31,7 @@ const OURS: [&str; 16] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level(pub i32);
 
-/// A verbosity that is no number.
+/// A verbosity that is not a number.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct LevelError(#[from] ValueError);
@@ -44,17 +44,17 @@ impl FromStr for Level {
     }
 }
 
-/// `--vmodule`: patterns of source file names with a level each.
+/// `--vmodule`: patterns of source file names, each with a level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules(Vec<(String, i32)>);
 
-/// A `--vmodule` that cannot be read.
+/// An invalid `--vmodule`.
 #[derive(Debug, Error)]
 pub enum ModulesError {
-    /// No `=` in one of the settings.
+    /// A setting has no `=`.
     #[error("syntax error: expect comma-separated list of filename=N")]
     Syntax,
-    /// A level that is no number.
+    /// A level is not a number.
     #[error(transparent)]
     Level(#[from] LevelError),
 }
@@ -76,7 +76,7 @@ impl FromStr for Modules {
 }
 
 impl Modules {
-    /// The level of a source file, if one is set for it; the first match wins.
+    /// The level that is set for a source file, if any; the first match wins.
     fn level(&self, file: &str) -> Option<i32> {
         let name = file.strip_suffix(".rs").unwrap_or(file);
         let found = self.0.iter().find(|(pattern, _)| {
@@ -87,7 +87,7 @@ impl Modules {
     }
 }
 
-/// Does `text` match a pattern of `*` and `?`?
+/// Whether `text` matches a pattern of `*` and `?`.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (pattern, text);
     let mut retry: Option<(&[u8], &[u8])> = None;
@@ -111,7 +111,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// The lines to write.
+/// The filter of events.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     v: i32,
@@ -123,13 +123,13 @@ impl Filter {
         Self { v: v.0, modules }
     }
 
-    /// Is this event written?
+    /// Whether this event is written.
     pub(super) fn allows(&self, metadata: &Metadata<'_>) -> bool {
         let v = self.modules.level(basename(metadata.file().unwrap_or_default())).unwrap_or(self.v);
         v >= threshold(is_ours(metadata.target()), *metadata.level())
     }
 
-    /// The most detailed level this filter can let through.
+    /// The most detailed level that this filter may allow.
     pub(super) fn most(&self) -> tracing::level_filters::LevelFilter {
         let v = self.modules.0.iter().map(|(_, level)| *level).fold(self.v, i32::max);
         match v {

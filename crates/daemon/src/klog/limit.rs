@@ -1,4 +1,4 @@
-//! Repeated lines: a burst, then one a second, the rest counted.
+//! The limit of repeated lines: a burst, then one line per second. Other lines are counted.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use tracing::Metadata;
 use tracing::callsite::Identifier;
 
-/// Lines that one place in the source may write at once.
+/// Number of lines that a logging place in the source may write at once.
 const BURST: u32 = 30;
-/// The time in which it earns one more.
+/// Time after which it may write one more line.
 const EARN: Duration = Duration::from_secs(1);
-/// Shortest time between two reports of lines that were left out.
+/// Shortest interval between two reports of suppressed lines.
 const TELL: Duration = Duration::from_secs(1);
 
-/// Counts lines per place in the source. Memory is bounded by the number of places.
+/// Counts lines per logging place in the source, whose number bounds the memory.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
     state: Mutex<State>,
@@ -35,19 +35,19 @@ struct Place {
     left_out: u64,
 }
 
-/// Lines that were left out.
+/// Suppressed lines of one place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// The source file that would have written them.
+    /// The source file of the place.
     pub(super) file: &'static str,
-    /// Its line.
+    /// The line in that file.
     pub(super) line: u32,
-    /// Their number.
+    /// The number of suppressed lines.
     pub(super) count: u64,
 }
 
 impl Limiter {
-    /// May this place write a line now? If not, the line is counted.
+    /// Returns whether this place may write a line now. If not, the line is counted.
     pub(super) fn admit(&self, metadata: &Metadata<'static>, now: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let place = state.places.entry(metadata.callsite()).or_insert_with(|| Place {
@@ -66,7 +66,7 @@ impl Limiter {
         true
     }
 
-    /// Lines left out and not reported yet; empty most of the time.
+    /// Takes the suppressed lines that are due to be reported.
     pub(super) fn left_out(&self, now: Instant) -> Vec<LeftOut> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.told.is_some_and(|told| now.saturating_duration_since(told) < TELL) {

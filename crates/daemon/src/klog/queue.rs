@@ -1,16 +1,16 @@
-//! Lines on their way to standard error, written by a thread of its own: whoever logs never waits for whoever reads.
+//! The queue of lines for standard error. A separate thread writes them, so that logging never waits for the reader.
 //!
-//! Where nobody reads (a pipe that is full, a container runtime that hangs), what does not fit into the queue is lost,
-//! and how much of it is told as soon as lines are read again.
+//! If standard error is not read (a full pipe, a hanging container runtime), lines that do not fit into the queue are
+//! lost. Their number is logged as soon as lines are read again.
 
 use std::io::{self, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Octets that wait at most; as many may be on their way.
+/// Bound of the queued octets. As many may be in the current write.
 const CAPACITY: usize = 1 << 20;
 
-/// The lines.
+/// A queue of lines.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -19,22 +19,22 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Somebody takes the lines.
+    /// Whether lines are queued for [`Queue::run`] rather than written at once.
     runs: bool,
     waiting: Vec<u8>,
-    /// Lines are being written.
+    /// Whether a write is in progress.
     writes: bool,
     lost: u64,
 }
 
 impl Queue {
-    /// An empty queue, from which nobody takes lines yet.
+    /// An empty, closed queue.
     pub(super) const fn new() -> Self {
         let state = State { runs: false, waiting: Vec::new(), writes: false, lost: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Adds a whole line, or counts it as lost. Until somebody takes lines, it is written at once.
+    /// Adds a whole line, or counts it as lost. A closed queue writes it at once.
     pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.lock();
         if !state.runs {
@@ -49,17 +49,17 @@ impl Queue {
         }
     }
 
-    /// From now on lines wait for [`run`](Self::run).
+    /// Opens the queue: from now on lines wait for [`run`](Self::run).
     pub(super) fn open(&self) {
         self.lock().runs = true;
     }
 
-    /// From now on they do not.
+    /// Closes the queue: from now on lines are written at once.
     pub(super) fn close(&self) {
         self.lock().runs = false;
     }
 
-    /// Writes lines for ever. `lost` makes the line that tells how many were lost.
+    /// Writes queued lines forever. `lost` formats the line with the number of lost lines.
     pub(super) fn run(&self, mut out: impl Write, lost: impl Fn(u64) -> String) {
         loop {
             let mut lines = self.take();
@@ -81,13 +81,13 @@ impl Queue {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Waits until all lines are written, or for `patience`.
+    /// Waits until all lines are written; `patience` is the timeout.
     pub(super) fn flush(&self, patience: Duration) {
         let busy = |state: &mut State| state.runs && (state.writes || !state.waiting.is_empty());
         drop(self.changed.wait_timeout_while(self.lock(), patience, busy));
     }
 
-    /// No code that holds the lock can panic half way through a change.
+    /// Locks the state. Ignores poisoning, as no holder can panic within a change.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A pipe with a queue in front of it.
+    /// A queue that writes into a pipe.
     fn queue() -> (Arc<Queue>, io::PipeReader) {
         let (reader, writer) = io::pipe().unwrap();
         let queue = Arc::new(Queue::new());
@@ -141,14 +141,14 @@ mod tests {
     fn a_pipe_that_nobody_reads_costs_lines_and_no_time() {
         let (queue, reader) = queue();
         let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
-        // Neither what waits, nor what is on its way, nor the pipe itself holds as much.
+        // The queue, the current write and the pipe together hold less than this.
         let pushed = 4 * CAPACITY / line.len();
         for _ in 0..pushed {
             queue.push(&line);
         }
         assert!(queue.lock().waiting.len() <= CAPACITY);
         queue.flush(Duration::from_millis(1));
-        // They may be told in parts: the first when the thread comes to it late.
+        // Losses may be reported in several lines, if the thread is slow to start.
         let (mut written, mut lost) = (0, 0);
         let mut lines = io::BufRead::lines(io::BufReader::new(reader));
         while written + lost < pushed {

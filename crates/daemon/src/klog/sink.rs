@@ -1,4 +1,4 @@
-//! The tracing layer that puts filter, limit and format together and writes.
+//! The tracing layer that filters, limits, formats and writes events.
 
 use std::io::Write;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::level::{Filter, basename};
 use super::limit::Limiter;
 use super::{Format, LogFlags};
 
-/// Writes events. `W` makes a writer per line; every line is one `write_all`.
+/// Writes events. `W` makes a writer for each line, which is one `write_all`.
 pub(super) struct Layer<W> {
     filter: Filter,
     limiter: Limiter,
@@ -67,7 +67,7 @@ where
         }
         for left_out in self.limiter.left_out(now) {
             let fields = Fields {
-                message: "left out repeated log lines of this place".to_owned(),
+                message: "repeated log lines suppressed".to_owned(),
                 others: vec![("count", left_out.count.into())],
             };
             self.write(tracing::Level::WARN, left_out.file, left_out.line, &fields);

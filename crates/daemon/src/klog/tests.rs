@@ -1,4 +1,4 @@
-//! Events in, lines out.
+//! Events and the lines that are written for them.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ impl Write for Kept {
     }
 }
 
-/// Lines written while `act` runs, without the times.
+/// The lines written while `act` runs, without the times.
 fn written(flags: &LogFlags, act: impl FnOnce()) -> Vec<String> {
     let kept = Kept::default();
     let writer = kept.clone();
@@ -86,7 +86,7 @@ fn a_flood_leaves_a_count() {
     assert_eq!(lines.len(), 32);
     assert_eq!(
         &lines[29..],
-        ["Wupstream down", "Wleft out repeated log lines of this place count=470", "Isomething else"]
+        ["Wupstream down", "Wrepeated log lines suppressed count=470", "Isomething else"]
     );
 }
 

@@ -1,5 +1,5 @@
-//! `process_*` as the Go client exports them, read from `/proc/self` at every scrape. What the kernel does not tell is
-//! left out.
+//! The `process_*` metrics of the Go client, read from `/proc/self` at every scrape. Metrics that cannot be read are
+//! omitted.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,10 +8,10 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Counter, Gauge, Opts};
 
-/// Clock ticks a second in `/proc`: the kernel's `USER_HZ`, 100 on every platform.
+/// Clock ticks per second in `/proc`: the kernel's `USER_HZ`, 100 on every platform.
 const TICKS: f64 = 100.0;
 
-/// A metric: its name, its help text, its kind and its value now.
+/// A metric: its name, help text, kind and current value.
 type Row = (&'static str, &'static str, MetricType, Option<f64>);
 
 fn rows() -> [Row; 10] {
@@ -43,7 +43,7 @@ fn rows() -> [Row; 10] {
     rows
 }
 
-/// Measures this process.
+/// The collector of this process' metrics.
 #[derive(Debug)]
 pub(super) struct Process {
     descs: Vec<Desc>,
@@ -83,12 +83,12 @@ fn family((name, help, kind, value): Row) -> Option<Vec<MetricFamily>> {
 pub(super) struct Stat {
     /// User and system time.
     pub(super) cpu: f64,
-    /// From boot to start.
+    /// Start time after boot.
     pub(super) started: f64,
 }
 
 impl Stat {
-    /// Fields are counted from behind the command, which may hold spaces and parentheses.
+    /// Parses the fields after the command, which may contain spaces and parentheses.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -102,12 +102,12 @@ fn boot_time(stat: &str) -> Option<f64> {
 }
 
 fn open_fds() -> Option<f64> {
-    // One of them is the directory being read.
+    // One of them is the directory itself.
     let count = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
     u32::try_from(count).ok().map(f64::from)
 }
 
-/// The number behind a label at the beginning of a line.
+/// The number after a label at the beginning of a line.
 fn field(text: &str, label: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
     rest.split_whitespace().next()?.parse().ok()
@@ -117,7 +117,7 @@ fn kilobytes(status: &str, label: &str) -> Option<f64> {
     field(status, label).map(|kilobytes| kilobytes * 1024.0)
 }
 
-/// A soft limit; unlimited is the largest number, as the Go client has it.
+/// A soft limit; unlimited is the largest number, as in the Go client.
 pub(super) fn limit(limits: &str, label: &str) -> Option<f64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix(label))?;
     match rest.split_whitespace().next()? {

@@ -29,7 +29,7 @@ fn the_process_is_measured_under_the_old_names() {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
     };
-    // The Go client's, as captured from the reference.
+    // The metrics of the Go client, as recorded from kube-dns.
     let captured = "\
         process_cpu_seconds_total counter\nprocess_max_fds gauge\nprocess_network_receive_bytes_total counter\n\
         process_network_transmit_bytes_total counter\nprocess_open_fds gauge\nprocess_resident_memory_bytes gauge\n\

@@ -1,4 +1,4 @@
-//! Signals to this very process.
+//! Signals to the test process itself.
 
 use nix::sys::signal::{Signal as Number, raise};
 use tokio::sync::Mutex;
@@ -6,12 +6,12 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Signals go to the whole process: one test at a time.
+/// Signals affect the whole process, so that only one test may run at a time.
 static ALONE: Mutex<()> = Mutex::const_new(());
 const LONG: Duration = Duration::from_hours(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Signals that drive this, with the lameduck time.
+/// A task in which signals drive `shutdown`.
 fn driven(shutdown: &Shutdown, lameduck: Duration) -> JoinSet<()> {
     let (signals, seen) = (Signals::listen().unwrap(), shutdown.clone());
     let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Ends of sets of tasks.
+//! The end of a set of tasks.
 
 use std::io;
 
@@ -27,7 +27,7 @@ async fn an_early_end_stops_the_rest() {
     tasks.critical("goes on", until(stop.clone()));
     tasks.critical("gives up", async { io::Result::Ok(()) });
     let error = tasks.join(BOUND).await.unwrap_err();
-    assert_eq!(error.to_string(), "gives up ended although it should go on");
+    assert_eq!(error.to_string(), "gives up exited unexpectedly");
     assert!(stop.is_cancelled());
 }
 
@@ -36,7 +36,7 @@ async fn a_task_without_errors_may_not_end_early_either() {
     let mut tasks = Tasks::new(CancellationToken::new());
     tasks.lasting("gives up", async {});
     let error = tasks.join(BOUND).await.unwrap_err();
-    assert_eq!(error.to_string(), "gives up ended although it should go on");
+    assert_eq!(error.to_string(), "gives up exited unexpectedly");
 }
 
 #[tokio::test]

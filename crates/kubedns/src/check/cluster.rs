@@ -105,7 +105,7 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
         _ => exit,
     })?;
     if let Some(word) = options.rest.first() {
-        return Err(wrong(&format!("unexpected word {word:?}: it takes flags alone, see {NAME} --help")));
+        return Err(wrong(&format!("unexpected word {word:?}: it accepts only flags, see {NAME} --help")));
     }
     for (flag, url) in [("server", &options.server), ("sidecar", &options.sidecar)] {
         let may_be_empty = flag == "sidecar" && url.is_empty();

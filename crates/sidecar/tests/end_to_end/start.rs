@@ -64,7 +64,7 @@ async fn signals_end_it_at_once_and_well() {
 async fn words_without_meaning_are_refused() {
     for words in [&["stray", "--v=2"][..], &["--v=2", "explain", "web"]] {
         let word = words.iter().find(|word| !word.starts_with('-')).expect("a word");
-        let line = format!("unexpected word {word:?}: sidecar takes flags alone");
+        let line = format!("unexpected word {word:?}: sidecar accepts only flags");
         let lines = vec!["Usage of sidecar: see sidecar --help".to_owned(), line];
         assert_eq!(fails(words).await, (2, lines), "{words:?}");
     }

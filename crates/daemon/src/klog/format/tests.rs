@@ -1,4 +1,4 @@
-//! Whole lines.
+//! Formatted lines.
 
 use chrono::TimeZone as _;
 

@@ -1,4 +1,4 @@
-//! Floods of one place, and the places beside it.
+//! Floods of one place, and their effect on other places.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn a_flood_is_counted_and_told() {
     assert_eq!(told.iter().map(|left_out| left_out.count).collect::<Vec<_>>(), [970]);
     assert!(limiter.left_out(start).is_empty(), "told once");
 
-    // One line a second is earned, no more than the burst.
+    // A place earns one line per second, up to the burst.
     let later = start + Duration::from_secs(2);
     assert_eq!((0..10).filter(|_| limiter.admit(&FLOOD, later)).count(), 2);
     let told: Vec<u64> = limiter.left_out(later).iter().map(|left_out| left_out.count).collect();

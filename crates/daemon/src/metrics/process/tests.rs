@@ -1,4 +1,4 @@
-//! Reading `/proc`.
+//! Parsing of files in `/proc`.
 
 use super::*;
 

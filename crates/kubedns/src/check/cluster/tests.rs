@@ -15,7 +15,7 @@ fn command_lines() {
     let (status, help) = mistake(&["--help"]);
     assert!(status == 0 && help.starts_with("Says whether a running kube-dns is well"), "{help}");
     for (words, line) in [
-        (&["now"][..], "unexpected word \"now\": it takes flags alone"),
+        (&["now"][..], "unexpected word \"now\": it accepts only flags"),
         (&["--server=127.0.0.1"], "--server \"127.0.0.1\": http://HOST:PORT is accepted"),
         (&["--sidecar=https://a:1"], "--sidecar \"https://a:1\": http://HOST:PORT is accepted"),
         (&["--dns=10.0.0.300"], "--dns \"10.0.0.300\": bad IP address"),
