@@ -1,4 +1,4 @@
-//! `kube-dns check`: whether a ConfigMap is good before it is applied, and whether a running kube-dns is well.
+//! `kube-dns check`: validates a ConfigMap before it is applied, or checks a running kube-dns.
 
 pub(crate) mod cluster;
 pub(crate) mod config;
@@ -9,14 +9,14 @@ use daemon::flags::Exit;
 
 const NAME: &str = "kube-dns check";
 const USAGE: &str = "\
-Says whether something is well, and what to do if it is not.
+Checks a ConfigMap or a running kube-dns, with advice for each failure.
 
   kube-dns check config FILE|DIR|-      a ConfigMap, before it is applied
   kube-dns check cluster                a running kube-dns: run it in its pod
 
 ";
 
-/// Runs the command; `words` are those behind `check`.
+/// Runs the command; `words` are the arguments after `check`.
 pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let mut words = words.into_iter();
     match words.next() {
@@ -28,7 +28,7 @@ pub fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
         _ => Exit {
             status: 2,
             stdout: String::new(),
-            stderr: format!("{NAME}: config or cluster is accepted, see {NAME} --help\n"),
+            stderr: format!("{NAME}: expected config or cluster, see {NAME} --help\n"),
         },
     }
 }

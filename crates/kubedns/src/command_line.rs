@@ -8,18 +8,16 @@ use crate::options::Options;
 /// `kube-dns` with its commands.
 pub fn command_line() -> Command {
     let check = Command::new("check")
-        .about("Says whether something is well, and what to do if it is not")
+        .about("Checks a ConfigMap or a running kube-dns, with advice for each failure")
         .subcommands([
-            config::Options::command()
-                .name("config")
-                .about("Says whether a ConfigMap is good, before it is applied"),
-            cluster::Options::command().name("cluster").about("Says whether a running kube-dns is well"),
+            config::Options::command().name("config").about("Validates a ConfigMap before it is applied"),
+            cluster::Options::command().name("cluster").about("Checks a running kube-dns"),
         ]);
     let explain = explain::CommandOptions::command().name("explain");
     Options::command()
         .name("kube-dns")
         .about("Turns Services and endpoints of a Kubernetes cluster into DNS records, and serves them")
-        .subcommand(explain.about("Says how a name resolves and why, or why it does not"))
+        .subcommand(explain.about("Explains how a name resolves, or why it does not"))
         .subcommand(check)
         .subcommands(querylog::command_lines())
 }

@@ -1,7 +1,7 @@
 //! The configuration in force: from a directory, a `ConfigMap` or the flags, with the upstreams that follow from it.
 //!
-//! The content of a `ConfigMap`, and a bad one, is the business of [`dnsconfig`]; here it is decided where
-//! it comes from and what holds where it says nothing: `--nameservers`, and else resolv.conf, which is followed too.
+//! [`dnsconfig`] parses and validates the content. This module chooses the source, and the upstreams if the
+//! configuration names none: `--nameservers`, or else those of resolv.conf, which is followed too.
 
 mod configmap;
 mod own_names;
@@ -28,10 +28,10 @@ use cluster::watch::{FeedState, Phase};
 use configmap::ConfigMapFeed;
 pub use own_names::OwnConfig;
 
-/// The time a refusal of the `ConfigMap` must last to count. An API server that starts refuses everything for a moment.
+/// The time after which a refusal of the `ConfigMap` counts. A starting API server refuses everything for a moment.
 const PASSING: Duration = Duration::from_secs(5);
-/// The time external names are SERVFAIL at the start while the `ConfigMap` was not read, where nobody but kubedns asks
-/// upstreams: its stub domains are not for others to hear of.
+/// The longest time for which external names are SERVFAIL at the start, if only kubedns asks upstreams. Until the
+/// `ConfigMap` is read, names of its stub domains would leak to other servers.
 const FIRST_READ: Duration = Duration::from_secs(10);
 
 /// Settings of the DNS server that follow from the configuration.
@@ -41,14 +41,14 @@ pub struct Settings {
     pub version: Version,
     /// Federation name to domain.
     pub federations: BTreeMap<String, String>,
-    /// Servers for outside names, the preferred first.
+    /// Servers for external names, in order of preference.
     pub upstreams: Vec<Upstream>,
-    /// Domains with servers of their own. A list is empty while no name in it has an address (yet). With dnsmasq behind
-    /// kubedns it stands for all of them.
+    /// Stub domains with their servers. A list is empty while no name in it has an address (yet). If dnsmasq is behind
+    /// kubedns and asks the servers, it takes their place.
     pub stub_domains: Vec<(String, Vec<Upstream>)>,
-    /// The search list that is walked, if one is.
+    /// The search list of `--search-suffix` and `--autopath`.
     pub search: Option<Search>,
-    /// Names with addresses or targets of their own.
+    /// The keys `hosts` and `aliases`.
     pub own: OwnConfig,
 }
 
@@ -58,8 +58,8 @@ impl Settings {
         Self { upstreams, ..self }
     }
 
-    /// Their form in class CHAOS, for the nanny, which has dnsmasq forget its answers when it changes: the version
-    /// of the configuration, a hash of what follows from it for names outside, and where dnsmasq is believed to stand.
+    /// The TXT strings in class CHAOS for the nanny, which empties the cache of dnsmasq when they change: the version
+    /// of the configuration, a hash of the routes of external names, and the topology.
     pub fn routes(&self, topology: Topology) -> Arc<[String]> {
         let mut hash = DefaultHasher::new();
         (&self.upstreams, &self.stub_domains).hash(&mut hash);
@@ -92,13 +92,13 @@ pub struct Configuration {
     domain: ClusterDomains,
     settings: watch::Sender<Arc<Settings>>,
     settled: watch::Sender<bool>,
-    /// No upstreams are in force until the `ConfigMap` was read.
+    /// Whether upstreams are withheld until the `ConfigMap` is read.
     withheld: bool,
     metrics: Arc<Metrics>,
 }
 
 impl Configuration {
-    /// Loads what can be loaded at once. A `ConfigMap` arrives later: see [`run`](Self::run).
+    /// Loads the configuration of the flags or a directory. A `ConfigMap` arrives later: see [`run`](Self::run).
     pub fn open(
         options: &Options,
         from: ConfigFrom,
@@ -110,7 +110,7 @@ impl Configuration {
             options.domain.all().map(|domain| domain.as_str().trim_end_matches('.').to_ascii_lowercase());
         let follower = source.open_for(domains.collect());
         let state = follower.subscribe();
-        // Differs from the nanny, which believes no empty file: kubedns then has no upstreams.
+        // Differs from the nanny, which ignores an emptied file: kubedns then has no upstreams.
         let files = vec![options.resolv_conf.clone()];
         let resolv_conf = resolv_conf::Follower::open(files, Emptied::Final, options.config_period.into());
         let upstreams = Upstreams::new(options, resolv_conf.subscribe());
@@ -144,18 +144,18 @@ impl Configuration {
         }
     }
 
-    /// The settings now, and whenever they change.
+    /// The settings, now and after each change.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Settings>> {
         self.settings.subscribe()
     }
 
-    /// Whether the settings are those of the configuration: false until the `ConfigMap` was looked for at the API server,
-    /// or the API server has said that we may not read it. Whoever sees true finds settings that are as new.
+    /// Whether the settings are those of the configuration: false until the API server has returned the `ConfigMap`,
+    /// reported that there is none, or refused it. Settings read after true are at least as new.
     pub fn settled(&self) -> watch::Receiver<bool> {
         self.settled.subscribe()
     }
 
-    /// The state of the configuration itself, with what was refused.
+    /// The state of the configuration itself, with the reason of a rejection.
     pub fn state(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
@@ -193,7 +193,7 @@ impl Configuration {
                     () = refusal(&mut permission), if !refused => refused = true,
                     () = &mut first_read, if withheld => {
                         withheld = false;
-                        tracing::warn!("ConfigMap not read yet, forwarding by its defaults");
+                        tracing::warn!("ConfigMap not read yet, forwarding with the defaults");
                     }
                 }
                 let known = refused || state.borrow().heard;
@@ -233,7 +233,7 @@ fn publish_changed(publish: &watch::Sender<Arc<Settings>>, new: Settings) {
     });
 }
 
-/// Ends when we may not read the `ConfigMap`, and that has lasted; never where there is none to be read.
+/// Returns once the API server has refused the `ConfigMap` for `PASSING`; never without a feed.
 async fn refusal(feed: &mut Option<watch::Receiver<FeedState>>) {
     let refused = |state: &FeedState| state.phase == Phase::Refused;
     if let Some(state) = feed {
@@ -272,7 +272,7 @@ fn source(
     }
 }
 
-/// The servers that look up stub servers given by name: those that the nanny asks, and kubedns is this process.
+/// Sources of addresses for stub servers given by name: the same as in the nanny, with kubedns at our own address.
 fn sources(options: &Options) -> Sources {
     let ip = options.dns_bind_address.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
     Sources {
@@ -282,15 +282,15 @@ fn sources(options: &Options) -> Sources {
     }
 }
 
-/// Has the names of stub servers looked up, if they are ours to ask.
+/// Requests the addresses of stub servers given by name, if kubedns asks them.
 fn want(wanted: &watch::Sender<BTreeSet<String>>, config: &Config, topology: Topology) {
     let ours = config.stub_domains.iter().filter(|(_, servers)| asks(topology, servers.iter().map(plain)));
     let stub_domains = ours.map(|(domain, servers)| (domain.clone(), servers.clone())).collect();
     resolve::want(wanted, &Config { stub_domains, ..Config::default() });
 }
 
-/// Whether kubedns itself asks the servers of a list. The dnsmasq behind it has the same configuration, and asks them as
-/// long as all of them are `plain` DNS over UDP: it knows nothing else.
+/// Whether kubedns itself asks the servers of a list. A dnsmasq behind kubedns has the same configuration, and asks the
+/// servers if all of them are `plain` DNS over UDP: it supports nothing else.
 fn asks(topology: Topology, plain: impl IntoIterator<Item = bool>) -> bool {
     topology != Topology::Direct || plain.into_iter().any(|plain| !plain)
 }
@@ -310,7 +310,7 @@ fn settings(state: &State, upstreams: &Upstreams, names: &Resolutions, topology:
             upstreams.choose(&[])
         }
     };
-    // Without servers the domain is not routed specially, as in kube-dns.
+    // A stub domain without servers has no effect, as in kube-dns.
     let stub_domains = config.stub_domains.iter().filter(|(_, servers)| !servers.is_empty());
     Settings {
         version: state.version,
@@ -332,7 +332,7 @@ fn addresses(server: &ServerAddr, names: &Resolutions) -> Vec<Upstream> {
     }
 }
 
-/// Warns of stub domains that do less than they say.
+/// Warns of a stub domain that is a cluster domain, and so has little effect.
 fn tell_of_ineffective(config: &Config, topology: Topology, domains: &ClusterDomains) {
     let is_ours = |stub: &str| {
         let is = |domain: &Domain| {
@@ -349,7 +349,7 @@ fn tell_of_ineffective(config: &Config, topology: Topology, domains: &ClusterDom
         tracing::warn!(
             stub_domain = stub.trim_end_matches('.'),
             effect,
-            "a stub domain is the cluster domain itself"
+            "stub domain equals the cluster domain"
         );
     }
 }
@@ -368,7 +368,7 @@ fn note(metrics: &ConfigMetrics, state: &State) {
     metrics.info.with_label_values(&[&state.version.to_string()]).set(1);
 }
 
-/// Where outside names are asked for, when the configuration does not say, and the search list behind the cluster's.
+/// Upstreams for external names if the configuration names none, and the search domains that follow the cluster's.
 #[derive(Debug)]
 struct Upstreams {
     from_flag: Vec<Upstream>,
@@ -381,14 +381,14 @@ impl Upstreams {
     fn new(options: &Options, resolv_conf: watch::Receiver<ResolvConf>) -> Self {
         let flag = nameservers::parse(&options.nameservers);
         for error in &flag.bad {
-            tracing::error!(%error, "this server of --nameservers is not used");
+            tracing::error!(%error, "server of --nameservers ignored");
         }
         let search = options.search().ok().flatten();
         Self { from_flag: flag.good, search, domains: options.domain.clone(), resolv_conf }
     }
 
-    /// The search list that is walked. Of resolv.conf, the domains outside the cluster count: those of the
-    /// cluster are there already, and a pod's own namespace is not that of the client.
+    /// The search list. Of the domains in resolv.conf, only those outside the cluster count: the list has those of the
+    /// cluster already, and the namespace of this pod is not the client's.
     fn search(&self) -> Option<Search> {
         let flags = self.search.as_ref()?;
         let file = self.resolv_conf.borrow();

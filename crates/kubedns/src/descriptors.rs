@@ -1,14 +1,14 @@
-//! Limit of open sockets and files. Go raises it at its start, so kube-dns has it raised.
+//! Limit of open files and sockets. The Go runtime raises it at the start, so kube-dns runs with a raised limit, too.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// More is not asked for: all bounds on connections and questions under way need less than this together.
+/// The highest limit that is useful: all bounds on connections and pending queries together need less.
 const ENOUGH: u64 = 16_384;
 /// The usual soft limit, where the limit cannot be read.
 const USUAL: u64 = 1024;
 
-/// Raises the soft limit of descriptors towards the hard one, and gives what holds then. Whoever bounds the number of
-/// sockets should do it by this.
+/// Raises the soft limit of descriptors towards the hard limit, and returns the soft limit in force. Bounds on the
+/// number of sockets derive from it.
 pub(crate) fn raise() -> usize {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
@@ -30,7 +30,7 @@ pub(crate) fn raise() -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// The soft limit to ask for, if it is another.
+/// The soft limit to set; `None` if `soft` is enough or cannot be raised.
 fn wanted(soft: u64, hard: u64) -> Option<u64> {
     let wanted = hard.min(ENOUGH);
     (wanted > soft).then_some(wanted)

@@ -1,7 +1,7 @@
-//! Queries in the kernel before we see them: those that wait, and those it dropped.
+//! Receive queues of the kernel: queries that wait there, and queries that it dropped.
 //!
-//! A datagram that finds the receive buffer full is dropped without a trace in any of our own counters: the client
-//! waits, five seconds as a rule, and asks again. Only `/proc/net/udp` tells, so it is read at every scrape.
+//! When a receive buffer is full, the kernel drops datagrams, and our own counters do not see them: the client times
+//! out, usually after five seconds, and retries. Only `/proc/net/udp` counts the drops, so every scrape reads it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,7 +27,7 @@ const BUFFER: (&str, &str) = (
     "Size of one receive buffer of the DNS port, as the kernel counts it.",
 );
 
-/// Looks after the UDP sockets bound to one address.
+/// Exports the receive queues of the UDP sockets bound to one address.
 #[derive(Debug)]
 pub struct Drops {
     address: SocketAddr,
@@ -36,7 +36,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// For the sockets of the DNS server that are bound to `address`.
+    /// A collector for the sockets of the DNS server that are bound to `address`.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Drops {
             .into_iter()
             .map(|(name, help)| Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new()))
             .collect::<prometheus::Result<_>>()?;
-        // All sockets of the server are opened alike, so one more of them tells what the others were granted.
+        // All sockets of the server are opened alike, so one more shows the buffer size that each was granted.
         let buffer = UdpSocket::bind((address.ip(), 0).into(), Arc::default())
             .ok()
             .map(|socket| socket.receive_buffer());
@@ -59,7 +59,7 @@ impl Collector for Drops {
         self.descs.iter().collect()
     }
 
-    /// Numbers that the kernel does not show are left out.
+    /// Collects the metrics, without those that the kernel does not show.
     fn collect(&self) -> Vec<MetricFamily> {
         let path = if self.address.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
         let queues = File::open(path).and_then(|file| queues(BufReader::new(file), self.address)).ok();
@@ -98,7 +98,7 @@ struct Queues {
     drops: u64,
 }
 
-/// Adds up the lines of `/proc/net/udp` or `/proc/net/udp6` that belong to `address`. Others are passed over.
+/// Adds up the lines of `/proc/net/udp` or `/proc/net/udp6` that belong to `address`.
 fn queues(table: impl BufRead, address: SocketAddr) -> io::Result<Queues> {
     let mut sum = Queues::default();
     for line in table.lines() {
@@ -112,7 +112,8 @@ fn queues(table: impl BufRead, address: SocketAddr) -> io::Result<Queues> {
     Ok(sum)
 }
 
-/// One line: the local address is its second field, the queues (sending and receiving) its fifth, the drops its last.
+/// Parses a line: the second field is the local address, the fifth the queues (sending and receiving), the last the
+/// drops.
 fn parse(line: &str) -> Option<(SocketAddr, Queues)> {
     let mut fields = line.split_whitespace();
     let local = local_address(fields.nth(1)?)?;
@@ -122,7 +123,7 @@ fn parse(line: &str) -> Option<(SocketAddr, Queues)> {
     Some((local, Queues { waiting, drops }))
 }
 
-/// `0100007F:2743`: words of the address as the processor reads them from network order, then the port.
+/// Parses `0100007F:2743`: the 32-bit words of the address in native byte order, then the port, in hexadecimal.
 fn local_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| {

@@ -1,6 +1,6 @@
-//! The zones from etcd: follows each of them, and hands its content to the index task, which publishes it.
+//! The zones from etcd: follows each zone, and sends its content to the index task, which publishes it.
 //!
-//! Readiness does not wait for etcd: it is about the names of the cluster. Until a zone is loaded, its names are SERVFAIL.
+//! Readiness concerns names of the cluster, and does not wait for etcd. Until a zone is loaded, its names are SERVFAIL.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::EtcdSource;
 
-/// The zones of etcd that are not followed now: the reason by zone and the path of its keys.
+/// The zones of etcd that are not followed now: the reason, by zone and path of its keys.
 #[derive(Debug, Clone, Default)]
 pub struct Lost(Arc<Mutex<BTreeMap<(Name, String), String>>>);
 
@@ -46,7 +46,7 @@ pub struct EtcdZones {
     lost: Lost,
 }
 
-/// A zone and where its records come from: several places for the reverse names.
+/// A zone and the sources of its records; reverse names have several sources.
 struct Followed {
     domain: Name,
     sources: Vec<EtcdSource>,
@@ -65,7 +65,8 @@ impl Followed {
     }
 }
 
-/// Reverse names are in no zone of their own: what etcd has no name for is looked up as ever.
+/// A zone with its content. Reverse names are no zone of their own: names that etcd does not have are resolved as
+/// usual.
 fn zone(domain: &Name, contents: &[ZoneRecords]) -> FurtherZone {
     let records = Arc::new(Merged(contents.to_vec()));
     let pointers = *domain == reverse();
@@ -78,7 +79,7 @@ fn reverse() -> Name {
 }
 
 impl EtcdZones {
-    /// These zones, and the reverse names that lie beside them in etcd.
+    /// The zones of `sources`, and the reverse names beside them in etcd.
     pub fn new(sources: Vec<EtcdSource>) -> Self {
         let mut beside: Vec<EtcdSource> = Vec::new();
         for source in &sources {
@@ -98,12 +99,12 @@ impl EtcdZones {
         self.followed.is_empty()
     }
 
-    /// The zones as they are now: not loaded at first.
+    /// The zones with their current content; at first they are not loaded.
     pub fn zones(&self) -> impl Iterator<Item = FurtherZone> {
         self.followed.iter().map(Followed::zone)
     }
 
-    /// Which zones are not being followed, and why.
+    /// The zones that are not followed now, with the reasons.
     pub fn lost(&self) -> Lost {
         self.lost.clone()
     }
@@ -132,7 +133,7 @@ impl EtcdZones {
     }
 }
 
-/// Sends the newest content whenever there is new one; what is older by then is passed over.
+/// Sends the newest content after each change, and skips older content that was not sent yet.
 async fn hand_on(
     domain: Name,
     mut contents: watch::Receiver<Vec<ZoneRecords>>,
@@ -146,7 +147,7 @@ async fn hand_on(
     }
 }
 
-/// Keeps what a feed has told last.
+/// Keeps the last content and the last failure of a feed.
 struct ToIndex {
     contents: Arc<watch::Sender<Vec<ZoneRecords>>>,
     place: usize,

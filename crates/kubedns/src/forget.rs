@@ -1,6 +1,6 @@
-//! Emptying the cache after an edit of the configuration, where the dnsmasq behind kubedns asks the servers in it.
+//! Empties the cache after an edit of the configuration, if the dnsmasq behind kubedns asks the servers in it.
 //!
-//! kubedns asks dnsmasq before and after the edit, so cached replies do not tell which servers they come from.
+//! kubedns asks dnsmasq before and after the edit, so cached responses do not show which server they come from.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-/// The time after an edit in which replies of the former servers may still come: dnsmasq has to take the edit, and a question
-/// under way has its two seconds.
+/// The time after an edit in which responses of the former servers may still arrive: dnsmasq has to reload, and a
+/// pending query may take two seconds.
 const LATE: Duration = Duration::from_secs(3);
 
-/// Empties the cache of `forwarder` whenever the configuration changes, and once more when no older reply can be under way.
+/// Empties the cache of `forwarder` when the configuration changes, and once more when no older response can arrive.
 pub(crate) async fn on_edits(
     forwarder: Arc<Forwarder>,
     mut settings: watch::Receiver<Arc<Settings>>,

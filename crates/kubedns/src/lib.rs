@@ -1,4 +1,4 @@
-//! Kubernetes to records to snapshot to DNS: the kubedns binary.
+//! The kubedns binary: it turns Kubernetes objects into records, publishes them as snapshots, and serves them over DNS.
 
 pub mod check;
 mod command_line;

@@ -1,9 +1,9 @@
-//! Upstreams that forward to ourselves what they are asked: looked for now and then, left out while they do.
+//! Forwarding loops: finds upstreams that forward queries back to us, and leaves them out while they do.
 //!
-//! [`Forwarder::find_loops`] recognises one. Each upstream in force is asked when the settings
-//! change, and again later: a loop may end, or come about at the other end, as when a Service leads to us only once we
-//! are ready. Nobody waits for that. Upstreams are used until they are found to lead back; what was found goes to the
-//! index task, which publishes a zone without them.
+//! [`Forwarder::find_loops`] recognises a loop. The task probes each upstream in force when the settings change, and
+//! again later: a loop may end, or begin at the other end, as when a Service selects this pod only once it is ready.
+//! Queries do not wait for probes: an upstream is used until a loop is found. The index task receives the loops, and
+//! publishes a zone without those upstreams.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,39 +17,40 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 
-/// Bound of the upstreams that are asked.
+/// Bound of the upstreams that are probed.
 const MAX_ASKED: usize = 64;
-/// The pause before they are asked again while there is a loop, or after a change.
+/// Pause between probes while there is a loop, and after a change.
 const SHORTEST: Duration = Duration::from_secs(15);
-/// While all is well the pause doubles up to this.
+/// Longest pause between probes: without a loop the pause doubles up to it.
 const LONGEST: Duration = Duration::from_mins(15);
-/// Where upstreams of no stub domain are asked. It is nobody's (RFC 6761), and resolvers forward it like any other name.
+/// Domain of the probes of upstreams for external names. It is reserved (RFC 6761, section 6.2), and resolvers forward
+/// it like any other name.
 const ANYWHERE: &str = "test";
 
-/// An upstream and what it is asked for.
+/// An upstream and the names that it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Way {
-    /// The stub domain, or the zone of the cluster whose missing names are forwarded; none for all other names, which come
-    /// first.
+    /// The stub domain, or the zone of the cluster whose missing names are forwarded; `None` for external names, which
+    /// come first.
     domain: Option<String>,
     upstream: Upstream,
 }
 
 impl Way {
-    /// The way to `upstream` for the names of a stub domain, as it is written in the settings, or of a zone of the cluster, or
-    /// for all others.
+    /// The way to `upstream` for the names of `domain`: a stub domain as the settings spell it, or a zone of the
+    /// cluster; `None` for external names.
     pub fn new(domain: Option<&str>, upstream: Upstream) -> Self {
         Self { domain: domain.map(ToOwned::to_owned), upstream }
     }
 
-    /// Whom to ask, and below which domain; none if that is not one.
+    /// The upstream to probe, and the domain of the probe; `None` if the domain is not a valid name.
     fn asked(&self) -> Option<(Upstream, Name)> {
         let domain = Name::parse(self.domain.as_deref().unwrap_or(ANYWHERE)).ok()?;
         Some((self.upstream.clone(), domain))
     }
 }
 
-/// The ways that lead back to us.
+/// The ways on which queries come back to us.
 pub type Loops = BTreeSet<Way>;
 
 /// The task that looks for loops.
@@ -62,13 +63,13 @@ pub struct LoopFinder {
 }
 
 impl LoopFinder {
-    /// A finder that has asked nobody yet, for the [zones that fall through](Zone::fallthrough) of `zone` too.
+    /// A finder without any loops yet. It probes for the [zones that fall through](Zone::fallthrough) of `zone`, too.
     pub fn new(forwarder: &Arc<Forwarder>, settings: watch::Receiver<Arc<Settings>>, zone: &Zone) -> Self {
         let (forwarder, fallthrough) = (Arc::clone(forwarder), Arc::clone(&zone.fallthrough));
         Self { forwarder, settings, fallthrough, found: watch::Sender::default() }
     }
 
-    /// The loops, now and whenever they change.
+    /// The loops, now and after each change.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Loops>> {
         self.found.subscribe()
     }
@@ -78,7 +79,7 @@ impl LoopFinder {
         stop.run_until_cancelled(self.follow()).await;
     }
 
-    /// Ends with the settings.
+    /// Looks for loops until the sender of the settings is gone.
     async fn follow(&mut self) {
         let mut pause = SHORTEST;
         loop {
@@ -101,7 +102,7 @@ impl LoopFinder {
             ways.iter().filter_map(|way| Some((way, way.asked()?))).take(MAX_ASKED).unzip();
         let heard = self.forwarder.find_loops(&asked).await;
         let before = Arc::clone(&self.found.borrow());
-        // One that says nothing this time is what it was before.
+        // A way without a result this time keeps its former result.
         let is_loop = |way, back: Option<bool>| back.unwrap_or_else(|| before.contains(way));
         let found = ways.into_iter().zip(heard).filter(|(way, back)| is_loop(way, *back));
         let found: Loops = found.map(|(way, _)| way.clone()).collect();
@@ -116,12 +117,12 @@ impl LoopFinder {
     }
 }
 
-/// All upstreams there are.
+/// All upstreams of the settings.
 fn in_use(settings: &Settings) -> BTreeSet<&Upstream> {
     settings.stub_domains.iter().flat_map(|(_, servers)| servers).chain(&settings.upstreams).collect()
 }
 
-/// All ways there are.
+/// All ways of the settings.
 fn ways(settings: &Settings, fallthrough: &[Name]) -> BTreeSet<Way> {
     let stub = settings.stub_domains.iter().map(|(domain, servers)| (Some(domain.clone()), servers));
     let fallthrough = fallthrough.iter().map(|zone| (Some(zone.to_string()), &settings.upstreams));
@@ -132,23 +133,23 @@ fn ways(settings: &Settings, fallthrough: &[Name]) -> BTreeSet<Way> {
     .collect()
 }
 
-/// Whether an upstream has the names of `zone` from us: then those that are missing must not be forwarded.
+/// Whether an upstream forwards names of `zone` back to us; then missing names must not be forwarded to it.
 pub fn comes_back(zone: &Name, settings: &Settings, loops: &Loops) -> bool {
     let zone = zone.to_string();
     settings.upstreams.iter().any(|upstream| loops.contains(&Way::new(Some(&zone), upstream.clone())))
 }
 
-/// Logs what is new.
+/// Logs loops that began or ended.
 fn tell(before: &Loops, now: &Loops) {
     for way in now.difference(before) {
-        tracing::warn!(upstream = %way.upstream, stub_domain = way.domain, "upstream server forwards to this server, it is left out while it does");
+        tracing::warn!(upstream = %way.upstream, stub_domain = way.domain, "upstream server forwards to this server, left out while it does");
     }
     for way in before.difference(now) {
-        tracing::info!(upstream = %way.upstream, stub_domain = way.domain, "upstream server does not lead back to this server any more");
+        tracing::info!(upstream = %way.upstream, stub_domain = way.domain, "forwarding loop has ended, upstream server in use again");
     }
 }
 
-/// Number of upstreams that lead back, for whatever they are asked.
+/// Number of upstreams in `loops`.
 pub fn upstreams(loops: &Loops) -> i64 {
     let upstreams: BTreeSet<&Upstream> = loops.iter().map(|way| &way.upstream).collect();
     i64::try_from(upstreams.len()).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! Metrics beside the query metrics of the DNS server: the API server's side and the configuration.
+//! Metrics of the watches, the index and the configuration. The DNS server has its own.
 //!
 //! All names begin with `kubedns_`; docs/metrics/kubedns.md lists them.
 
@@ -13,18 +13,18 @@ use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGauge
 
 use crate::options::Options;
 
-/// From less than a millisecond to a minute and a half.
+/// Buckets of the latencies, in seconds.
 const LATENCIES: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 90.0];
 
-/// The metrics of kubedns beside those of its DNS server. The index sets what it knows, the watchers what they see.
+/// The metrics of kubedns beside those of its DNS server.
 #[derive(Debug)]
 pub struct Metrics {
     /// Objects known, by kind.
     pub objects: IntGaugeVec,
     /// Addresses in the objects known, by kind.
     pub addresses: IntGaugeVec,
-    /// Endpoints objects from which addresses were left out by the control plane.
+    /// Endpoints objects that the control plane truncated.
     pub over_capacity: IntGauge,
     /// Records served.
     pub records: IntGauge,
@@ -34,15 +34,15 @@ pub struct Metrics {
     pub stale: IntGauge,
     /// 1 if the first lists have not come within `--initial-sync-timeout` and are still missing.
     pub sync_overdue: IntGauge,
-    /// New versions of the records.
+    /// Published versions of the records.
     pub publications: IntCounter,
-    /// From the arrival of an event to the publication of the records that it changes.
+    /// Time from the arrival of an event to the publication of the records that it changes.
     pub publication: Histogram,
-    /// From the change of a pod or Service, as the control plane notes it on endpoints, to the publication.
+    /// Time from the change of a pod or Service, as the control plane notes it on endpoints, to the publication.
     pub programming: Histogram,
     /// Snapshot files written, by outcome.
     pub snapshots_written: IntCounterVec,
-    /// Upstreams that are left out because their queries come back to us.
+    /// Upstreams that are left out because they forward back to us.
     pub forward_loops: IntGauge,
     /// The configuration.
     pub config: ConfigMetrics,
@@ -51,7 +51,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     ///
     /// # Errors
     ///
@@ -109,11 +109,11 @@ impl Metrics {
         }))
     }
 
-    /// Records were put in force that are due to events of which the oldest arrived `since_arrival` ago, and to
-    /// changes that happened at `causes`.
+    /// Observes a publication: its oldest event arrived `since_arrival` ago, and the changes behind it happened at
+    /// `causes`.
     pub fn published(&self, since_arrival: Duration, causes: &[SystemTime]) {
         self.publication.observe(since_arrival.as_secs_f64());
-        // A clock that is behind the control plane's makes this negative, and so meaningless.
+        // If our clock is behind the control plane's, the latency is negative, and left out.
         for latency in causes.iter().filter_map(|cause| SystemTime::now().duration_since(*cause).ok()) {
             self.programming.observe(latency.as_secs_f64());
         }
@@ -134,18 +134,18 @@ pub fn info(registry: &daemon::metrics::Metrics, options: &Options) -> Result<()
     Ok(())
 }
 
-/// Which configuration is in force, and whether it is the newest.
+/// Metrics of the configuration in force.
 #[derive(Debug)]
 pub struct ConfigMetrics {
-    /// Configurations that were refused.
+    /// Configurations that were rejected.
     pub rejected: IntCounter,
-    /// 1 if the newest configuration is in force, 0 if it was refused.
+    /// 1 if the newest configuration is in force, 0 if it was rejected.
     pub current: IntGauge,
     /// Keys of the newest configuration that are ignored.
     pub unknown_keys: IntGauge,
-    /// When the configuration in force was loaded.
+    /// Time when the configuration in force was loaded, in seconds since 1970.
     pub loaded: Gauge,
-    /// Which configuration is in force: its version as a label.
+    /// Version of the configuration in force, as a label.
     pub info: IntGaugeVec,
     /// Names of stub servers that have no address (yet).
     pub unresolved: IntGauge,

@@ -1,4 +1,4 @@
-//! The command line and the environment: those of kube-dns, and what is new.
+//! Command line and environment: the flags and variables of kube-dns, and new flags.
 
 mod clusterset;
 mod domains;
@@ -50,11 +50,11 @@ pub use ttl::{ZoneTtl, ZoneTtlError};
 /// Last lines of `--help`.
 const COMMANDS: &str = "\
 Commands:
-  kube-dns explain NAME [TYPE]          how a name resolves and why, or why it does not
-  kube-dns check config FILE|DIR|-      whether a ConfigMap is good, before it is applied
-  kube-dns check cluster                whether a running kube-dns is well, and what to do if not
-  kube-dns tap                          follow queries and their answers as they are given
-  kube-dns top                          who asks most, and for what";
+  kube-dns explain NAME [TYPE]          explain how a name resolves, or why it does not
+  kube-dns check config FILE|DIR|-      validate a ConfigMap before it is applied
+  kube-dns check cluster                check a running kube-dns, with advice for each failure
+  kube-dns tap                          follow queries and their answers live
+  kube-dns top                          rank the busiest clients and the most queried names";
 
 /// Command line of kubedns. The help texts of the old flags are those of kube-dns.
 #[derive(Clone, Debug, clap::Parser)]
@@ -109,97 +109,97 @@ pub struct Options {
     /// accepted without effect: there is no profiling over HTTP
     #[arg(long)]
     pub profiling: bool,
-    /// where the endpoints of services are taken from: auto (endpointslices where they can be read), endpoints or endpointslices
+    /// source of the endpoints of Services: auto (endpointslices where they can be read), endpoints or endpointslices
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub endpoints_source: Choice,
-    /// directory to keep the last records in, to serve them after a restart until the API server can be reached
+    /// directory of the snapshot file, whose records are served after a restart until the API server can be reached
     #[arg(long, value_name = "string", default_value = "")]
     pub snapshot_dir: String,
-    /// the names of endpoints without a hostname, in A, SRV and PTR: hash (as kube-dns), address (as CoreDNS: 10-0-0-1) or pod
+    /// names of endpoints without a hostname, in A, SRV and PTR: hash (as kube-dns), address (as CoreDNS: 10-0-0-1) or pod
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub endpoint_names: EndpointNames,
-    /// services with a cluster IP do not exist while none of their endpoints is ready
+    /// answer NXDOMAIN for Services with a cluster IP while none of their endpoints is ready
     #[arg(long)]
     pub ignore_empty_services: bool,
-    /// namespaces to serve, separated by commas; only these are watched, each by itself, so that a Role in each will do
+    /// namespaces to serve, separated by commas; each is watched by itself, so a Role in each is enough; empty for all
     #[arg(long, value_name = "string", default_value = "")]
     pub namespaces: NamespaceList,
     /// label selector of the namespaces to serve; cannot be used in conjunction with namespaces
     #[arg(long, value_name = "string", default_value = "")]
     pub namespace_selector: Selector,
-    /// label selector of the services to serve
+    /// label selector of the Services to serve
     #[arg(long, value_name = "string", default_value = "")]
     pub selector: Selector,
-    /// the names of pods: insecure (the address in the name, as kube-dns), disabled (there are none) or verified (only where a pod of the namespace has the address; watches pods)
+    /// names of pods: insecure (any address in the name, as kube-dns), disabled (no such names) or verified (only addresses of pods in the namespace; watches pods)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub pods: PodMode,
-    /// zone whose addresses headless services answer with where there are three of them at least: its name, or auto for that of the own node; needs endpointslices
+    /// zone whose addresses headless Services answer with if at least three are in it: its name, or auto for the zone of this node; needs endpointslices
     #[arg(long, value_name = "string", default_value = "")]
     pub prefer_zone: PreferZone,
-    /// domain of services by their addresses outside of the cluster: name.namespace.DOMAIN, with those of load balancers and external IPs
+    /// domain of Services by their external addresses: name.namespace.DOMAIN, with load balancer addresses and external IPs
     #[arg(long, value_name = "string", default_value = "")]
     pub external_zone: Domains,
-    /// headless services are in the external zone, too, with the addresses of their endpoints
+    /// serve headless Services in the external zone too, with the addresses of their endpoints
     #[arg(long)]
     pub external_headless: bool,
-    /// answer as the RFCs ask for where kube-dns does not
+    /// follow the RFCs where kube-dns does not
     #[arg(long)]
     pub strict_dns: bool,
-    /// say why a query is not answered, to clients that sent EDNS (RFC 8914)
+    /// report why a query is not answered, to clients that sent EDNS (RFC 8914)
     #[arg(long)]
     pub extended_errors: bool,
-    /// zones whose names are forwarded when they are missing in the cluster, separated by commas; . for all names
+    /// zones whose names are forwarded if they do not exist in the cluster, separated by commas; . for all names
     #[arg(long, value_name = "string", default_value = "")]
     pub fallthrough: Zones,
     /// TTL of the answers of the cluster zone, from 0s to 1h; 30s unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub ttl: ZoneTtl,
-    /// TTL of the negative answers of the cluster zone, from 0s to 1h; unless given, that of ttl, or 1m
+    /// TTL of the negative answers of the cluster zone, from 0s to 1h; the value of ttl unless given, or else 1m
     #[arg(long, value_name = "string", default_value = "")]
     pub negative_ttl: ZoneTtl,
-    /// domain below which names are completed with a search list: a pod in namespace NS whose only search domain is NS.SUFFIX asks one question for a name; empty for none
+    /// domain below which names are completed with a search list: a pod in namespace NS whose only search domain is NS.SUFFIX sends one query for a name; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub search_suffix: Domains,
-    /// walk the search list for pods, known by their addresses: a name that is missing in the namespace of the pod is answered with the name that the rest of the list leads to; needs pods=verified, and topology direct or alone
+    /// walk the search list for pods, known by their addresses: a name that does not exist in the pod's namespace is answered from the rest of the list; needs pods=verified, and topology direct or alone
     #[arg(long)]
     pub autopath: bool,
-    /// search domains behind those of the cluster for search-suffix and autopath, separated by commas; those of resolv-conf unless given
+    /// search domains that follow those of the cluster, for search-suffix and autopath, separated by commas; those of resolv-conf unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub search_domains: Domains,
-    /// domain of the cluster set, such as clusterset.local, whose service imports are watched and served (KEP-1645); empty for none
+    /// domain of the cluster set, such as clusterset.local, whose ServiceImports are watched and served (KEP-1645); empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub clusterset_domain: Domains,
-    /// where dnsmasq stands: drop-in (it asks kubedns for names of the cluster), cache (it asks kubedns for all names, see -forward of the nanny) direct (kubedns asks it, as its only nameserver) or alone (there is none, clients ask kubedns)
+    /// position of dnsmasq: drop-in (it forwards names of the cluster to kubedns), cache (it forwards all names to kubedns, see -forward of the nanny), direct (kubedns forwards to it, as its only nameserver) or alone (no dnsmasq, clients query kubedns)
     #[arg(long, value_name = "string", value_enum, default_value_t)]
     pub topology: Topology,
-    /// how long to go on answering after SIGTERM, no longer ready
+    /// time to keep answering after SIGTERM, while not ready
     #[arg(long, value_name = "duration", default_value = "5s")]
     pub lameduck: GoDuration,
-    /// replies of upstream servers that are cached, at most; 0 for none, or for 10000 with serve-stale, search-suffix or autopath
+    /// maximum number of cached upstream responses; 0 for none, or for 10000 with serve-stale, search-suffix or autopath
     #[arg(long, value_name = "int", default_value = "0")]
     pub cache_size: CacheSize,
-    /// for how long after its TTL a cached reply may be served while the upstream servers fail; 0 for never
+    /// time after its TTL for which a cached response is served while the upstream servers fail; 0 for never
     #[arg(long, value_name = "duration", default_value = "0s")]
     pub serve_stale: GoDuration,
-    /// file to take upstream servers from when neither nameservers nor the configuration name any
+    /// file with the upstream servers to use when neither nameservers nor the configuration names any
     #[arg(long, value_name = "string", default_value = "/etc/resolv.conf")]
     pub resolv_conf: PathBuf,
-    /// file of the CA certificates (PEM) that upstream servers over TLS are checked with; those of the system unless given
+    /// file of the CA certificates (PEM) that verify upstream servers over TLS; those of the system unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_ca_file: String,
-    /// keys that the certificates of upstream servers over TLS must have besides: NAME=BASE64, separated by commas, each the SHA-256 of a public key
+    /// pinned keys of upstream servers over TLS, checked in addition to the CA: NAME=BASE64, separated by commas, each the SHA-256 of a public key
     #[arg(long, value_name = "string", default_value = "")]
     pub upstream_tls_pin: Pins,
-    /// where to send each query and its answer as dnstap, `unix:///PATH` or `tcp://HOST:PORT`; empty for nowhere
+    /// dnstap reader that receives each query and its response, `unix:///PATH` or `tcp://HOST:PORT`; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub dnstap: Output,
     /// Zones from etcd.
     #[command(flatten)]
     pub etcd: EtcdFlags,
-    /// secondaries that may transfer the zones (AXFR, IXFR), separated by commas: IP, IP:port or [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for nobody
+    /// secondaries that may transfer the zones (AXFR, IXFR), separated by commas: IP, IP:port or [IPv6]:port, which are notified of changes, or a network such as 10.0.0.0/8; empty for none
     #[arg(long, value_name = "string", default_value = "")]
     pub transfer_to: Peers,
-    /// file of the key that the secondaries of transfer-to have to sign with (TSIG), in the form that tsig-keygen writes
+    /// file of the TSIG key that the secondaries of transfer-to must sign with, as tsig-keygen writes it
     #[arg(long, value_name = "string", default_value = "")]
     pub transfer_key: String,
     /// Logging.
@@ -222,22 +222,22 @@ impl daemon::Options for Options {
 #[error("cannot use both --config-map and --config-dir: the configuration comes from one place")]
 pub struct BothConfigs;
 
-/// A context of no file.
+/// A context without a kubeconfig file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("--kubecfg-context is the name of a context in a file: --kubecfg-file is not given")]
+#[error("--kubecfg-context names a context in a file: --kubecfg-file is not given")]
 pub struct ContextWithoutFile;
 
-/// Namespaces that are chosen in two ways.
+/// Namespaces that are both named and selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "cannot use both --namespaces and --namespace-selector: name the namespaces, or select them by their labels"
 )]
 pub struct BothNamespaces;
 
-/// Where the configuration comes from.
+/// Source of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigFrom {
-    /// A directory, read again after this time at the latest.
+    /// A directory, and the longest time between two reads of it.
     Directory(PathBuf, Duration),
     /// A `ConfigMap`: namespace and name.
     ConfigMap(String, String),
@@ -246,11 +246,11 @@ pub enum ConfigFrom {
 }
 
 impl Options {
-    /// Where the API server is.
+    /// Address of the API server, and the credentials for it.
     ///
     /// # Errors
     ///
-    /// When a context is given without the file that has it.
+    /// When a context is given without a kubeconfig file.
     pub fn access(&self) -> Result<Access, ContextWithoutFile> {
         let kubeconfig = given(&self.kubecfg_file).map(PathBuf::from);
         let context = given(&self.kubecfg_context).map(str::to_owned);
@@ -260,11 +260,11 @@ impl Options {
         Ok(Access { kubeconfig, context, master_url: self.kube_master_url.as_ref().map(|url| url.0.clone()) })
     }
 
-    /// Where the configuration comes from.
+    /// Source of the configuration.
     ///
     /// # Errors
     ///
-    /// When two places are given.
+    /// When two sources are given.
     pub fn config_from(&self) -> Result<ConfigFrom, BothConfigs> {
         match (given(&self.config_dir), given(&self.config_map)) {
             (Some(_), Some(_)) => Err(BothConfigs),
@@ -280,7 +280,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When namespaces are chosen in two ways.
+    /// When namespaces are both named and selected.
     pub fn scope(&self) -> Result<Scope, BothNamespaces> {
         let (names, selector) = (&self.namespaces.0, &self.namespace_selector.0);
         let namespaces = match (names.is_empty(), given(selector)) {
@@ -292,7 +292,7 @@ impl Options {
         Ok(Scope { namespaces, services: given(&self.selector.0).map(str::to_owned) })
     }
 
-    /// Identity of a snapshot file: the domain, and the options that choose what is kept, if any is set.
+    /// Identity of a snapshot file: the domain, and the options that change its content, if they are set.
     pub fn kept_for(&self) -> String {
         let pod_names = if self.endpoint_names == EndpointNames::Pod { "pod" } else { "" };
         let pods = if self.pods == PodMode::Verified { "verified" } else { "" };
@@ -320,7 +320,7 @@ impl Options {
             external: self.external_records(),
         };
         let external_zone = self.external_zone.0.first().map(Domain::name);
-        // A domain that is taken ends the start.
+        // The start has already failed if the domain is taken.
         let clusterset = self.clusterset().ok().flatten();
         index::Options {
             records,
@@ -331,19 +331,19 @@ impl Options {
         }
     }
 
-    /// Bounds of the cache of upstreams' replies, if there is one.
+    /// Limits of the cache of upstream responses; `None` without a cache.
     pub fn cache(&self) -> Option<CacheLimits> {
         let stale = Duration::from(self.serve_stale);
         let usual = CacheLimits { stale, ..CacheLimits::default() };
         match self.cache_size {
-            // A name found with the search list is asked for again as often as a name of the cluster.
+            // Clients query a completed name as often as a name of the cluster.
             CacheSize(0) if stale.is_zero() && self.search_suffix.0.is_empty() && !self.autopath => None,
             CacheSize(0) => Some(usual),
             CacheSize(entries) => Some(CacheLimits { entries, ..usual }),
         }
     }
 
-    /// The zone as far as flags say: without upstreams.
+    /// The zone as the flags define it, without upstreams.
     ///
     /// # Errors
     ///
@@ -362,19 +362,19 @@ impl Options {
         })
     }
 
-    /// Whom to trust among upstream servers over TLS.
+    /// CA file and pins for upstream servers over TLS.
     pub fn tls_trust(&self) -> TlsTrust {
         let ca_file = given(&self.upstream_ca_file).map(PathBuf::from);
         TlsTrust { ca_file, pins: self.upstream_tls_pin.0.clone() }
     }
 
-    /// Where snapshots are kept, if they are.
+    /// Directory of the snapshot file; `None` if no snapshot is kept.
     pub fn snapshot_dir(&self) -> Option<PathBuf> {
         given(&self.snapshot_dir).map(PathBuf::from)
     }
 }
 
-/// An empty flag is one that was not given.
+/// The value of a flag; `None` if it is empty, which is the same as not given.
 fn given(flag: &str) -> Option<&str> {
     (!flag.is_empty()).then_some(flag)
 }
@@ -401,16 +401,16 @@ impl fmt::Display for Domain {
     }
 }
 
-/// A label of the domain that is none; worded as kube-dns and the API server word it.
+/// Invalid domain, in the words of kube-dns and the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DomainError {
-    /// It holds other characters, or none.
+    /// A label with other characters than letters, digits and '-', or without any.
     #[error("Not a valid DNS label. [{LABEL_RULE}]")]
     Label,
     /// A label of more than 63 characters.
     #[error("Not a valid DNS label. [must be no more than 63 characters]")]
     LongLabel,
-    /// All labels are good, but there is no room for names below the domain.
+    /// Valid labels, but no room for names below the domain.
     #[error("must be no more than 180 characters, to leave room for the names of services")]
     Long,
 }
@@ -435,16 +435,16 @@ impl FromStr for Domain {
     }
 }
 
-/// `--cache-size`: entries, each of which may take a KiB of memory.
+/// `--cache-size`: a number of entries, each of up to a KiB of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSize(pub usize);
 
-/// More entries than are of use, or no number of them.
+/// Too many entries, or not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("must be a number of entries from 0 to {MAX_CACHE_SIZE}")]
 pub struct CacheSizeError;
 
-/// A GiB of memory.
+/// The most entries: up to a GiB of memory.
 const MAX_CACHE_SIZE: usize = 1_000_000;
 
 impl FromStr for CacheSize {
@@ -460,7 +460,7 @@ impl FromStr for CacheSize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterUrl(String);
 
-/// Not a URL with a scheme and a host; worded as kube-dns words it.
+/// Not a URL with a scheme and a host, in the words of kube-dns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("invalid kube-master-url specified")]
 pub struct MasterUrlError;
@@ -489,10 +489,10 @@ impl FromStr for Federations {
     }
 }
 
-/// Where metrics are served and how those of the DNS server are called: the `PROMETHEUS_*` variables.
+/// Port and path of the metrics, and the prefix of those of the DNS server: the `PROMETHEUS_*` variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposition {
-    /// `PROMETHEUS_PORT`; none: not at all.
+    /// `PROMETHEUS_PORT`; `None` if metrics are not served.
     pub port: Option<u16>,
     /// `PROMETHEUS_PATH`.
     pub path: String,
@@ -502,14 +502,14 @@ pub struct Exposition {
     pub subsystem: String,
 }
 
-/// A variable that makes no sense.
+/// Invalid `PROMETHEUS_*` variable.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExpositionError {
     /// Not a port.
     #[error("PROMETHEUS_PORT is {0:?} and not a port number")]
     Port(String),
-    /// Not a name that a metric can begin with.
-    #[error("{0} is {1:?}; letters, digits and underscores are accepted, the first one no digit")]
+    /// Not a valid prefix of a metric name.
+    #[error("{0} is {1:?}; expected letters, digits and underscores, not beginning with a digit")]
     Name(&'static str, String),
 }
 
@@ -518,7 +518,7 @@ impl Exposition {
     ///
     /// # Errors
     ///
-    /// When one of them makes no sense.
+    /// When a variable is invalid.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ExpositionError> {
         let value = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let port = value("PROMETHEUS_PORT")

@@ -1,7 +1,7 @@
-//! The process: what is opened in which order, which tasks there are, and how they end.
+//! The process: the order of the start, the tasks, and the shutdown.
 //!
-//! Sockets come first: whoever asks gets an answer from the first moment, be it REFUSED for cluster names until the
-//! first lists are in. Everything that may take long (the API server, the configuration there) happens in tasks.
+//! Sockets are bound first, so that every client gets an answer: REFUSED for cluster names until the first lists are
+//! in. Everything that may take long (the API server, the ConfigMap) happens in tasks.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -50,17 +50,17 @@ use explain::{Explainer, LostZone, ServerState};
 const QUEUE: usize = 1024;
 /// Threads that answer over UDP, at most.
 const MAX_UDP_THREADS: usize = 4;
-/// The time queries wait for the snapshot file at the start; later it is not waited for. Ten thousand Services take a
-/// tenth of a second.
+/// The longest time for which the first answers wait for the snapshot file. Ten thousand Services take a tenth of a
+/// second.
 const LOADING: Duration = Duration::from_millis(500);
-/// The time tasks have to end.
+/// Timeout for all tasks to end.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// Runs kubedns until `shutdown`.
 ///
 /// # Errors
 ///
-/// When it cannot start, or when a part of it ends that should go on.
+/// When it cannot start, or when a critical task ends early.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     tracing::info!(version = daemon::version::VERSION, domain = %options.domain, "kube-dns is starting");
     let exposition = Exposition::from_env(|name| std::env::var(name).ok())?;
@@ -102,7 +102,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     sync.configure();
     sync.load(LOADING).await;
 
-    // From the API server's event to the published records: one thread, so that no event wakes a second.
+    // One thread handles an event from the API server's response to the published records, without waking another.
     let thread = OneThread::start("records").context("cannot start a thread")?;
     let (mut tasks, in_force) = (Tasks::new(shutdown.stop.clone()), sync.index.source());
     let stop = || shutdown.stop.clone();
@@ -125,12 +125,12 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The meaning of those options that may contradict each other.
+/// The parts of the options that may contradict each other, checked.
 struct Meaning {
     config_from: ConfigFrom,
     scope: Scope,
     zone: Zone,
-    /// The node whose zone is preferred, if it is one's.
+    /// The node whose zone is preferred, with `--prefer-zone=auto`.
     own_node: Option<String>,
     etcd: EtcdZones,
     transfer_to: Option<TransferTo>,
@@ -185,7 +185,7 @@ fn follow_etcd(
     Ok(())
 }
 
-/// Keeps replies of the dnsmasq behind kubedns no longer than the configuration that they follow from.
+/// Empties the cache after each edit of the configuration, if dnsmasq is behind kubedns.
 fn forget_on_edits(
     tasks: &mut Tasks,
     options: &Options,
@@ -198,7 +198,7 @@ fn forget_on_edits(
     }
 }
 
-/// The explainer of the records that `status` is about, with what this process knows of their trustworthiness.
+/// The explainer of the published records, with the state of this process that qualifies its answers.
 fn explainer(
     options: &Options,
     configuration: &Configuration,
@@ -224,7 +224,7 @@ fn explainer(
     Explainer::new(published, Arc::new(server), options.topology)
 }
 
-/// The zone of the cluster set, if a watch that it is made of is not open.
+/// The zone of the cluster set, if a watch of its objects is not open.
 fn lost_clusterset(domain: Option<&Name>, watch: &WatchMetrics) -> Vec<LostZone> {
     let kinds = [Kind::ServiceImport, Kind::ImportedSlice];
     let closed: Vec<String> =
@@ -234,7 +234,7 @@ fn lost_clusterset(domain: Option<&Name>, watch: &WatchMetrics) -> Vec<LostZone>
     domain.map(|domain| LostZone { domain, reason }).into_iter().collect()
 }
 
-/// Parts that the watchers need.
+/// Parts that the watchers share.
 struct ApiServer {
     connection: Arc<Connection>,
     metrics: Arc<Metrics>,
@@ -246,7 +246,7 @@ struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts the watchers on `thread`. Each follows one collection and sends what happens to `sink`.
+    /// Starts the watchers on `thread`. Each follows one collection and sends its events to `sink`.
     fn watch(
         self,
         tasks: &mut Tasks,
@@ -296,7 +296,7 @@ impl ApiServer {
         tasks.lasting("watching nodes", thread.run(nodes.run(stop())));
     }
 
-    /// Follows Services, with their addresses outside of the cluster where these are answered.
+    /// Watches Services, with their external addresses if there is an external zone.
     fn watch_services(
         &self,
         tasks: &mut Tasks,
@@ -367,7 +367,7 @@ fn bind_dns(
         .dns_bind_address
         .parse()
         .with_context(|| format!("--dns-bind-address {:?} is not an IP address", options.dns_bind_address))?;
-    // As in Go, "any address" is one of either family.
+    // As in Go, the unspecified address of one family stands for both.
     let ip = if ip.is_unspecified() { daemon::net::wildcard_addr() } else { ip };
     let address = SocketAddr::new(ip, options.dns_port);
     let metrics = skydns::metrics::Metrics::new(&exposition.namespace, &exposition.subsystem);
@@ -394,7 +394,7 @@ fn bind_dns(
     Ok(server)
 }
 
-/// The zones for others, if anybody may have them.
+/// Zone transfers, if `--transfer-to` is given.
 fn transfers(
     to: Option<TransferTo>,
     registry: &daemon::metrics::Metrics,
@@ -427,7 +427,7 @@ fn udp_threads() -> NonZeroUsize {
     NonZeroUsize::new(cores.min(MAX_UDP_THREADS)).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The status port, and the port of the metrics where there is one.
+/// The status port, and the port of the metrics if it is set.
 struct HttpServers {
     status: daemon::http::Server,
     metrics: Option<daemon::http::Server>,
@@ -440,7 +440,7 @@ impl HttpServers {
             .context("cannot serve the status")?;
         tracing::info!(address = %status.local_addr(), "serving /readiness, /cache, /explain, /tap and /top");
         let Some(port) = exposition.port else {
-            tracing::info!("metrics are not served; PROMETHEUS_PORT says where they would be");
+            tracing::info!("metrics are not served: PROMETHEUS_PORT is not set");
             return Ok(Self { status, metrics: None });
         };
         let metrics = daemon::http::Server::bind(&options.http_bind_address, port);
@@ -463,13 +463,13 @@ impl HttpServers {
     }
 }
 
-/// Keeps what is known for the next run.
+/// The writer of the snapshot file, with `--snapshot-dir`.
 fn save_snapshots(options: &Options, metrics: &Arc<Metrics>) -> Option<Saving> {
     let directory = options.snapshot_dir()?;
     Some(Saving::new(directory, &options.kept_for(), Arc::clone(metrics)))
 }
 
-/// Begins to read what an earlier run left.
+/// Begins to read the snapshot file of an earlier run.
 fn load_snapshot(options: &Options) -> Option<Loading> {
     let directory = options.snapshot_dir()?;
     let begun = Loading::begin(directory.clone(), &options.kept_for());

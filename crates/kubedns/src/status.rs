@@ -1,7 +1,7 @@
 //! The status port: `/readiness` and `/cache`.
 //!
-//! The port listens from the start. Until the first lists are in, `/readiness` answers 503; to a kubelet that is the
-//! same as the reference's, where the port does not listen before.
+//! The port listens from the start. Until the first lists are in, `/readiness` answers 503; to the kubelet this equals
+//! the closed port of kube-dns before its first sync.
 
 mod cache;
 
@@ -21,7 +21,7 @@ pub use cache::Cache;
 use cluster::index::Progress;
 use cluster::snapshot::Published;
 
-/// Dumps in memory at a time. That of a large cluster takes tens of megabytes until it was read.
+/// Bound of the dumps in memory. The dump of a large cluster takes tens of megabytes until the client has read it.
 const MAX_DUMPS: usize = 2;
 
 /// State behind the status port, shared with the tasks that report to it.
@@ -36,7 +36,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The status of records not there yet; once `draining` is cancelled nothing is ready any more.
+    /// The status before the first records. Once `draining` is cancelled, it is not ready.
     pub fn new(published: Arc<Published>, draining: CancellationToken) -> Self {
         let dumps = Arc::new(Semaphore::new(MAX_DUMPS));
         let (progress, configured) = (Arc::default(), Arc::default());
@@ -50,7 +50,7 @@ impl Status {
         &self.published
     }
 
-    /// Notes how far things are.
+    /// Sets the progress of the start.
     pub fn set(&self, progress: Progress) {
         self.progress.store(progress as u8, Ordering::Release);
     }
@@ -74,12 +74,12 @@ impl Status {
             .unwrap_or(Progress::Waiting)
     }
 
-    /// True once we were told to stop.
+    /// Whether the process is shutting down.
     pub fn is_draining(&self) -> bool {
         self.draining.is_cancelled()
     }
 
-    /// Why we are not ready, if so.
+    /// The reason for not being ready; `None` if ready.
     pub fn unready(&self) -> Option<&'static str> {
         if self.draining.is_cancelled() {
             return Some("shutting down");
@@ -122,7 +122,7 @@ impl Status {
         let mut text = Vec::new();
         let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
         if let Err(error) = Cache(&self.published.get()).serialize(&mut writer) {
-            tracing::error!(%error, "cannot write the records down");
+            tracing::error!(%error, "cannot write the records for /cache");
             return daemon::http::plain_error(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "cannot write the records\n",
@@ -134,7 +134,7 @@ impl Status {
     }
 }
 
-/// A dump that somebody is reading.
+/// A dump that a client is reading.
 struct Dump {
     text: Vec<u8>,
     _permit: OwnedSemaphorePermit,

@@ -1,5 +1,5 @@
-//! The index task: the one place that changes records. It takes what the watchers see and what the configuration
-//! says, publishes in batches, tells how far things are, and keeps the snapshot file.
+//! The index task: the only place that changes records. It receives the events of the watchers and the settings,
+//! publishes in batches, reports progress, and writes the snapshot file.
 
 mod gauges;
 mod loading;
@@ -33,13 +33,13 @@ pub use saving::Saving;
 const BATCH: usize = 1024;
 /// Interval of updates of gauges and of the snapshot file.
 const TICK: Duration = Duration::from_secs(1);
-/// Pause between two counts of all objects, in multiples of the time a count takes: in a large cluster it is a walk over
-/// millions of entries, and something changes all the time.
+/// Pause between two counts of all objects, in multiples of the time that a count takes. In a large cluster a count
+/// visits millions of entries, and objects change all the time.
 const COUNTING_SHARE: u32 = 1000;
-/// The time readiness waits for the configuration once the first lists are in. A ConfigMap that cannot be read must not
-/// take cluster names away from anybody.
+/// The time for which readiness waits for the configuration once the first lists are in. An unreadable ConfigMap must
+/// not make cluster names unavailable.
 const CONFIG_PATIENCE: Duration = Duration::from_secs(10);
-/// Interval of the log lines about a first sync that does not come.
+/// Interval of the log lines about an overdue first sync.
 const REMINDER: Duration = Duration::from_mins(1);
 
 /// The fixed part of the zone, and the addresses its upstreams must not have.
@@ -49,13 +49,13 @@ pub struct ZoneFrame {
     pub zone: Zone,
     /// `--topology`.
     pub topology: Topology,
-    /// Where we listen: an upstream there would be ourselves.
+    /// Our own addresses, which must not be upstreams.
     pub listening: Vec<SocketAddr>,
 }
 
 impl ZoneFrame {
-    /// The zone with `settings`, without the upstreams that `loops` says lead back to us. Missing names are not forwarded while
-    /// an upstream has such names from us.
+    /// The zone with `settings`, without the upstreams in `loops`. Missing names are not forwarded while an upstream
+    /// forwards them back to us.
     pub fn with(&self, settings: &Settings, loops: &Loops) -> Zone {
         let usable = |servers: &[Upstream]| skydns::forward::usable_upstreams(servers, &self.listening);
         let without = |servers: Vec<Upstream>, domain: Option<&str>| -> Arc<[Upstream]> {
@@ -63,8 +63,7 @@ impl ZoneFrame {
             servers.into_iter().filter(|upstream| !leads_back(upstream)).collect()
         };
         let stub_domains = settings.stub_domains.iter().filter_map(|(domain, servers)| {
-            // One whose servers have no address yet, are all ourselves, or lead back, stays: its names are not for
-            // other upstreams to see.
+            // A stub domain without usable servers stays: its names must not reach other upstreams.
             Some((Name::parse(domain).ok()?, without(usable(servers), Some(domain))))
         });
         let comes_back = self.zone.fallthrough.iter().any(|zone| loops::comes_back(zone, settings, loops));
@@ -79,7 +78,7 @@ impl ZoneFrame {
     }
 }
 
-/// The index task. See the fields for what it works on.
+/// The index task: its inputs and outputs are the fields.
 pub struct Sync {
     /// The records.
     pub index: Index,
@@ -91,29 +90,29 @@ pub struct Sync {
     pub questions: mpsc::Receiver<Question>,
     /// The configuration.
     pub settings: watch::Receiver<Arc<Settings>>,
-    /// Whether they are those of the configuration, or only what holds until it is known.
+    /// Whether the settings are those of the configuration; until then they are defaults.
     pub settled: watch::Receiver<bool>,
-    /// Which upstreams lead back to us.
+    /// Upstreams that forward back to us.
     pub loops: watch::Receiver<Arc<Loops>>,
-    /// The zone around it.
+    /// The fixed part of the zone.
     pub zone: ZoneFrame,
-    /// Where readiness comes from.
+    /// The state behind `/readiness`.
     pub status: Status,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Where the endpoints in `index` come from, once that is known.
+    /// Source of the endpoints in `index`, once it is known.
     pub source: Option<EndpointsSource>,
-    /// The snapshot file, if one is kept.
+    /// The writer of the snapshot file, if a snapshot is kept.
     pub saving: Option<Saving>,
     /// The snapshot file of an earlier run, while it is being read.
     pub loading: Option<Loading>,
-    /// Something was listed already: what an earlier run left is older.
+    /// Whether the index has received objects, which are newer than those of a snapshot file.
     pub fed: bool,
     /// `--initial-sync-timeout`.
     pub timeout: Duration,
 }
 
-/// Why the task ended although it should go on.
+/// Unexpected end of the index task.
 #[derive(Debug, thiserror::Error)]
 #[error("all watchers have ended")]
 pub struct WatchersEnded;
@@ -123,7 +122,7 @@ impl Sync {
     ///
     /// # Errors
     ///
-    /// [`WatchersEnded`], when nobody sends events any more.
+    /// [`WatchersEnded`], when no watcher is left.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), WatchersEnded> {
         let begun = Instant::now();
         let mut tick = interval(TICK);
@@ -142,7 +141,7 @@ impl Sync {
                         return Err(WatchersEnded);
                     }
                     if self.take(&mut batch, begun) {
-                        // The first numbers are those of whole lists.
+                        // The first count is of complete lists.
                         next_count = Instant::now();
                     }
                     counted &= !self.index.take_objects_changed();
@@ -174,21 +173,21 @@ impl Sync {
         Ok(())
     }
 
-    /// Waits for the snapshot file, but not for long: whoever asks in this moment is answered instead of refused.
+    /// Waits up to `patience` for the snapshot file, so that the first queries are answered instead of refused.
     pub async fn load(&mut self, patience: Duration) {
         if let Some(loaded) = loading::within(&mut self.loading, patience).await {
             self.restore(loaded);
         }
     }
 
-    /// Serves what an earlier run left, until the first lists are in.
+    /// Serves the records of an earlier run until the first lists are in.
     fn restore(&mut self, loaded: Loaded) {
         let Some(loading) = self.loading.take() else { return };
         let directory = loading.directory().display();
         match loaded {
             Ok(None) => tracing::info!(%directory, "no snapshot file yet"),
             Ok(Some(_)) if self.fed => {
-                tracing::info!(%directory, "the first lists have come before the snapshot file was read, it is not used");
+                tracing::info!(%directory, "snapshot file ignored, the first lists came before it was read");
             }
             Ok(Some(saved)) => {
                 tracing::warn!(
@@ -209,13 +208,13 @@ impl Sync {
         }
     }
 
-    /// Applies events and publishes. True when the first lists are in now.
+    /// Applies events and publishes. Returns true if they complete the first lists.
     fn take(&mut self, batch: &mut Vec<Received<Event>>, begun: Instant) -> bool {
         let oldest = batch.first().map(|received| received.at);
         let was_listed = self.index.has_listed();
         let mut causes = Vec::new();
         for Received { event, .. } in batch.drain(..) {
-            tracing::debug!(?event, "seen at the API server");
+            tracing::debug!(?event, "event received from the API server");
             if was_listed {
                 causes.extend(self.cause(&event));
             }
@@ -239,7 +238,7 @@ impl Sync {
         in_sync
     }
 
-    /// Puts the new content of a further zone in force.
+    /// Publishes the new content of a further zone.
     fn take_zone(&mut self, zone: FurtherZone) {
         self.index.set_further_zone(zone);
         if self.index.publish() {
@@ -247,7 +246,7 @@ impl Sync {
         }
     }
 
-    /// Logs where the endpoints of Services come from when that has changed.
+    /// Logs a change of the endpoints source.
     fn note_source(&mut self) {
         let Some(source) = *self.index.source().borrow() else { return };
         match self.source.replace(source) {
@@ -259,7 +258,7 @@ impl Sync {
         }
     }
 
-    /// When the pod or Service changed that `event` is due to, if the control plane notes it and it is news.
+    /// Time of the change of a pod or Service that caused `event`, if the control plane noted it and it is new.
     fn cause(&self, event: &Event) -> Option<SystemTime> {
         let store = self.index.store();
         let (cause, known) = match event {
@@ -274,18 +273,19 @@ impl Sync {
         cause.filter(|_| cause != known)
     }
 
-    /// Puts the settings in force. To be called before the first query may come; later it happens by itself.
+    /// Publishes the zone with the current settings. Call it once before the first query; [`run`](Self::run) repeats it
+    /// after each change.
     pub fn configure(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let loops = Arc::clone(&self.loops.borrow_and_update());
         let zone = self.zone.with(&settings, &loops);
         if zone.upstreams.is_empty() {
-            tracing::warn!("no upstream servers: names outside the cluster cannot be looked up");
+            tracing::warn!("no upstream servers: external names cannot be resolved");
         } else if zone.upstreams != self.status.published().get().zone.upstreams {
             let upstreams: Vec<String> = zone.upstreams.iter().map(ToString::to_string).collect();
             let upstreams = format!("[{}]", upstreams.join(", "));
             let stub_domains = zone.stub_domains().len();
-            tracing::info!(upstreams, stub_domains, "names outside the cluster are looked up at");
+            tracing::info!(upstreams, stub_domains, "forwarding external names");
         }
         self.index.set_zone(zone);
         self.index.set_federations(BTreeMap::clone(&settings.federations));
@@ -293,7 +293,7 @@ impl Sync {
         self.metrics.forward_loops.set(loops::upstreams(&loops));
     }
 
-    /// Notes that the settings are those of the configuration, when they are.
+    /// Reports the configuration as known, if the settings are those of the configuration.
     fn settle(&mut self) {
         if !*self.settled.borrow_and_update() {
             return;
@@ -305,12 +305,12 @@ impl Sync {
         self.status.set_configured();
     }
 
-    /// Gives a configuration up that does not come; `since` is when all else was ready.
+    /// Stops waiting for an overdue configuration; `since` is the time when all else was ready.
     fn wait_for_configuration(&self, since: &mut Option<Instant>) {
         if config_is_overdue(&self.status, since, Instant::now()) {
             tracing::warn!(
                 waited = ?CONFIG_PATIENCE,
-                "the ConfigMap with the configuration has not been read yet, ready without it: the defaults hold until it is"
+                "ConfigMap not read yet, ready without it: the defaults hold until then"
             );
             self.status.set_configured();
         }
@@ -356,13 +356,13 @@ impl Sync {
     }
 }
 
-/// Whether a snapshot file would have older objects of the kind.
+/// Whether a snapshot file holds objects of the kind.
 fn is_of_snapshot_file(event: &Event) -> bool {
     use Event::{ImportedSlice, Node, OwnNode, ServiceImport};
     !matches!(event, Node(_) | OwnNode(_) | ServiceImport(_) | ImportedSlice(_))
 }
 
-/// Whether the configuration is not known `CONFIG_PATIENCE` after all else was ready, which is noted in `since`.
+/// Whether the configuration is still unknown `CONFIG_PATIENCE` after all else was ready; `since` keeps that time.
 fn config_is_overdue(status: &Status, since: &mut Option<Instant>, now: Instant) -> bool {
     let else_ready = matches!(status.progress(), Progress::Synced | Progress::StaleOverdue);
     if status.is_configured() || !else_ready {

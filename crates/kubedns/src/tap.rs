@@ -1,6 +1,6 @@
-//! Answered queries for those who watch: `GET /tap`, the query log, dnstap and `GET /top`.
+//! Views of answered queries: `GET /tap`, the query log, dnstap and `GET /top`.
 //!
-//! The DNS server copies what a filter matches ([`skydns::tap`]); here it becomes lines.
+//! The DNS server copies the queries that match a filter ([`skydns::tap`]); this module turns them into lines.
 
 pub(crate) mod dnstap;
 pub(crate) mod log;
@@ -37,14 +37,14 @@ impl Source for Reader {
     }
 }
 
-/// The queries of a server, for those who watch.
+/// The answered queries of a server.
 pub(crate) struct Queries {
     pub(crate) tap: Arc<Tap>,
     pub(crate) top: Arc<Top>,
 }
 
 impl Queries {
-    /// Starts what watches without being asked over HTTP: the query log and dnstap.
+    /// Starts the query log and dnstap.
     pub(crate) fn follow(
         &self,
         tasks: &mut Tasks,
@@ -62,7 +62,7 @@ impl Queries {
         tasks.lasting("writing the query log", writing);
     }
 
-    /// `GET /tap` and `GET /top`. Replies of the former end with `stop`.
+    /// `GET /tap` and `GET /top`. Responses of `/tap` end with `stop`.
     pub(crate) fn routes(
         &self,
         published: &Arc<Published>,

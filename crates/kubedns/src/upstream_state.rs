@@ -1,4 +1,4 @@
-//! Whether the upstreams of each route answer, read at every scrape from the forwarder.
+//! State of the upstreams of each route, read from the forwarder at every scrape.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use skydns::{Name, Zone};
 
 const NAME: &str = "kubedns_forward_upstream_up";
 const HELP: &str =
-    "1 unless the last questions to this upstream of this route failed, within the last minute.";
+    "0 while the last queries to this upstream of this route failed, within the last minute; else 1.";
 const LABELS: [&str; 2] = ["route", "upstream"];
 
-/// Series at most. A configuration has as many stub domains and servers as it likes.
+/// Bound of the exported series. A configuration may have any number of stub domains and servers.
 const MOST: usize = 256;
 
 /// Exports the state of the upstreams in force. The route is a stub domain, or `.` for all other names.
@@ -29,7 +29,7 @@ pub(crate) struct UpstreamState {
 }
 
 impl UpstreamState {
-    /// Looks after the upstreams of the zone that is published.
+    /// A collector for the upstreams of the published zone.
     pub(crate) fn new(forwarder: Arc<Forwarder>, published: Arc<Published>) -> prometheus::Result<Self> {
         let labels = LABELS.map(str::to_owned).into();
         let desc = vec![Desc::new(NAME.to_owned(), HELP.to_owned(), labels, HashMap::new())?];
@@ -53,7 +53,7 @@ impl Collector for UpstreamState {
     }
 }
 
-/// Each upstream with its route; those for all other names come first.
+/// Each upstream with its route; upstreams for external names come first.
 fn upstreams(zone: &Zone) -> impl Iterator<Item = (String, &Upstream)> {
     let route = |domain: &Name| domain.to_string().trim_end_matches('.').to_owned();
     let others = zone.upstreams.iter().map(|upstream| (".".to_owned(), upstream));

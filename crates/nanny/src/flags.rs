@@ -16,9 +16,9 @@ const ABOUT: &str = "Manages the dnsmasq daemon, handles configuration given by 
 /// The last lines of `-help`.
 const COMMANDS: &str = "\
 Commands, of the pod:
-  dnsmasq-nanny tap                     follow queries of kubedns and their answers as they are given
+  dnsmasq-nanny tap                     follow queries of kubedns and their answers live
   dnsmasq-nanny tap --dnsmasq           follow those of dnsmasq; restarts it
-  dnsmasq-nanny top                     who asks most, and for what";
+  dnsmasq-nanny top                     rank the busiest clients and the most queried names";
 
 /// The flags of the nanny; those that kube-dns has keep their names, meanings and defaults.
 #[derive(Debug, clap::Parser)]

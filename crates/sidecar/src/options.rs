@@ -13,8 +13,8 @@ const PROBE: &str = "probe the given DNS server with the DNS name and export pro
 /// The end of `--help`.
 const COMMANDS: &str = "\
 Commands, of the kubedns in the pod:
-  sidecar tap                           follow queries and their answers as they are given
-  sidecar top                           who asks most, and for what";
+  sidecar tap                           follow queries and their answers live
+  sidecar top                           rank the busiest clients and the most queried names";
 
 /// The rule for the health checks of dnsmasq and kubedns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -1,7 +1,7 @@
-//! `kube-dns check cluster`: whether a running kube-dns is well, and what to do if it is not.
+//! `kube-dns check cluster`: checks a running kube-dns, with advice for each failure.
 //!
-//! It asks what others ask, at the addresses they use: the API server, the status pages of the pod, and DNS names of
-//! every kind. It changes nothing, and every question has a bound in time.
+//! It sends the requests that the pod and its clients depend on: to the API server, to the status pages of the pod, and
+//! DNS queries for names of every kind. It changes nothing, and every request has a timeout.
 
 mod api;
 mod names;
@@ -20,15 +20,15 @@ use self::sidecar::Status;
 
 const NAME: &str = "kube-dns check cluster";
 const USAGE: &str = "\
-Says whether a running kube-dns is well, a line for each thing, and what to do about those that are not.
+Checks a running kube-dns, one line per check, with advice for each failure.
 
   kube-dns check cluster [--output=json]
 
-It is run in the container kubedns of the pod, whose other containers it reaches on loopback, or elsewhere with the
-addresses and a kubeconfig. The exit status is 0 when nothing failed, 1 when something did, 2 when the command line is wrong.
+Run it in the container kubedns of the pod, where it reaches the other containers on loopback, or elsewhere with the
+addresses and a kubeconfig. The exit status is 0 if no check failed, 1 if one did, 2 if the command line is wrong.
 
 ";
-/// The longest time for everything.
+/// Timeout of all checks together.
 const TIME: Duration = Duration::from_mins(1);
 
 /// The forms of the report.
@@ -57,10 +57,10 @@ pub(crate) struct Options {
     /// a name outside the cluster to ask for; empty for none
     #[arg(long, value_name = "string", default_value = "example.com")]
     external_name: String,
-    /// directory with the mounted ConfigMap; where there is none, it is asked of the API server
+    /// directory of the mounted ConfigMap; if it does not exist, the ConfigMap is read from the API server
     #[arg(long, value_name = "string", default_value = "/kube-dns-config")]
     config_dir: String,
-    /// kubeconfig file for the API server; without it and kube-master-url the pod's service account
+    /// kubeconfig file for the API server; without it and kube-master-url, the pod's service account is used
     #[arg(long, value_name = "string", default_value = "")]
     kubecfg_file: String,
     /// context of the kubecfg file to use in place of its current one
@@ -77,7 +77,7 @@ pub(crate) struct Options {
     rest: Vec<String>,
 }
 
-/// Runs the command; `words` are those behind `check cluster`.
+/// Runs the command; `words` are the arguments after `check cluster`.
 pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let options = match read(words) {
         Ok(options) => options,
@@ -122,7 +122,7 @@ fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, Exit> {
 async fn run(options: &Options) -> Vec<Check> {
     let checking = checks(options);
     tokio::time::timeout(TIME, checking).await.unwrap_or_else(|_| {
-        vec![Check::failed("check", format!("the checks take longer than {TIME:?}: they are given up"))]
+        vec![Check::failed("check", format!("the checks were stopped: they took longer than {TIME:?}"))]
     })
 }
 
@@ -138,7 +138,7 @@ async fn checks(options: &Options) -> Vec<Check> {
     checks.push(readiness);
     checks.extend(of_status);
     checks.extend(names::checks(options, &cluster, &stub_domains).await);
-    // The API server and the pod both tell of the configuration.
+    // The API server and the pod both have checks of the configuration.
     let place = |check: &Check| {
         ["API server", "pod", "upstreams", "configuration"].iter().position(|group| *group == check.group)
     };

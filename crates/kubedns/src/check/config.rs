@@ -1,7 +1,7 @@
-//! `kube-dns check config FILE|DIR|-`: whether a ConfigMap is good, before it is applied.
+//! `kube-dns check config FILE|DIR|-`: validates a ConfigMap before it is applied.
 //!
-//! The judge is the one that is asked in the cluster, `dnsconfig`; here each key is judged by itself, so that one mistake
-//! does not hide another.
+//! The parser is that of the containers, `dnsconfig`. The command parses each key by itself, so that one mistake does
+//! not hide another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -15,18 +15,18 @@ use serde_norway::Value;
 
 const NAME: &str = "kube-dns check config";
 const USAGE: &str = "\
-Says whether a ConfigMap of kube-dns is good, before it is applied.
+Validates a ConfigMap of kube-dns before it is applied.
 
   kube-dns check config FILE|DIR|-
 
-FILE is YAML or JSON with a ConfigMap, DIR has a file a key, as a mounted ConfigMap, and - is standard input.
-The exit status is 0 when all is well, 1 when there is something to mend, a line each, and 2 when nothing can be read.
+FILE is YAML or JSON with a ConfigMap, DIR has one file per key, like a mounted ConfigMap, and - is standard input.
+The exit status is 0 if the ConfigMap is good, 1 if there are findings, one line each, and 2 if nothing can be read.
 
 ";
 /// The largest file that is read, in octets: a `ConfigMap` is smaller.
 const MAX_FILE: u64 = 8 << 20;
 
-/// The domain of the cluster, as far as can be told from here: what `--domain` is without being given.
+/// The assumed domain of the cluster: the default of `--domain`.
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
 /// The command line.
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     rest: Vec<String>,
 }
 
-/// Runs the command; `words` are those behind `check config`.
+/// Runs the command; `words` are the arguments after `check config`.
 pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
     let options: Options = match parse(NAME, Style::Pflag, words) {
         Ok(options) => options,
@@ -48,7 +48,7 @@ pub(super) fn command(words: impl IntoIterator<Item = OsString>) -> Exit {
         Err(exit) => return exit,
     };
     if options.path.is_empty() || !options.rest.is_empty() {
-        return failed(&format!("FILE, DIR or - is accepted, see {NAME} --help"));
+        return failed(&format!("expected FILE, DIR or -, see {NAME} --help"));
     }
     match read(&options.path) {
         Ok(maps) => report(&maps),
@@ -60,7 +60,7 @@ fn failed(reason: &str) -> Exit {
     Exit { status: 2, stdout: String::new(), stderr: format!("{NAME}: {reason}\n") }
 }
 
-/// A `ConfigMap`, and values in it that are no text.
+/// A `ConfigMap`, and its keys whose values are not text.
 #[derive(Debug, Default)]
 pub(super) struct ConfigMap {
     pub(super) name: String,
@@ -129,10 +129,10 @@ fn report(maps: &[ConfigMap]) -> Exit {
     Exit { status: 0, stdout: good.collect(), stderr: String::new() }
 }
 
-/// The mistakes, a line each.
+/// The findings, one line each.
 pub(super) fn findings(map: &ConfigMap) -> Vec<String> {
     let not_text = map.not_text.iter().map(|key| {
-        format!("error: {key} is no text: the JSON has to stand in quotes, or indented behind \"{key}: |\"")
+        format!("error: {key} is not text: put the JSON in quotes, or indent it below \"{key}: |\"")
     });
     let domains = BTreeSet::from([CLUSTER_DOMAIN.to_owned()]);
     let judge =
@@ -177,7 +177,7 @@ mod tests {
             (
                 of("  upstreamNameservers: [192.0.2.1]\n"),
                 1,
-                &["kube-dns: error: upstreamNameservers is no text: the JSON has to stand in quotes"],
+                &["kube-dns: error: upstreamNameservers is not text: put the JSON in quotes"],
             ),
             (of("  hosts: |\n    192.0.2.1 db.acme.example\n"), 0, &["kube-dns: good (hosts)"]),
             (
@@ -230,7 +230,7 @@ mod tests {
             assert_eq!(check(words).0, 2, "{words:?}");
         }
         let (status, help) = check(&["config", "--help"]);
-        assert!(status == 0 && help.starts_with("Says whether a ConfigMap"), "{help}");
+        assert!(status == 0 && help.starts_with("Validates a ConfigMap"), "{help}");
         let (status, help) = check(&["--help"]);
         assert!(status == 0 && help.contains("kube-dns check cluster"), "{help}");
     }

@@ -1,4 +1,4 @@
-//! The one `ConfigMap` that holds our configuration, as the API server shows it.
+//! Watch of the `ConfigMap` that holds our configuration.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use cluster::watch::{Collection, Feed, FeedState, Pace, Received};
 /// Bound of the waiting changes.
 const QUEUE: usize = 16;
 
-/// Watches the `ConfigMap` and hands its data on.
+/// Watches the `ConfigMap` and passes its data to the configuration.
 pub(super) struct ConfigMapFeed {
     feed: Feed<ConfigMap, Change<ConfigMap>>,
     changes: mpsc::Receiver<Received<Change<ConfigMap>>>,
@@ -39,7 +39,7 @@ impl ConfigMapFeed {
             sink,
             |change| change,
         );
-        // The stock role does not allow it: then the defaults hold, and one line says so.
+        // The stock role does not allow the watch: then the defaults hold, and one log line says so.
         Self { feed: feed.optional(), changes, key: ObjectKey::new(namespace, name), to }
     }
 
@@ -53,7 +53,7 @@ impl ConfigMapFeed {
     }
 }
 
-/// Hands on what concerns `key` and nothing else. Ends with the feed.
+/// Passes changes of the `ConfigMap` named `key` to `to`. Ends with the feed.
 // Differs from kube-dns: it takes any ConfigMap of the namespace for its own.
 async fn hand_on(mut changes: mpsc::Receiver<Received<Change<ConfigMap>>>, key: &ObjectKey, to: &ApiFeed) {
     let mut listed = false;

@@ -1,4 +1,4 @@
-//! The keys `hosts` and `aliases`, as the DNS server has them.
+//! The keys `hosts` and `aliases`, in the form of the DNS server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct OwnConfig {
 }
 
 impl OwnConfig {
-    /// Those of a configuration.
+    /// The names in a configuration.
     pub fn of(config: &Config) -> Self {
         Self { hosts: config.hosts.clone(), aliases: config.aliases.clone() }
     }
@@ -26,7 +26,7 @@ impl OwnConfig {
         self.hosts.names().is_empty() && self.aliases.is_empty()
     }
 
-    /// The same for the server of the cluster domain `domain`; `None` when there are none.
+    /// The names in the form of the DNS server, for the cluster domain `domain`; `None` when there are none.
     pub fn names(&self, domain: &Name) -> Option<Arc<OwnNames>> {
         if self.is_empty() {
             return None;
@@ -93,7 +93,7 @@ mod tests {
         written.trim_end_matches('.').to_lowercase()
     }
 
-    /// End of a name's aliases, read from the lines and aliases one by one.
+    /// The end of the alias chain of `asked`, found line by line.
     fn model(hosts: &[(u8, &str)], aliases: &[(&str, &str)], asked: &str) -> String {
         let mut name = asked.to_owned();
         for _ in 0..9 {

@@ -5,25 +5,25 @@ use thiserror::Error;
 
 use super::{Domain, Options};
 
-/// A domain that the zone of the cluster set cannot have.
+/// Invalid domain of the cluster set.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClusterSetError {
-    /// There is more than one.
-    #[error("--clusterset-domain is one domain, and not {0}")]
+    /// More than one domain.
+    #[error("--clusterset-domain takes one domain, not {0}")]
     Several(usize),
-    /// It is a domain of the cluster.
+    /// A domain of the cluster.
     #[error("--clusterset-domain: {0} is a domain of the cluster itself; clusterset.local is usual")]
     Cluster(Domain),
-    /// It is the domain of another zone.
+    /// The domain of the external zone.
     #[error("--clusterset-domain: {0} is the domain of --external-zone")]
     External(Domain),
-    /// Its names are completed with the search list.
+    /// A domain whose names are completed with the search list.
     #[error("--clusterset-domain: names below {0} are completed with the search list (--search-suffix)")]
     Completed(Domain),
 }
 
 impl Options {
-    /// The zone of the cluster set, if it is to be served. Its TTLs are those of the cluster zone.
+    /// The zone of the cluster set, with the TTLs of the cluster zone; `None` if the flag is not given.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ mod tests {
             (&[set, "--ttl=5s"], zone(Some(5), 5)),
             (&[set, "--ttl=5s", "--negative-ttl=1s"], zone(Some(5), 1)),
             (&[set, "--search-suffix=search.local"], zone(None, 60)),
-            (&["--clusterset-domain=a.local,b.local"], wrong("--clusterset-domain is one domain, and not 2")),
+            (&["--clusterset-domain=a.local,b.local"], wrong("--clusterset-domain takes one domain, not 2")),
             (
                 &["--clusterset-domain=cluster.local."],
                 wrong(

@@ -11,31 +11,31 @@ use super::{Domain, DomainError};
 /// The most domains of one cluster: two during a rename, or a few that were merged.
 const MAX: usize = 8;
 
-/// The domains of the cluster. Addresses have their names in the first one.
+/// The domains of the cluster. PTR answers are in the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterDomains {
-    /// The domain that all else is configured for.
+    /// The domain of PTR answers, and of everything else that needs a single domain.
     pub first: Domain,
     /// Domains that hold the same names.
     pub others: Vec<Domain>,
 }
 
-/// Domains that a cluster cannot have.
+/// Invalid domains of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClusterDomainsError {
-    /// One of them is no domain.
+    /// An entry is not a domain.
     #[error(transparent)]
     Domain(#[from] DomainError),
-    /// Two of them hold the same names.
-    #[error("{0} is in {1}: the domains of a cluster must not hold each other")]
+    /// A domain is within another.
+    #[error("{0} is in {1}: the domains of a cluster must not contain each other")]
     Nested(Domain, Domain),
-    /// Too many.
+    /// Too many domains.
     #[error("{0} domains; at most {MAX} are accepted")]
     Many(usize),
 }
 
 impl ClusterDomains {
-    /// The domains, the first one first.
+    /// All domains, beginning with the first.
     pub fn all(&self) -> impl Iterator<Item = &Domain> {
         std::iter::once(&self.first).chain(&self.others)
     }
@@ -45,7 +45,7 @@ impl ClusterDomains {
         self.others.iter().map(Domain::name).collect()
     }
 
-    /// Whether a domain of the cluster holds `name`.
+    /// Whether `name` is within a domain of the cluster.
     pub fn hold(&self, name: &Name) -> bool {
         self.all().any(|domain| name.is_within(&domain.name()))
     }

@@ -1,4 +1,4 @@
-//! `--etcd-zone` and the flags about how etcd is reached.
+//! `--etcd-zone`, and the flags for access to etcd.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,16 +12,16 @@ use super::{Domain, Options, given};
 
 /// Prefix of the keys for a URL without a path.
 const DEFAULT_PATH: &str = "/skydns";
-/// Zones that are followed, at most: each is a connection and a task.
+/// The most zones: each takes a connection and a task.
 const MAX_ZONES: usize = 32;
 
-/// The zones from etcd, and how it is reached.
+/// The zones from etcd, and the access to it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct EtcdFlags {
-    /// zone with records from etcd in the format of SkyDNS, as ZONE=http(s)://HOST:PORT/PATH (/skydns without a path); several times for several zones, or for further members of one etcd
+    /// zone with records from etcd in the format of SkyDNS, as ZONE=http(s)://HOST:PORT/PATH (/skydns without a path); repeated for further zones, or for further members of one etcd
     #[arg(long, value_name = "string")]
     pub etcd_zone: Vec<EtcdZone>,
-    /// file of the CA certificates (PEM) that etcd's certificate is checked with; those of the system unless given
+    /// file of the CA certificates (PEM) that verify etcd; those of the system unless given
     #[arg(long, value_name = "string", default_value = "")]
     pub etcd_ca_file: String,
     /// file of the client certificate (PEM) for etcd
@@ -74,7 +74,7 @@ impl FromStr for EtcdZone {
     }
 }
 
-/// One zone, with all members of its etcd.
+/// A zone, with all members of its etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdSource {
     /// The zone, in lower case.
@@ -85,32 +85,32 @@ pub struct EtcdSource {
     pub access: Access,
 }
 
-/// Flags about etcd that make no sense together.
+/// Contradictory flags for etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EtcdError {
-    /// A flag about no zone.
-    #[error("{0} is about the zones of --etcd-zone: there is none")]
+    /// A flag for etcd without a zone.
+    #[error("{0} is for the zones of --etcd-zone, which is not given")]
     NoZone(&'static str),
-    /// A half of what needs both.
+    /// One flag of a pair.
     #[error("{0} and {1} need each other: only one of them is given")]
     Half(&'static str, &'static str),
-    /// The names are those of the cluster.
+    /// The zone is a domain of the cluster.
     #[error(
-        "--etcd-zone {zone}: its names are those of the cluster (--domain); zones beside or below it are accepted"
+        "--etcd-zone {zone}: its names are those of the cluster (--domain); use another domain, or a zone below it"
     )]
     Cluster {
         /// The zone.
         zone: Domain,
     },
-    /// The names are those of another flag.
-    #[error("--etcd-zone {zone} is taken by {taken}: a domain beside it is accepted")]
+    /// The names of the zone belong to another flag.
+    #[error("--etcd-zone {zone} is taken by {taken}: use a domain outside of it")]
     Taken {
         /// The zone.
         zone: Domain,
         /// The flag that has its names.
         taken: String,
     },
-    /// Reverse names need no zone.
+    /// A zone of reverse names, which need no flag.
     #[error(
         "--etcd-zone {zone}: reverse names are looked up below PATH/arpa for every zone of etcd; they need no zone of their own"
     )]
@@ -118,7 +118,7 @@ pub enum EtcdError {
         /// The zone.
         zone: Domain,
     },
-    /// Members of one etcd have the same keys.
+    /// Members of one etcd with different paths.
     #[error(
         "--etcd-zone {zone}: {first} and {second} are given for its keys; members of one etcd have one path"
     )]
@@ -127,11 +127,11 @@ pub enum EtcdError {
         zone: Domain,
         /// The first path.
         first: String,
-        /// Another one.
+        /// The second path.
         second: String,
     },
-    /// Too many.
-    #[error("--etcd-zone is given for {0} zones; {MAX_ZONES} are accepted")]
+    /// Too many zones.
+    #[error("--etcd-zone is given for {0} zones; at most {MAX_ZONES} are accepted")]
     Many(usize),
 }
 
@@ -140,7 +140,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When flags make no sense together.
+    /// When flags contradict each other.
     pub fn etcd(&self) -> Result<Vec<EtcdSource>, EtcdError> {
         let access = self.etcd.access()?;
         let mut sources: Vec<(Domain, EtcdSource)> = Vec::new();
@@ -178,7 +178,7 @@ impl Options {
         }
     }
 
-    /// The flag that has the names of a zone, if one has.
+    /// The flag that the names of `zone` belong to already, if any.
     fn taken_by_other(&self, zone: &Domain) -> Option<String> {
         let name = zone.name();
         let others =
@@ -191,7 +191,7 @@ impl Options {
 }
 
 impl EtcdFlags {
-    /// Access to etcd, but for its members.
+    /// Access to etcd, without its members.
     fn access(&self) -> Result<Access, EtcdError> {
         let flags = [
             ("--etcd-ca-file", &self.etcd_ca_file),
@@ -263,7 +263,7 @@ mod tests {
         let many: Vec<String> = (0..33).map(|zone| format!("--etcd-zone=z{zone}=http://e:1")).collect();
         let many = many.join(" ");
         let cases = [
-            ("--etcd-user=u", "--etcd-user is about the zones of --etcd-zone: there is none"),
+            ("--etcd-user=u", "--etcd-user is for the zones of --etcd-zone, which is not given"),
             (
                 "--etcd-zone=a=http://e:1 --etcd-user=u",
                 "--etcd-user and --etcd-password-file need each other: only one of them is given",
@@ -274,7 +274,7 @@ mod tests {
             ),
             (
                 "--etcd-zone=cluster.local=http://e:1",
-                "--etcd-zone cluster.local.: its names are those of the cluster (--domain); zones beside or below it are accepted",
+                "--etcd-zone cluster.local.: its names are those of the cluster (--domain); use another domain, or a zone below it",
             ),
             (
                 "--etcd-zone=10.in-addr.arpa=http://e:1",
@@ -286,21 +286,21 @@ mod tests {
             ),
             (
                 "--etcd-zone=Lb.example=http://e:1 --external-zone=lb.example",
-                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: a domain beside it is accepted",
+                "--etcd-zone lb.example. is taken by --external-zone=lb.example.: use a domain outside of it",
             ),
             (
                 "--etcd-zone=clusterset.local=http://e:1 --clusterset-domain=clusterset.local",
-                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: a domain beside it is accepted",
+                "--etcd-zone clusterset.local. is taken by --clusterset-domain=clusterset.local.: use a domain outside of it",
             ),
             (
                 "--etcd-zone=search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone search.local. is taken by --search-suffix=search.local.: a domain beside it is accepted",
+                "--etcd-zone search.local. is taken by --search-suffix=search.local.: use a domain outside of it",
             ),
             (
                 "--etcd-zone=a.search.local=http://e:1 --search-suffix=search.local",
-                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: a domain beside it is accepted",
+                "--etcd-zone a.search.local. is taken by --search-suffix=search.local.: use a domain outside of it",
             ),
-            (&many, "--etcd-zone is given for 33 zones; 32 are accepted"),
+            (&many, "--etcd-zone is given for 33 zones; at most 32 are accepted"),
         ];
         for (line, expected) in cases {
             assert_eq!(etcd(line).unwrap_err(), expected, "{line}");

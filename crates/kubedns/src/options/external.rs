@@ -1,4 +1,4 @@
-//! `--external-zone` and `--external-headless`: Services by their addresses outside of the cluster.
+//! `--external-zone` and `--external-headless`: Services by their external addresses.
 
 use cluster::records::ExternalRecords;
 use skydns::Name;
@@ -6,21 +6,21 @@ use thiserror::Error;
 
 use super::{Domain, Options};
 
-/// Flags of the external zone that make no sense together.
+/// Contradictory flags of the external zone.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExternalZoneError {
-    /// Headless Services of no zone.
+    /// `--external-headless` without `--external-zone`.
     #[error("--external-headless needs --external-zone, in which headless Services are answered")]
     NoZone,
-    /// The zone is several.
-    #[error("--external-zone is one domain, and not {0}")]
+    /// More than one domain.
+    #[error("--external-zone takes one domain, not {0}")]
     Several(usize),
-    /// It holds names that are answered otherwise.
-    #[error("--external-zone {zone} is taken by {taken}: a domain beside it is accepted")]
+    /// The names of the zone belong to another flag.
+    #[error("--external-zone {zone} is taken by {taken}: use a domain outside of it")]
     Taken {
         /// The zone.
         zone: Domain,
-        /// The flag whose names it would take, or that would take its names.
+        /// The flag that has these names.
         taken: String,
     },
 }
@@ -30,7 +30,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// When the flags make no sense together.
+    /// When the flags contradict each other.
     pub fn external_zone(&self) -> Result<Option<Name>, ExternalZoneError> {
         let zone = match self.external_zone.0.as_slice() {
             [] if self.external_headless => return Err(ExternalZoneError::NoZone),
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(zone(&["--external-zone", good]), Ok(Some(Name::parse(good).unwrap())), "{good}");
         }
         let taken = |zone: &str, by: &str| {
-            Err(format!("--external-zone {zone} is taken by {by}: a domain beside it is accepted"))
+            Err(format!("--external-zone {zone} is taken by {by}: use a domain outside of it"))
         };
         assert_eq!(
             zone(&["--external-zone=cluster.local"]),
@@ -88,10 +88,7 @@ mod tests {
             zone(&["--search-suffix=s.x", "--external-zone=lb.s.x"]),
             taken("lb.s.x.", "--search-suffix=s.x.")
         );
-        assert_eq!(
-            zone(&["--external-zone=a,b"]),
-            Err("--external-zone is one domain, and not 2".to_owned())
-        );
+        assert_eq!(zone(&["--external-zone=a,b"]), Err("--external-zone takes one domain, not 2".to_owned()));
         let alone = "--external-headless needs --external-zone, in which headless Services are answered";
         assert_eq!(zone(&["--external-headless"]), Err(alone.to_owned()));
     }

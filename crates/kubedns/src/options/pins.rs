@@ -1,4 +1,4 @@
-//! `--upstream-tls-pin`: the keys that certificates of upstream servers must have.
+//! `--upstream-tls-pin`: pinned keys of upstream servers.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! `--prefer-zone`: the zone whose addresses headless Services answer with.
+//! `--prefer-zone`: the topology zone whose addresses headless Services answer with.
 
 use std::str::FromStr;
 
@@ -39,7 +39,7 @@ impl FromStr for PreferZone {
 }
 
 impl PreferZone {
-    /// The zone, where it is known from the start.
+    /// The zone, if the flag names it.
     pub fn name(&self) -> Option<&SmolStr> {
         match self {
             Self::Zone(name) => Some(name),
@@ -48,15 +48,15 @@ impl PreferZone {
     }
 }
 
-/// A preference that cannot have any effect.
+/// A preference that has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PreferZoneError {
-    /// Endpoints do not tell zones.
+    /// Endpoints have no zones.
     #[error(
-        "cannot use --prefer-zone with --endpoints-source=endpoints: only EndpointSlices tell the zones of addresses"
+        "cannot use --prefer-zone with --endpoints-source=endpoints: only EndpointSlices have the zones of addresses"
     )]
     Endpoints,
-    /// The node is not known.
+    /// The node is unknown.
     #[error(
         "--prefer-zone=auto needs the name of the node in the environment variable NODE_NAME (fieldRef spec.nodeName); \
          or name the zone"
@@ -65,11 +65,11 @@ pub enum PreferZoneError {
 }
 
 impl Options {
-    /// The node whose zone is preferred, if it is one's; `node` is the one that this process runs on.
+    /// The node whose zone is preferred, with `auto`; `node` is the node of this process.
     ///
     /// # Errors
     ///
-    /// When a zone is preferred, and either the node is needed and unknown, or endpoints have no zones.
+    /// When `auto` is given and the node is unknown, or the endpoints source has no zones.
     pub fn node_of_zone(&self, node: Option<String>) -> Result<Option<String>, PreferZoneError> {
         if self.prefer_zone != PreferZone::Off && self.endpoints_source == Choice::Endpoints {
             return Err(PreferZoneError::Endpoints);
@@ -110,7 +110,7 @@ mod tests {
             (
                 &["--prefer-zone=a", "--endpoints-source=endpoints"],
                 None,
-                "only EndpointSlices tell the zones",
+                "only EndpointSlices have the zones",
             ),
             (&["--prefer-zone=a b"], None, "expected auto or the name of a zone"),
         ] {

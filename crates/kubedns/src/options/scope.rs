@@ -16,10 +16,10 @@ pub struct NamespaceList(pub Vec<SmolStr>);
 /// Not a list of namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NamespaceListError {
-    /// A name that no namespace has.
+    /// Not a valid name of a namespace.
     #[error("{0:?} is not the name of a namespace: expected lower case letters, digits and '-'")]
     Name(String),
-    /// More than can be watched one by one.
+    /// Too many namespaces to watch each by itself.
     #[error("must be at most {MAX_NAMESPACES} namespaces: each is watched by itself")]
     Many,
 }
@@ -41,7 +41,7 @@ impl FromStr for NamespaceList {
     }
 }
 
-/// A label selector as the API server takes it; empty for everything.
+/// A label selector in the syntax of the API server; empty for everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector(pub String);
 
@@ -68,7 +68,7 @@ impl FromStr for Selector {
     }
 }
 
-/// The parts between commas that are not in parentheses.
+/// Splits at commas outside of parentheses.
 fn requirements(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     text.split(move |character| {

@@ -1,4 +1,4 @@
-//! `--search-suffix`, `--autopath` and `--search-domains`: the search list that is walked here.
+//! `--search-suffix`, `--autopath` and `--search-domains`: the search list that kubedns walks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::{Domain, DomainError, Options, Topology};
 use cluster::index::PodMode;
 
-/// Domains separated by commas; none for an empty text.
+/// Domains separated by commas; an empty text has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Domains(pub Vec<Domain>);
 
@@ -23,7 +23,7 @@ impl FromStr for Domains {
     }
 }
 
-/// Zones separated by commas, of which `.` is all names; none for an empty text.
+/// Zones separated by commas, `.` for all names; an empty text has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Zones(pub Vec<Name>);
 
@@ -50,50 +50,52 @@ pub struct FallthroughError {
     domain: Domain,
 }
 
-/// The search list that is walked, and for whom.
+/// The search list, and the clients that it is walked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchFlags {
-    /// The suffix behind the namespace, if names are completed.
+    /// The suffix after the namespace, with `--search-suffix`.
     pub suffix: Option<Name>,
-    /// For clients that are pods, too.
+    /// Whether the list is walked for pods, known by their addresses.
     pub autopath: bool,
-    /// The search domains behind those of the cluster; `None` for those of resolv.conf.
+    /// The search domains that follow those of the cluster; `None` for those of resolv.conf.
     pub domains: Option<Vec<Name>>,
 }
 
-/// Flags of the search list that make no sense together.
+/// Contradictory flags of the search list.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SearchError {
-    /// Search domains that no search list has.
+    /// `--search-domains` without a search list.
     #[error(
         "--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of"
     )]
     Unused,
-    /// Clients whose namespaces are not known.
+    /// `--autopath` without the namespaces of clients.
     #[error("--autopath needs --pods=verified: the client's namespace is that of the pod with its address")]
     UnknownPods,
-    /// Clients whose addresses are not seen.
+    /// `--autopath` without the addresses of clients.
     #[error(
         "--autopath needs --topology=direct or alone: behind dnsmasq kubedns does not see the addresses of its clients"
     )]
     UnseenClients,
-    /// The suffix is several.
-    #[error("--search-suffix is one domain, and not {0}")]
+    /// More than one suffix.
+    #[error("--search-suffix takes one domain, not {0}")]
     SeveralSuffixes(usize),
-    /// The suffix holds names of the cluster.
-    #[error("--search-suffix {suffix} is taken by names of the cluster: a domain beside {taken} is accepted")]
+    /// The suffix overlaps names of the cluster.
+    #[error(
+        "--search-suffix {suffix} is taken by names of the cluster: use a domain that does not overlap {taken}"
+    )]
     Taken {
         /// The suffix.
         suffix: Domain,
         /// The domain whose names it would take.
         taken: String,
     },
-    /// A search domain whose names would be completed in turn.
-    #[error("--search-domains: names below {0} are completed with the search list themselves")]
+    /// A search domain below the suffix.
+    #[error("--search-domains: {0} is below --search-suffix, where names are completed with this very list")]
     Completed(Name),
     /// Too many search domains.
     #[error(
-        "--search-domains has {0} domains; each may cost a question to an upstream, {MAX_DOMAINS} are accepted"
+        "--search-domains has {0} domains; each may cost a query to an upstream, at most {MAX_DOMAINS} are accepted"
     )]
     Many(usize),
 }
@@ -106,7 +108,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// For a zone without names of the cluster. Missing reverse names are always forwarded, so their zones may be named.
+    /// For a zone without names of the cluster. Zones of reverse names are accepted: missing reverse names are always
+    /// forwarded.
     pub fn fallthrough(&self) -> Result<Vec<Name>, FallthroughError> {
         let domains = || self.domain.all().map(Domain::name);
         let reverse = ["in-addr.arpa", "ip6.arpa"].map(|zone| Name::parse(zone).unwrap_or_default());
@@ -120,11 +123,11 @@ impl Options {
         Ok(self.fallthrough.0.iter().flat_map(below).collect())
     }
 
-    /// Names that are completed with a search list, if any.
+    /// The search list, if `--search-suffix` or `--autopath` is given.
     ///
     /// # Errors
     ///
-    /// When the flags make no sense together.
+    /// When the flags contradict each other.
     pub fn search(&self) -> Result<Option<SearchFlags>, SearchError> {
         let suffix = match self.search_suffix.0.as_slice() {
             [] => None,

@@ -201,9 +201,11 @@ fn a_cluster_may_have_several_domains() {
         ("a, b", Ok("a.,b.")),
         (
             "cluster.local,b.cluster.local",
-            Err("b.cluster.local. is in cluster.local.: the domains of a cluster must not hold each other"),
+            Err(
+                "b.cluster.local. is in cluster.local.: the domains of a cluster must not contain each other",
+            ),
         ),
-        ("a,a.", Err("a. is in a.: the domains of a cluster must not hold each other")),
+        ("a,a.", Err("a. is in a.: the domains of a cluster must not contain each other")),
         ("a,b,c,d,e,f,g,h,i", Err("9 domains; at most 8 are accepted")),
     ] {
         let expected = expected.map(str::to_owned).map_err(str::to_owned);
@@ -265,7 +267,7 @@ fn names_are_completed_below_a_suffix_of_their_own() {
     let suffix = "--search-suffix=search.cluster.local";
     let taken = |suffix: &str, taken: &str| {
         Err(format!(
-            "--search-suffix {suffix} is taken by names of the cluster: a domain beside {taken} is accepted"
+            "--search-suffix {suffix} is taken by names of the cluster: use a domain that does not overlap {taken}"
         ))
     };
     for (words, expected) in [
@@ -281,20 +283,20 @@ fn names_are_completed_below_a_suffix_of_their_own() {
             &["--search-domains=corp.example"],
             Err("--search-domains needs --search-suffix or --autopath, which walk the search list that they are a part of".to_owned()),
         ),
-        (&["--search-suffix=a.test,b.test"], Err("--search-suffix is one domain, and not 2".to_owned())),
+        (&["--search-suffix=a.test,b.test"], Err("--search-suffix takes one domain, not 2".to_owned())),
         (&["--search-suffix=cluster.local"], taken("cluster.local.", "cluster.local.")),
         (&["--search-suffix=local"], taken("local.", "cluster.local.")),
         (&["--search-suffix=search.svc.cluster.local"], taken("search.svc.cluster.local.", "svc.cluster.local.")),
         (&["--search-suffix=pod.cluster.local"], taken("pod.cluster.local.", "pod.cluster.local.")),
         (
             &[suffix, "--search-domains=apps.search.cluster.local"],
-            Err("--search-domains: names below apps.search.cluster.local. are completed with the search list \
-                 themselves"
+            Err("--search-domains: apps.search.cluster.local. is below --search-suffix, where names are completed \
+                 with this very list"
                 .to_owned()),
         ),
         (
             &[suffix, "--search-domains=a,b,c,d,e,f,g,h,i"],
-            Err("--search-domains has 9 domains; each may cost a question to an upstream, 8 are accepted".to_owned()),
+            Err("--search-domains has 9 domains; each may cost a query to an upstream, at most 8 are accepted".to_owned()),
         ),
     ] {
         let said = options(words).unwrap().search().map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! `--transfer-to` and `--transfer-key`: who may have the zones, and the key to sign with.
+//! `--transfer-to` and `--transfer-key`: the secondaries of the zones, and the key that they sign with.
 
 use std::path::{Path, PathBuf};
 
@@ -7,35 +7,35 @@ use thiserror::Error;
 
 use super::{Options, given};
 
-/// Who may transfer zones.
+/// The secondaries that may transfer zones.
 #[derive(Debug)]
 pub struct TransferTo {
     /// The secondaries.
     pub peers: Peers,
-    /// The key that they have to sign with, if there is one.
+    /// The key that they must sign with, if any.
     pub key: Option<Key>,
 }
 
-/// Flags for transfers that make no sense.
+/// Invalid flags for transfers.
 #[derive(Debug, Error)]
 pub enum TransferError {
-    /// A key for nobody.
+    /// A key without secondaries.
     #[error("--transfer-key is for the secondaries of --transfer-to, which is not given")]
     KeyWithoutPeers,
     /// The file cannot be read.
     #[error("cannot read --transfer-key {}", .0.display())]
     Read(PathBuf, #[source] std::io::Error),
-    /// It holds no key.
+    /// The file holds no key.
     #[error("--transfer-key {}", .0.display())]
     Key(PathBuf, #[source] KeyError),
 }
 
 impl Options {
-    /// Who may transfer zones; `None` for nobody. Reads the file of the key.
+    /// The secondaries that may transfer zones, if any. Reads the file of the key.
     ///
     /// # Errors
     ///
-    /// When there is a key and nobody to use it, or it cannot be read.
+    /// When there is a key without secondaries, or the key cannot be read.
     pub fn transfers(&self) -> Result<Option<TransferTo>, TransferError> {
         let (peers, file) = (&self.transfer_to, given(&self.transfer_key));
         match (peers.is_empty(), file) {

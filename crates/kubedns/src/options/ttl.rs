@@ -1,15 +1,15 @@
-//! `--ttl` and `--negative-ttl`: how long the answers of the cluster zone are valid.
+//! `--ttl` and `--negative-ttl`: TTLs of the cluster zone.
 
 use std::str::FromStr;
 
 use daemon::flags::GoDuration;
 use thiserror::Error;
 
-/// A TTL in whole seconds, from 0 to an hour; `None` for the usual one.
+/// A TTL in whole seconds, from 0 to an hour; `None` for the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ZoneTtl(pub Option<u32>);
 
-/// Not a TTL that is accepted.
+/// Not a valid TTL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("must be whole seconds from 0s to 1h0m0s")]
 pub struct ZoneTtlError;

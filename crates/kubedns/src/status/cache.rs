@@ -1,8 +1,8 @@
-//! The tree as `/cache` shows it: nodes, entries and their fields in the names and the order of kube-dns.
+//! The tree as `/cache` shows it: nodes, entries and fields with the names and the order of kube-dns.
 //!
-//! It is written straight from the tree: a copy of it as JSON values would take several times the memory of all
-//! records. The zones beside the cluster's and the names of the ConfigMap follow it under keys of their own, each only where
-//! there is something to show.
+//! The JSON is written straight from the tree: a copy as JSON values would take several times the memory of all
+//! records. The zones beside the cluster's and the names of the ConfigMap follow under keys of their own, which are
+//! left out if they are empty.
 
 mod beside;
 
@@ -17,7 +17,7 @@ use beside::Beside;
 use cluster::records::ServiceNode;
 use cluster::snapshot::Snapshot;
 
-/// The whole tree, from the root of the DNS down to the records, and what is served beside it.
+/// The whole tree, from the root of the DNS down to the records, and the records beside it.
 #[derive(Debug)]
 pub struct Cache<'a>(
     /// The shown records.
@@ -58,7 +58,7 @@ impl Serialize for Above<'_> {
     }
 }
 
-/// The zone's own node: all there is lies below `svc`.
+/// The zone's own node: all records lie below `svc`.
 #[derive(Clone, Copy)]
 struct Tree<'a>(&'a Snapshot);
 

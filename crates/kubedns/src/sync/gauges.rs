@@ -1,4 +1,4 @@
-//! Counting what there is. It takes a walk over everything, so it is not done for every event.
+//! Gauges of objects, addresses and records. A count visits all of them, so it does not run for every event.
 
 use crate::metrics::Metrics;
 use crate::status::Status;
@@ -26,7 +26,7 @@ pub(super) fn count(index: &Index, status: &Status, metrics: &Metrics) {
     if metrics.over_capacity.get() == 0 && counts.over_capacity > 0 {
         tracing::warn!(
             over_capacity = counts.over_capacity,
-            "the control plane leaves addresses out of Endpoints of more than 1000; EndpointSlices have all of them"
+            "Endpoints truncated to 1000 addresses by the control plane, EndpointSlices hold all of them"
         );
     }
     metrics.over_capacity.set(number(counts.over_capacity));

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use cluster::persist::{self, Saved, SnapshotError};
 
-/// The time the first lists wait for the file: what is listed and what is restored must not mix. A hundred thousand
-/// Services take about a second.
+/// The longest time for which the first lists wait for the file: listed and restored objects must not mix. A hundred
+/// thousand Services take about a second.
 const HOLD: Duration = Duration::from_secs(2);
 
 /// The content; `None` where there is no file.
@@ -21,7 +21,7 @@ pub struct Loading {
     directory: PathBuf,
     reply: oneshot::Receiver<Loaded>,
     begun: Instant,
-    /// It was said to hang.
+    /// Whether the hang has been logged.
     hangs: bool,
 }
 
@@ -30,23 +30,23 @@ impl Loading {
     ///
     /// # Errors
     ///
-    /// When there is no thread to be had.
+    /// When no thread can be started.
     pub fn begin(directory: PathBuf, domain: &str) -> std::io::Result<Self> {
         let (answer, reply) = oneshot::channel();
         let (from, domain) = (directory.clone(), domain.to_owned());
-        // Nobody waits for this thread, not even the end of the process.
+        // Nothing waits for this thread, not even the end of the process.
         std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
             let _ = answer.send(persist::load(&from, &domain));
         })?;
         Ok(Self { directory, reply, begun: Instant::now(), hangs: false })
     }
 
-    /// Where the file is.
+    /// Directory of the file.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Whether the first lists have to wait for it.
+    /// Whether the first lists still wait for the file.
     pub(super) fn holds(&self) -> bool {
         self.begun.elapsed() < HOLD
     }
@@ -55,12 +55,12 @@ impl Loading {
     pub(super) fn notice_hanging(&mut self) {
         if !self.holds() && !std::mem::replace(&mut self.hangs, true) {
             let (directory, waited) = (self.directory.display(), HOLD);
-            tracing::error!(%directory, ?waited, "the snapshot file cannot be read in time, the first lists do not wait for it any longer");
+            tracing::error!(%directory, ?waited, "snapshot file not read in time, no longer waiting for it");
         }
     }
 }
 
-/// The content, once it is read; pending where nothing is being read. Can be dropped and called again.
+/// The content, once it is read; never returns if nothing is being read. Cancel safe.
 pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     match loading {
         // The thread answers before it ends.
@@ -69,7 +69,7 @@ pub(super) async fn loaded(loading: &mut Option<Loading>) -> Loaded {
     }
 }
 
-/// The content, if it is read within `patience`; `None` at once where nothing is being read.
+/// The content, if it is read within `patience`; `None` at once if nothing is being read.
 pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) -> Option<Loaded> {
     loading.as_ref()?;
     tokio::time::timeout(patience, loaded(loading)).await.ok()
@@ -79,7 +79,7 @@ pub(super) async fn within(loading: &mut Option<Loading>, patience: Duration) ->
 mod tests {
     use super::*;
 
-    /// Until it returns, sockets are bound and nobody is answered.
+    /// Until `within` returns, sockets are bound and clients get no answer.
     #[tokio::test(start_paused = true)]
     async fn a_start_without_a_file_waits_for_none() {
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! When the snapshot file is written: some time after a change, never twice at once, and at the end.
+//! Writes of the snapshot file: some time after a change, one at a time, and at shutdown.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use cluster::index::Index;
 use cluster::objects::EndpointsSource;
 use cluster::persist;
 
-/// The time changes are gathered before they are written.
+/// Time between a change and its write, in which further changes are gathered.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Time after which a write is reported to hang. It cannot be taken back, and nothing else is written until it ends.
+/// Time after which a write is reported to hang. It cannot be cancelled, and nothing else is written until it ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Timeout of the last write, and of encoding before it.
 const LAST: Duration = Duration::from_secs(3);
@@ -30,12 +30,12 @@ pub struct Saving {
     failing: bool,
 }
 
-/// A write that was begun.
+/// A write in progress.
 #[derive(Debug)]
 struct Writing {
     task: JoinHandle<std::io::Result<()>>,
     begun: Instant,
-    /// It was said to hang.
+    /// Whether the hang has been reported.
     hangs: bool,
 }
 
@@ -52,12 +52,12 @@ impl Saving {
         }
     }
 
-    /// There is something new to write.
+    /// Notes that there is a change to write.
     pub(super) fn changed(&mut self) {
         self.changed.get_or_insert_with(Instant::now);
     }
 
-    /// Writes if it is time to, or at any rate if this is the last chance; then the end is waited for.
+    /// Begins a write if it is due. If `last`, writes any change and waits for the end.
     pub(super) async fn look_after(&mut self, index: &Index, source: EndpointsSource, last: bool) {
         if self.writing.as_ref().is_some_and(|writing| last || writing.task.is_finished()) {
             self.finish().await;
@@ -72,7 +72,7 @@ impl Saving {
         }
     }
 
-    /// Begins a write. It keeps the index task equally briefly, however many objects there are.
+    /// Begins a write. It takes the index task the same short time for any number of objects.
     pub(super) fn begin(&mut self, index: &Index, source: EndpointsSource) {
         self.changed = None;
         // Encoding takes a while, too: the objects are a copy of this moment, which costs one reference count.
@@ -86,7 +86,7 @@ impl Saving {
         self.writing = Some(Writing { task, begun: Instant::now(), hangs: false });
     }
 
-    /// A volume that hangs is a failure before it comes back, if ever it does.
+    /// Reports a hanging write as a failure before it ends.
     fn notice_hanging(&mut self) {
         let Some(writing) = &mut self.writing else { return };
         if writing.begun.elapsed() > PATIENCE && !std::mem::replace(&mut writing.hangs, true) {
@@ -103,14 +103,14 @@ impl Saving {
         });
     }
 
-    /// Counts and logs what became of a write.
+    /// Counts and logs the outcome of a write.
     fn note(&mut self, written: std::io::Result<()>) {
         let outcome = if written.is_ok() { "written" } else { "failed" };
         self.metrics.snapshots_written.with_label_values(&[outcome]).inc();
         match written {
             Ok(()) => self.failing = false,
             Err(error) => {
-                // Tried again with the next pause; one line is enough.
+                // Retried after the next pause; one line is enough.
                 self.changed();
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(directory = %self.directory.display(), %error, "cannot write the snapshot file");

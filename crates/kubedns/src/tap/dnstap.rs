@@ -1,7 +1,8 @@
-//! dnstap: every query and its answer to a reader, as protobuf messages in frame streams (<https://dnstap.info>).
+//! dnstap: sends every query and its response to a reader, as protobuf messages in Frame Streams
+//! (<https://dnstap.info>).
 //!
-//! We connect to the reader, and again after growing pauses when it goes. Nothing is copied while there is none. A reader
-//! that is slow loses messages, which `kubedns_tap_records_total` counts.
+//! kubedns connects to the reader, and reconnects after growing pauses. Nothing is copied without a reader. A slow
+//! reader loses messages, which `kubedns_tap_records_total` counts.
 
 mod frames;
 mod message;
@@ -21,22 +22,22 @@ use tokio_util::sync::CancellationToken;
 use self::frames::{FINISH, READY, START, STOP, control, data};
 use self::message::Sender;
 
-/// The pause after the first failure; it doubles up to the last.
+/// The pause after the first failure; it doubles up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
-/// Timeout of the reader for each step.
+/// Timeout of each step with the reader.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time it has to end.
+/// Timeout of the last exchange with the reader.
 const ENDING: Duration = Duration::from_secs(1);
-/// Octets that are sent at once, about.
+/// Octets per write, approximately.
 const CHUNK: usize = 64 << 10;
 
-/// `--dnstap`: where the reader listens.
+/// Address of a dnstap reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// At a unix socket.
+    /// A unix socket.
     Unix(PathBuf),
-    /// At a host and a port.
+    /// `HOST:PORT`
     Tcp(String),
 }
 
@@ -84,7 +85,7 @@ impl Reader {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Why a connection ended.
+/// Failure of a connection.
 #[derive(Debug, thiserror::Error)]
 enum DnstapError {
     #[error(transparent)]
@@ -99,7 +100,7 @@ enum DnstapError {
     Watches(#[from] skydns::tap::TooMany),
 }
 
-/// Sends what is answered to the reader until `stop`. `version` is what we are called.
+/// Sends answered queries to the reader until `stop`. `version` is the name and version of this server in the messages.
 pub(crate) async fn run(reader: Reader, tap: Arc<Tap>, version: String, stop: CancellationToken) {
     let sender = Sender::new(version);
     let mut pause = FIRST_PAUSE;
@@ -127,7 +128,7 @@ pub(crate) async fn run(reader: Reader, tap: Arc<Tap>, version: String, stop: Ca
     }
 }
 
-/// Connects, and agrees on what is sent.
+/// Connects, and negotiates the content type.
 async fn connect(reader: &Reader) -> Result<Box<dyn Stream>, DnstapError> {
     let mut stream = reader.connect().await?;
     stream.write_all(&control(READY)).await?;
@@ -157,7 +158,7 @@ async fn send(
             chunk = chunk(&mut watch, sender) => timeout(PATIENCE, stream.write_all(&chunk)).await??,
         }
     }
-    // What is left in the reader's way is its own business.
+    // The stream has ended even if the reader does not confirm it.
     let _ = timeout(ENDING, async {
         stream.write_all(&control(STOP)).await?;
         frames::read_control(&mut stream).await.map(|control| control.kind == FINISH)

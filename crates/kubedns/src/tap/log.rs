@@ -12,17 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 /// The verbosity from which each query is logged.
 pub(crate) const EACH_QUERY: i32 = 6;
-/// Interval of the reports of what was left out.
+/// Interval of the log lines about omitted queries.
 const TELL: Duration = Duration::from_secs(1);
 
-/// The log that is being written, or nothing.
+/// The current query log, if any.
 #[derive(Default)]
 struct Writing {
     watch: Option<Watch>,
     end: Option<Instant>,
 }
 
-/// Writes what the `ConfigMap` asks for until `stop`; every query if `all` is set.
+/// Writes the query log of the `ConfigMap` until `stop`; every query if `all` is set.
 pub(crate) async fn run(
     tap: Arc<Tap>,
     mut state: watch::Receiver<State>,
@@ -64,7 +64,7 @@ impl Writing {
         let now = SystemTime::now();
         let remaining = log.remaining(now, now);
         if remaining.is_some_and(|remaining| remaining.is_zero()) {
-            tracing::info!("query log is over already");
+            tracing::info!("query log has already ended");
             return Self::default();
         }
         let end = remaining.and_then(|remaining| Instant::now().checked_add(remaining));
@@ -97,7 +97,7 @@ impl Writing {
     }
 }
 
-/// The next record; never where nothing is watched.
+/// The next record; never returns without a watch.
 async fn next(watch: &mut Option<Watch>) -> Record {
     match watch {
         Some(watch) => watch.next().await,
@@ -112,7 +112,7 @@ async fn at(end: Option<Instant>) {
     }
 }
 
-/// The target says that the lines have a bound of their own.
+/// Logs a query. The logger recognises these lines by their target: they have a rate limit of their own.
 fn log(record: &Record) {
     let line = super::line(record);
     tracing::info!(

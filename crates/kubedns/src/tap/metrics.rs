@@ -1,4 +1,4 @@
-//! Counters of the queries that were to be shown.
+//! Metrics of taps.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const HELP_RECORDS: &str =
 const TAPS: &str = "kubedns_taps";
 const HELP_TAPS: &str = "Taps, query logs and dnstap outputs that are open.";
 
-/// A collector over the counts of a tap.
+/// A collector for the counts of a tap.
 #[derive(Debug)]
 pub(crate) struct TapMetrics {
     tap: Arc<Tap>,

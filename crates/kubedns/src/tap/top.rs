@@ -1,4 +1,4 @@
-//! `GET /top`: who asked most in the last minutes, from within the pod alone.
+//! `GET /top`: the busiest clients and the most queried names of the last minutes, from within the pod alone.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use warp::{Filter, Rejection};
 
 /// Rows of each table.
 const ROWS: usize = 20;
-/// Note on the clients where dnsmasq asks for all of them.
-const IN_FRONT: &str = "dnsmasq stands in front: it asks for its clients, and for what its cache does not have; \
+/// Note for pods where dnsmasq is the only client.
+const IN_FRONT: &str = "dnsmasq is in front: kubedns receives its cache misses, without the addresses of clients; \
                         tap --dnsmasq follows its clients";
 
 /// The route.

@@ -189,7 +189,7 @@ async fn a_snapshot_on_a_volume_that_hangs_silences_nothing() {
         kubedns.until_answered(WEB, "A", "10.96.0.7").await;
     };
     tokio::time::timeout(Duration::from_secs(10), serves).await.expect("it serves without the file");
-    kubedns.process.line_with("the snapshot file cannot be read in time", PATIENCE).await;
+    kubedns.process.line_with("snapshot file not read in time", PATIENCE).await;
     kubedns.stop().await;
 }
 

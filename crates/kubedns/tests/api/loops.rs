@@ -18,7 +18,7 @@ use super::process::Kubedns;
 /// While there is a loop, kubedns looks again every 15 seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 const FOUND: &str = "forwards to this server";
-const GONE: &str = "does not lead back";
+const GONE: &str = "forwarding loop has ended";
 
 /// Names that a resolver forwards, and their target.
 #[derive(Default)]

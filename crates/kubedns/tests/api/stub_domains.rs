@@ -29,7 +29,7 @@ async fn one_below_the_cluster_domain_has_its_servers_and_one_that_is_it_has_a_w
         }
         let log = kubedns.process.stderr();
         let told: Vec<&String> =
-            log.iter().filter(|line| line.contains("the cluster domain itself")).collect();
+            log.iter().filter(|line| line.contains("stub domain equals the cluster domain")).collect();
         assert_eq!(told.len(), 1, "{topology}: {log:#?}");
         assert!(told[0].starts_with('W') && told[0].contains(effect), "{}", told[0]);
         kubedns.stop().await;

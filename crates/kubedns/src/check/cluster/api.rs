@@ -1,4 +1,4 @@
-//! The API server: whether it answers, and whether it gives what kubedns needs.
+//! Checks of the API server: it answers, and lists the objects that kubedns needs.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ use crate::check::config::{self, ConfigMap};
 
 const GROUP: &str = "API server";
 const CONFIGURATION: &str = "configuration";
-/// The longest wait for a response, or a piece of it.
+/// Timeout of a response, and of each piece of it.
 const TIME: Duration = Duration::from_secs(5);
 /// Bound of the Services searched for one without a cluster IP.
 const LOOKED_THROUGH: usize = 500;
-/// Text for a missing permission.
+/// Advice for a missing permission.
 const GRANT: &str = "Give the ServiceAccount a role that may list and watch it.";
 
 /// The kinds of objects that may be needed, with the path of a short list.
@@ -44,12 +44,13 @@ pub(super) struct Cluster {
     pub(super) headless: Vec<(String, String)>,
 }
 
-/// Checks the API server; without one that can be asked nothing is known of the cluster.
+/// Checks the API server. [`Cluster`] is empty if the API server cannot be asked.
 pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<Check>, Cluster) {
     let connection = match Connection::new(access(options)).await {
         Ok(connection) => connection,
         Err(error) => {
-            let check = Check::failed(GROUP, "it is not known how to reach it").because(error.to_string());
+            let check =
+                Check::failed(GROUP, "its address or credentials are unknown").because(error.to_string());
             let action = "Run this in the container kubedns, or give --kubecfg-file.";
             return (vec![check.so(action, "api-server-lost")], Cluster::default());
         }
@@ -57,7 +58,7 @@ pub(super) async fn checks(options: &Options, status: Option<&Status>) -> (Vec<C
     let started = Instant::now();
     let version = get(&connection, "/version", TIME).await;
     let mut checks = vec![answers(connection.url(), version.as_ref(), started.elapsed())];
-    // One that refuses to tell its version may give lists all the same.
+    // An API server that refuses to return its version may still return lists.
     if matches!(&version, Err(Failure::Unreachable(_) | Failure::Silent(_) | Failure::Unauthorized(_))) {
         return (checks, Cluster::default());
     }
@@ -90,13 +91,13 @@ fn answers(url: &str, version: Result<&Value, &Failure>, took: Duration) -> Chec
                 .so("Check the token of the ServiceAccount, or the kubeconfig.", "api-server-lost")
         }
         Err(error) => Check::failed(GROUP, format!("{url} does not answer")).because(error.to_string()).so(
-            "Check the API server, and the way to it; the last known records are served.",
+            "Check the API server, and the network to it; the last known records are served.",
             "api-server-lost",
         ),
     }
 }
 
-/// Whether the kinds can be listed that kubedns watches; Services and one kind of endpoints in any case.
+/// Checks that the kinds that kubedns watches can be listed; Services and one kind of endpoints in any case.
 async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Check> {
     let watches = status.and_then(|status| status.kubedns.known.as_ref()).map(|kubedns| &kubedns.watches);
     let is_needed = |kind: &str| {
@@ -125,7 +126,7 @@ async fn permissions(connection: &Connection, status: Option<&Status>) -> Vec<Ch
     judged.collect()
 }
 
-/// Whether the ConfigMap is good, and the one in force: as it is mounted, else as the API server has it.
+/// Checks that the ConfigMap is good and in force. Reads the mounted directory, or else the API server.
 async fn config_map(options: &Options, connection: &Connection, status: Option<&Status>) -> Vec<Check> {
     let directory = std::path::Path::new(&options.config_dir);
     if !options.config_dir.is_empty() && directory.is_dir() {
@@ -157,7 +158,7 @@ fn data_of(map: &Value) -> RawData {
     data.map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
-/// The findings of `check config`, and whether what was read is in force.
+/// Checks the content of a ConfigMap, and that it is in force.
 fn judge(name: &str, data: RawData, status: Option<&Status>) -> Vec<Check> {
     let version = dnsconfig::parse(&data).ok().map(|config| config.version().to_string());
     let findings = config::findings(&ConfigMap::of(name, data));
@@ -171,14 +172,14 @@ fn judge(name: &str, data: RawData, status: Option<&Status>) -> Vec<Check> {
     {
         let text = format!("{name} is good, but not in force: it has version {version}, the pod {in_force}");
         return vec![Check::warning(CONFIGURATION, text).so(
-            "Wait: the kubelet takes up to two minutes to bring it to the pod.",
+            "Wait: the kubelet takes up to two minutes to update the mounted files.",
             "configuration-rejected",
         )];
     }
     vec![Check::passed(CONFIGURATION, format!("{name} is good"))]
 }
 
-/// A finding of `check config`.
+/// A finding of `check config` as a check.
 fn mistake(name: &str, finding: &str) -> Check {
     let (check, advice) = match finding.strip_prefix("warning: ") {
         Some(warning) => (

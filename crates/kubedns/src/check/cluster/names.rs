@@ -1,4 +1,4 @@
-//! A name of every kind, asked of the server that clients ask.
+//! DNS queries for a name of every kind, to the server that clients ask.
 
 use std::net::IpAddr;
 use std::str::FromStr as _;
@@ -15,9 +15,9 @@ use super::api::Cluster;
 use super::report::{Check, milliseconds};
 
 const GROUP: &str = "names";
-/// Bound of the headless Services asked for, until one has addresses.
+/// Bound of the headless Services that are queried until one has addresses.
 const HEADLESS: usize = 5;
-/// Bound of the stub domains asked for.
+/// Bound of the stub domains that are queried.
 const STUB_DOMAINS: usize = 20;
 
 /// The server, and the domain of the cluster without a dot at the end.
@@ -26,19 +26,19 @@ struct Names<'a> {
     domain: &'a str,
 }
 
-/// An answer with records, and how long it took.
+/// An answer with records, and its latency.
 struct Answer {
     records: Vec<RData>,
     time: Duration,
 }
 
-/// Why there are no records: the RCODE of a response, and words for people.
+/// A query without records: the RCODE of the response, if any, and a description.
 struct Missing {
     rcode: Option<ResponseCode>,
     words: String,
 }
 
-/// Asks for names of all kinds that there are.
+/// Queries names of all kinds.
 pub(super) async fn checks(options: &Options, cluster: &Cluster, stub_domains: &[String]) -> Vec<Check> {
     let Ok(server) = ServerAddr::from_str(&options.dns) else { return Vec::new() };
     let names = Names { server, domain: options.domain.trim_end_matches('.') };
@@ -80,7 +80,7 @@ impl Names<'_> {
         Err(Missing { rcode: Some(rcode), words: words.trim_end().to_owned() })
     }
 
-    /// A or else AAAA.
+    /// Queries A, or else AAAA.
     async fn addresses(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), Missing> {
         let asked = match self.ask(name, RecordType::A).await {
             Err(Missing { rcode: Some(ResponseCode::NoError), .. }) => self.ask(name, RecordType::AAAA).await,
@@ -90,7 +90,7 @@ impl Names<'_> {
         Ok((records.iter().filter_map(RData::ip_addr).collect(), time))
     }
 
-    /// Service `default/kubernetes`, which every cluster has; its address.
+    /// Checks Service `default/kubernetes`, which every cluster has, and returns its address.
     async fn of_kubernetes(&self, cluster: &Cluster) -> (Vec<Check>, Option<IpAddr>) {
         let name = format!("kubernetes.default.svc.{}", self.domain);
         let (addresses, time) = match self.addresses(&name).await {
@@ -103,7 +103,7 @@ impl Names<'_> {
             let right = known.map(|known| known.to_string()).unwrap_or_default();
             Check::failed(GROUP, format!("a cluster IP: {name} is {shown}, and {right} at the API server"))
                 .so(
-                    "Look whether the pod follows this cluster, and since when it has seen no change.",
+                    "Check that the pod watches this cluster, and when it last received a change.",
                     "records-late",
                 )
         } else {
@@ -144,7 +144,7 @@ impl Names<'_> {
         }
     }
 
-    /// The first headless Service that has addresses; one of them, and the namespace.
+    /// Checks the first headless Service that has addresses; returns one of them with its namespace.
     async fn headless(&self, cluster: &Cluster) -> (Check, Option<(IpAddr, String)>) {
         const KIND: &str = "a headless Service";
         if cluster.headless.is_empty() {
@@ -184,7 +184,7 @@ impl Names<'_> {
         }
     }
 
-    /// A name that others answer: that it does not exist is an answer.
+    /// Checks a forwarded name. NXDOMAIN and NODATA are answers, too.
     async fn external(&self, name: &str, kind: RecordType, what: &str) -> Check {
         match self.ask(name, kind).await {
             Ok(Answer { time, .. }) => {
@@ -200,7 +200,7 @@ impl Names<'_> {
     }
 }
 
-/// A name of the cluster that is not answered.
+/// A failed check of a name of the cluster.
 fn failed(kind: &str, name: &str, missing: &Missing) -> Check {
     let section = match missing.rcode {
         Some(ResponseCode::Refused) => "not-synced",

@@ -1,4 +1,4 @@
-//! The containers of the pod, their upstreams and their configuration, as they tell themselves.
+//! The containers of the pod, their upstreams and their configuration, as they report them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const UPSTREAMS: &str = "upstreams";
 const CONFIGURATION: &str = "configuration";
 /// The longest time for a page.
 const TIME: Duration = Duration::from_secs(3);
-/// The largest page of which only the first line counts, in octets.
+/// The largest short page, in octets.
 const SIZE: usize = 64 << 10;
 
 /// The page at a path of a server, `http://HOST:PORT`.
@@ -24,7 +24,7 @@ pub(super) async fn page(server: &str, target: &str, size: usize) -> Result<Page
     daemon::http::get(authority, target, TIME, size).await.map_err(|error| error.to_string())
 }
 
-/// Whether kubedns is ready, which clients reach it for.
+/// Checks that kubedns is ready: clients reach only a ready pod.
 pub(super) async fn readiness(server: &str) -> Check {
     let page = match page(server, "/readiness", SIZE).await {
         Ok(page) => page,
@@ -43,7 +43,7 @@ pub(super) async fn readiness(server: &str) -> Check {
         .so("Read the log of kubedns: it says why the API server gives no lists.", "not-synced")
 }
 
-/// Checks from the sidecar's report; one line where there is none.
+/// Checks from the sidecar's report; a single check if there is none.
 pub(super) async fn of_status(options: &Options, status: &Result<Status, String>) -> Vec<Check> {
     if options.sidecar.is_empty() {
         return vec![Check::skipped(
@@ -71,7 +71,7 @@ pub(super) async fn of_status(options: &Options, status: &Result<Status, String>
     }
 }
 
-/// Paths that the kubelet asks, for each probe.
+/// Checks the path of each probe, as the kubelet does.
 async fn probes(sidecar: &str, status: &Status) -> Vec<Check> {
     let asked = status.probes.iter().map(|probe| async move {
         let target = format!("/healthcheck/{}", probe.label);
@@ -128,13 +128,13 @@ fn findings(status: &Status, group: &'static str) -> impl Iterator<Item = Check>
 
 fn found(group: &'static str, finding: &Finding) -> Check {
     let Finding { kind, text, detail, action, runbook } = finding.clone();
-    // Names are answered all the same.
+    // Names are answered in spite of these.
     let passes = matches!(kind.as_str(), "starting" | "upstream_down" | "config_unknown_keys");
     let check = if passes { Check::warning(group, text) } else { Check::failed(group, text) };
     Check { detail, action, runbook, ..check }
 }
 
-/// Each upstream, and what follows for the names that it serves.
+/// Checks each upstream, and adds the sidecar's findings about them.
 fn upstreams(status: &Status) -> Vec<Check> {
     let by_kubedns = status.is_forwarding_by_kubedns();
     let mut checks: Vec<Check> = match &status.dnsmasq {
@@ -196,7 +196,7 @@ fn configuration(status: &Status) -> Vec<Check> {
     }
     let version = status.nanny.known.as_ref().and_then(|nanny| nanny.configuration.version.as_deref());
     let version = version.map(|version| format!(" (version {version})")).unwrap_or_default();
-    vec![Check::passed(CONFIGURATION, format!("the newest that reached the pod is in force{version}"))]
+    vec![Check::passed(CONFIGURATION, format!("the newest version in the pod is in force{version}"))]
 }
 
 #[cfg(test)]

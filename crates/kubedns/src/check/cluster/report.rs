@@ -18,13 +18,13 @@ pub(super) enum Outcome {
     Skipped,
 }
 
-/// One line of the report, and what stands below it.
+/// One line of the report, and the details below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     pub(super) group: &'static str,
     pub(super) outcome: Outcome,
     pub(super) text: String,
-    /// Why; empty where the line says it all.
+    /// The reason; empty if the line needs none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) detail: String,
     /// The advice.
@@ -61,7 +61,7 @@ impl Check {
         Self { detail: detail.into(), ..self }
     }
 
-    /// The same with what to do, and the section of the runbook that says more.
+    /// The same with advice, and a section of the runbooks.
     pub(super) fn so(self, action: impl Into<String>, section: &str) -> Self {
         Self { action: action.into(), runbook: format!("{RUNBOOKS}{section}"), ..self }
     }
@@ -76,7 +76,7 @@ impl Check {
     }
 }
 
-/// A time for people.
+/// A duration as text, in milliseconds.
 pub(super) fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
@@ -90,7 +90,8 @@ pub(super) fn is_well(checks: &[Check]) -> bool {
     count(checks, Outcome::Failed) == 0
 }
 
-/// A line a check, in groups, and one for all of them. What came from elsewhere is shown without control characters.
+/// One line per check, in groups, and a summary. Control characters are replaced: other servers supply parts of the
+/// text.
 pub(super) fn text(checks: &[Check]) -> String {
     let mut text = String::new();
     let mut group = "";

@@ -1,7 +1,7 @@
-//! The pod in the sidecar's `/status`.
+//! The sidecar's `/status`.
 //!
-//! A reader of its own rather than the sidecar's types: the two may be of different versions during a rollout, so every
-//! field may be missing and what is not known here is passed over.
+//! These types are not the sidecar's own: during a rollout the two may have different versions, so every field may be
+//! missing, and unknown fields are ignored.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const SIZE: usize = 8 << 20;
 pub(super) struct Status {
     pub(super) verdict: Verdict,
     pub(super) probes: Vec<Probe>,
-    /// None in a pod without dnsmasq.
+    /// `None` in a pod without dnsmasq.
     pub(super) dnsmasq: Option<Dnsmasq>,
     pub(super) kubedns: Fetched<Kubedns>,
     pub(super) nanny: Fetched<Nanny>,
@@ -63,11 +63,11 @@ pub(super) struct DnsmasqUpstream {
     pub(super) error: String,
 }
 
-/// The sidecar's knowledge of another container, or the reason why it has none.
+/// A report of another container, or the reason why the sidecar has none.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 pub(super) struct Fetched<T> {
-    /// Empty where it does not ask.
+    /// The URL; empty if the sidecar does not ask this container.
     pub(super) source: String,
     pub(super) known: Option<T>,
     pub(super) error: Option<String>,
@@ -130,7 +130,7 @@ impl Status {
         serde_json::from_slice(&page.body).map_err(|error| format!("not a status of the sidecar: {error}"))
     }
 
-    /// Whether kubedns asks the upstreams for most names.
+    /// Whether kubedns forwards external names to the upstreams.
     pub(super) fn is_forwarding_by_kubedns(&self) -> bool {
         let from = self.nanny.known.as_ref().and_then(|nanny| nanny.routes.upstreams_from.as_deref());
         self.dnsmasq.is_none() || from == Some("kubedns")

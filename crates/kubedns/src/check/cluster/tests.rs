@@ -13,7 +13,7 @@ fn command_lines() {
         (Output::Json, "", "[::1]:5300")
     );
     let (status, help) = mistake(&["--help"]);
-    assert!(status == 0 && help.starts_with("Says whether a running kube-dns is well"), "{help}");
+    assert!(status == 0 && help.starts_with("Checks a running kube-dns"), "{help}");
     for (words, line) in [
         (&["now"][..], "unexpected word \"now\": it accepts only flags"),
         (&["--server=127.0.0.1"], "--server \"127.0.0.1\": http://HOST:PORT is accepted"),

@@ -20,7 +20,7 @@ pub(super) struct Beside<'a> {
     zones: BTreeMap<String, Content<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hosts: BTreeMap<String, &'a [IpAddr]>,
-    /// The target of each, which may be another one.
+    /// The target of each alias, which may be an alias, too.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     aliases: BTreeMap<String, String>,
 }
@@ -28,12 +28,12 @@ pub(super) struct Beside<'a> {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Content<'a> {
-    /// False until the first list is in: its names are SERVFAIL.
+    /// Whether the first list is in; until then names are SERVFAIL.
     loaded: bool,
     names: Names<'a>,
 }
 
-/// The entries that each owner name stands for.
+/// The entries of each owner name.
 struct Names<'a>(&'a FurtherZone);
 
 impl<'a> Beside<'a> {
@@ -82,7 +82,7 @@ impl Serialize for Names<'_> {
     }
 }
 
-/// The name that a path below `domain` leads to, if it is one.
+/// The name with the labels of `path` below `domain`; `None` if it is not valid.
 fn below(path: &[&str], domain: &Name) -> Option<Name> {
     let mut wire = Vec::new();
     for label in path.iter().rev() {

@@ -1,4 +1,4 @@
-//! Frame streams, in both directions: control frames, and data frames behind their length
+//! Bidirectional Frame Streams: control frames, and data frames with their length in front
 //! (<https://farsightsec.github.io/fstrm/>).
 
 use std::io;
@@ -17,7 +17,7 @@ const CONTENT_TYPE: u32 = 1;
 /// The longest control frame that is read.
 const MAX_CONTROL: u32 = 512;
 
-/// A control frame of a kind; those that begin name the content type.
+/// A control frame of a kind; READY, ACCEPT and START carry the content type.
 pub(super) fn control(kind: u32) -> Vec<u8> {
     let mut frame = kind.to_be_bytes().to_vec();
     if kind == READY || kind == START || kind == ACCEPT {
@@ -36,7 +36,7 @@ pub(super) fn data(octets: &[u8], out: &mut Vec<u8>) {
     out.extend(octets);
 }
 
-/// A control frame that was read.
+/// A received control frame.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) kind: u32,
@@ -44,7 +44,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Whether the reader wants what we send.
+    /// Whether the reader accepts our content type.
     pub(super) fn accepts(&self) -> bool {
         self.kind == ACCEPT && self.fields.windows(CONTENT.len()).any(|field| field == CONTENT)
     }

@@ -1,4 +1,4 @@
-//! The messages of dnstap, as far as we send them (<https://dnstap.info/Architecture/>, `dnstap.proto`).
+//! The messages of dnstap that we send (<https://dnstap.info/Architecture/>, `dnstap.proto`).
 
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ pub(super) const CLIENT_RESPONSE: i32 = 6;
 /// The outermost message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Dnstap {
-    /// Who sends it: the name of the pod.
+    /// The sender: the name of the pod.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(super) identity: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "2")]
@@ -28,7 +28,7 @@ pub(super) struct Dnstap {
     pub(super) kind: i32,
 }
 
-/// A query, or an answer.
+/// A query, or a response.
 #[allow(clippy::struct_field_names, reason = "the names of dnstap.proto")]
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Message {
@@ -70,7 +70,7 @@ impl Sender {
         Self { identity: name.trim().as_bytes().to_vec(), version: version.into_bytes() }
     }
 
-    /// The query and the answer, if the record has its messages.
+    /// The query and the response, if the record has its messages.
     pub(super) fn messages(&self, record: &Record) -> Option<[Vec<u8>; 2]> {
         let messages = record.messages.as_ref()?;
         let (family, address) = match record.client.ip().to_canonical() {

@@ -79,7 +79,7 @@ fn a_configuration_without_findings_is_in_force() {
     let status = status(json!({"nanny": nanny}));
     assert_eq!(
         lines(&configuration(&status)),
-        [(Outcome::Passed, "the newest that reached the pod is in force (version 00ff)")]
+        [(Outcome::Passed, "the newest version in the pod is in force (version 00ff)")]
     );
     assert_eq!(nanny_line(&status), "the nanny answers, and runs dnsmasq 2.90");
 }
