@@ -1,8 +1,8 @@
-//! Answered queries, copied for whoever watches them.
+//! Copies of answered queries, for readers that follow them.
 //!
-//! While nobody does, a query costs one relaxed load. Each [`Watch`] has a filter, which is applied before anything is
-//! copied, a number of records a second, and a bounded queue; what does not fit is left out and counted. So a reader that
-//! is slow loses records, and never an answer.
+//! Without readers, a query costs one relaxed load. Each [`Watch`] has a filter, which is applied before anything
+//! is copied, a maximum number of records a second, and a bounded queue; records that do not fit are dropped and
+//! counted. A slow reader therefore loses records and never delays an answer.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,19 +18,20 @@ use crate::engine::Reply;
 use crate::metrics::{System, Took};
 use crate::wire::{Question, Transport, name::MAX_NAME, rcode};
 
-/// Watches at a time.
+/// Maximum number of open watches.
 const MAX_WATCHES: usize = 8;
-/// Records that wait for a reader.
+/// Maximum number of records that wait for a reader.
 const QUEUE: usize = 4096;
-/// Octets of the names and messages among them.
+/// Maximum size of their names and messages, in octets.
 const QUEUE_OCTETS: usize = 2 << 20;
-/// A reader looks so often for new records. Waking it for each would cost the thread that answers a system call.
+/// Interval at which a reader looks for new records. Waking it for each record would cost the answering thread a
+/// system call.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A query and its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered<'a> {
-    /// Who asked.
+    /// The client.
     pub client: SocketAddr,
     /// The transport.
     pub transport: Transport,
@@ -38,14 +39,14 @@ pub struct Answered<'a> {
     pub query: &'a [u8],
     /// The answer.
     pub response: &'a [u8],
-    /// The metrics of the answer.
+    /// The properties that metrics count.
     pub reply: Reply,
-    /// The time to the answer.
+    /// The latency.
     pub took: Took,
 }
 
 impl Answered<'_> {
-    /// The name that was asked for, in wire format; empty where the query is malformed.
+    /// The query name in wire format; empty for a malformed query.
     pub(crate) fn name(&self) -> &[u8] {
         Question::read(self.query).map_or(&[], |(question, _)| question.name)
     }
@@ -54,31 +55,31 @@ impl Answered<'_> {
 /// A copy of a query and its answer.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// When the answer was ready.
+    /// Time of the answer.
     pub time: SystemTime,
-    /// Who asked.
+    /// The client.
     pub client: SocketAddr,
     /// The transport.
     pub transport: Transport,
-    /// The name in wire format; empty where the query is malformed.
+    /// The query name in wire format; empty for a malformed query.
     pub name: Box<[u8]>,
-    /// QTYPE; 0 where the query is malformed.
+    /// QTYPE; 0 for a malformed query.
     pub qtype: u16,
     /// The RCODE.
     pub rcode: u16,
     /// The size of the answer, in octets.
     pub size: usize,
-    /// The time to the answer.
+    /// The latency.
     pub took: Duration,
-    /// Whether it was cut.
+    /// Whether the answer was truncated.
     pub truncated: bool,
     /// `auth`, `reverse`, `stub`, `recursive` or `cache`.
     pub by: &'static str,
-    /// Both messages, where they were asked for.
+    /// Both messages, if the reader chose them.
     pub messages: Option<Messages>,
 }
 
-/// A query and its answer as they are on the wire.
+/// A query and its answer in wire format.
 #[derive(Debug, Clone)]
 pub struct Messages {
     /// The query.
@@ -113,8 +114,8 @@ impl Record {
     }
 }
 
-/// The part of the server that answered. Names outside that are answered at once come from the cache, unless they are
-/// refused.
+/// The part of the server that answered. External names answered at once come from the cache, unless they are
+/// REFUSED.
 fn by(reply: Reply, took: Took) -> &'static str {
     match (reply.system, took) {
         (System::Recursive | System::Stub, Took::AtOnce(_)) if reply.rcode != rcode::SERVFAIL => "cache",
@@ -122,16 +123,16 @@ fn by(reply: Reply, took: Took) -> &'static str {
     }
 }
 
-/// Records a second.
+/// Limit on the number of records a second.
 #[derive(Debug)]
 struct Rate {
     limit: u32,
-    /// The second in the upper half, those of it in the lower.
+    /// The current second in the upper half, the records taken in it in the lower.
     taken: AtomicU64,
 }
 
 impl Rate {
-    /// Whether there is room for one more in this second.
+    /// Whether another record fits into this second. Counts it if so.
     fn admits(&self, second: u64) -> bool {
         let second = second << 32;
         let next = |taken: u64| {
@@ -142,7 +143,7 @@ impl Rate {
     }
 }
 
-/// Counters of the records.
+/// Counters of records.
 #[derive(Debug, Default)]
 struct Counters {
     taken: AtomicU64,
@@ -150,27 +151,27 @@ struct Counters {
     dropped: AtomicU64,
 }
 
-/// Records of all watches since the start.
+/// Number of records of all watches since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Given to readers.
+    /// Records passed to readers.
     pub taken: u64,
-    /// Left out because of the number of records a second.
+    /// Records dropped because of the limit a second.
     pub over_rate: u64,
-    /// Left out because the reader was slow.
+    /// Records dropped because the reader was slow.
     pub dropped: u64,
-    /// Watches now.
+    /// Open watches.
     pub watches: usize,
 }
 
-/// Whom to copy records for, and which.
+/// The records that a reader follows.
 #[derive(Debug, Clone)]
 pub struct Choice {
-    /// The queries.
+    /// Queries to follow.
     pub filter: Filter,
-    /// Records a second.
+    /// Maximum number of records a second.
     pub rate: u32,
-    /// Whether their messages are wanted.
+    /// Whether records include both messages.
     pub messages: bool,
 }
 
@@ -207,7 +208,7 @@ impl Sink {
         if admitted { &counters.dropped } else { &counters.over_rate }.fetch_add(1, Relaxed);
     }
 
-    /// False where there is no room.
+    /// Queues a record; false if there is no room.
     fn push(&self, record: Record) -> bool {
         let octets = record.octets();
         let has_room = self.octets.fetch_add(octets, Relaxed) + octets <= QUEUE_OCTETS;
@@ -219,9 +220,9 @@ impl Sink {
     }
 }
 
-/// A name as a filter sees it: in lower case, with dots between its labels.
+/// A name in the form that filters match: in lower case, with dots between its labels.
 fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
-    // The length octet of each label but the first becomes the dot before it.
+    // The length octet of each label but the first becomes the dot before the label.
     let mut next = 0;
     let mut length = 0;
     for (at, octet) in wire.iter().enumerate().take(MAX_NAME) {
@@ -236,33 +237,33 @@ fn text_of<'t>(wire: &[u8], text: &'t mut [u8; MAX_NAME]) -> &'t [u8] {
             length = at;
         }
     }
-    // Behind the last label there is the root's dot.
+    // The root's dot is after the last label.
     text.get(..length.saturating_sub(1)).unwrap_or_default()
 }
 
-/// Eight are open already.
+/// The maximum number of watches is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{MAX_WATCHES} others watch the queries already")]
 pub struct TooMany;
 
-/// The place that all answers pass. One for all transports.
+/// Fan-out of answered queries to all watches. One serves all transports.
 #[derive(Debug, Default)]
 pub struct Tap {
     on: AtomicBool,
     sinks: ArcSwap<Vec<Arc<Sink>>>,
-    /// Held while the sinks are replaced.
+    /// Serializes changes of the sinks.
     changing: Mutex<()>,
     counters: Counters,
 }
 
 impl Tap {
-    /// Whether anybody watches.
+    /// Whether any watch is open.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Relaxed)
     }
 
-    /// Copies an answered query for those who want it.
+    /// Copies an answered query to the watches that match it.
     #[cold]
     pub(crate) fn copy(&self, answered: &Answered<'_>) {
         let time = SystemTime::now();
@@ -271,11 +272,11 @@ impl Tap {
         }
     }
 
-    /// Begins to watch.
+    /// Opens a watch.
     ///
     /// # Errors
     ///
-    /// When too many do.
+    /// Fails if too many watches are open.
     pub fn watch(self: &Arc<Self>, choice: Choice) -> Result<Watch, TooMany> {
         let (sender, records) = mpsc::channel(QUEUE);
         let rate = Rate { limit: choice.rate, taken: AtomicU64::new(0) };
@@ -291,7 +292,7 @@ impl Tap {
         Ok(Watch { tap: Arc::clone(self), sink, records })
     }
 
-    /// Records since the start.
+    /// Number of records since the start.
     pub fn counts(&self) -> Counts {
         let Counters { taken, over_rate, dropped } = &self.counters;
         let [taken, over_rate, dropped] = [taken, over_rate, dropped].map(|count| count.load(Relaxed));
@@ -308,7 +309,7 @@ impl Tap {
     }
 }
 
-/// The records that one reader asked for. Dropping it ends them.
+/// The records that one reader follows. Dropping it closes the watch.
 #[derive(Debug)]
 pub struct Watch {
     tap: Arc<Tap>,
@@ -317,7 +318,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next record, if there is one.
+    /// The next record, if any.
     pub fn take(&mut self) -> Option<Record> {
         let record = self.records.try_recv().ok()?;
         self.sink.octets.fetch_sub(record.octets(), Relaxed);
@@ -334,7 +335,7 @@ impl Watch {
         }
     }
 
-    /// Records that were wanted and are missing, since the last call.
+    /// Number of matching records that were dropped since the last call.
     pub fn left_out(&self) -> u64 {
         self.sink.left_out.swap(0, Relaxed)
     }

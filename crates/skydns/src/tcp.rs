@@ -1,4 +1,4 @@
-//! DNS over TCP (RFC 7766): pipelined queries, answers as they get ready, every wait and queue bounded.
+//! DNS over TCP (RFC 7766): pipelined queries, answers in the order of completion, a bound on every wait and queue.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,42 +18,44 @@ use crate::shares::Shares;
 use crate::tap::Answered;
 use crate::wire::{self, Transport, framed};
 
-/// Connections at a time. Each holds a buffer that grows with what it sent, some 4 KiB when idle.
+/// Maximum number of connections. Each holds a buffer that grows with the received octets; an idle connection takes
+/// some 4 KiB.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Connections of one host at a time. [`Shares`] lets it have fewer where others have many.
+/// Maximum number of connections of one host. [`Shares`] lowers it while others have many.
 const MAX_OF_HOST: usize = MAX_CONNECTIONS / 2;
-/// Queries of one connection that wait for upstreams at a time; more are not read until one is answered.
+/// Maximum number of a connection's queries that wait for upstreams; further queries are not read until one is
+/// answered.
 const MAX_IN_FLIGHT: usize = 64;
-/// Expensive queries of one connection at a time; more are not read until one is answered.
+/// Maximum number of a connection's expensive queries; further queries are not read until one is answered.
 const MAX_EXPENSIVE: usize = 2;
-/// So long a connection answers queries before others have their turn.
+/// Time for which a connection answers queries before it yields to others.
 const TURN: Duration = Duration::from_micros(200);
-/// A connection without a query for so long is closed (RFC 7766, section 6.2.3: a few seconds).
+/// Time without a query after which a connection is closed (RFC 7766, section 6.2.3: a few seconds).
 const IDLE: Duration = Duration::from_secs(10);
 /// The same while more than half of all connections are taken.
 const IDLE_WHEN_BUSY: Duration = Duration::from_secs(1);
-/// A query may take so long from its first octet to its last, and an answer until the client has taken it.
+/// Timeout for receiving a query, and for sending an answer.
 const STALLED: Duration = Duration::from_secs(4);
-/// A whole transfer may take so long.
+/// Timeout for a whole transfer.
 const TRANSFER: Duration = Duration::from_mins(10);
-/// Connections end so long after a stop at the latest, whether their clients take their answers or not.
+/// Time after a stop at which connections are closed, even if clients have not read their answers.
 const ENDING: Duration = Duration::from_secs(4);
-/// The pause after `accept` failed, for want of file descriptors mostly.
+/// Pause after a failed `accept`, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The longest query that is read, as over UDP: a question with any options is far shorter. With as many connections as
-/// there may be, messages of 64 KiB would fill the memory of a small pod.
+/// Maximum length of a query, as over UDP: a query with all common options is far shorter. With the maximum number
+/// of connections, messages of 64 KiB would exceed the memory of a small pod.
 const MAX_QUERY: usize = 4096;
-/// Octets read at once, and octets gathered before they are sent.
+/// Octets read at once, and octets of answers gathered before they are sent.
 const READ: usize = 2048;
 
-/// A listener and what it serves.
+/// The TCP listener and the resolver that it serves.
 pub(crate) struct Server<B: Backend> {
     pub(crate) listener: TcpListener,
     pub(crate) resolver: Arc<Resolver<B>>,
 }
 
 impl<B: Backend> Server<B> {
-    /// Serves until the token is cancelled, then lets queries in flight be answered.
+    /// Serves until `stop` is cancelled, then finishes the queries in flight.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let shares = Shares::new(MAX_CONNECTIONS, MAX_OF_HOST);
         let mut connections = JoinSet::new();
@@ -61,7 +63,7 @@ impl<B: Backend> Server<B> {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                // Where no place is left, the next client waits until a connection ends.
+                // At the maximum, the next client waits until a connection ends.
                 accepted = accept(&self.listener), if shares.taken() < MAX_CONNECTIONS => {
                     let Some((stream, client)) = accepted else { continue };
                     let Some(share) = shares.take(client.ip()) else { continue };
@@ -75,7 +77,7 @@ impl<B: Backend> Server<B> {
                     let stop = stop.clone();
                     connections.spawn(async move {
                         let _held = share;
-                        // A client that goes away or stalls concerns nobody else.
+                        // A client that disconnects or stalls does not matter to others.
                         let _ = connection.run(stop).await;
                     });
                 }
@@ -86,14 +88,14 @@ impl<B: Backend> Server<B> {
         if tokio::time::timeout(ENDING, all).await.is_err() {
             tracing::debug!(
                 connections = connections.len(),
-                "TCP clients did not take their answers in time"
+                "TCP clients did not read their answers in time"
             );
             connections.shutdown().await;
         }
     }
 }
 
-/// The next connection.
+/// Accepts the next connection.
 async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok(accepted) => Some(accepted),
@@ -112,13 +114,13 @@ struct Connection<B: Backend> {
     idle: Duration,
 }
 
-/// An answer that had to be waited for.
+/// An answer given by an async task.
 struct Waited {
     answer: Option<Vec<u8>>,
     expensive: bool,
 }
 
-/// The queries of one connection that wait for their answers.
+/// A connection's queries that wait for their answers.
 #[derive(Default)]
 struct InFlight {
     tasks: JoinSet<Waited>,
@@ -140,7 +142,7 @@ impl InFlight {
         self.tasks.spawn(async move { Waited { answer: answer.await, expensive } });
     }
 
-    /// The next answer that is ready.
+    /// Waits for the next answer.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let waited = self.tasks.join_next().await?.ok()?;
         self.expensive -= usize::from(waited.expensive);
@@ -156,7 +158,7 @@ impl<B: Backend> Connection<B> {
         let mut open = true;
         while open || !in_flight.is_empty() {
             let deadline = frames.since + if frames.is_empty() { self.idle } else { STALLED };
-            // Waiting for our own answer is not idling.
+            // A connection that waits for our answer is not idle.
             let answering = frames.is_empty() && !in_flight.is_empty();
             tokio::select! {
                 answer = in_flight.next(), if !in_flight.is_empty() => {
@@ -180,7 +182,7 @@ impl<B: Backend> Connection<B> {
         Ok(())
     }
 
-    /// Answers the complete queries among what was read.
+    /// Answers the complete queries in the buffer.
     async fn answer(&mut self, frames: &mut Frames, in_flight: &mut InFlight) -> io::Result<()> {
         let mut answers = Vec::new();
         let mut turn = Instant::now();
@@ -227,7 +229,7 @@ impl<B: Backend> Connection<B> {
         self.send(&answers).await
     }
 
-    /// Sends a zone. Answers to other queries of this connection wait meanwhile; RFC 5936, section 4.1 allows for both.
+    /// Sends a zone. Other queries of the connection wait meanwhile, which RFC 5936, section 4.1 allows.
     async fn transfer(&mut self, query: &[u8], started: Instant) -> io::Result<()> {
         let deadline = tokio::time::Instant::now() + TRANSFER;
         let begun = self.resolver.transfers().and_then(|transfers| transfers.begin(query, self.client.ip()));
@@ -250,7 +252,7 @@ impl<B: Backend> Connection<B> {
         Ok(())
     }
 
-    /// Has a query answered that cannot be answered at once.
+    /// Answers a query in a task, since it cannot be answered at once.
     fn answer_later(&self, query: Vec<u8>, outcome: Outcome, in_flight: &mut InFlight) {
         let resolver = Arc::clone(&self.resolver);
         let expensive = outcome == Outcome::Expensive;
@@ -261,7 +263,7 @@ impl<B: Backend> Connection<B> {
                 return resolver.resolve(&query, Transport::Tcp, outcome, client, share).await;
             }
             if expensive {
-                // Refused at once, it would be asked again at once.
+                // Delay the refusal: an immediate one would make the client retry at once.
                 tokio::time::sleep(BUDGET).await;
             }
             resolver.refuse(&query, Transport::Tcp, &outcome, client)
@@ -276,10 +278,10 @@ impl<B: Backend> Connection<B> {
     }
 }
 
-/// Received octets, cut into messages.
+/// Received octets, split into messages.
 struct Frames {
     octets: wire::Frames,
-    /// When the message that the buffer begins with began to come, or when the connection became idle.
+    /// Time at which the first incomplete message began to arrive, or the connection became idle.
     since: tokio::time::Instant,
 }
 
@@ -288,7 +290,7 @@ impl Frames {
         Self { octets: wire::Frames::default(), since: tokio::time::Instant::now() }
     }
 
-    /// Begins to count the time of an idle connection anew.
+    /// Restarts the idle time.
     fn rest(&mut self) {
         if self.is_empty() {
             self.since = tokio::time::Instant::now();
@@ -299,9 +301,9 @@ impl Frames {
         self.octets.is_empty()
     }
 
-    /// Waits for more octets and reads them. Gives their number, 0 at the end.
+    /// Waits for more octets and reads them. Returns their number, 0 at the end of the stream.
     async fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
-        // Who never stops sending lets others have their turn.
+        // A client that never stops sending must yield to others.
         tokio::task::coop::consume_budget().await;
         loop {
             stream.readable().await?;
@@ -312,8 +314,7 @@ impl Frames {
         }
     }
 
-    /// Reads through a buffer on the stack: of those who send nothing, or little, nothing larger is kept than what they
-    /// sent.
+    /// Reads through a buffer on the stack, so that an idle connection keeps only the octets that it sent.
     fn read_now(&mut self, stream: &TcpStream) -> io::Result<usize> {
         let mut chunk = [0; READ];
         let length = stream.try_read(&mut chunk)?;
@@ -322,21 +323,21 @@ impl Frames {
         Ok(length)
     }
 
-    /// Whether the message that has begun is longer than any query.
+    /// Whether the current message is longer than [`MAX_QUERY`].
     fn announce_too_much(&self) -> bool {
         self.octets.announced().is_some_and(|length| length > MAX_QUERY)
     }
 
-    /// The next whole message. At most one message and what follows it in one read is ever kept.
+    /// The next complete message. The buffer holds at most one message and the octets that follow it in one read.
     fn next_frame(&mut self) -> Option<Vec<u8>> {
         let message = self.octets.next_message()?;
-        // What follows is the beginning of the next.
+        // The octets that follow belong to the next message.
         self.since = tokio::time::Instant::now();
         Some(message)
     }
 }
 
-/// Sets the length prefix of the message that begins at `start` and ends the buffer.
+/// Sets the length field of the message that begins at `start` and ends the buffer.
 fn prefix(buffer: &mut [u8], start: usize) {
     let len = u16::try_from(buffer.len().saturating_sub(start + 2)).unwrap_or(u16::MAX);
     if let Some(place) = buffer.get_mut(start..start + 2) {
@@ -345,11 +346,11 @@ fn prefix(buffer: &mut [u8], start: usize) {
 }
 
 /// Binds the listener. Unlike the UDP sockets it does not share its port, so that a second server on the same
-/// address is noticed.
+/// address fails.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
-    // Connections of a predecessor that linger must not keep us from starting.
+    // Lingering connections of the previous process must not prevent a restart.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;

@@ -1,12 +1,13 @@
-//! Who asks most, and for what: the last minutes, from samples in bounded memory.
+//! Clients and names with the most queries in the last minutes, from samples in bounded memory.
 //!
-//! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches of its own, which are added up
-//! when somebody looks. A sketch has [`SLOTS`] slots, so that a share is at most 0.2 % of all below the truth. A thread takes
-//! every answer up to some [`SAMPLES`] a second and beyond them a random one in so many, each standing for that many. Of a
-//! share of 2 % in two minutes at full speed that is 2400 samples: it is told within a tenth.
+//! Each thread keeps [space-saving](https://doi.org/10.1007/978-3-540-30570-5_27) sketches, which are added up for
+//! each ranking. A sketch has [`SLOTS`] slots, so that a share is underestimated by at most 0.2 % of all queries. A
+//! thread samples every answer up to about [`SAMPLES`] a second; beyond that it samples one of n answers at random,
+//! with the weight n. A share of 2 % over two minutes at full speed gives 2400 samples, hence an error below a
+//! tenth of the share.
 //!
-//! Two windows rotate. A window of a thread takes at most some 600 KiB, where all names are as long as names can be, and a
-//! quarter of that as a rule.
+//! Two windows rotate. A thread's window takes at most 600 KiB, if all names have the maximum length, and usually a
+//! quarter of that.
 
 mod sketch;
 
@@ -19,13 +20,13 @@ use self::sketch::Sketch;
 use crate::tap::Answered;
 use crate::wire::{name, rcode};
 
-/// Keys that a sketch tells apart.
+/// Maximum number of keys in a sketch.
 pub const SLOTS: usize = 512;
-/// Samples of one thread in a second, about.
+/// Approximate maximum number of samples of one thread in a second.
 pub const SAMPLES: u32 = 1000;
-/// The time of one window. What is told is that of the last one and of the one that has begun.
+/// Length of a window. A ranking covers the last complete window and the current one.
 const WINDOW: Duration = Duration::from_mins(2);
-/// The most answers that one sample stands for.
+/// Maximum weight of a sample.
 const MAX_STRIDE: u32 = 1 << 16;
 
 /// The sketches of one window.
@@ -71,7 +72,7 @@ impl Tables {
     }
 }
 
-/// The windows of one thread.
+/// The windows of one thread: the current one and the one before.
 #[derive(Debug)]
 struct Windows {
     begun: Instant,
@@ -111,53 +112,54 @@ impl Default for Top {
     }
 }
 
-/// One row: a client or a name, and the answers it stands for.
+/// One row of a ranking: a client or a name, and its number of answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row<T> {
     /// The client or the name.
     pub key: T,
-    /// Answers.
+    /// Number of answers, estimated.
     pub queries: u64,
 }
 
-/// Who asked most in the last minutes, the first most. Numbers are estimates, never above the truth by more than chance.
+/// The clients and names with the most queries in the last minutes, in descending order. Numbers are estimates,
+/// above the true number only by sampling error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranking {
-    /// The time that it is about: two to four minutes, or since the start.
+    /// Length of the ranked period: two to four minutes, or since the start.
     pub time: Duration,
-    /// Answers in that time.
+    /// Answers in that period, estimated.
     pub queries: u64,
-    /// Those that were looked at.
+    /// Answers that were sampled.
     pub samples: u64,
-    /// NXDOMAIN.
+    /// NXDOMAIN answers, estimated.
     pub missing: u64,
-    /// SERVFAIL.
+    /// SERVFAIL answers, estimated.
     pub failed: u64,
-    /// Clients.
+    /// Clients with the most answers.
     pub clients: Vec<Row<IpAddr>>,
-    /// Names, in presentation format.
+    /// Names with the most answers, in presentation format.
     pub names: Vec<Row<String>>,
-    /// Names that do not exist.
+    /// Names with the most NXDOMAIN answers.
     pub nxdomain: Vec<Row<String>>,
-    /// Names that could not be resolved.
+    /// Names with the most SERVFAIL answers.
     pub servfail: Vec<Row<String>>,
 }
 
 impl Top {
-    /// The samples of one more thread.
+    /// A sampler for one more thread.
     pub(crate) fn sampler(&self) -> Sampler {
         let windows = Arc::new(Mutex::new(Windows::new(self.started)));
         self.threads().push(Arc::clone(&windows));
         Sampler { windows, skip: 0, stride: 1, taken: 0, since: Instant::now() }
     }
 
-    /// Those that asked most, at most `rows` of each kind.
+    /// The ranking, with at most `rows` rows of each kind.
     pub fn ranking(&self, rows: usize) -> Ranking {
         let (now, threads) = (Instant::now(), self.threads().clone());
         let mut sum = Sum::default();
         let mut time = Duration::ZERO;
         for windows in &threads {
-            // The thread that answers passes over a sample meanwhile.
+            // The answering thread skips a sample while this lock is held.
             let mut windows = windows.lock().unwrap_or_else(PoisonError::into_inner);
             windows.rotate(now);
             let before = if windows.begun == self.started { Duration::ZERO } else { WINDOW };
@@ -230,35 +232,35 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
-/// Chooses the answers of one thread that are looked at.
+/// Samples the answers of one thread.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     windows: Arc<Mutex<Windows>>,
-    /// Answers to pass over.
+    /// Number of answers to skip before the next sample.
     skip: u32,
-    /// Answers that a sample stands for.
+    /// Weight of a sample: the number of answers that it represents.
     stride: u32,
-    /// Samples since the stride was looked at last, and when that was.
+    /// Number of samples since the stride was last adapted, and the time of that.
     taken: u32,
     since: Instant,
 }
 
 impl Sampler {
-    /// Whether the next answer is looked at.
+    /// Whether the next answer is sampled.
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
         self.skip = self.skip.wrapping_sub(1);
         self.skip == u32::MAX
     }
 
-    /// Looks at an answer, if it is [due](Self::is_due).
+    /// Samples an answer, if it is [due](Self::is_due).
     pub(crate) fn take(&mut self, answered: &Answered<'_>, now: Instant) {
         if self.skip != u32::MAX {
             return;
         }
         let weight = self.stride.into();
         self.pace(now);
-        // Whoever reads the sketches does so for moments: the sample is passed over, not waited for.
+        // A reader holds the lock for moments only: skip the sample instead of waiting.
         if let Ok(mut windows) = self.windows.try_lock() {
             windows.rotate(now);
             let mut lower = [0; name::MAX_NAME];
@@ -268,7 +270,7 @@ impl Sampler {
         }
     }
 
-    /// Chooses the next answer: a random one, so that what repeats in step is not seen out of proportion.
+    /// Chooses the next answer to sample at random, so that periodic queries are not over-represented.
     fn pace(&mut self, now: Instant) {
         self.taken += 1;
         let elapsed = now.saturating_duration_since(self.since);

@@ -1,10 +1,11 @@
-//! Zones for others: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996), with TSIG (RFC 8945) where a key is given.
+//! Zone transfers: AXFR (RFC 5936), IXFR (RFC 1995) and NOTIFY (RFC 1996), with TSIG (RFC 8945) if there is a key.
 //!
-//! [`Transfers`] keeps the last versions of the records as the views that the engine answers from. What is transferred are
-//! the engine's own answers to each name of a view, so that a secondary answers as we do; the difference of two versions is
-//! that of the names which differ. Names that cannot be enumerated are in no transfer: docs/transfer.md lists them.
+//! [`Transfers`] keeps the last versions of the records as the views that the engine answers from. A transfer
+//! consists of the engine's own answers for each name of a view, so that a secondary answers as this server does.
+//! The difference of two versions consists of the names whose records differ. Names that cannot be enumerated are
+//! in no transfer: docs/transfer.md lists them.
 //!
-//! Nothing here is reached unless peers are given.
+//! All of this is off unless there are peers.
 
 mod content;
 mod difference;
@@ -41,23 +42,23 @@ pub(crate) use serial::now;
 pub use stream::Stream;
 use tsig::{Refusal, Session};
 
-/// Transfers at a time. Each holds a version and a message.
+/// Maximum number of concurrent transfers. Each holds a version and a message.
 const MAX_TRANSFERS: usize = 128;
-/// Transfers of one host at a time.
+/// Maximum number of concurrent transfers of one host.
 const MAX_OF_HOST: usize = 8;
-/// Interval at which versions that are too old are dropped where nothing changes.
+/// Interval at which expired versions are dropped while nothing changes.
 const TIDYING: Duration = Duration::from_mins(1);
 
-/// Zones for others, and the versions of them.
+/// Zone transfers, and the versions they are made from.
 pub struct Transfers<V> {
     peers: Peers,
     key: Option<Arc<Key>>,
     serial: Arc<Serial>,
     history: Mutex<History<V>>,
-    /// For each zone the serial that it last changed at.
+    /// For each zone the serial of its last change.
     changes: watch::Sender<Arc<[Change]>>,
     places: Arc<Shares>,
-    /// Who makes a message now.
+    /// The turn: a permit for the one message being made.
     turn: Arc<Semaphore>,
     metrics: TransferMetrics,
 }
@@ -70,7 +71,8 @@ struct Change {
 }
 
 impl<V: View> Transfers<V> {
-    /// Transfers for `peers`, who have to sign with `key` if there is one. `serial` is that of the views that are taken.
+    /// Transfers for `peers`, whose queries must be signed with `key` if there is one. `serial` is that of the
+    /// views taken.
     pub fn new(peers: Peers, key: Option<Key>, serial: Arc<Serial>, metrics: TransferMetrics) -> Arc<Self> {
         Arc::new(Self {
             peers,
@@ -84,14 +86,15 @@ impl<V: View> Transfers<V> {
         })
     }
 
-    /// The serial for the [`Zone`](crate::Zone) of every view.
+    /// The serial to set in the [`Zone`](crate::Zone) of every view.
     pub fn serial(&self) -> Arc<Serial> {
         Arc::clone(&self.serial)
     }
 
-    /// Puts a version of `view` in force, if it differs from the last.
+    /// Makes `view` the current version, if it differs from the last one. Returns whether it does.
     ///
-    /// `now` is the time in seconds since 1970. It does not wait for the next second: [`follow`](Self::follow) does.
+    /// `now` is the time in seconds since 1970. This does not wait for the next second; [`follow`](Self::follow)
+    /// does.
     pub fn take(&self, view: &Arc<V>, now: u64) -> bool {
         let changed: Vec<Name> = match self.version() {
             None => zones(&**view).cloned().collect(),
@@ -113,7 +116,7 @@ impl<V: View> Transfers<V> {
         true
     }
 
-    /// Keeps versions of what `current` gives, once a second at most, from whenever `changes` tells of a change until `stop`.
+    /// Takes a version of `current` after each of `changes`, at most one a second, until `stop` is cancelled.
     pub async fn follow(
         self: Arc<Self>,
         mut changes: watch::Receiver<()>,
@@ -122,7 +125,7 @@ impl<V: View> Transfers<V> {
     ) where
         V: 'static,
     {
-        // What was published before counts as a change, too.
+        // A view published before counts as a change, too.
         changes.mark_changed();
         loop {
             tokio::select! {
@@ -149,7 +152,7 @@ impl<V: View> Transfers<V> {
         }
     }
 
-    /// Checks the signature of a query that is none for a transfer.
+    /// Checks the signature of a query other than a transfer query.
     pub(crate) fn session(&self, message: &[u8], question_end: usize) -> Result<Option<Session>, Refusal> {
         tsig::check(message, question_end, self.key.as_ref(), serial::now())
     }
@@ -158,20 +161,20 @@ impl<V: View> Transfers<V> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The version in force; `None` before the first.
+    /// The current version; `None` before the first.
     fn version(&self) -> Option<Arc<Version<V>>> {
         self.history().current().cloned()
     }
 
-    /// The version that a client says it has, if it is kept and was this process's.
+    /// The version that a client claims to have, if this process made it and still keeps it.
     fn version_of(&self, since: Since) -> Option<Arc<Version<V>>> {
         let [.., expire] = self.serial.numbers(since.serial);
         let ours = since.expire == 0 || since.expire == expire;
         self.history().find(since.serial).filter(|_| ours).cloned()
     }
 
-    /// Answers a request for a transfer that came over UDP: with the SOA alone, from which a client sees whether it has to
-    /// ask over TCP (RFC 1995, section 2).
+    /// Answers a transfer query over UDP with the SOA alone. The client sees from it whether it has to retry over
+    /// TCP (RFC 1995, section 2).
     pub(crate) fn answer_over_udp(&self, message: &[u8], client: IpAddr, out: &mut Vec<u8>) -> Option<u16> {
         let (rcode, response, form, result) = match self.accept(message, client, Transport::Udp)? {
             Ok(mut request) => {
@@ -188,7 +191,8 @@ impl<V: View> Transfers<V> {
     }
 }
 
-/// The zones of a view that are transferred. Names of [pointers](crate::FurtherZone::pointers) are no whole zone.
+/// The zones of a view that can be transferred. Zones of [pointers](crate::FurtherZone::pointers) are incomplete,
+/// so they cannot.
 fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     let zone = view.zone();
     let is_whole = |zone: &&FurtherZone| !zone.pointers && zone.records.is_enumerable();
@@ -196,13 +200,13 @@ fn zones<V: View>(view: &V) -> impl Iterator<Item = &Name> {
     std::iter::once(&zone.domain).chain(zone.other_domains.iter()).chain(further)
 }
 
-/// The zone of that very name, if it is transferred.
+/// The zone with exactly this name, if it can be transferred.
 fn authority<'v, V: View>(view: &'v V, zone: &Name) -> Option<Authority<'v>> {
     let authority = Authority::of(view, zone.wire())?;
     (authority.domain == zone && authority.records.is_enumerable()).then_some(authority)
 }
 
-/// Whether a zone may have other records in one view than in another.
+/// Whether the records of a zone may differ between two views.
 fn differs<V: View>(older: &V, newer: &V, zone: &Name) -> bool {
     let (Some(ours), Some(theirs)) = (authority(newer, zone), authority(older, zone)) else { return true };
     match (ours.further, theirs.further) {

@@ -1,8 +1,8 @@
-//! DNS over UDP: one thread a socket, datagrams received and sent in batches, answers written in place.
+//! DNS over UDP: one thread for each socket, datagrams received and sent in batches, answers written in place.
 //!
 //! The threads are not part of the async runtime: most queries are answered within a microsecond or two, and a
-//! blocking receive is the cheapest way to wait for the next one. What has to wait for an upstream is handed to
-//! [`crate::resolve`] and sent from there.
+//! blocking receive is the cheapest way to wait for the next one. Queries that wait for an upstream are passed to
+//! [`crate::resolve`] and answered from there.
 
 mod socket;
 
@@ -26,24 +26,24 @@ use crate::tap::Answered;
 use crate::top::Sampler;
 use crate::wire::Transport;
 
-/// Datagrams that are received, answered and sent at once.
+/// Maximum number of datagrams received, answered and sent at once.
 const BATCH: usize = 32;
-/// Room for a query. Larger ones are cut off and so answered with FORMERR.
+/// Size of a receive buffer. Longer queries are truncated and therefore answered with FORMERR.
 const MAX_QUERY: usize = 4096;
-/// Octets that the buffer of answers keeps between batches.
+/// Octets of the answer buffer that are kept between batches.
 const KEPT: usize = 256 * 1024;
-/// So long after a stop queries are still put to upstreams while others wait for theirs. Later ones get SERVFAIL: the end
-/// has to come.
+/// Time after a stop for which queries are still forwarded while others wait for upstreams. Later queries get
+/// SERVFAIL, so that the shutdown ends.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// One receiving thread.
+/// A receiving thread.
 pub(crate) struct Worker<B: Backend> {
     socket: Arc<UdpSocket>,
     resolver: Arc<Resolver<B>>,
     shard: Arc<Shard>,
     sampler: Sampler,
     stop: Arc<AtomicBool>,
-    /// Nothing is put to upstreams any more.
+    /// Whether queries are no longer forwarded.
     ending: bool,
 }
 
@@ -62,7 +62,7 @@ struct Received {
     peer: Peer,
 }
 
-/// Buffers that a thread receives into and answers into, batch after batch.
+/// Buffers of a thread for queries and answers, reused for each batch.
 struct Buffers {
     queries: Vec<[u8; MAX_QUERY]>,
     answers: Vec<u8>,
@@ -71,7 +71,7 @@ struct Buffers {
 }
 
 impl<B: Backend> Worker<B> {
-    /// A thread's part of the work; it counts in `shard`, which no other does.
+    /// The worker of one thread; no other thread may write `shard`.
     pub(crate) fn new(
         socket: Arc<UdpSocket>,
         resolver: Arc<Resolver<B>>,
@@ -82,8 +82,8 @@ impl<B: Backend> Worker<B> {
         Self { socket, resolver, shard, sampler, stop, ending: false }
     }
 
-    /// Serves until `stop` is set, which is looked at whenever the socket has been quiet for a moment, and then to the
-    /// end.
+    /// Serves until `stop` is set, which is checked whenever the socket has been quiet for a moment, and then
+    /// finishes.
     pub(crate) fn run(mut self) {
         let mut buffers = Buffers {
             queries: vec![[0; MAX_QUERY]; BATCH],
@@ -97,16 +97,16 @@ impl<B: Backend> Worker<B> {
         self.end(&mut buffers);
     }
 
-    /// Serves on while anybody waits for an upstream, and then what is queued. Until the socket is closed the kernel
-    /// puts queries into it, and those that nobody reads would get no answer; it is closed when this has ended and
-    /// the last answer is sent.
+    /// Continues to serve while queries wait for upstreams, and then empties the queue. The kernel queues datagrams
+    /// until the socket is closed, which happens after this and the last answer; an unread query would get no
+    /// answer.
     fn end(&mut self, buffers: &mut Buffers) {
         let began = Instant::now();
         loop {
             let wait = if self.resolver.waiting() > 0 { Wait::Moment } else { Wait::Never };
             let served = self.serve(buffers, wait);
             let elapsed = began.elapsed();
-            // Of a server under load the queue is never empty.
+            // Under load the queue is never empty.
             let done = self.resolver.waiting() == 0 && (!served || elapsed > QUIET);
             if done || elapsed > ENDING + BUDGET {
                 return;
@@ -115,7 +115,7 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Receives a batch and answers it. False when there was none.
+    /// Receives a batch and answers it. Returns false if there was none.
     fn serve(&mut self, buffers: &mut Buffers, wait: Wait) -> bool {
         let Buffers { queries, answers, receiving, sending } = buffers;
         let mut received = [None; BATCH];
@@ -131,7 +131,7 @@ impl<B: Backend> Worker<B> {
         true
     }
 
-    /// Receives datagrams; `None` when none came in time.
+    /// Receives datagrams; `None` if none arrived in time.
     fn receive(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
@@ -153,7 +153,7 @@ impl<B: Backend> Worker<B> {
         Some(count)
     }
 
-    /// Answers one datagram into `answers`, or hands it over to be answered later.
+    /// Answers one datagram into `answers`, or passes it on to be answered later.
     fn answer(
         &mut self,
         buffer: &[u8; MAX_QUERY],
@@ -190,7 +190,7 @@ impl<B: Backend> Worker<B> {
         Some(Pending { start, end, peer: datagram.peer })
     }
 
-    /// Shows an answered query to those who watch, and to the sampler if it is its turn.
+    /// Passes an answered query to tap, and to top if it is sampled.
     #[cold]
     fn show(&mut self, answered: &Answered<'_>, now: Instant) {
         self.sampler.take(answered, now);
@@ -199,15 +199,15 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Hands a query over to be answered later. True when there is no room for it.
+    /// Passes a query on to be answered later. Returns true if there is no room for it.
     fn resolve_later(&self, message: &[u8], outcome: Outcome, peer: Peer) -> bool {
         let socket = Arc::clone(&self.socket);
-        // A full send buffer drops the answer, as the network might.
+        // If the send buffer is full the answer is lost, as it may be on the network.
         let send = move |answer: &[u8]| socket.send(answer, &peer);
         self.resolver.resolve_later(message, Transport::Udp, outcome, peer.socket_addr(), send)
     }
 
-    /// Sends a batch. Replies that leave from the same local address go out in one system call.
+    /// Sends a batch. Answers from the same local address are sent in one system call.
     fn send(&self, headers: &mut MultiHeaders<SockaddrStorage>, answers: &[u8], pending: &[Option<Pending>]) {
         let mut slices = [[IoSlice::new(&[])]; BATCH];
         let mut peers = [None; BATCH];
@@ -229,7 +229,8 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Opens `count` sockets on one address. Port 0 is chosen by the first. They count in `unsent` what they cannot send.
+/// Opens `count` sockets on one address. With port 0 the first socket chooses the port. `unsent` counts the answers
+/// that cannot be sent.
 pub(crate) fn bind_all(
     address: SocketAddr,
     count: usize,

@@ -1,7 +1,8 @@
-//! DNS in octets: names, questions, records and whole messages, read and written (RFC 1035, section 4; RFC 6891).
+//! DNS wire format: reads and writes names, questions, records and whole messages (RFC 1035, section 4; RFC 6891).
 //!
-//! Nothing here knows a zone or an upstream. Reading trusts nothing: no octets make it panic, loop or allocate more than the
-//! message is long. The way of a query ([`query`], [`writer`], [`reverse`]) allocates nothing.
+//! The module knows neither zones nor upstreams. Parsing is safe for any octets: no panics, no loops, no
+//! allocations larger than the message. The fast path of a query ([`query`], [`writer`], [`reverse`]) does not
+//! allocate.
 
 mod edns;
 mod frames;
@@ -28,25 +29,25 @@ pub use question::Question;
 pub use record::{Record, Records, Section, class, rtype};
 pub(crate) use writer::{Full, Mark, Owner, Writer, refuse};
 
-/// Why octets are not a DNS message.
+/// Error of octets that are not a DNS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The message ends in the middle of something.
+    /// The message ends in the middle of a field.
     #[error("message ends in the middle of a field, at octet {0}")]
     Short(usize),
-    /// A name is longer than 255 octets, has a label of an unknown kind, or a pointer that does not point backwards.
+    /// A name is longer than 255 octets, has an unknown label type, or a pointer that does not point backwards.
     #[error("malformed name at octet {0}")]
     BadName(usize),
-    /// The data of a record do not have the form that their type asks for.
+    /// The data of a record do not have the form of its type.
     #[error("malformed data of a record of type {rtype} at octet {at}")]
     BadData {
         /// TYPE of the record.
         rtype: u16,
-        /// Where its data begin.
+        /// Offset of the data.
         at: usize,
     },
-    /// More than one question.
+    /// The message has more than one question.
     #[error("{0} questions in one message")]
     ManyQuestions(u16),
 }

@@ -1,41 +1,44 @@
-//! The table of further zones: those that are answered beside the cluster's, each from records of its own.
+//! The table of further zones: zones with records of their own, besides the cluster's zone.
 //!
-//! Of all domains that hold a name (of the cluster, stub domains, further zones) the longest one has it; see [`Authority`].
+//! Of all domains that hold a name (cluster domains, stub domains, further zones) the longest is responsible; see
+//! [`Authority`].
 
 use std::sync::Arc;
 
 use crate::backend::{Records, View, Zone};
 use crate::wire::name::{Name, is_within};
 
-/// The further zones. Empty unless some are configured; `clone` is one reference count.
+/// The further zones. Empty unless some are configured; `clone` only increments a reference count.
 #[derive(Clone, Default)]
 pub struct Zones {
-    /// The longest domain first; `None` for no zone.
+    /// Zones with the longest domain first; `None` for no zones.
     all: Option<Arc<[FurtherZone]>>,
 }
 
-/// One further zone. `clone` is a handful of reference counts.
+/// One further zone. `clone` only increments reference counts.
 #[derive(Clone)]
 pub struct FurtherZone {
     /// Its domain, in lower case.
     pub domain: Name,
-    /// Its content. Until that [has synced](Records::has_synced), names of the zone are SERVFAIL.
+    /// The records. Until they [have synced](Records::has_synced), names of the zone are SERVFAIL.
     pub records: Arc<dyn Records>,
-    /// TTL of what the zone answers, in seconds, in the place of each record's own.
+    /// TTL of the zone's answers, in seconds, overriding the TTL of each record.
     pub ttl: Option<u32>,
     /// TTL of negative answers, in seconds (RFC 2308).
     pub negative_ttl: u32,
-    /// Answers as SkyDNS did: the zone's own addresses stand at `apex.dns`, its name servers at `ns.dns`, and aliases that
-    /// lead nowhere count as no record.
+    /// Whether the zone answers in SkyDNS style: the apex has the addresses at `apex.dns`, the name servers are at
+    /// `ns.dns`, and an alias that cannot be resolved counts as no record.
     pub skydns: bool,
-    /// Has no names but for PTR questions, and is not the whole of its domain: what is missing is looked for elsewhere.
+    /// Whether the zone holds PTR records only and is not authoritative for its domain: missing names are looked up
+    /// elsewhere.
     pub pointers: bool,
-    /// Tells it apart in [metrics](crate::metrics::Reply::zone), whatever zones come later; [`Zones::with`] gives it.
+    /// Number of the zone in [metrics](crate::metrics::Reply::zone), which later zones do not change;
+    /// [`Zones::with`] assigns it.
     pub number: u8,
 }
 
 impl FurtherZone {
-    /// A zone of `records` with their own TTLs.
+    /// A zone of `records`, with each record's own TTL.
     pub fn new(domain: &Name, records: Arc<dyn Records>) -> Self {
         Self {
             domain: domain.to_lowercase(),
@@ -48,7 +51,7 @@ impl FurtherZone {
         }
     }
 
-    /// TTL of a record that is stored with the TTL `stored`, in seconds: one that must not be kept stays so.
+    /// TTL of a record that is stored with the TTL `stored`, in seconds. A stored TTL of 0 stays 0.
     pub fn ttl_of(&self, stored: u32) -> u32 {
         self.ttl.filter(|_| stored != 0).unwrap_or(stored)
     }
@@ -72,7 +75,7 @@ impl Zones {
         Self { all: None }
     }
 
-    /// True when there is no zone.
+    /// Whether there are no zones.
     pub fn is_empty(&self) -> bool {
         self.all.is_none()
     }
@@ -82,7 +85,7 @@ impl Zones {
         self.all.iter().flat_map(|all| all.iter())
     }
 
-    /// The same table with `zone`, in the place of another one of its domain.
+    /// The same table with `zone` added, replacing a zone of the same domain.
     #[must_use]
     pub fn with(&self, zone: FurtherZone) -> Self {
         let replaced = self.iter().find(|other| other.domain == zone.domain);
@@ -106,7 +109,7 @@ impl Zones {
     }
 }
 
-/// Whether a name (wire format, lower case) is ours to answer.
+/// Whether a name (wire format, lower case) is in one of our zones.
 pub fn is_ours(view: &impl View, name: &[u8]) -> bool {
     view.zone().own(name).is_some() || Authority::of(view, name).is_some()
 }
@@ -116,17 +119,16 @@ pub fn is_ours(view: &impl View, name: &[u8]) -> bool {
 pub struct Authority<'v> {
     /// The domain that holds the name, in lower case.
     pub domain: &'v Name,
-    /// Its content.
+    /// The records of the zone.
     pub records: &'v dyn Records,
-    /// The further zone; `None` for the cluster.
+    /// The further zone; `None` for the cluster's zone.
     pub further: Option<&'v FurtherZone>,
 }
 
 impl<'v> Authority<'v> {
-    /// The authority for a name (wire format, lower case); `None` for names that an upstream answers for.
+    /// The authority for a name (wire format, lower case); `None` for names that are forwarded.
     ///
-    /// The longest domain has the name. Of two equal ones the cluster's comes first, then a further zone's: dnsmasq
-    /// chooses the longest domain, too.
+    /// The longest domain wins, as in dnsmasq. Of equal domains the cluster's comes first, then a further zone's.
     pub fn of(view: &'v impl View, name: &[u8]) -> Option<Self> {
         let zone = view.zone();
         if !view.zones().is_empty()
@@ -144,12 +146,12 @@ impl<'v> Authority<'v> {
         Some(Self { domain, records: view, further: None })
     }
 
-    /// The cluster's own zone.
+    /// The cluster's zone.
     pub(crate) fn cluster(view: &'v impl View) -> Self {
         Self { domain: &view.zone().domain, records: view, further: None }
     }
 
-    /// Whether it [answers as SkyDNS did](FurtherZone::skydns).
+    /// Whether the zone answers in [SkyDNS style](FurtherZone::skydns).
     pub(crate) fn is_skydns(&self) -> bool {
         self.further.is_some_and(|further| further.skydns)
     }
@@ -170,7 +172,7 @@ impl<'v> Authority<'v> {
         }
     }
 
-    /// The highest TTL of an answer of several records, in seconds; `zone` is the cluster's.
+    /// Maximum TTL of an answer of several records, in seconds; `zone` is the cluster's.
     pub(crate) fn max_ttl(&self, zone: &Zone) -> u32 {
         match self.further {
             None => zone.ttl(),

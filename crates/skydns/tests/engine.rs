@@ -1,4 +1,4 @@
-//! The engine over a few records: aliases, names outside, and odd messages.
+//! The engine over a few records: aliases, external names, and malformed messages.
 #![allow(dead_code, clippy::panic, clippy::unwrap_used, reason = "helpers of tests, shared with others")]
 
 #[path = "support/fixed.rs"]
@@ -26,12 +26,12 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-/// The question for an address of `text`.
+/// The external A query for `text`.
 fn address_of(text: &str) -> OutsideQuestion {
     OutsideQuestion { name: name(text), qtype: 1 }
 }
 
-/// The answer to the question for the address of `www.outside.test`.
+/// An answer to the external query for `www.outside.test`.
 fn outside(answer: OutsideAnswer) -> Outside {
     let mut outside = Outside::none();
     outside.insert(address_of("www.outside.test"), answer);
@@ -60,7 +60,7 @@ fn an_alias_asks_outside_once_and_says_so_when_nobody_answers() {
     }
 }
 
-/// `out.apps.svc` is an alias for `www.outside.test`, and that one for `target`.
+/// The answer for `out.apps.svc`, an alias of `www.outside.test`, which is an alias of `target`.
 fn answer_by_way_of_outside(target: &str) -> String {
     let target = name(target).wire().into();
     let alias = OutsideRecord { owner: name("www.outside.test"), rtype: 5, rdata: target };
@@ -69,7 +69,7 @@ fn answer_by_way_of_outside(target: &str) -> String {
     testkit::dig::show(&reply(&Fixed::new(&[]), &query, Transport::Udp, &known))
 }
 
-/// Where a Service is, only we say, whoever leads there.
+/// Names of the cluster are always resolved here, even if an upstream's alias points to them.
 #[test]
 fn what_a_name_of_the_cluster_leads_to_is_never_told_from_outside() {
     for (name, expected) in [
@@ -131,7 +131,7 @@ fn a_zone_may_have_one_ttl_for_all_its_records_and_one_for_what_is_missing() {
         ("web.apps.svc", "AAAA", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
         ("no.apps.svc", "A", [&["SOA 60/60"], &["SOA 3/3"], &["SOA 0/0"], &["SOA 5/5"]]),
         ("out.apps.svc", "CNAME", [&["CNAME 30"], &["CNAME 5"], &["CNAME 3600"], &["CNAME 0"]]),
-        // What an upstream said holds for a minute at most.
+        // The TTL of upstream records is limited to a minute.
         (
             "out.apps.svc",
             "A",
@@ -210,7 +210,7 @@ fn missing_names_of_some_zones_are_forwarded() {
         ("no.OTHER.svc.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
         ("vm.cluster.local.", ["Forward(Recursive)", "Forward(Recursive)", "REFUSED"]),
         ("xvm.cluster.local.", ["Forward(Recursive)", "NXDOMAIN", "REFUSED"]),
-        // What exists is answered, and so is what cannot be looked up.
+        // Existing names are answered, and names that cannot be resolved are SERVFAIL.
         ("web.apps.svc.cluster.local.", ["NOERROR", "NOERROR", "REFUSED"]),
         ("out.apps.svc.cluster.local.", ["SERVFAIL", "SERVFAIL", "REFUSED"]),
     ] {
@@ -247,7 +247,7 @@ fn the_longest_domain_that_holds_a_name_decides_who_answers() {
         ("xcorp.cluster.local.", ";; REFUSED, flags: qr", ";; NXDOMAIN, flags: qr rd"),
         ("web.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; NOERROR, flags: qr aa rd ra"),
         ("into.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for host.corp.cluster.local."),
-        // Names of one label are sent out only where somebody is named for them.
+        // Single-label names are forwarded only into stub domains.
         ("short.apps.svc.cluster.local.", ";; REFUSED, flags: qr", "asks for intra."),
         ("bare.apps.svc.cluster.local.", ";; REFUSED, flags: qr", ";; SERVFAIL, flags: qr rd ra"),
     ] {
@@ -291,7 +291,7 @@ fn the_routes_are_told_before_the_first_sync_too() {
     assert_eq!(Message::parse(&nothing).unwrap().rcode_name(), "REFUSED");
 }
 
-/// A chain that ends in nothing, and how many names are looked up for what leads there.
+/// A chain without addresses at its end, and the number of lookups that it takes.
 #[test]
 fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
     const LINKS: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
@@ -311,7 +311,7 @@ fn aliases_that_lead_to_nothing_are_not_walked_again_and_again() {
     }
 }
 
-/// A label of 63 octets below three such: with the domain, more than a name may have.
+/// A label of 63 octets below three of the same length exceeds the limit of a name together with the domain.
 #[test]
 fn names_that_would_be_too_long_are_left_out() {
     let label = "x".repeat(63);
@@ -347,7 +347,7 @@ fn each_record_from_outside_is_written_once_however_many_there_are() {
     assert!(owners.into_iter().all(|owner| owner == "real.outside.test."));
 }
 
-/// A question for web's address with these octets as additional section, and how many records they are said to be.
+/// A query for web's address, with `octets` as additional section and `records` as its count.
 fn with_additional(records: u8, octets: &[u8]) -> Vec<u8> {
     let mut message = Query::new("web.apps.svc.cluster.local.", "A").wire();
     message[11] = records;

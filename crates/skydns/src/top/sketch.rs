@@ -1,4 +1,4 @@
-//! One space-saving sketch (Metwally, Agrawal, El Abbadi 2005): the keys that occur most, in bounded memory.
+//! A space-saving sketch (Metwally, Agrawal, El Abbadi 2005): the most frequent keys, in bounded memory.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -12,22 +12,22 @@ struct Slot {
     key: Vec<u8>,
     hash: u64,
     count: u64,
-    /// Largest excess of the count: the count of the key that had the slot before.
+    /// Maximum overestimate: the count of the key that had the slot before.
     error: u64,
 }
 
-/// Counts of the [`SLOTS`] keys that occur most.
+/// Counts of the [`SLOTS`] most frequent keys.
 #[derive(Debug, Default)]
 pub(super) struct Sketch {
     slots: Vec<Slot>,
-    /// Slots by the hash of their keys. It has 64 bits and a seed of its own: that two keys share one is not worth a
-    /// comparison.
+    /// Slots by the hash of their keys, which has 64 bits and a random seed. A collision is too unlikely to compare
+    /// the keys.
     index: HashMap<u64, usize, RandomState>,
     hasher: RandomState,
 }
 
 impl Sketch {
-    /// Counts a key. Looks at all slots where the key is new.
+    /// Counts a key. A new key costs a scan of all slots.
     pub(super) fn add(&mut self, key: &[u8], weight: u64) {
         let hash = self.hasher.hash_one(key);
         if let Some(slot) = self.index.get(&hash).and_then(|at| self.slots.get_mut(*at)) {
@@ -52,7 +52,7 @@ impl Sketch {
         self.index.insert(hash, at);
     }
 
-    /// The keys and how often they occurred at least.
+    /// The keys, each with a lower bound of its count.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.slots.iter().map(|slot| (slot.key.as_slice(), slot.count - slot.error))
     }
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(sketch.index.len(), SLOTS);
         let often = sketch.counts().find(|(key, _)| *key == b"often").map(|(_, count)| count).unwrap();
         assert!((29_000..=30_000).contains(&often), "{often}");
-        // Nothing else is shown as frequent.
+        // No other key appears frequent.
         assert!(sketch.counts().filter(|(_, count)| *count > 1).count() == 1);
         sketch.clear();
         assert_eq!(sketch.counts().count(), 0);

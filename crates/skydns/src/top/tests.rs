@@ -24,14 +24,14 @@ fn take(sampler: &mut Sampler, client: [u8; 4], label: &str, code: u16, now: Ins
     sampler.take(&answered, now);
 }
 
-/// A mix of names and clients, each with its share in thousandths. The rest are names and clients that occur once.
+/// A mix of names and clients, with their shares in thousandths. The rest are names and clients that occur once.
 const MIX: [u32; 8] = [200, 120, 80, 60, 40, 30, 25, 21];
 
 fn client(at: usize) -> [u8; 4] {
     [10, 0, 0, u8::try_from(at).unwrap()]
 }
 
-/// Two threads answer so many a second for a minute.
+/// The ranking after two threads answered `per_second` queries a second for a minute.
 fn ranking_of_mix(per_second: u32) -> Ranking {
     let top = Top::default();
     let samplers = [top.sampler(), top.sampler()];

@@ -1,4 +1,5 @@
-//! The records of a zone as they are transferred: what the engine answers for each owner name and type.
+//! The records of a zone in the form in which they are transferred: the engine's answers for each owner name and
+//! type.
 
 use super::authority;
 use crate::backend::View;
@@ -8,25 +9,25 @@ use crate::record::TTL;
 use crate::wire::name::MAX_LABEL;
 use crate::wire::{Header, Message, Name, Query, Section, Transport, class, rtype};
 
-/// The types that a name may have records of, besides the alias that it may be instead.
+/// Record types that a name may have, apart from CNAME.
 const TYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX, rtype::PTR];
-/// Octets of one answer. With records of sixteen octets at the least it holds no more of them than can be counted.
+/// Maximum size of an answer, in octets. Since a record takes at least sixteen, the 16-bit counts suffice.
 const MAX_ANSWER: usize = 16 * 65_535;
-/// The Service whose addresses are those of the name server, below the cluster domain.
+/// The Service whose addresses the name server has, below the cluster domain.
 const DNS_SERVICE: &[u8] = b"\x08kube-dns\x0bkube-system\x03svc";
 /// The name server of each zone, below the zone.
 const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
-/// Nobody whose search list would be walked.
+/// Without a client no search list applies.
 const ASKER: Asker = Asker { steps: MAX_STEPS, client: None };
-/// TTL of the SOA record, in seconds, unless the zone has one for all records.
+/// TTL of the SOA record, in seconds, unless the zone sets one TTL for all records.
 const SOA_TTL: u32 = 3600;
 
-/// One record. Two are in the order of their names as octets, which is all that comparing sets of them needs.
+/// One record. Records are ordered by their octets, which is enough for comparing sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
-    /// The labels in front of the zone, in wire format without the root.
+    /// Labels below the zone, in wire format without the root.
     pub(super) owner: Box<[u8]>,
-    /// TYPE to RDATA, names uncompressed.
+    /// Wire format from TYPE to RDATA, with uncompressed names.
     pub(super) body: Box<[u8]>,
 }
 
@@ -47,13 +48,13 @@ pub(super) struct Content<'v, V> {
     view: &'v V,
     domain: &'v Name,
     identity: Identity,
-    /// The message of the last question, kept for its memory.
+    /// Buffer for the engine's answer, reused to save allocations.
     response: Vec<u8>,
 }
 
 impl<'v, V: View> Content<'v, V> {
     pub(super) fn new(view: &'v V, domain: &'v Name) -> Self {
-        // Only questions of class CHAOS ask for it.
+        // Only queries of class CHAOS return it.
         let identity = Identity { version: String::new() };
         Self { view, domain, identity, response: Vec::new() }
     }
@@ -74,8 +75,9 @@ impl<'v, V: View> Content<'v, V> {
         Record::new(&[], rtype::SOA, ttl.unwrap_or(SOA_TTL), &data)
     }
 
-    /// Adds the records of the zone's own name and of its name server, without the SOA, sorted. Where the engine does not
-    /// answer them (in the cluster's zone without `--strict-dns`), a zone without them could not be loaded.
+    /// Adds the records of the zone's apex and of its name server, sorted, without the SOA. They are synthesized
+    /// where the engine does not answer them (in the cluster's zone without `--strict-dns`), because a zone without
+    /// them cannot be loaded.
     pub(super) fn append_apex(&mut self, records: &mut Vec<Record>) {
         let (start, zone) = (records.len(), self.view.zone());
         let ttl = authority(self.view, self.domain).map_or(TTL, |authority| authority.ttl_of(zone, TTL));
@@ -95,12 +97,12 @@ impl<'v, V: View> Content<'v, V> {
         sort_from(start, records);
     }
 
-    /// Adds the records of one owner name, the labels in front of the zone, sorted.
+    /// Adds the records of one owner name, sorted. `owner` holds its labels below the zone.
     pub(super) fn append_name(&mut self, owner: &[u8], records: &mut Vec<Record>) {
         let start = records.len();
         let name = [owner, self.domain.wire()].concat();
         self.append_answers(&name, rtype::CNAME, owner, records);
-        // Where a name is an alias, it has no other records (RFC 1034, section 3.6.2), and is one alias.
+        // A CNAME excludes other records and further CNAMEs (RFC 1034, section 3.6.2).
         if records.len() > start {
             sort_from(start, records);
             records.truncate(start + 1);
@@ -112,7 +114,7 @@ impl<'v, V: View> Content<'v, V> {
         sort_from(start, records);
     }
 
-    /// Adds the records of type `rtype` of `name`, whole and in wire format, under `owner`.
+    /// Adds the whole RRset of type `rtype` of `name` (wire format), with the owner `owner`.
     fn append_answers(&mut self, name: &[u8], rtype: u16, owner: &[u8], records: &mut Vec<Record>) {
         static NOTHING: Outside = Outside::none();
         let mut message = Header { id: 0, flags: 0, counts: [1, 0, 0, 0] }.octets().to_vec();
@@ -143,7 +145,7 @@ fn sort_from(start: usize, records: &mut Vec<Record>) {
     records.append(&mut own);
 }
 
-/// Owner names, each as the labels in front of the zone.
+/// Owner names, each as its labels below the zone.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     octets: Vec<u8>,
@@ -151,7 +153,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The names of zone `domain` in `view`, without those of its apex.
+    /// The names of zone `domain` in `view`, except those that [`Content::append_apex`] adds.
     pub(super) fn of<V: View>(view: &V, domain: &Name) -> Self {
         let mut names = Self::default();
         if let Some(authority) = authority(view, domain) {
@@ -176,7 +178,7 @@ impl Names {
     }
 }
 
-/// Appends the owner name that `path` leads to; nothing where that cannot be an owner name, or is one of the apex.
+/// Appends the owner name of `path`, unless it is no possible owner name or belongs to the apex.
 pub(super) fn append_owner(path: &[&str], out: &mut Vec<u8>) {
     let is_label = |label: &&str| (1..=MAX_LABEL).contains(&label.len()) && *label != "*";
     if !path.iter().all(is_label) || matches!(path, [] | ["dns", "ns"]) {
@@ -188,7 +190,7 @@ pub(super) fn append_owner(path: &[&str], out: &mut Vec<u8>) {
     }
 }
 
-/// The owner name that `path` leads to, if it may be transferred.
+/// The owner name of `path`, if it can be transferred.
 pub(super) fn owner(path: &[&str]) -> Option<Box<[u8]>> {
     let mut owner = Vec::new();
     append_owner(path, &mut owner);

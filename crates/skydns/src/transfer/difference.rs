@@ -1,4 +1,4 @@
-//! The difference between two versions of a zone: what an incremental transfer is made of (RFC 1995, section 2).
+//! The difference between two versions of a zone, for incremental transfers (RFC 1995, section 2).
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,13 @@ use crate::backend::View;
 use crate::wire::Name;
 use crate::zones::Authority;
 
-/// Names that may differ, at most. Beyond them the whole zone is sent instead.
+/// Maximum number of names that may differ. Above it the whole zone is sent.
 const MAX_NAMES: usize = 10_000;
-/// Records deleted and added, at most.
+/// Maximum number of deleted and added records.
 const MAX_RECORDS: usize = 50_000;
 
-/// Records to delete from the older version, and to add then. Both are sorted, and no record is in both.
+/// Records to delete from the older version, and records to add after that. Both are sorted and have no record in
+/// common.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) deleted: Vec<Record>,
@@ -21,7 +22,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// The difference of zone `domain`; `None` where that is too large to be of use.
+    /// The difference of zone `domain`; `None` if it is too large to be useful.
     pub(super) fn between<V: View>(older: &V, newer: &V, domain: &Name) -> Option<Self> {
         let names = differing_names(older, newer, domain)?;
         let (mut old, mut new) = (Content::new(older, domain), Content::new(newer, domain));
@@ -41,7 +42,7 @@ impl Difference {
         Some(difference)
     }
 
-    /// Adds the records of one name before and after, each sorted. Both are emptied.
+    /// Adds the sorted records of one name, before and after. Both are emptied.
     fn add(&mut self, before: &mut Vec<Record>, after: &mut Vec<Record>) {
         self.deleted.extend(before.iter().filter(|record| after.binary_search(record).is_err()).cloned());
         self.added.extend(after.iter().filter(|record| before.binary_search(record).is_err()).cloned());
@@ -50,7 +51,7 @@ impl Difference {
     }
 }
 
-/// The owner names whose records may differ; `None` where there are too many.
+/// The owner names whose records may differ; `None` if there are too many.
 fn differing_names<V: View>(older: &V, newer: &V, domain: &Name) -> Option<BTreeSet<Box<[u8]>>> {
     let mut names = BTreeSet::new();
     let mut visit = |path: &[&str]| {

@@ -1,4 +1,5 @@
-//! The last versions of the records. A version shares with the next what did not change, so it costs what did.
+//! The last versions of the records. A version shares its unchanged parts with the next, so it costs only the
+//! changes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,16 +9,16 @@ use super::content::Names;
 use crate::backend::View;
 use crate::wire::Name;
 
-/// Versions that are kept, the one in force included.
+/// Maximum number of versions, including the current one.
 const MAX_VERSIONS: usize = 64;
-/// The time a version is kept after another has taken its place.
+/// Time for which a replaced version is kept.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// The records as they were when they got their serial.
+/// The records at the time of their serial.
 pub(super) struct Version<V> {
     pub(super) serial: u32,
     pub(super) view: Arc<V>,
-    /// The names of each zone, shared by those that transfer it now.
+    /// The names of each zone, shared by its transfers in progress.
     names: Mutex<Vec<(Name, Weak<Names>)>>,
 }
 
@@ -39,10 +40,10 @@ impl<V: View> Version<V> {
     }
 }
 
-/// The versions, the oldest first.
+/// All kept versions.
 pub(super) struct History<V> {
     current: Option<Arc<Version<V>>>,
-    /// Those before it, and when each was replaced.
+    /// Replaced versions, the oldest first, and the time each was replaced.
     older: VecDeque<(Arc<Version<V>>, Instant)>,
 }
 
@@ -53,25 +54,25 @@ impl<V> Default for History<V> {
 }
 
 impl<V> History<V> {
-    /// The version in force; `None` before the first.
+    /// The current version; `None` before the first.
     pub(super) fn current(&self) -> Option<&Arc<Version<V>>> {
         self.current.as_ref()
     }
 
-    /// The version with that serial, if it is kept.
+    /// The version with this serial, if it is kept.
     pub(super) fn find(&self, serial: u32) -> Option<&Arc<Version<V>>> {
         let older = self.older.iter().map(|(version, _)| version);
         older.chain(&self.current).find(|version| version.serial == serial)
     }
 
-    /// Puts a version in force at `now`.
+    /// Makes `version` the current one at `now`.
     pub(super) fn push(&mut self, version: Version<V>, now: Instant) {
         let replaced = self.current.replace(Arc::new(version));
         self.older.extend(replaced.map(|version| (version, now)));
         self.forget(now);
     }
 
-    /// Drops the versions that are too old at `now`, or too many.
+    /// Drops the versions that are expired at `now`, or in excess.
     pub(super) fn forget(&mut self, now: Instant) {
         let too_old = |replaced: &Instant| now.duration_since(*replaced) > MAX_AGE;
         while self.older.len() >= MAX_VERSIONS
@@ -102,7 +103,7 @@ mod tests {
             history.push(version(serial), start + Duration::from_secs(serial.into()));
         }
         assert_eq!(serials(&history), (36..100).collect::<Vec<_>>());
-        // The version in force ages from when it is replaced.
+        // The age of a version counts from its replacement.
         let later = start + Duration::from_secs(99) + MAX_AGE;
         history.forget(later);
         assert_eq!(serials(&history), vec![98, 99]);

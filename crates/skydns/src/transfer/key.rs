@@ -1,4 +1,4 @@
-//! The shared key of TSIG, read from the file that `tsig-keygen` writes.
+//! The shared TSIG key, read from a file in the format of `tsig-keygen`.
 
 use std::fmt;
 
@@ -8,37 +8,37 @@ use ring::hmac;
 
 use crate::wire::Name;
 
-/// A key that both sides know (RFC 8945, section 4.2).
+/// A key shared with the peers (RFC 8945, section 4.2).
 pub struct Key {
     name: Name,
     algorithm: Algorithm,
     secret: hmac::Key,
 }
 
-/// Why a text is no key.
+/// Error of a text that is not a valid key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It does not have the form of one.
+    /// The text does not have the form of a key.
     #[error("expected key \"NAME\" {{ algorithm ALGORITHM; secret \"BASE64\"; }}; as tsig-keygen writes it")]
     Form,
-    /// Not a domain name.
+    /// The name is not a domain name.
     #[error("{0:?} is not a name for a key: expected a domain name")]
     Name(String),
-    /// An algorithm that is unknown or no longer to be used.
+    /// The algorithm is unknown or obsolete.
     #[error("{0:?} is not an accepted algorithm: expected hmac-sha256, hmac-sha384 or hmac-sha512")]
     Algorithm(String),
-    /// Not base64.
+    /// The secret is not base64.
     #[error("the secret is not base64")]
     Secret,
-    /// Too short to be one.
+    /// The secret is too short.
     #[error("the secret has {0} octets: expected 16 or more")]
     Short(usize),
 }
 
-/// The least octets of a secret: what can be guessed protects nothing.
+/// Minimum length of a secret, in octets: a guessable secret protects nothing.
 const MIN_SECRET: usize = 16;
 
-/// The algorithms that are accepted, as RFC 8945, section 6 recommends them.
+/// The accepted algorithms, as RFC 8945, section 6 recommends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Sha256,
@@ -49,7 +49,7 @@ pub(super) enum Algorithm {
 impl Algorithm {
     const ALL: [Self; 3] = [Self::Sha256, Self::Sha384, Self::Sha512];
 
-    /// Its name in wire format.
+    /// The name of the algorithm in wire format.
     pub(super) fn wire(self) -> &'static [u8] {
         match self {
             Self::Sha256 => b"\x0bhmac-sha256\x00",
@@ -68,12 +68,12 @@ impl Algorithm {
 }
 
 impl Key {
-    /// Reads the text of a file in the form of `tsig-keygen`, which `named`, `dig -k` and `nsupdate -k` read, too. It
-    /// holds one key.
+    /// Parses a file in the format of `tsig-keygen`, which `named`, `dig -k` and `nsupdate -k` read, too. It holds
+    /// one key.
     ///
     /// # Errors
     ///
-    /// When it has another form, or names what is not accepted.
+    /// Fails if the text has another form, or a value that is not accepted.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let tokens = tokens(text);
         let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
@@ -105,7 +105,7 @@ impl Key {
         Ok(Self { name: parsed.to_lowercase(), algorithm, secret })
     }
 
-    /// Its name, in lower case.
+    /// The name of the key, in lower case.
     pub fn name(&self) -> &Name {
         &self.name
     }

@@ -1,10 +1,10 @@
-//! Metrics of transfers and notifications.
+//! Metrics of zone transfers and notifications.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
 
-/// Counters of transfers. They are exported only where peers are given.
+/// Metrics of zone transfers. They are exported only if there are peers.
 #[derive(Debug, Clone)]
 pub struct TransferMetrics {
     transfers: IntCounterVec,
@@ -13,30 +13,30 @@ pub struct TransferMetrics {
     pub(super) serial: IntGauge,
 }
 
-/// The form of a response to a request for a transfer.
+/// The form of a response to a transfer query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// The whole zone.
     Whole,
-    /// The changes alone.
+    /// Only the changes.
     Incremental,
-    /// The SOA alone: nothing has changed, or the request came over UDP.
+    /// Only the SOA: nothing has changed, or the query came over UDP.
     Soa,
     /// An RCODE.
     Error,
 }
 
 impl TransferMetrics {
-    /// Makes them; a registry takes them as one collector.
+    /// Creates the metrics; a registry accepts them as one collector.
     ///
     /// # Errors
     ///
-    /// When a name is none for a metric.
+    /// Fails if Prometheus does not accept a name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let transfers = IntCounterVec::new(
             Opts::new(
                 "kubedns_transfers_total",
-                "Requests for zone transfers, by what was sent and how it ended.",
+                "Zone transfer queries, by form of the response and result.",
             ),
             &["form", "result"],
         )?;
@@ -44,10 +44,10 @@ impl TransferMetrics {
             Opts::new("kubedns_notifies_total", "Rounds of NOTIFY to secondaries, by result."),
             &["result"],
         )?;
-        let running = IntGauge::new("kubedns_transfers_running", "Zone transfers running now.")?;
-        let serial = IntGauge::new("kubedns_zone_serial", "Serial of the zones that are transferred.")?;
+        let running = IntGauge::new("kubedns_transfers_running", "Zone transfers in progress.")?;
+        let serial = IntGauge::new("kubedns_zone_serial", "Current serial of the transferred zones.")?;
         let metrics = Self { transfers, notifies, running, serial };
-        // Zeros from the start, so that the first is seen as an increase.
+        // Zeros from the start, so that the first event is visible as an increase.
         for form in [Form::Whole, Form::Incremental, Form::Soa] {
             metrics.transfer(form, "completed");
         }

@@ -1,4 +1,4 @@
-//! Telling secondaries that zones have changed (RFC 1996): over UDP, again and again until they acknowledge, for a while.
+//! Notifications of changed zones to secondaries (RFC 1996): over UDP, with retries until acknowledged.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,23 +19,23 @@ use crate::wire::{HEADER, Header, Name, class, flag, rtype};
 
 /// Opcode NOTIFY in the flags of a header.
 const NOTIFY: u16 = 4 << 11;
-/// Waits for acknowledgements, one for each attempt, in seconds.
+/// Time to wait for the acknowledgement of each attempt, in seconds.
 const WAITS: [u64; 5] = [1, 2, 4, 8, 16];
-/// The largest acknowledgement that is read.
+/// Maximum size of an acknowledgement, in octets.
 const MAX_RESPONSE: usize = 1232;
 
 /// Notifies one secondary.
 pub struct Notifier<V> {
     transfers: Arc<Transfers<V>>,
     target: SocketAddr,
-    /// Serials that the secondary has acknowledged, by zone. Zones are those of the configuration.
+    /// Last serial of each zone that the secondary acknowledged. Only configured zones are in it.
     known: HashMap<Name, u32>,
-    /// The second of the last round: each has one at most, as it has one version at most.
+    /// The second of the last round: there is at most one round a second, as there is at most one version.
     last: u64,
 }
 
 impl<V: View> Transfers<V> {
-    /// A notifier for each peer that is to be notified.
+    /// A notifier for each peer to be notified.
     pub fn notifiers(self: &Arc<Self>) -> Vec<Notifier<V>> {
         let notifier = |target: &SocketAddr| Notifier {
             transfers: Arc::clone(self),
@@ -48,7 +48,7 @@ impl<V: View> Transfers<V> {
 }
 
 impl<V: View> Notifier<V> {
-    /// Notifies of every change until `stop`.
+    /// Notifies the secondary of every change until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.transfers.changes.subscribe();
         let working = async {
@@ -66,7 +66,8 @@ impl<V: View> Notifier<V> {
         }
     }
 
-    /// Notifies until all is acknowledged, or attempts have ended. A change meanwhile begins them anew.
+    /// Sends notifications until all are acknowledged, or all attempts have failed. A change meanwhile restarts the
+    /// attempts. Returns whether all were acknowledged.
     async fn notify(&mut self, changes: &mut watch::Receiver<Arc<[Change]>>) -> bool {
         let mut attempts = WAITS.into_iter();
         while let Some(wait) = attempts.next() {
@@ -98,11 +99,11 @@ impl<V: View> Notifier<V> {
             .collect()
     }
 
-    /// Sends a message for each zone and takes acknowledgements until `deadline`. True when all have come.
+    /// Sends a message for each zone and receives acknowledgements until `deadline`. Returns true if all arrived.
     async fn round(&mut self, pending: Vec<Change>, deadline: Instant) -> bool {
         let result = self.exchange(pending, deadline).await;
         if let Err(error) = &result {
-            tracing::debug!(secondary = %self.target, %error, "cannot notify");
+            tracing::debug!(secondary = %self.target, %error, "cannot send NOTIFY");
             sleep_until(deadline).await;
         }
         result.unwrap_or(false)
@@ -135,7 +136,7 @@ impl<V: View> Notifier<V> {
         Ok(true)
     }
 
-    /// The message for a zone, with the SOA in force (RFC 1996, section 3.7); `None` where there is no version.
+    /// The message for a zone, with its current SOA (RFC 1996, section 3.7); `None` if there is no version.
     fn message(&self, id: u16, zone: &Name) -> Option<Vec<u8>> {
         let version = self.transfers.version()?;
         let soa = Content::new(&*version.view, zone).soa(self.transfers.serial.numbers(version.serial));
@@ -152,7 +153,7 @@ impl<V: View> Notifier<V> {
     }
 }
 
-/// Waits for a change, which stays to be seen.
+/// Waits for a change without marking it as seen.
 async fn changed(changes: &watch::Receiver<Arc<[Change]>>) {
     let mut changes = changes.clone();
     if changes.changed().await.is_err() {

@@ -1,31 +1,31 @@
-//! Who may transfer zones, and who is told when they change.
+//! Peers: clients that may transfer zones, and secondaries that are notified of changes.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Secondaries: networks, and single addresses, which are notified.
+/// Peers: networks, and single addresses, which are also notified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peers {
     networks: Vec<Network>,
     targets: Vec<SocketAddr>,
 }
 
-/// A text that names no peers.
+/// Error of a malformed list of peers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeersError {
-    /// Neither an address nor a network.
+    /// The peer is neither an address nor a network.
     #[error("{0:?} is not a peer: expected IP, IP:port, [IPv6]:port or a network such as 10.0.0.0/8")]
     Form(String),
-    /// A network with bits of an address.
-    #[error("{0:?} is not a network: {1} is the one that this address is in")]
+    /// The network has host bits set.
+    #[error("{0:?} is not a network: {1} is the network of this address")]
     Host(String, Network),
-    /// More of them than are of use.
+    /// The list has too many peers.
     #[error("{0} peers: expected at most {MAX_PEERS}")]
     Many(usize),
 }
 
-/// The most peers. Each that is notified has a task.
+/// Maximum number of peers. Each notified peer has a task.
 const MAX_PEERS: usize = 100;
 /// The port of secondaries.
 const PORT: u16 = 53;
@@ -37,12 +37,12 @@ impl Peers {
         self.networks.iter().any(|network| network.holds(client))
     }
 
-    /// The servers to notify: each address that stands alone.
+    /// The servers to notify: all peers given as a single address.
     pub fn targets(&self) -> &[SocketAddr] {
         &self.targets
     }
 
-    /// Whether nobody may transfer anything.
+    /// Whether there are no peers.
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty()
     }
@@ -85,7 +85,7 @@ impl FromStr for Peers {
     }
 }
 
-/// Addresses that begin with the same bits.
+/// A network: all addresses that begin with the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -105,7 +105,7 @@ impl Network {
         Some(Self { address, bits })
     }
 
-    /// The same with the other bits zero.
+    /// The same network with its host bits set to zero.
     fn masked(self) -> Self {
         let address = match self.address {
             IpAddr::V4(ip) => {
@@ -176,7 +176,7 @@ mod tests {
             ("10.0.0.1:0", form("10.0.0.1:0")),
             (
                 "10.0.0.1/8",
-                "\"10.0.0.1/8\" is not a network: 10.0.0.0/8 is the one that this address is in".to_owned(),
+                "\"10.0.0.1/8\" is not a network: 10.0.0.0/8 is the network of this address".to_owned(),
             ),
             (&*"10.0.0.1,".repeat(101), "101 peers: expected at most 100".to_owned()),
         ] {

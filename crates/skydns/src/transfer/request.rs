@@ -1,4 +1,4 @@
-//! Requests for transfers: who asks for which zone, what is known there, and how the response is signed.
+//! Transfer queries: authorization, the requested zone and version, and the signature of the response.
 
 use std::net::IpAddr;
 
@@ -8,34 +8,34 @@ use super::{Transfers, serial};
 use crate::backend::View;
 use crate::wire::{Edns, HEADER, Header, Name, Query, Records, Section, Transport, flag, rcode, rtype};
 
-/// A request that is granted.
+/// A transfer query that was accepted.
 pub(super) struct Request {
     /// The zone, in lower case.
     pub(super) zone: Name,
-    /// Version of the client, where it asks for the changes since.
+    /// The client's version, if it asks for the changes since then.
     pub(super) since: Option<Since>,
-    /// First octets of every message of the response: header and question.
+    /// The beginning of every message of the response: header and question.
     head: Vec<u8>,
     dnssec_ok: Option<bool>,
     session: Option<Session>,
 }
 
-/// The version that a client has, by its SOA record (RFC 1995, section 3).
+/// The client's version, from its SOA record (RFC 1995, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) serial: u32,
-    /// EXPIRE; 0 where it does not say.
+    /// EXPIRE; 0 if the query does not include it.
     pub(super) expire: u32,
 }
 
-/// The response to a request that is not granted.
+/// The response to a transfer query that was rejected.
 pub(super) struct Rejection {
     pub(super) rcode: u16,
     pub(super) response: Vec<u8>,
 }
 
 impl<V: View> Transfers<V> {
-    /// Checks a request for a transfer; `None` where it is no query.
+    /// Accepts or rejects a transfer query; `None` if the message is no query.
     pub(super) fn accept(
         &self,
         message: &[u8],
@@ -73,7 +73,7 @@ impl<V: View> Transfers<V> {
 }
 
 impl Since {
-    /// Reads the SOA record of an IXFR query.
+    /// Parses the SOA record of an IXFR query.
     fn read(query: &Query<'_>) -> Option<Self> {
         if query.qtype != rtype::IXFR {
             return None;
@@ -117,7 +117,7 @@ impl Request {
         Self { zone, since, head, dnssec_ok, session }
     }
 
-    /// The same request rejected after all.
+    /// Rejects a query that was accepted before.
     pub(super) fn reject(mut self, rcode: u16) -> Rejection {
         let mut response = Vec::new();
         if let Ok(header) = Header::parse(&self.head) {
@@ -127,8 +127,8 @@ impl Request {
         Rejection { rcode, response }
     }
 
-    /// Writes the next message of the response: takes records until it has `size` octets or more. False where a record is
-    /// too large for any message.
+    /// Writes the next message of the response: takes records until it has at least `size` octets. Returns false if
+    /// a record is too large for any message.
     pub(super) fn write(
         &mut self,
         size: usize,
@@ -158,7 +158,7 @@ impl Request {
         u16::try_from(out.len()).is_ok()
     }
 
-    /// The response of one message with the SOA record alone.
+    /// The single-message response with only the SOA record.
     pub(super) fn soa_alone(&mut self, soa: Record) -> Vec<u8> {
         let (mut out, mut soa) = (Vec::new(), Some(soa));
         self.write(usize::MAX, || soa.take(), &mut out);
@@ -166,7 +166,7 @@ impl Request {
     }
 }
 
-/// Appends a record, its owner compressed against the question, which is the zone.
+/// Appends a record, with its owner compressed against the question, which is the zone.
 fn append(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.owner);
     out.extend_from_slice(&[0xc0, u8::try_from(HEADER).unwrap_or_default()]);

@@ -1,30 +1,31 @@
-//! The serial of zones that others transfer (RFC 1982), and the other numbers of their SOA.
+//! The serial of transferred zones (RFC 1982), and the timers of their SOA.
 //!
-//! A serial is the time at which a version was taken, in seconds, and a version is taken at most once a second. So it never
-//! runs ahead of the clock: a restarted process, or another replica, goes on above it without knowing it.
+//! The serial of a version is the time at which it was taken, in seconds, and at most one version is taken a
+//! second. Therefore the serial is never ahead of the clock, and a restarted process or another replica continues
+//! with a higher one without any stored state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Seconds after which a secondary asks for the serial that was not notified.
+/// REFRESH: seconds between a secondary's queries for the serial, if no NOTIFY arrives.
 const REFRESH: u32 = 60;
-/// Seconds after which it asks again where that failed.
+/// RETRY: seconds until it repeats a failed query.
 const RETRY: u32 = 15;
-/// Seconds after which it gives the zone up, without the mark.
+/// EXPIRE: seconds after which it drops the zone, without the mark.
 const EXPIRE: u32 = 604_800;
 
-/// The serial in force. The engine reads it for each SOA.
+/// The current serial. The engine reads it for each SOA.
 #[derive(Debug)]
 pub struct Serial {
     current: AtomicU32,
-    /// Tells this process's versions from those of others: two replicas may have taken different records at the same
-    /// second. EXPIRE carries it, and comes back with the SOA of an IXFR query.
+    /// Random number that distinguishes this process's versions from those of others: two replicas may take
+    /// different records in the same second. It is added to EXPIRE, and an IXFR query returns it in its SOA.
     mark: u32,
 }
 
 impl Serial {
-    /// The serial of a process that begins now.
+    /// The serial of a process that starts now.
     pub fn new() -> Arc<Self> {
         Self::starting(now(), rand::random::<u16>())
     }
@@ -37,16 +38,17 @@ impl Serial {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Whether a version that is taken at `now` has a serial of its own that is not ahead of the clock.
+    /// Whether the clock is past the current serial, so that a version taken at `now` has a serial that is not
+    /// ahead of it.
     pub(super) fn is_past(&self, now: u64) -> bool {
         follows(low(now), self.get())
     }
 
-    /// The next serial: the time, or one more than the last where the clock was set back.
+    /// Advances the serial: to the time, or by one if the clock was set back.
     pub(super) fn next(&self, now: u64) -> u32 {
         let last = self.get();
         let next = if follows(low(now), last) { low(now) } else { last.wrapping_add(1) };
-        // A serial of 0 is special to some secondaries.
+        // Some secondaries treat the serial 0 specially.
         let next = next.max(1);
         self.current.store(next, Ordering::Relaxed);
         next
@@ -57,7 +59,7 @@ impl Serial {
         [serial, REFRESH, RETRY, EXPIRE + self.mark]
     }
 
-    /// The same for the version in force.
+    /// The same for the current version.
     pub(crate) fn current_numbers(&self) -> [u32; 4] {
         self.numbers(self.get())
     }
@@ -73,13 +75,13 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The time that is left of this second.
+/// The time that remains of this second.
 pub(super) fn to_next_second() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))
 }
 
-/// The low 32 bits of a time: where they wrap, in 2106, serials do, too.
+/// The low 32 bits of a time: when they wrap, in 2106, serials do, too.
 fn low(seconds: u64) -> u32 {
     u32::try_from(seconds & u64::from(u32::MAX)).unwrap_or_default()
 }

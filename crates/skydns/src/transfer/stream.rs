@@ -1,7 +1,7 @@
-//! The response to a request over TCP, message by message, made no faster than the client takes it.
+//! The response to a transfer query over TCP, message by message, no faster than the client reads.
 //!
-//! Messages are made one at a time beside all other work, each transfer in its turn. A transfer that waits for its client
-//! holds a version and a place, nothing else.
+//! Messages are made one at a time, and transfers take turns. A transfer that waits for its client holds only a
+//! version and a place.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,24 +20,25 @@ use crate::metrics::System;
 use crate::shares::Share;
 use crate::wire::{Query, Transport, rcode};
 
-/// Octets after which a message gets no further record. Larger ones would save little and hold a thread for longer.
+/// Size at which a message takes no further record, in octets. Larger messages save little and occupy a thread for
+/// longer.
 const FILLED: usize = 24 * 1024;
 
-/// A response under way.
+/// A response in progress.
 pub struct Stream<V: View + 'static> {
     transfers: Arc<Transfers<V>>,
     state: State<V>,
     form: Form,
     qtype: u16,
     rcode: u16,
-    /// Not counted yet.
+    /// Whether the transfer is not counted yet.
     open: bool,
-    /// Kept while it is under way. A rejection has none.
+    /// Its place among the transfers. A rejection needs none.
     place: Option<Share>,
 }
 
 enum State<V> {
-    /// One message, and nothing more.
+    /// A single message.
     Last(Vec<u8>),
     Work(Box<Work<V>>),
     End,
@@ -51,18 +52,18 @@ struct Work<V> {
     form: Form,
 }
 
-/// The records of a response in their order.
+/// The remaining records of a response, in order.
 struct Plan {
-    /// Those that come next.
+    /// Records that come next.
     ready: VecDeque<Record>,
-    /// The names whose records follow, and the next of them, where the whole zone is sent.
+    /// For a whole zone, the names whose records follow, and the index of the next name.
     names: Option<(Arc<Names>, usize)>,
     /// The record that ends the response.
     last: Option<Record>,
 }
 
 impl<V: View + 'static> Transfers<V> {
-    /// Begins the response to a request for a transfer over TCP; `None` where nothing is to be sent.
+    /// Begins the response to a transfer query over TCP; `None` if no response must be sent.
     pub fn begin(self: &Arc<Self>, message: &[u8], client: IpAddr) -> Option<Stream<V>> {
         let qtype = Query::parse(message, Transport::Tcp).ok()?.qtype;
         let stream = |state, form, rcode, place| {
@@ -86,12 +87,12 @@ impl<V: View + 'static> Transfers<V> {
 }
 
 impl<V: View + 'static> Stream<V> {
-    /// Counters of the response, beside its form.
+    /// The properties of the response that metrics count.
     pub(crate) fn reply(&self) -> Reply {
         Reply { system: System::Auth, qtype: self.qtype, rcode: self.rcode, truncated: false, zone: None }
     }
 
-    /// The next message; `None` after the last. It is called until then: a stream that is dropped earlier has failed.
+    /// The next message; `None` after the last. A stream that is dropped before that counts as failed.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         let mut work = match std::mem::replace(&mut self.state, State::End) {
             State::Work(work) => work,
@@ -111,7 +112,7 @@ impl<V: View + 'static> Stream<V> {
         let (work, message) = tokio::task::spawn_blocking(step).await.ok()?;
         self.form = work.form;
         if message.is_none() {
-            // Not counted as completed.
+            // A failed transfer is not counted as completed.
             self.count("failed");
         } else if !work.is_done() {
             self.state = State::Work(work);
@@ -140,7 +141,7 @@ impl<V: View> Work<V> {
         self.plan.as_ref().is_some_and(Plan::is_done)
     }
 
-    /// The next message; `None` where it cannot be made.
+    /// The next message; `None` if it cannot be made.
     fn message(&mut self, transfers: &Transfers<V>) -> Option<Vec<u8>> {
         let Self { request, version, plan, form } = self;
         let plan = plan.get_or_insert_with(|| {
@@ -156,7 +157,7 @@ impl<V: View> Work<V> {
 }
 
 impl Plan {
-    /// The response to be sent, and its form.
+    /// The plan of the response, and its form.
     fn new<V: View>(transfers: &Transfers<V>, request: &Request, version: &Arc<Version<V>>) -> (Self, Form) {
         let mut content = Content::new(&*version.view, &request.zone);
         let soa = |content: &Content<'_, V>, serial| content.soa(transfers.serial.numbers(serial));

@@ -1,4 +1,4 @@
-//! Transaction signatures (TSIG, RFC 8945): requests checked, responses signed, message by message.
+//! Transaction signatures (TSIG, RFC 8945): checks queries and signs responses, message by message.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::wire::{Header, Name, Records, flag, rcode, rtype};
 
 /// CLASS of a TSIG record.
 const ANY: u16 = 255;
-/// Largest difference of the clocks of both sides, in seconds (RFC 8945, section 10).
+/// Maximum difference between the clocks of both sides, in seconds (RFC 8945, section 10).
 const FUDGE: u16 = 300;
-/// Errors of TSIG (RFC 8945, section 3).
+/// TSIG errors (RFC 8945, section 3).
 const BADSIG: u16 = 16;
 const BADKEY: u16 = 17;
 const BADTIME: u16 = 18;
 
-/// Content of a TSIG record.
+/// The content of a TSIG record.
 struct Tsig<'m> {
     key: Name,
     algorithm: Name,
@@ -29,12 +29,12 @@ struct Tsig<'m> {
     other: &'m [u8],
 }
 
-/// A TSIG record that is not accepted.
+/// Reason why a TSIG record is not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has no form of one, or is not the last record.
+    /// The record is malformed, or not the last record.
     Malformed,
-    /// The error, and the response's TSIG record.
+    /// The check failed; holds the TSIG record of the response.
     Tsig(Vec<u8>),
 }
 
@@ -57,13 +57,14 @@ impl Refusal {
     }
 }
 
-/// One exchange with a peer that has the key.
+/// An exchange with a peer that has the key.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     key: Arc<Key>,
-    /// The MAC of the message before: of the request, or of the response's last part. None before a request of ours.
+    /// The MAC of the previous message: the query, or the last message of the response. None before a query of
+    /// ours.
     previous: Option<Vec<u8>>,
-    /// Nothing of the response was signed yet.
+    /// Whether no message of the response was signed yet.
     first: bool,
     original_id: u16,
 }
@@ -73,7 +74,7 @@ pub(crate) fn is_signed(message: &[u8], question_end: usize) -> bool {
     last_record(message, question_end).is_some_and(|(rtype, ..)| rtype == rtype::TSIG)
 }
 
-/// TYPE of the last additional record, where it begins and where its data stand.
+/// TYPE of the last additional record, its start and the range of its data.
 fn last_record(message: &[u8], question_end: usize) -> Option<(u16, usize, std::ops::Range<usize>)> {
     let [_, counts @ ..] = Header::parse(message).ok()?.counts;
     if counts[2] == 0 {
@@ -83,7 +84,7 @@ fn last_record(message: &[u8], question_end: usize) -> Option<(u16, usize, std::
     Some((last.rtype, last.range().start, last.data_range()))
 }
 
-/// Checks the signature of a request at `now`, in seconds since 1970. `None`: it is not signed.
+/// Checks the signature of a query at `now`, in seconds since 1970. `None`: it is not signed.
 pub(crate) fn check(
     message: &[u8],
     question_end: usize,
@@ -114,7 +115,7 @@ pub(crate) fn check(
     Ok(Some(session))
 }
 
-/// The message as it was before its TSIG record, which begins at `start`, was added.
+/// The message without its TSIG record, which begins at `start`.
 fn unsigned(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
     let mut header = Header::parse(message).ok()?;
     header.id = original_id;
@@ -125,7 +126,7 @@ fn unsigned(message: &[u8], start: usize, original_id: u16) -> Option<Vec<u8>> {
 }
 
 impl<'m> Tsig<'m> {
-    /// Reads the TSIG record of a message that has one, and where it begins.
+    /// Parses the TSIG record of a signed message. Returns it with its offset.
     fn read(message: &'m [u8], question_end: usize) -> Option<(Self, usize)> {
         let [_, counts @ ..] = Header::parse(message).ok()?.counts;
         let mut records = Records::new(message, question_end, counts);
@@ -151,7 +152,7 @@ impl<'m> Tsig<'m> {
         data.0.is_empty().then_some((tsig, start))
     }
 
-    /// Appends what is signed of the record itself (RFC 8945, section 4.3.3).
+    /// Appends the signed fields of the record itself (RFC 8945, section 4.3.3).
     fn append_variables(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.key.wire());
         out.extend_from_slice(&ANY.to_be_bytes());
@@ -168,7 +169,7 @@ impl<'m> Tsig<'m> {
         out.extend_from_slice(&self.fudge.to_be_bytes());
     }
 
-    /// The whole record.
+    /// The whole record in wire format.
     fn record(&self) -> Vec<u8> {
         let mut data = self.algorithm.wire().to_vec();
         self.append_timers(&mut data);
@@ -184,19 +185,19 @@ impl<'m> Tsig<'m> {
         record
     }
 
-    /// The refusal of this record, unsigned (RFC 8945, section 5.2).
+    /// The refusal of this record, not signed (RFC 8945, section 5.2).
     fn refused(self, error: u16) -> Refusal {
         Refusal::Tsig(Self { mac: &[], error, other: &[], ..self }.record())
     }
 }
 
 impl Session {
-    /// An exchange that begins with a request of ours, with this ID.
+    /// An exchange that begins with a query of ours, with this ID.
     pub(super) fn of_request(key: &Arc<Key>, id: u16) -> Self {
         Self { key: Arc::clone(key), previous: None, first: true, original_id: id }
     }
 
-    /// Octets that [`sign`](Self::sign) adds to a message.
+    /// Number of octets that [`sign`](Self::sign) adds to a message.
     pub(crate) fn room(&self) -> usize {
         /// Type, class, TTL and lengths, times and codes.
         const FIXED: usize = 2 + 2 + 4 + 2 + 8 + 2 + 2 + 2 + 2;
@@ -205,13 +206,13 @@ impl Session {
         self.key.name().wire().len() + algorithm.wire().len() + FIXED + mac
     }
 
-    /// Signs the message that begins at `start` of `out`: the next of its exchange.
+    /// Signs the next message of the exchange, which begins at `start` of `out`.
     pub(crate) fn sign(&mut self, start: usize, now: u64, out: &mut Vec<u8>) {
         let record = self.signed(out.get(start..).unwrap_or_default(), (now, 0, &[]));
         append(&record, start, out);
     }
 
-    /// The TSIG record of a message with its time, error and further data.
+    /// The TSIG record of a message with this time, error and other data.
     fn signed(&mut self, message: &[u8], (time, error, other): (u64, u16, &[u8])) -> Vec<u8> {
         let tsig = Tsig {
             key: self.key.name().clone(),
@@ -239,7 +240,7 @@ impl Session {
         record
     }
 
-    /// The refusal of a request of another time: signed, with the time of this clock (RFC 8945, section 5.2.3).
+    /// The refusal of a query from another time: signed, with the time of this clock (RFC 8945, section 5.2.3).
     fn out_of_time(&mut self, tsig: &Tsig<'_>, request: Header, question: &[u8], now: u64) -> Refusal {
         let flags = flag::QR | request.flags & (flag::OPCODE | flag::RD | flag::CD) | rcode::NOTAUTH;
         let mut response = question.to_vec();
@@ -264,7 +265,7 @@ fn append_counted(octets: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(octets);
 }
 
-/// The rest of the data of a record.
+/// The remaining fields of a record.
 struct Fields<'m>(&'m [u8]);
 
 impl<'m> Fields<'m> {

@@ -1,4 +1,4 @@
-//! A UDP socket with batches and with replies that leave from the address the query was sent to.
+//! A UDP socket with batches, whose replies leave from the address that the query was sent to.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,22 +15,21 @@ use nix::sys::socket::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Requested receive buffer: two seconds' worth of a busy server.
+/// Requested receive buffer: two seconds of queries to a busy server.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
-/// Requested send buffer. Answers to an address on the link that nobody has wait there until
-/// ARP gives up, three seconds, and count as ours until then: 208 KiB of each such address
-/// (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants twice as much as we ask for, so this is room for those
-/// of 78 addresses and for everybody else's.
+/// Requested send buffer. Answers to an unused address on the local network wait there for three seconds, until ARP
+/// gives up: up to 208 KiB for each such address (`net.ipv4.neigh.default.unres_qlen_bytes`). The kernel grants
+/// twice the requested size, so there is room for 78 such addresses and for all other answers.
 const SEND_BUFFER: usize = 8 * 1024 * 1024;
-/// A waiting thread looks this often whether it is to stop.
+/// Interval at which a waiting thread checks for a stop.
 pub(super) const QUIET: Duration = Duration::from_millis(250);
 
-/// Whether to wait where no datagram is there.
+/// Whether to wait if no datagram is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// For [`QUIET`], until one comes.
+    /// Wait up to [`QUIET`] for one.
     Moment,
-    /// Not at all.
+    /// Do not wait.
     Never,
 }
 
@@ -39,24 +38,24 @@ pub(crate) enum Wait {
 pub struct UdpSocket {
     socket: Socket,
     local: SocketAddr,
-    /// Bound to all addresses: each datagram tells which one it was sent to.
+    /// Bound to a wildcard address: each datagram reports the address that it was sent to.
     wildcard: bool,
     /// Counts answers that could not be sent.
     unsent: Arc<AtomicU64>,
 }
 
-/// The local address that a datagram was sent to, where the socket has several.
+/// The local address that a datagram was sent to, if the socket has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LocalAddress {
-    /// The socket's only one.
+    /// The only address of the socket.
     Bound,
-    /// This one, in network order as the kernel has it.
+    /// An IPv4 address, in network byte order as in the kernel.
     V4(u32),
-    /// This one, and the interface for link-local ones.
+    /// An IPv6 address, and the interface if it is link-local.
     V6([u8; 16], u32),
 }
 
-/// Who asked, and through which of our addresses.
+/// The client's address, and the local address that it sent to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) remote: SockaddrStorage,
@@ -68,13 +67,14 @@ impl Peer {
     pub(crate) fn socket_addr(&self) -> SocketAddr {
         let v4 = self.remote.as_sockaddr_in().map(|remote| SocketAddr::V4((*remote).into()));
         let v6 = || self.remote.as_sockaddr_in6().map(|remote| SocketAddr::V6((*remote).into()));
-        // A UDP socket receives from nobody else.
+        // A UDP socket has no peers of other families.
         v4.or_else(v6).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }
 }
 
 impl UdpSocket {
-    /// Binds a socket that shares its port with others of this process. It counts in `unsent` what it cannot send.
+    /// Binds a socket that shares its port with others of this process. `unsent` counts answers that cannot be
+    /// sent.
     pub fn bind(address: SocketAddr, unsent: Arc<AtomicU64>) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
         socket.set_reuse_port(true)?;
@@ -99,7 +99,7 @@ impl UdpSocket {
         self.local
     }
 
-    /// Octets that the kernel keeps for datagrams nobody has received yet.
+    /// Size of the kernel's receive queue, in octets.
     pub fn receive_buffer(&self) -> usize {
         self.socket.recv_buffer_size().unwrap_or(0)
     }
@@ -114,8 +114,8 @@ impl UdpSocket {
         MultiHeaders::preallocate(count, control)
     }
 
-    /// Receives what is there; `None` when that is nothing, or an error is to be passed over (an ICMP error of an
-    /// earlier answer, for one).
+    /// Receives queued datagrams; `None` if there are none, or for a harmless error, such as an ICMP error for an
+    /// earlier answer.
     pub(crate) fn receive<'a, const N: usize>(
         &self,
         headers: &'a mut MultiHeaders<SockaddrStorage>,
@@ -129,7 +129,7 @@ impl UdpSocket {
         recvmmsg(self.socket.as_raw_fd(), headers, slices, flags, None).ok()
     }
 
-    /// Who sent a datagram, and to which of our addresses.
+    /// The sender of a datagram, and the local address that it was sent to.
     pub(crate) fn peer_of(&self, message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Peer> {
         let remote = message.address?;
         if !self.wildcard {
@@ -145,8 +145,8 @@ impl UdpSocket {
         Some(Peer { remote, local: local.unwrap_or(LocalAddress::Bound) })
     }
 
-    /// Sends a batch that leaves from one local address, without waiting. Datagrams that the kernel refuses are dropped:
-    /// one bad destination must not hold up the rest, nor a full buffer the queries that come.
+    /// Sends a batch from one local address, without waiting. Datagrams that the kernel rejects are dropped:
+    /// neither a bad destination nor a full buffer may delay other answers or queries.
     pub(crate) fn send_batch(
         &self,
         headers: &mut MultiHeaders<SockaddrStorage>,
@@ -180,7 +180,7 @@ impl UdpSocket {
         let sent = with_control(peer.local, |control| {
             sendmsg(self.socket.as_raw_fd(), &slices, control, MsgFlags::MSG_DONTWAIT, Some(&peer.remote))
         });
-        // A datagram that cannot be sent is lost like any other; the client asks again.
+        // The datagram is lost, as on the network; the client retries.
         if sent.is_err() {
             self.unsent.fetch_add(1, Relaxed);
         }
@@ -200,7 +200,7 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
             send(&[ControlMessage::Ipv4PacketInfo(&info)])
         }
         LocalAddress::V6(address, interface) => {
-            // Only link-local addresses need their interface; naming it for others would override the routes.
+            // Only link-local addresses need their interface; for others it would override the routes.
             let link_local = address[0] == 0xfe && address[1] & 0xc0 == 0x80;
             let info = in6_pktinfo {
                 ipi6_addr: nix::libc::in6_addr { s6_addr: address },
@@ -211,9 +211,9 @@ fn with_control<R>(local: LocalAddress, send: impl FnOnce(&[ControlMessage<'_>])
     }
 }
 
-/// Asks for large buffers: beyond the system's limits where we may, else up to them.
+/// Requests large buffers: beyond the system's limits if permitted, otherwise up to them.
 fn raise_buffers(socket: &Socket) {
-    // The defaults stay in force if even that is refused.
+    // If that fails as well, the defaults stay in force.
     if setsockopt(socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     }
@@ -226,7 +226,7 @@ fn raise_buffers(socket: &Socket) {
 mod tests {
     use super::*;
 
-    /// One that must not be sent, for want of `SO_BROADCAST`.
+    /// A destination that `SO_BROADCAST` would be needed for.
     const FORBIDDEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::BROADCAST), 53);
 
     #[test]

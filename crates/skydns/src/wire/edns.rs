@@ -2,11 +2,11 @@
 
 use super::{Record, rtype};
 
-/// The UDP payload size that we offer: what crosses any network without fragments (DNS flag day 2020).
+/// The UDP payload size that we advertise: it crosses any network without fragmentation (DNS flag day 2020).
 pub(crate) const OUR_UDP_SIZE: u16 = 1232;
 /// Octets of an OPT record without options.
 pub(super) const OPT_LEN: usize = 11;
-/// DNSSEC OK, in the upper octet of the flags.
+/// The flag DNSSEC OK, in the upper octet of the flags.
 const DO: u8 = 0x80;
 
 /// EDNS of a query, its options kept as `O`.
@@ -23,20 +23,20 @@ pub struct Edns<O> {
 }
 
 impl<'a> Edns<&'a [u8]> {
-    /// Reads an OPT record.
+    /// Parses an OPT record.
     pub(crate) fn of(opt: &Record<'a>) -> Self {
         let [_, version, flags, _] = opt.ttl.to_be_bytes();
         Self { udp_size: opt.class, version, dnssec_ok: flags & DO != 0, options: opt.data() }
     }
 
-    /// Ours, without options (RFC 6891, section 6.1.2).
+    /// Our own EDNS, without options (RFC 6891, section 6.1.2).
     pub(crate) fn ours(dnssec_ok: bool) -> Self {
         Self { udp_size: OUR_UDP_SIZE, version: 0, dnssec_ok, options: &[] }
     }
 }
 
 impl<O> Edns<O> {
-    /// The same with its options kept otherwise.
+    /// The same EDNS with its options converted by `keep`.
     pub(crate) fn map<P>(self, keep: impl FnOnce(O) -> P) -> Edns<P> {
         let Self { udp_size, version, dnssec_ok, options } = self;
         Edns { udp_size, version, dnssec_ok, options: keep(options) }
@@ -44,7 +44,7 @@ impl<O> Edns<O> {
 }
 
 impl<O: AsRef<[u8]>> Edns<O> {
-    /// The same with its options borrowed.
+    /// The same EDNS with its options borrowed.
     pub(crate) fn borrowed(&self) -> Edns<&[u8]> {
         let &Self { udp_size, version, dnssec_ok, ref options } = self;
         Edns { udp_size, version, dnssec_ok, options: options.as_ref() }
@@ -64,8 +64,8 @@ impl<O: AsRef<[u8]>> Edns<O> {
     }
 }
 
-/// EDNS options one by one: the code and the octets of each, code and length included. `None`, the last item, stands for
-/// one that is cut off.
+/// EDNS options one by one: the code, and the octets including code and length. `None` as the last item stands for
+/// an option that is cut off.
 pub(crate) fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     let mut rest = octets;
     std::iter::from_fn(move || {
@@ -78,7 +78,7 @@ pub(crate) fn options(octets: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])
     })
 }
 
-/// The first option and what is behind it.
+/// The first option, and the octets after it.
 fn split_option(octets: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let &[c0, c1, l0, l1] = octets.first_chunk()?;
     let (option, rest) = octets.split_at_checked(4 + usize::from(u16::from_be_bytes([l0, l1])))?;

@@ -5,7 +5,7 @@ use super::MessageError;
 /// Octets of a message's header.
 pub const HEADER: usize = 12;
 
-/// RCODEs that we know by name (RFC 1035, section 4.1.1; RFC 2136, section 2.2; RFC 6891, section 9).
+/// Named RCODEs (RFC 1035, section 4.1.1; RFC 2136, section 2.2; RFC 6891, section 9).
 pub mod rcode {
     #![allow(missing_docs, reason = "the names are the registry's own")]
     pub const NOERROR: u16 = 0;
@@ -36,14 +36,14 @@ pub mod flag {
 pub struct Header {
     /// The message's ID.
     pub id: u16,
-    /// QR, opcode, AA, TC, RD, RA, Z, AD, CD and RCODE as they stand on the wire, see [`flag`].
+    /// QR, opcode, AA, TC, RD, RA, Z, AD, CD and RCODE at their positions in wire format, see [`flag`].
     pub flags: u16,
     /// QDCOUNT, ANCOUNT, NSCOUNT, ARCOUNT.
     pub counts: [u16; 4],
 }
 
 impl Header {
-    /// Reads the header of a message.
+    /// Parses the header of a message.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
         let octets: &[u8; HEADER] = bytes.first_chunk().ok_or(MessageError::Short(bytes.len() & !1))?;
         let word = |n: usize| u16::from_be_bytes([octets[2 * n], octets[2 * n + 1]]);
@@ -61,14 +61,14 @@ impl Header {
         octets
     }
 
-    /// Replaces the header that `message` begins with.
+    /// Overwrites the header at the beginning of `message`.
     pub(crate) fn write_over(&self, message: &mut [u8]) {
         if let Some(place) = message.first_chunk_mut() {
             *place = self.octets();
         }
     }
 
-    /// QR: is this a response?
+    /// QR: whether the message is a response.
     pub fn is_response(&self) -> bool {
         self.flags & flag::QR != 0
     }
@@ -78,7 +78,7 @@ impl Header {
         (self.flags & flag::OPCODE) >> 11
     }
 
-    /// TC: has the message been cut to fit?
+    /// TC: whether the message is truncated.
     pub fn is_truncated(&self) -> bool {
         self.flags & flag::TC != 0
     }

@@ -1,22 +1,22 @@
-//! A walker over DNS messages that somebody else wrote: header, question, records.
+//! A parser for DNS messages of others: header, question and records.
 //!
-//! It does not interpret data beyond the names in it, so records of types that nobody has heard of pass through untouched.
+//! It interprets no data beyond the names in it, so records of unknown types pass unchanged.
 
 use super::{HEADER, Header, MessageError, Question, Record, Records, Section};
 
-/// Header and question alone: what can be known of a message whose records are cut off.
+/// Header and question only: the readable part of a message whose records are cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading<'a> {
     /// The header.
     pub header: Header,
     /// The question, if QDCOUNT is 1.
     pub question: Option<Question<'a>>,
-    /// Where the first record begins.
+    /// Offset of the first record.
     pub end: usize,
 }
 
 impl<'a> Heading<'a> {
-    /// Reads header and question; QDCOUNT must be 0 or 1.
+    /// Parses header and question; QDCOUNT must be 0 or 1.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let header = Header::parse(bytes)?;
         let (question, end) = match header.counts[0] {
@@ -28,7 +28,7 @@ impl<'a> Heading<'a> {
     }
 }
 
-/// A message that has been walked from its first octet to the end of its last record.
+/// A message that was parsed to the end of its last record.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
     heading: Heading<'a>,
@@ -37,9 +37,9 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Walks a whole message. It is accepted if the header is whole, there is at most one question, every owner name
-    /// and every name within record data expands, and the data of well-known types have their form. Octets after the
-    /// last record are tolerated; see [`Message::end`].
+    /// Parses a whole message. It is accepted if the header is complete, there is at most one question, every owner
+    /// name and every name within record data can be expanded, and the data of well-known types are well-formed.
+    /// Octets after the last record are tolerated; see [`Message::end`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let heading = Heading::parse(bytes)?;
         let [_, counts @ ..] = heading.header.counts;
@@ -56,27 +56,27 @@ impl<'a> Message<'a> {
         self.heading.header
     }
 
-    /// The question, if there is one.
+    /// The question, if any.
     pub fn question(&self) -> Option<Question<'a>> {
         self.heading.question
     }
 
-    /// Where the first record begins, behind the question.
+    /// Offset of the first record, after the question.
     pub fn question_end(&self) -> usize {
         self.heading.end
     }
 
-    /// Where the last record ends; whatever follows is not part of the message.
+    /// Offset of the end of the last record; any octets after it are not part of the message.
     pub fn end(&self) -> usize {
         self.end
     }
 
-    /// All records in their order.
+    /// All records, in order.
     pub fn records(&self) -> Records<'a> {
         self.records.clone()
     }
 
-    /// The records of one section in their order.
+    /// The records of one section, in order.
     pub fn section(&self, section: Section) -> impl Iterator<Item = Record<'a>> + use<'a> {
         self.records().filter(move |record| record.section == section)
     }

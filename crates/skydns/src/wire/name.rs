@@ -1,4 +1,5 @@
-//! Domain names in wire format (RFC 1035, section 3.1): octet-counted labels, closed by the root's empty one.
+//! Domain names in wire format (RFC 1035, section 3.1): labels prefixed with their length, ending with the empty
+//! root label.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +8,16 @@ use smallvec::SmallVec;
 
 use super::{HEADER, MessageError};
 
-/// The longest name, in octets of its wire format (RFC 1035, section 2.3.4).
+/// Maximum length of a name, in octets of its wire format (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 255;
-/// The longest label, in octets.
+/// Maximum length of a label, in octets.
 pub const MAX_LABEL: usize = 63;
 
-/// A whole domain name in uncompressed wire format. `clone` is one reference count.
+/// An absolute domain name in uncompressed wire format. `clone` only increments a reference count.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
-/// Why a text is no domain name.
+/// Error of a text that is no domain name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// A label is empty, as between two dots.
@@ -31,7 +32,7 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Reads dotted text without escapes; a dot at the end makes no difference. Case is kept.
+    /// Parses dotted text without escapes; a trailing dot makes no difference. Case is kept.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let mut wire = relative(text)?;
         wire.push(0);
@@ -41,7 +42,7 @@ impl Name {
         Ok(Self(wire.into()))
     }
 
-    /// Takes wire format that is known to be one whole, uncompressed name; `None` when it is not.
+    /// Accepts the wire format of exactly one uncompressed name; `None` for any other octets.
     pub fn from_wire(wire: &[u8]) -> Option<Self> {
         (walk(wire, 0, |_| ()) == Ok(wire.len())).then(|| Self(wire.into()))
     }
@@ -62,12 +63,12 @@ impl Name {
         labels(&self.0).map(|label| String::from_utf8_lossy(label).into_owned()).collect()
     }
 
-    /// Whether this is `domain` or below it. Both in lower case.
+    /// Whether this name is `domain` or below it. Both in lower case.
     pub fn is_within(&self, domain: &Self) -> bool {
         is_within(&self.0, &domain.0)
     }
 
-    /// The labels of this name in front of `domain`; `None` where that is too long for a name.
+    /// The labels of this name, placed in front of `domain`; `None` if the result is too long for a name.
     pub fn below(&self, domain: &Self) -> Option<Self> {
         let (_, relative) = self.0.split_last()?;
         Self::from_wire(&[relative, &domain.0].concat())
@@ -80,7 +81,7 @@ impl Name {
 }
 
 impl Default for Name {
-    /// The root.
+    /// The root name.
     fn default() -> Self {
         Self([0].into())
     }
@@ -98,7 +99,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The labels of dotted text in wire format, without the root label at the end.
+/// The labels of dotted text in wire format, without the trailing root label.
 pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let mut wire = Vec::with_capacity(text.len() + 2);
@@ -119,13 +120,13 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
     Ok(wire)
 }
 
-/// Reads the name at `start` of a message, following compression pointers (RFC 1035, section 4.1.4): calls `visit` with each
-/// label behind its length, the root last, and tells where the octets after the name begin.
+/// Reads the name at `start` of a message, following compression pointers (RFC 1035, section 4.1.4): calls `visit`
+/// with each label including its length octet, the root last, and returns the offset after the name.
 ///
-/// The target of a pointer must lie, as a whole, before the part of the name that it ends: so every chain of pointers comes
-/// to an end, and the name does not change with what follows it in the message, which may be left out on the way to the
-/// client. It must also lie behind the header: no name stands in it, and a name made of ID and counts would become another
-/// one when these are replaced.
+/// The whole target of a pointer must lie before the labels that the pointer ends. Therefore every chain of
+/// pointers ends, and a name never depends on later octets, which may be removed before the message reaches the
+/// client. The target must also lie after the header: no name is there, and octets of ID and counts read as a name
+/// would change when these are replaced.
 pub(super) fn walk(bytes: &[u8], start: usize, mut visit: impl FnMut(&[u8])) -> Result<usize, MessageError> {
     let bad = MessageError::BadName(start);
     let (mut at, mut part, mut limit) = (start, start, usize::MAX);
@@ -171,7 +172,7 @@ pub(super) fn expand(bytes: &[u8], start: usize) -> Result<Name, MessageError> {
     Ok(Name(wire.as_slice().into()))
 }
 
-/// Where the name at `start` ends that may be compressed, wherever its pointer leads.
+/// The offset after the name at `start`, without following pointers.
 pub(super) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
     let mut at = start;
     loop {
@@ -187,7 +188,7 @@ pub(super) fn skip(bytes: &[u8], start: usize) -> Result<usize, MessageError> {
     }
 }
 
-/// The labels of wire format, from the leftmost on; stops at the root label or at the end.
+/// The labels of a name in wire format, from the leftmost on; stops at the root label or at the end.
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = wire;
     std::iter::from_fn(move || {
@@ -201,20 +202,21 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The relative name of `label` below the relative name `base`; none where it is no label, as with a dot in it.
+/// The relative name of `label` below the relative name `base`; `None` if `label` is no label, for example with a
+/// dot in it.
 pub fn child(label: &str, base: &[u8]) -> Option<Vec<u8>> {
     let mut wire = relative(label).ok().filter(|_| !label.contains('.'))?;
     wire.extend_from_slice(base);
     Some(wire)
 }
 
-/// True when `name` is `domain` or below it. Both in wire format and of one case.
+/// Whether `name` is `domain` or below it. Both in wire format and of the same case.
 pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
     let Some(start) = name.len().checked_sub(domain.len()) else { return false };
     if !name.ends_with(domain) {
         return false;
     }
-    // The match has to begin where a label does.
+    // The match has to begin at a label.
     let mut at = 0;
     while at < start {
         at += 1 + usize::from(name.get(at).copied().unwrap_or(0));
@@ -222,7 +224,7 @@ pub(crate) fn is_within(name: &[u8], domain: &[u8]) -> bool {
     at == start
 }
 
-/// Writes wire format as RFC 1035 text, odd octets escaped, with a dot at the end.
+/// Writes wire format in presentation format (RFC 1035), with special octets escaped and a trailing dot.
 pub fn display(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     let mut any = false;
     for label in labels(wire) {
@@ -239,7 +241,7 @@ pub fn display(wire: &[u8], f: &mut impl fmt::Write) -> fmt::Result {
     if any { Ok(()) } else { f.write_char('.') }
 }
 
-/// Wire format as text; see [`display`].
+/// The presentation format of a name in wire format; see [`display`].
 pub fn to_text(wire: &[u8]) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.

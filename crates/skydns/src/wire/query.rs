@@ -1,4 +1,4 @@
-//! Reading a query: header, the one question, EDNS. What is malformed, and what it gets.
+//! Parses a query: header, question, EDNS. Decides the reaction to malformed messages.
 
 use dnsconfig::Transport;
 
@@ -6,11 +6,11 @@ use super::edns::{Edns, options};
 use super::name::MAX_NAME;
 use super::{HEADER, Header, Question, Records, Section, rcode, rtype};
 
-/// The largest message that UDP over IPv4 carries.
+/// Maximum size of a message in UDP over IPv4.
 pub const MAX_UDP: usize = 65_507;
-/// The largest message over UDP without EDNS (RFC 1035, section 4.2.1).
+/// Maximum size of a message over UDP without EDNS (RFC 1035, section 4.2.1).
 pub const PLAIN_UDP: usize = 512;
-/// The largest message over TCP.
+/// Maximum size of a message over TCP.
 const MAX_TCP: usize = 65_535;
 
 /// A well-formed query with one question.
@@ -18,9 +18,9 @@ const MAX_TCP: usize = 65_535;
 pub struct Query<'q> {
     /// The whole message.
     pub message: &'q [u8],
-    /// Its header.
+    /// The header.
     pub header: Header,
-    /// The owner name as sent, in wire format.
+    /// The query name as sent, in wire format.
     pub name: &'q [u8],
     lower: [u8; MAX_NAME],
     /// QTYPE.
@@ -29,29 +29,29 @@ pub struct Query<'q> {
     pub qclass: u16,
     /// EDNS, if the query has an OPT record.
     pub edns: Option<Edns<&'q [u8]>>,
-    /// Its transport.
+    /// The transport.
     pub transport: Transport,
-    /// A section is shorter than its count says, or an OPT record does not belong to the root. kube-dns answers such
-    /// queries; strictly they are malformed.
+    /// Whether a section is shorter than its count says, or an OPT record does not belong to the root. kube-dns
+    /// answers such queries; with `--strict-dns` they are malformed.
     pub lax: bool,
-    /// The largest answer over UDP, whatever size the query offers.
+    /// Maximum size of a UDP answer, whatever size the query advertises.
     pub max_udp: usize,
-    /// The largest answer over TCP: what its length can tell, and more only for answers that are sent in parts.
+    /// Maximum size of a TCP answer: the largest message, and more only for answers that are sent in parts.
     pub max_tcp: usize,
 }
 
 /// Reaction to a message that is not a well-formed query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// Not a query at all (no header, or a response): nothing is sent, so that two servers cannot ping-pong.
+    /// Not a query (no header, or a response): no response is sent, so that two servers cannot ping-pong.
     Ignore,
-    /// An RCODE with the bare header, and with the question where the message is sound up to there.
+    /// Respond with an RCODE and the header, and with the question if the message is well-formed up to its end.
     Refuse {
         /// The RCODE.
         rcode: u16,
-        /// Where the question ends, if it is to be sent back.
+        /// End of the question, if it is part of the response.
         question_end: usize,
-        /// DO of the message's OPT record, where one could be read: then the answer has one too.
+        /// The DO bit of the message's OPT record, if that was readable: then the response has an OPT record, too.
         dnssec_ok: Option<bool>,
     },
 }
@@ -63,10 +63,10 @@ impl Malformed {
 }
 
 impl<'q> Query<'q> {
-    /// Reads a message.
+    /// Parses a message.
     ///
-    /// Limits on the counts are those of the reference: one question, at most one record in answer and authority,
-    /// two in additional; sections may be shorter than their counts say, but not cut off within a record.
+    /// The limits on the counts are those of kube-dns: one question, at most one record in answer and authority,
+    /// two in additional. Sections may be shorter than their counts say, but must not end within a record.
     pub fn parse(message: &'q [u8], transport: Transport) -> Result<Self, Malformed> {
         let header = Header::parse(message).map_err(|_| Malformed::Ignore)?;
         if header.is_response() {
@@ -92,17 +92,17 @@ impl<'q> Query<'q> {
         Ok(Self { message, header, name, lower, qtype, qclass, edns, transport, lax, max_udp, max_tcp })
     }
 
-    /// Where the question section ends.
+    /// Offset of the end of the question section.
     pub fn question_end(&self) -> usize {
         HEADER + self.name.len() + 4
     }
 
-    /// The owner name in lower case.
+    /// The query name in lower case.
     pub fn lower(&self) -> &[u8] {
         self.lower.get(..self.name.len()).unwrap_or_default()
     }
 
-    /// The largest answer that may be sent back.
+    /// Maximum size of the response.
     pub fn limit(&self) -> usize {
         match (self.transport, &self.edns) {
             (Transport::Tcp, _) => self.max_tcp,
@@ -122,8 +122,8 @@ fn lower(name: &[u8]) -> [u8; MAX_NAME] {
 
 type EdnsOf<'q> = Option<Edns<&'q [u8]>>;
 
-/// The EDNS among the records behind the question, and whether they are [lax](Query::lax). The error is that of the first
-/// OPT record, where one was read before what is malformed.
+/// The EDNS in the records after the question, and whether the records are [lax](Query::lax). The error holds the
+/// first OPT record, if it was readable.
 fn edns_among(mut records: Records<'_>) -> Result<(EdnsOf<'_>, bool), EdnsOf<'_>> {
     let (mut edns, mut lax) = (None, false);
     while !records.ran_out()
@@ -147,10 +147,10 @@ fn edns_among(mut records: Records<'_>) -> Result<(EdnsOf<'_>, bool), EdnsOf<'_>
     Ok((edns, lax || records.ran_out()))
 }
 
-/// EDNS options have to fill the RDATA exactly; a client subnet has to hold its fixed part (RFC 7871, section 6).
+/// Whether EDNS options fill the RDATA exactly, and each client subnet has its fixed part (RFC 7871, section 6).
 fn options_are_well_formed(octets: &[u8]) -> bool {
     const CLIENT_SUBNET: u16 = 8;
-    /// Code, length, family and two prefix lengths.
+    /// Option code, length, family and two prefix lengths.
     const FIXED: usize = 8;
     options(octets)
         .all(|option| option.is_some_and(|(code, option)| code != CLIENT_SUBNET || option.len() >= FIXED))

@@ -5,7 +5,7 @@ use super::{HEADER, MessageError, name, u16_at};
 /// A question, borrowed from its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question<'a> {
-    /// QNAME in uncompressed wire format, with the case it came in.
+    /// QNAME in uncompressed wire format, in its original case.
     pub name: &'a [u8],
     /// QTYPE.
     pub qtype: u16,
@@ -14,8 +14,8 @@ pub struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Reads the question behind the header of `message`, and where it ends. Nothing that a pointer may point to comes
-    /// before it, so its name is never compressed.
+    /// Reads the question after the header of `message`, and its end. The name is never compressed, since no
+    /// earlier name exists.
     pub(crate) fn read(message: &'a [u8]) -> Result<(Self, usize), MessageError> {
         let end = name::walk(message, HEADER, |_| ())?;
         let name = message.get(HEADER..end).unwrap_or_default();
@@ -23,9 +23,9 @@ impl<'a> Question<'a> {
         Ok((Self { name, qtype, qclass }, end + 4))
     }
 
-    /// Whether both ask the same: DNS takes no heed of the case of ASCII letters.
+    /// Whether both questions are the same, ignoring the case of ASCII letters.
     pub fn matches(&self, other: Self) -> bool {
-        // A length octet is at most 63 and so never an ASCII letter.
+        // A length octet is at most 63, so it is never an ASCII letter.
         (self.qtype, self.qclass) == (other.qtype, other.qclass) && self.name.eq_ignore_ascii_case(other.name)
     }
 

@@ -1,6 +1,6 @@
-//! Where names stand within the data of records.
+//! Positions of names in record data.
 //!
-//! Names may be compressed only in the types that RFC 3597 section 4 lists; the data of all others are opaque.
+//! Only the types in RFC 3597 section 4 may have compressed names; the data of all other types are opaque.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use super::{MessageError, class, name};
 /// One part of a record's data.
 #[derive(Clone, Copy)]
 enum Part {
-    /// A name, perhaps compressed.
+    /// A name, possibly compressed.
     Name,
-    /// That many octets.
+    /// The given number of octets.
     Octets(usize),
-    /// One octet of length and as many more.
+    /// A character-string: one length octet and as many octets as it says.
     Text,
-    /// Everything to the end, perhaps nothing.
+    /// All octets to the end, possibly none.
     Rest,
 }
 
@@ -37,8 +37,8 @@ fn layout(rtype: u16, of: u16) -> &'static [Part] {
     }
 }
 
-/// Calls `visit` with each part of the data at `place` of `bytes`, names uncompressed label by label, and checks that they
-/// fill it.
+/// Calls `visit` with each part of the data in `place` of `bytes`, with names uncompressed label by label, and
+/// checks that the parts fill the data.
 pub(super) fn walk(
     bytes: &[u8],
     place: Range<usize>,

@@ -1,11 +1,11 @@
-//! The records of a message, one behind the other (RFC 1035, section 4.1.3).
+//! The records of a message (RFC 1035, section 4.1.3).
 
 use std::ops::Range;
 
 use super::name::{self, Name};
 use super::{MessageError, rdata, u16_at};
 
-/// Record types that we know by name.
+/// Named record types.
 pub mod rtype {
     #![allow(missing_docs, reason = "the names are the registry's own")]
     pub const A: u16 = 1;
@@ -31,14 +31,14 @@ pub mod class {
     pub const CH: u16 = 3;
 }
 
-/// The sections behind the question.
+/// The sections after the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Records that answer the question.
     Answer,
-    /// Records of those responsible for the answer.
+    /// Records that point to an authority, and the SOA of negative answers.
     Authority,
-    /// Records that may help, and the OPT record.
+    /// Additional records, such as addresses, and the OPT record.
     Additional,
 }
 
@@ -48,7 +48,7 @@ pub struct Record<'a> {
     bytes: &'a [u8],
     start: usize,
     data: Range<usize>,
-    /// Where it stands.
+    /// Section of the record.
     pub section: Section,
     /// TYPE.
     pub rtype: u16,
@@ -71,43 +71,43 @@ impl<'a> Record<'a> {
         Ok(Self { bytes, start, data, section, rtype, class, ttl })
     }
 
-    /// The owner name, uncompressed, with the case it came in.
+    /// The owner name, uncompressed, in its original case.
     pub fn owner(&self) -> Result<Name, MessageError> {
         name::expand(self.bytes, self.start)
     }
 
-    /// Whether the owner is the root, as that of an OPT record must be.
+    /// Whether the owner is the root, as required for an OPT record.
     pub(super) fn is_of_root(&self) -> bool {
         self.bytes.get(self.start) == Some(&0)
     }
 
-    /// Where the record stands in the message, owner name to end of data.
+    /// Range of the record in the message, from the owner name to the end of the data.
     pub fn range(&self) -> Range<usize> {
         self.start..self.data.end
     }
 
-    /// Where the four octets of the TTL stand in the message.
+    /// Range of the four octets of the TTL in the message.
     pub fn ttl_range(&self) -> Range<usize> {
         self.data.start.saturating_sub(6)..self.data.start.saturating_sub(2)
     }
 
-    /// Where the record's data stand in the message.
+    /// Range of the record's data in the message.
     pub fn data_range(&self) -> Range<usize> {
         self.data.clone()
     }
 
-    /// The record's data as they stand in the message: names in it may be compressed. See [`Record::append_data`].
+    /// The record's data as in the message, with names possibly compressed. See [`Record::append_data`].
     pub fn data(&self) -> &'a [u8] {
         self.bytes.get(self.data.clone()).unwrap_or_default()
     }
 
-    /// Appends the record's data to `out` with all names in it uncompressed, fit to stand in any message. On an error `out`
-    /// may hold a part of them.
+    /// Appends the record's data to `out` with all names uncompressed, valid in any message. After an error `out`
+    /// may hold a part of the data.
     pub fn append_data(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
         self.walk_data(|part| out.extend_from_slice(part))
     }
 
-    /// Whether the data have the form that their type asks for.
+    /// Whether the data are well-formed for the type.
     pub(super) fn check_data(&self) -> Result<(), MessageError> {
         self.walk_data(|_| ())
     }
@@ -117,7 +117,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Goes through the records of a message; ends early where a record is not whole.
+/// Iterates over the records of a message; ends early at a malformed record.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -126,27 +126,27 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records from `at` on, so many in each section.
+    /// The records from `at` on, with the given number in each section.
     pub(crate) fn new(bytes: &'a [u8], at: usize, counts: [u16; 3]) -> Self {
         Self { bytes, at, left: counts }
     }
 
-    /// Where the next record begins, or would.
+    /// Offset of the next record, or of the end.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// Whether the message ends before the records that are counted.
+    /// Whether the message has fewer records than counted.
     pub(super) fn ran_out(&self) -> bool {
         self.left != [0; 3] && self.at >= self.bytes.len()
     }
 
-    /// The next record, its owner name followed to its end.
+    /// The next record; checks its owner name, following pointers.
     pub(super) fn follow(&mut self) -> Option<Result<Record<'a>, MessageError>> {
         self.step(|bytes, at| name::walk(bytes, at, |_| ()))
     }
 
-    /// The next record, wherever its owner name may point.
+    /// The next record, without following the pointers of its owner name.
     pub(super) fn skim(&mut self) -> Option<Result<Record<'a>, MessageError>> {
         self.step(name::skip)
     }

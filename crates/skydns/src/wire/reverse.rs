@@ -1,10 +1,10 @@
-//! Names of the reverse trees: `in-addr.arpa` (RFC 1035, section 3.5) and `ip6.arpa` (RFC 3596, section 2.5).
+//! Names in the reverse zones `in-addr.arpa` (RFC 1035, section 3.5) and `ip6.arpa` (RFC 3596, section 2.5).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::name::labels;
 
-/// The address that a name (wire format, lower case) stands for, if it is the whole reverse name of one.
+/// The address of a complete reverse name (wire format, lower case); `None` for any other name.
 pub fn address(name: &[u8]) -> Option<IpAddr> {
     v4(name).map(IpAddr::V4).or_else(|| v6(name).map(IpAddr::V6))
 }
@@ -35,7 +35,7 @@ fn v4(name: &[u8]) -> Option<Ipv4Addr> {
     (labels.next()? == b"in-addr" && labels.count() == 1).then_some(octets.into())
 }
 
-/// An octet in decimal, as it is written in the tree: without leading zeros.
+/// An octet in decimal without leading zeros, as in reverse names.
 fn decimal(label: &[u8]) -> Option<u8> {
     match label {
         [b'0'] => Some(0),
@@ -45,7 +45,7 @@ fn decimal(label: &[u8]) -> Option<u8> {
 }
 
 fn v6(name: &[u8]) -> Option<Ipv6Addr> {
-    // 32 labels of one hex digit each, then ip6.arpa.
+    // 32 labels of one hex digit each, followed by ip6.arpa.
     let (digits, rest) = name.split_at_checked(64)?;
     if rest != b"\x03ip6\x04arpa\x00" {
         return None;

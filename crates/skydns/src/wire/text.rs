@@ -1,4 +1,4 @@
-//! DNS in presentation format (RFC 1035, section 5.1): names of types and RCODEs, the data of records.
+//! DNS presentation format (RFC 1035, section 5.1): types, RCODEs and record data.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use super::{name, rtype};
 
 pub use dnsconfig::mnemonic::{UnknownType, parse_type, rcode_name, type_name};
 
-/// Record data with uncompressed names; in the form of RFC 3597 where there is no other.
+/// Record data with uncompressed names; in the generic form of RFC 3597 for unknown types and malformed data.
 pub fn rdata(rtype: u16, data: &[u8]) -> String {
     let known = match rtype {
         rtype::A => <[u8; 4]>::try_from(data).ok().map(|octets| Ipv4Addr::from(octets).to_string()),
@@ -62,7 +62,7 @@ mod tests {
             (rtype::SOA, &soa.concat(), "ns. host. 1 2 3 4 5"),
             (rtype::TXT, b"\x03a\"b\x011", "\"a\\\"b\" \"1\""),
             (65_280, &[1, 255], "\\# 2 01ff"),
-            // Data that do not have the form of their type are shown all the same.
+            // Malformed data are shown in the generic form.
             (rtype::A, &[1], "\\# 1 01"),
             (rtype::SRV, &[1], "\\# 1 01"),
             (rtype::SOA, &[1], "\\# 1 01"),

@@ -1,4 +1,4 @@
-//! Writing an answer, straight into the transport's buffer.
+//! Writes a response directly into the transport's buffer.
 
 use smallvec::SmallVec;
 
@@ -6,11 +6,11 @@ use super::edns::{Edns, OPT_LEN};
 use super::name::is_within;
 use super::{HEADER, Header, Query, Records, Section, class, flag};
 
-/// The record did not fit; nothing of it was written.
+/// The record did not fit; none of it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A place in the message to go back to.
+/// A position in the message to roll back to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     len: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Mark {
     max_ttl: u32,
 }
 
-/// An answer being written. It never grows beyond the limit that the query allows.
+/// A response in progress. It never exceeds the size limit of the query.
 pub(crate) struct Writer<'q, 'b> {
     query: &'q Query<'q>,
     out: &'b mut Vec<u8>,
@@ -30,19 +30,19 @@ pub(crate) struct Writer<'q, 'b> {
     max_ttl: u32,
 }
 
-/// A name to be written.
+/// An owner name to be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Owner<'n> {
-    /// The name of the question.
+    /// The query name.
     Question,
-    /// Labels relative to a domain, and the domain in wire format.
+    /// Labels below a domain, and the domain, in wire format.
     Parts(&'n [&'n [u8]]),
-    /// A name that stands at this offset already.
+    /// A compression pointer to a name at this offset.
     At(u16),
 }
 
 impl<'q, 'b> Writer<'q, 'b> {
-    /// Starts an answer behind what is in `out`: header (to be completed by [`Writer::finish`]) and question.
+    /// Starts a response after the octets in `out`: header (completed by [`Writer::finish`]) and question.
     pub(crate) fn new(query: &'q Query<'q>, out: &'b mut Vec<u8>) -> Self {
         let start = out.len();
         let reserved = if query.edns.is_some() { OPT_LEN } else { 0 };
@@ -66,12 +66,12 @@ impl<'q, 'b> Writer<'q, 'b> {
         self.counts[section as usize]
     }
 
-    /// Lowest and highest TTL among the answers.
+    /// Lowest and highest TTL in the answer section.
     pub(crate) fn answer_ttls(&self) -> (u32, u32) {
         (self.min_ttl, self.max_ttl)
     }
 
-    /// Writes a record of class IN whose RDATA is `rdata`.
+    /// Writes a record of class IN; `rdata` writes its RDATA.
     pub(crate) fn record(
         &mut self,
         section: Section,
@@ -83,7 +83,7 @@ impl<'q, 'b> Writer<'q, 'b> {
         self.record_of_class(section, owner, (rtype, class::IN), ttl, rdata)
     }
 
-    /// Writes a record.
+    /// Writes a record of any class.
     pub(crate) fn record_of_class(
         &mut self,
         section: Section,
@@ -124,7 +124,7 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
     }
 
-    /// Where the next octet goes, as an offset in the message.
+    /// Offset of the next octet in the message.
     pub(crate) fn position(&self) -> usize {
         self.out.len() - self.start
     }
@@ -146,7 +146,7 @@ impl<'q, 'b> Writer<'q, 'b> {
 
     /// Writes a name, compressed against the question (RFC 1035, section 4.1.4).
     ///
-    /// Only a suffix equal in case is pointed to: the case of records is ours, not the asker's.
+    /// Only a suffix of the same case is compressed: records have our case, not the client's.
     pub(crate) fn name(&mut self, owner: Owner<'_>) {
         match owner {
             Owner::Question => self.pointer(HEADER),
@@ -175,7 +175,7 @@ impl<'q, 'b> Writer<'q, 'b> {
         self.bytes(&whole);
     }
 
-    /// Gives every answer the same TTL: an RRset has one, and SkyDNS takes the lowest of the whole section.
+    /// Sets the TTL of all answer records: an RRset has one TTL, and SkyDNS uses the lowest of the whole section.
     pub(crate) fn set_answer_ttls(&mut self, ttl: u32) {
         let mut at = self.query.question_end();
         for _ in 0..self.count(Section::Answer) {
@@ -189,7 +189,7 @@ impl<'q, 'b> Writer<'q, 'b> {
         }
     }
 
-    /// Completes the header, and adds our OPT record if the query had one (RFC 6891, section 6.1.1).
+    /// Completes the header, and adds our OPT record if the query has one (RFC 6891, section 6.1.1).
     pub(crate) fn finish(mut self, flags: u16, rcode: u16) {
         if let Some(edns) = &self.query.edns {
             Edns::ours(edns.dnssec_ok).append(rcode, self.out);
@@ -202,13 +202,13 @@ impl<'q, 'b> Writer<'q, 'b> {
     }
 }
 
-/// Where in `name` the name `suffix` begins, if it ends it. Both in wire format.
+/// The offset of `suffix` in `name`, if `name` ends with it. Both in wire format.
 fn suffix_offset(name: &[u8], suffix: &[u8]) -> Option<usize> {
     is_within(name, suffix).then(|| name.len() - suffix.len())
 }
 
-/// The answer to a message that could not be read: its header with the RCODE, the question if asked for, and an OPT
-/// record if there was one to be read (RFC 6891, section 6.1.1).
+/// The response to a malformed message: its header with the RCODE, the question if `question_end` is given, and an
+/// OPT record if the message has a readable one (RFC 6891, section 6.1.1).
 pub(crate) fn refuse(
     message: &[u8],
     question_end: usize,

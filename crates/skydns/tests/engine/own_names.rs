@@ -1,4 +1,4 @@
-//! Hosts and aliases of one's own, asked through the engine.
+//! Own hosts and aliases, queried through the engine.
 
 use skydns::outside::{Outside, OutsideAnswer, OutsideRecord};
 use skydns::{Name, OwnNames};

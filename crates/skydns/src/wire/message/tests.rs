@@ -17,7 +17,7 @@ fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Where the records of [`message`] begin when it has a question.
+/// Offset of the records of [`message`] when it has a question.
 const RECORDS: usize = 24;
 
 /// One record with the owner `a.test.` (a pointer), a TTL of 60 and class IN.
@@ -107,7 +107,8 @@ fn refuses_what_is_no_message() {
             message([1, 2, 0, 0], &[record(5, &[2]), a.clone()].concat()),
             bad_data(5),
         ),
-        // Data of an unknown type that look like the beginning of a name, which runs into what points to it.
+        // Data of an unknown type that look like the beginning of a name, which would continue into the record that
+        // points to it.
         ("name that would go on with a label", into_pointer(&[5]), MessageError::BadName(RECORDS + 13)),
         (
             "name that would go on behind a label",
@@ -165,8 +166,7 @@ fn whole_message() -> impl Strategy<Value = Hickory> {
 }
 
 proptest! {
-    /// A message of another implementation, compressed, is the same after it has been taken apart and put together
-    /// uncompressed.
+    /// A compressed message of another implementation stays the same when it is parsed and written uncompressed.
     #[test]
     fn messages_survive_being_taken_apart(original in whole_message()) {
         let wire = original.to_vec().unwrap();
