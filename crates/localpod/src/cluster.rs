@@ -15,10 +15,10 @@ use crate::config_map;
 use crate::pod::Access;
 use crate::upstream::APEX;
 
-/// Enough objects to choose the guide's samples from; the rest of a large cluster is not fetched.
+/// Limit of objects fetched: enough to choose the guide's samples from.
 const SAMPLE: u32 = 500;
 
-/// A way to the API server.
+/// Access to the API server.
 pub(crate) struct Cluster {
     /// The access that kubedns gets.
     pub(crate) access: Access,
@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
 }
 
-/// Services and Endpoints to make the guide from.
+/// Services and Endpoints that the guide is made from.
 #[derive(Default)]
 pub(crate) struct Samples {
     pub(crate) services: Vec<Service>,
@@ -44,7 +44,7 @@ impl Cluster {
 
     /// The cluster of a kubeconfig's current context.
     pub(crate) async fn real(file: &Path) -> Result<Self> {
-        // The containers run elsewhere: they get the whole path. This also says plainly when there is no such file.
+        // The containers run in another directory: they get the absolute path. A missing file is reported here, too.
         let file =
             file.canonicalize().with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
         std::fs::read(&file).with_context(|| format!("cannot read kubeconfig {}", file.display()))?;
@@ -57,7 +57,7 @@ impl Cluster {
         Ok(Self { access: Access::Kubeconfig(file), client })
     }
 
-    /// Some Services and Endpoints. What may not be read is left out: the guide is then shorter.
+    /// Fetches some Services and Endpoints. Those that may not be read are left out: the guide is then shorter.
     pub(crate) async fn samples(&self) -> Samples {
         let few = ListParams::default().limit(SAMPLE);
         let services = Api::all(self.client.clone()).list(&few).await;
@@ -68,9 +68,8 @@ impl Cluster {
         }
     }
 
-    /// Points the example's stub domain from the port that its manifest names to the one where the example upstream
-    /// listens now. A `ConfigMap` that is not the example's stays as it is. Returns whether the stub domain leads to
-    /// `port`.
+    /// Changes the example's stub domain from port `from` of its manifest to the port of the example upstream. A
+    /// `ConfigMap` other than the example's stays as it is. Returns whether the stub domain has a server at `port`.
     pub(crate) async fn point_stub_domain(&self, from: u16, port: u16) -> Result<bool> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), config_map::NAMESPACE);
         let found = api.get_opt(config_map::NAME).await.context("cannot read the ConfigMap kube-dns")?;
@@ -86,7 +85,7 @@ impl Cluster {
     }
 }
 
-/// The value of `stubDomains` with the example's server at `port`, if it is the example's: one server, at `from`.
+/// The value of `stubDomains` with the server at `port`, if it is the example's: one server, at `from`.
 fn pointed(stub_domains: &str, from: u16, port: u16) -> Option<String> {
     let mut domains: Value = serde_json::from_str(stub_domains).ok()?;
     let servers = domains.get_mut(APEX)?;

@@ -1,4 +1,4 @@
-//! Follows the `ConfigMap` kube-system/kube-dns and keeps a [`ConfigVolume`] equal to it: the kubelet's part.
+//! Mirrors the `ConfigMap` kube-system/kube-dns into a [`ConfigVolume`], as the kubelet does.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub const NAMESPACE: &str = "kube-system";
 /// The name of the `ConfigMap`.
 pub const NAME: &str = "kube-dns";
 
-/// Time that the first state may take: that of an API server that is merely slow.
+/// Timeout of the first read, long enough for a slow API server.
 const FIRST: Duration = Duration::from_secs(10);
 
 type States = Pin<Box<dyn Stream<Item = watcher::Result<Option<ConfigMap>>> + Send>>;
 
-/// Follows the `ConfigMap` into a directory.
+/// Mirrors the `ConfigMap` into a directory.
 pub(crate) struct Follower {
     states: States,
     volume: ConfigVolume,
@@ -31,8 +31,9 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Begins to watch, and writes the first state, as a kubelet does before it starts the containers. A `ConfigMap`
-    /// that does not exist, cannot be read or does not come in time leaves the directory empty: it is optional.
+    /// Starts the watch and writes the first state, as a kubelet does before it starts the containers. The
+    /// `ConfigMap` is optional: if it does not exist, cannot be read or does not arrive in time, the directory stays
+    /// empty.
     pub(crate) async fn start(client: Client, volume: ConfigVolume, console: Console) -> Self {
         let api = Api::namespaced(client, NAMESPACE);
         let states = watcher::watch_object(api, NAME).default_backoff().boxed();
@@ -45,12 +46,12 @@ impl Follower {
         follower
     }
 
-    /// Follows until the stream ends, which it does not.
+    /// Follows the `ConfigMap` until the stream ends, which it should not.
     pub(crate) async fn run(mut self) {
         while self.step().await {}
     }
 
-    /// Takes the next state, or the next error of the watch. `false` at the end.
+    /// Handles the next state or error of the watch. Returns `false` at its end.
     async fn step(&mut self) -> bool {
         match self.states.next().await {
             None => return false,
@@ -77,7 +78,7 @@ impl Follower {
     }
 }
 
-/// Text and binary entries alike become files.
+/// The entries, text and binary, as files.
 fn payload(config_map: &ConfigMap) -> Payload {
     let text = config_map.data.iter().flatten().map(|(key, value)| (key.clone(), value.clone().into_bytes()));
     let binary = config_map.binary_data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone()));

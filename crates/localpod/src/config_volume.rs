@@ -1,8 +1,8 @@
 //! A `ConfigMap` as a directory, written the way a kubelet writes a `ConfigMap` volume.
 //!
-//! Entries are symbolic links through `..data`, which is itself a link to a directory named after the time; an
-//! update fills a new directory and swaps `..data` by one rename, so that a reader sees the old state or the new
-//! one, never half of each:
+//! Entries are symbolic links through `..data`, which is itself a link to a directory named after the time. An update
+//! fills a new directory and replaces `..data` by one rename, so that a reader sees the old state or the new one,
+//! never a mixture:
 //!
 //! ```text
 //! stubDomains -> ..data/stubDomains
@@ -26,14 +26,14 @@ const DATA_LINK: &str = "..data";
 /// The link's name until it is renamed into place.
 const NEW_DATA_LINK: &str = "..data_tmp";
 
-/// A directory that follows a `ConfigMap`.
+/// A directory that mirrors a `ConfigMap`.
 pub struct ConfigVolume {
     root: PathBuf,
     written: Option<Payload>,
 }
 
 impl ConfigVolume {
-    /// Makes the directory, empty as for an optional `ConfigMap` that does not exist.
+    /// Creates the directory, empty as for an optional `ConfigMap` that does not exist.
     pub fn create(root: PathBuf) -> Result<Self> {
         at("create", &root, fs::create_dir_all(&root))?;
         let mut volume = Self { root, written: None };
@@ -41,12 +41,12 @@ impl ConfigVolume {
         Ok(volume)
     }
 
-    /// Its path, which the containers mount.
+    /// The path, which the containers mount.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// Replaces the contents. Returns whether anything changed; an equal payload touches nothing.
+    /// Replaces the contents. Returns whether anything changed; an equal payload writes nothing.
     pub fn write(&mut self, payload: &Payload) -> Result<bool> {
         if self.written.as_ref() == Some(payload) {
             return Ok(false);
@@ -107,7 +107,7 @@ impl ConfigVolume {
     }
 }
 
-/// A key that the API server accepts, and that is no name of the volume itself.
+/// Returns whether the key is one that the API server accepts, and not a name used by the volume itself.
 fn is_file_name(key: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !key.is_empty() && key != "." && !key.starts_with("..") && key.chars().all(allowed)
@@ -131,7 +131,7 @@ mod tests {
         (outer, volume)
     }
 
-    /// The names a container's process sees that are not the volume's own.
+    /// The names that a process in the container sees, without the volume's own.
     fn visible(volume: &ConfigVolume) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(volume.path())
             .unwrap()

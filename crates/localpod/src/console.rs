@@ -1,7 +1,7 @@
-//! The output for a person: whole lines on standard error, each led by the name of its process.
+//! The output for the user: whole lines on standard error, each with the name of its process in front.
 //!
-//! The guide printed once the pod is ready goes to standard output instead (see [`Console::guide`]), so that it
-//! can be kept apart from the logs.
+//! The guide, printed once the pod is ready, goes to standard output instead (see [`Console::guide`]), so that it can
+//! be separated from the logs.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,23 +17,23 @@ pub struct Console {
 }
 
 impl Console {
-    /// Standard error, coloured when it is a terminal and `NO_COLOR` is not set.
+    /// Writes to standard error, in colour when it is a terminal and `NO_COLOR` is not set.
     pub fn stderr() -> Self {
         let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Self::to(Box::new(io::stderr()), colour)
     }
 
-    /// Any writer.
+    /// Writes to any sink.
     fn to(sink: Box<dyn Write + Send>, colour: bool) -> Self {
         Self { sink: Arc::new(Mutex::new(sink)), colour }
     }
 
-    /// One line of localpod's own.
+    /// Writes a line of localpod itself.
     pub fn say(&self, text: &str) {
         self.line("localpod", text);
     }
 
-    /// One line of `name`'s. A console that went away is no reason to stop the pod, so errors are ignored.
+    /// Writes a line of the process `name`. A closed console is no reason to stop the pod, so errors are ignored.
     pub fn line(&self, name: &str, text: &str) {
         let line = if self.colour {
             format!("\x1b[{}m{name:<NAME_WIDTH$} |\x1b[0m {text}\n", colour_of(name))
@@ -44,7 +44,7 @@ impl Console {
         let _ = sink.write_all(line.as_bytes()).and_then(|()| sink.flush());
     }
 
-    /// Prints the guide on standard output, between the log lines of the others.
+    /// Prints the guide on standard output, between the log lines of the processes.
     pub fn guide(&self, text: &str) {
         let _held = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stdout = io::stdout().lock();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     impl Console {
-        /// One that keeps its text, and the text so far.
+        /// A console that keeps its text, and a function that returns the text so far.
         pub(crate) fn kept(colour: bool) -> (Self, impl Fn() -> String) {
             let kept = Kept::default();
             let text = kept.0.clone();

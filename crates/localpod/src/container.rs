@@ -1,5 +1,5 @@
-//! Keeps one container running, as a kubelet does: starts it, shows its log, starts it again when it ends, and
-//! leaves nothing of it behind.
+//! Keeps one container running, as a kubelet does: starts it, shows its log, restarts it when it ends, and kills all
+//! that it started.
 
 mod backoff;
 mod log;
@@ -23,12 +23,12 @@ use crate::stop::Stop;
 
 use backoff::Backoff;
 
-/// Time that the last log lines of an ended process may take.
+/// The time to wait for the last log lines of an ended process.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The exit status of a program that was told something it does not understand.
+/// The exit status of a program for a command line that it does not understand.
 const USAGE: i32 = 2;
-/// A container that ends sooner than this never really ran.
+/// A container that ends sooner than this never worked.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Keeps containers running.
@@ -37,13 +37,13 @@ pub(crate) struct Keeper<'a> {
     pub(crate) console: &'a Console,
     /// The record of process ids and restarts.
     pub(crate) status: &'a Status,
-    /// When to stop, and when to stop asking.
+    /// The request to stop, and the request to stop at once.
     pub(crate) stop: &'a Stop,
     /// Time between SIGTERM and SIGKILL.
     pub(crate) grace: Duration,
 }
 
-/// A started container. Ends with everything it started when dropped.
+/// A started container. Dropping it kills it with all that it started.
 struct Running {
     child: Child,
     pid: Pid,
@@ -55,7 +55,8 @@ impl Keeper<'_> {
     /// Keeps `container` running until asked to stop, then ends it. Fails where no restart would help: the process
     /// cannot be started, or does not understand its command line.
     ///
-    /// Must be polled on the main thread: a process gets its parent-death signal when the thread that spawned it ends.
+    /// Must be polled on the main thread: a process gets its parent-death signal when the thread that spawned it
+    /// ends.
     pub(crate) async fn keep(&self, container: &Container) -> Result<()> {
         let mut backoff = Backoff::default();
         loop {
@@ -93,8 +94,8 @@ impl Keeper<'_> {
         let command = daemon::exec::command(container.on_death, &container.program, &container.args);
         let mut command = Command::from(command);
         command.envs(container.env.iter().map(|(name, value)| (name, value)));
-        // A process group of its own: Ctrl-C in the terminal reaches localpod alone, and whatever the container
-        // started can be ended with it.
+        // A process group of its own: Ctrl-C in the terminal reaches localpod alone, and the group can be killed as a
+        // whole.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
@@ -109,7 +110,7 @@ impl Keeper<'_> {
         Ok(Running { child, pid, since: Instant::now(), logs })
     }
 
-    /// SIGTERM, then SIGKILL after the grace period or when a person presses Ctrl-C again.
+    /// Sends SIGTERM, then SIGKILL after the grace period or when the user presses Ctrl-C again.
     async fn end(&self, name: &str, running: &mut Running) {
         signal(running.pid, Signal::SIGTERM);
         tokio::select! {
@@ -134,14 +135,14 @@ impl Keeper<'_> {
 }
 
 impl Running {
-    /// Ends what the process left behind in its group, and waits for its last log lines.
+    /// Kills the rest of the process group, and waits for the last log lines.
     async fn finish(mut self) {
         self.end_group();
         let _ = timeout(LAST_WORDS, async { while self.logs.join_next().await.is_some() {} }).await;
     }
 
     fn end_group(&self) {
-        // ESRCH: nothing was left behind.
+        // ESRCH means that the group is empty.
         let _ = killpg(self.pid, Signal::SIGKILL);
     }
 }
@@ -156,7 +157,7 @@ fn is_usage(ended: &io::Result<ExitStatus>) -> bool {
     ended.as_ref().is_ok_and(|status| status.code() == Some(USAGE))
 }
 
-/// Sends a signal to a process that is our child and not yet reaped; one that just ended is no error.
+/// Sends a signal to a child process that is not yet reaped; a process that just ended is no error.
 fn signal(pid: Pid, signal: Signal) {
     if let Err(error) = kill(pid, signal)
         && error != Errno::ESRCH

@@ -1,4 +1,4 @@
-//! The API server of a pod that serves no real cluster: in this process, fed from a directory of manifests.
+//! The embedded API server of a pod without a real cluster, loaded from a directory of manifests.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use apiserver::{ApiServer, Manifests, Options};
 use tokio_util::sync::CancellationToken;
 
-/// Time between two readings of the directory.
+/// The pause between two readings of the directory.
 const MANIFESTS_PERIOD: Duration = Duration::from_millis(500);
 
 /// A bound API server with its first objects.

@@ -13,7 +13,7 @@ use crate::pod::Access;
 use crate::ports::Ports;
 use crate::upstream;
 
-/// Comments stand in one column up to this width of commands.
+/// The column of comments, unless the command is longer.
 const COMMENT_COLUMN: usize = 78;
 
 /// The input of the guide.
@@ -28,11 +28,11 @@ pub struct Guide<'a> {
     pub ports: Ports,
     /// The kubedns program.
     pub kubedns: &'a Path,
-    /// The way to the API server.
+    /// The access to the API server.
     pub access: &'a Access,
-    /// Whether the example's stub domain is answered here.
+    /// The example's stub domain is answered here.
     pub stub_domain: bool,
-    /// Whether the pod is without dnsmasq.
+    /// The pod has no dnsmasq.
     pub is_alone: bool,
 }
 
@@ -45,9 +45,9 @@ impl Guide<'_> {
         }
         text.push('\n');
         if let Some(command) = self.explain_line() {
-            let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # why a name resolves, or not\n");
+            let _ = writeln!(text, "  {command:<COMMENT_COLUMN$}  # explain how a name resolves\n");
         }
-        let _ = writeln!(text, "  {}  # whether all is well\n", self.check_line());
+        let _ = writeln!(text, "  {}  # check the whole pod\n", self.check_line());
         for command in self.http_lines() {
             let _ = writeln!(text, "  {command}");
         }
@@ -104,7 +104,7 @@ impl Guide<'_> {
         lines
     }
 
-    /// A name that does not resolve: that tells more.
+    /// The command that explains a name. It takes one that does not resolve, which shows more.
     fn explain_line(&self) -> Option<String> {
         let services = self.services_people_first();
         let (name, namespace) = named(&services.first()?.metadata);
@@ -139,7 +139,7 @@ impl Guide<'_> {
         [curl(sidecar, "/healthcheck/kubedns")].into_iter().chain(dnsmasq).chain(rest).collect()
     }
 
-    /// Against a real cluster only looking: nothing that a person might paste without a thought changes it.
+    /// Commands of kubectl. For a real cluster they only read, so that a pasted line changes nothing.
     fn kubectl_lines(&self) -> Vec<String> {
         let url = match self.access {
             Access::MasterUrl(url) => url,
@@ -159,7 +159,7 @@ impl Guide<'_> {
         ]
     }
 
-    /// A person's own Services before those that every cluster has.
+    /// The user's own Services, then those that every cluster has.
     fn services_people_first(&self) -> Vec<&Service> {
         let mut services: Vec<&Service> = self.services.iter().collect();
         services.sort_by_key(|service| {
@@ -205,7 +205,7 @@ fn external(service: &Service) -> Option<(&str, &str)> {
     Some(named(&service.metadata))
 }
 
-/// The IPv4 address of a pod behind some Service, and its namespace.
+/// The IPv4 address and the namespace of a pod behind a Service.
 fn pod_address(endpoints: &Endpoints) -> Option<(&str, &str)> {
     let (name, namespace) = named(&endpoints.metadata);
     if name == "kubernetes" {

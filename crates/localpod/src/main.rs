@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line on standard error.
+/// Writes one line to standard error.
 fn fail(line: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "localpod: {line}");
     ExitCode::FAILURE

@@ -27,7 +27,7 @@ pub struct Options {
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_BASE)]
     pub port_base: u16,
 
-    /// Where dnsmasq stands.
+    /// The position of dnsmasq.
     #[command(flatten)]
     pub shape: Shape,
 
@@ -35,11 +35,11 @@ pub struct Options {
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     pub domain: String,
 
-    /// Upstreams for names outside the cluster (ADDRESS:PORT,...) instead of those in /etc/resolv.conf
+    /// Upstreams for external names (ADDRESS:PORT,...) instead of those in /etc/resolv.conf
     #[arg(long, value_name = "ADDRS", value_delimiter = ',', conflicts_with = "offline")]
     pub nameservers: Vec<SocketAddr>,
 
-    /// Send names outside the cluster to localpod's own example upstream: nothing leaves this machine
+    /// Forward external names to localpod's own example upstream: nothing leaves this machine
     #[arg(long)]
     pub offline: bool,
 
@@ -68,23 +68,23 @@ pub struct Options {
     pub extra: ExtraArgs,
 }
 
-/// The place of dnsmasq, in front of kubedns unless told otherwise.
+/// The position of dnsmasq: in front of kubedns by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct Shape {
-    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards names outside
+    /// Put kubedns in front: it answers the clients, dnsmasq behind it caches and forwards external names
     #[arg(long)]
     pub direct: bool,
 
-    /// Let dnsmasq in front be a cache alone: it asks kubedns for all names, and kubedns asks the upstreams
+    /// Make dnsmasq in front a cache alone: it forwards all queries to kubedns, and kubedns to the upstreams
     #[arg(long, conflicts_with = "direct")]
     pub cache: bool,
 
-    /// Leave dnsmasq out: kubedns answers the clients, asks the upstreams and caches their replies
+    /// Leave dnsmasq out: kubedns answers the clients, forwards to the upstreams and caches their responses
     #[arg(long, conflicts_with_all = ["direct", "cache"])]
     pub alone: bool,
 }
 
-/// Arguments for the containers on top of the manifest's.
+/// Arguments for the containers beyond those of the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ExtraArgs {
     /// A further argument for kubedns, such as --kubedns-arg=--v=4 (repeatable)
@@ -104,7 +104,7 @@ pub struct ExtraArgs {
     pub sidecar: Vec<String>,
 }
 
-/// The outcome of a command line that does not lead to a run.
+/// The outcome of a command line that starts no pod.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Instead {
     /// Print this on standard output and succeed.
@@ -114,7 +114,7 @@ pub enum Instead {
 }
 
 impl Options {
-    /// Reads a command line, the program's name included.
+    /// Parses a command line, which includes the program's name.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, Instead> {
         Self::try_parse_from(args).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -124,12 +124,12 @@ impl Options {
         })
     }
 
-    /// The cluster domain without a final dot: both ways of writing it are accepted.
+    /// The cluster domain, without the final dot that it may be given with.
     pub fn domain(&self) -> &str {
         self.domain.trim_end_matches('.')
     }
 
-    /// The directory of the binaries: the named one, or the one that localpod was started from.
+    /// The directory of the binaries: `--bin-dir`, or that of localpod itself.
     pub fn bin_dir(&self) -> io::Result<PathBuf> {
         if let Some(named) = &self.bin_dir {
             return Ok(named.clone());
@@ -139,7 +139,7 @@ impl Options {
     }
 }
 
-/// clap explains itself over several lines; its first paragraph says what is wrong.
+/// The first paragraph of clap's message, which names the error.
 fn one_line(explanation: &str) -> String {
     let paragraph: Vec<&str> =
         explanation.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();

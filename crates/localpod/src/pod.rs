@@ -1,5 +1,4 @@
-//! The containers of the pod with the flags of the stock manifest, of the base, or of another topology's, moved to
-//! loopback ports.
+//! The containers of the pod, with the flags of the manifest for the chosen topology, moved to loopback ports.
 //!
 //! Pure: from options to command lines. Where a flag is not in the manifest, the comment says why a laptop needs it.
 
@@ -28,10 +27,10 @@ pub struct Container {
     pub on_death: Signal,
 }
 
-/// Not in the manifest: nobody's queries are drained here, and Ctrl-C is to be quick.
+/// Not in the manifest: no clients need draining here, and Ctrl-C should be quick.
 const NO_LAMEDUCK: &str = "--lameduck=0s";
 
-/// The way of kubedns to the API server.
+/// The access of kubedns to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// The embedded server at this URL, without credentials.
@@ -40,7 +39,7 @@ pub enum Access {
     Kubeconfig(PathBuf),
 }
 
-/// Everything the command lines are made of.
+/// The input of the command lines.
 #[derive(Debug, Clone)]
 pub struct Wiring<'a> {
     /// The executables.
@@ -57,13 +56,13 @@ pub struct Wiring<'a> {
     pub access: Access,
     /// Upstreams instead of those in /etc/resolv.conf.
     pub nameservers: &'a [SocketAddr],
-    /// Whether dnsmasq in front is a cache alone, and asks kubedns for all names (`manifests/base`).
+    /// dnsmasq in front is a cache alone, and forwards all queries to kubedns (`manifests/base`).
     pub is_cache: bool,
-    /// Whether kubedns is without dnsmasq (`manifests/alone`), on the ports of the direct topology.
+    /// kubedns runs without dnsmasq (`manifests/alone`), on the ports of the direct topology.
     pub is_alone: bool,
     /// Verbosity.
     pub verbosity: u8,
-    /// Further arguments, each container's after its others, so that they win.
+    /// Further arguments, behind the container's own, so that they override those.
     pub extra: &'a ExtraArgs,
 }
 
@@ -74,12 +73,13 @@ impl Wiring<'_> {
         [self.kubedns()].into_iter().chain(dnsmasq).chain([self.sidecar()]).collect()
     }
 
-    /// Whether clients ask kubedns, with dnsmasq behind it (`manifests/direct`).
+    /// Returns whether kubedns is in front and dnsmasq behind it (`manifests/direct`).
     fn is_direct(&self) -> bool {
         self.ports.dns == self.ports.kubedns && !self.is_alone
     }
 
-    /// The source of kubedns' stub domains and upstreams: the `ConfigMap` and the machine, or the dnsmasq behind it.
+    /// The arguments for kubedns' stub domains and upstreams: from the `ConfigMap` and the machine, or the dnsmasq
+    /// behind it.
     fn kubedns_upstreams(&self) -> Vec<String> {
         let mut args = vec![format!("--config-dir={}", self.config_dir.display())];
         if self.is_direct() {
@@ -106,7 +106,7 @@ impl Wiring<'_> {
         args.extend(self.kubedns_upstreams());
         args.extend([
             format!("--v={}", self.verbosity),
-            // Not in the manifest: a pod has its addresses and ports to itself, a laptop has not.
+            // Not in the manifest: unlike a pod, a laptop shares its addresses and ports.
             "--dns-bind-address=127.0.0.1".to_owned(),
             "--http-bind-address=127.0.0.1".to_owned(),
             format!("--healthz-port={}", self.ports.readiness),
@@ -165,7 +165,7 @@ impl Wiring<'_> {
             format!("--port={}", self.ports.dnsmasq),
             "--listen-address=127.0.0.1".to_owned(),
             "--bind-interfaces".to_owned(),
-            // Not in the manifest: the machine's own dnsmasq configuration and pid file are none of the pod's.
+            // Not in the manifest: the pod must not use the machine's own dnsmasq configuration and pid file.
             "--conf-file=/dev/null".to_owned(),
             "--pid-file=".to_owned(),
         ]);
@@ -177,8 +177,8 @@ impl Wiring<'_> {
         args
     }
 
-    /// In front of kubedns dnsmasq sends the cluster's names there and does not remember what there was not; behind it
-    /// only names outside arrive, and more of them may be asked for at once.
+    /// In front of kubedns, dnsmasq forwards the cluster's names there and does not cache negative answers. Behind
+    /// kubedns it gets external names only, and may forward more at a time.
     fn dnsmasq_routes(&self) -> Vec<String> {
         let every = ["--dns-loop-detect".to_owned(), "--log-facility=-".to_owned()];
         if self.is_direct() {
@@ -190,9 +190,9 @@ impl Wiring<'_> {
         ["--no-negcache".to_owned()].into_iter().chain(every).chain(servers).collect()
     }
 
-    /// The arguments of the sidecar about dnsmasq, which it probes with the question `name` unless kubedns is in front.
+    /// The arguments of the sidecar about dnsmasq. It probes `name`, unless kubedns is in front.
     fn sidecar_of_dnsmasq(&self, name: &str) -> [String; 3] {
-        // From /etc/hosts: the dnsmasq behind kubedns answers it without any upstream.
+        // A name from /etc/hosts: the dnsmasq behind kubedns answers it without an upstream.
         let name = if self.is_direct() { "localhost,5,A" } else { name };
         [
             format!("--probe=dnsmasq,127.0.0.1:{},{name}", self.ports.dnsmasq),

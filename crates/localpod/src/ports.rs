@@ -1,18 +1,18 @@
 //! The ports of the pod on loopback: one block of consecutive numbers.
 //!
-//! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054); a laptop has other
-//! things there, and may not bind 53.
+//! In the cluster each container has the ports of the manifest (53, 10053, 8081, 10055, 10054). On a laptop other
+//! programs use them, and users may not bind 53.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The base that a run without `--port-base` uses. The example's stub domain names a port of its block.
+/// The default of `--port-base`. The example's stub domain names a port of its block.
 pub const DEFAULT_BASE: u16 = 5300;
 
-/// The range of free blocks: below the range from which Linux takes the source ports of connections, so
-/// that a port found free stays free while a container restarts.
+/// The range of free blocks. It is below the range from which Linux takes the source ports of connections, so that a
+/// free port stays free while a container restarts.
 const FREE_RANGE: std::ops::Range<u16> = 5_400..15_000;
 /// Blocks tried before giving up.
 const FREE_ATTEMPTS: usize = 200;
@@ -41,10 +41,10 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Ports of a pod.
+    /// The number of ports of a pod.
     pub const COUNT: u16 = 8;
 
-    /// The block that begins at `base`, without looking whether it is free.
+    /// The block that begins at `base`, without a check that it is free.
     pub fn block(base: u16) -> Result<Self> {
         let (count, max) = (Self::COUNT, u16::MAX - Self::COUNT + 1);
         ensure!(base <= max, "--port-base {base} leaves no room for {count} ports: the highest is {max}");
@@ -61,7 +61,7 @@ impl Ports {
         })
     }
 
-    /// The block that begins at `base`, all of it free; for `base` 0 any free block.
+    /// The block that begins at `base`, after a check that all of it is free; for `base` 0 any free block.
     pub fn choose(base: u16) -> Result<Self> {
         if base != 0 {
             let ports = Self::block(base)?;
@@ -92,12 +92,12 @@ impl Ports {
         (Ipv4Addr::LOCALHOST, self.upstream).into()
     }
 
-    /// Tries to bind every port, and lets go of it again.
+    /// Binds every port and closes it again; fails if one is in use.
     fn check(self) -> Result<()> {
         for (port, purpose) in self.listed() {
             let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
             let udp = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
-            // The reason is part of the text, and so not a cause, which would be shown again.
+            // The text contains the reason, so that it is no source as well.
             tcp.and_then(|()| udp()).map_err(|reason| {
                 anyhow!(
                     "port {port} ({purpose}) cannot be used: {reason}; choose other ports with --port-base N, or --port-base 0 for free ones"

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 
-/// Paths of everything that gets started.
+/// The paths of all programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     /// The `kubedns` binary.
@@ -40,7 +40,7 @@ impl Programs {
         })
     }
 
-    /// Whether dnsmasq takes these arguments. Where it does not, the nanny would start it again and again.
+    /// Checks that dnsmasq accepts these arguments. Otherwise the nanny would restart it again and again.
     pub fn check_dnsmasq(&self, arguments: &[String]) -> Result<()> {
         if arguments.is_empty() {
             return Ok(());
@@ -66,7 +66,7 @@ fn find_dnsmasq(named: Option<&Path>, search: &OsStr) -> Result<PathBuf> {
     )
 }
 
-/// `PATH` and the directories of system programs, where a user's `PATH` often does not lead.
+/// `PATH` and the directories of system programs, which a user's `PATH` often lacks.
 pub fn search_path(path: &OsStr) -> OsString {
     let mut search = path.to_owned();
     search.push(":/usr/sbin:/usr/local/sbin:/sbin");

@@ -1,4 +1,4 @@
-//! Waits until everything answers, and reports meanwhile what is still awaited.
+//! Waits until all parts answer, and reports meanwhile which are missing.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::ports::Ports;
 const EVERY: Duration = Duration::from_millis(100);
 /// Time that one check may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// When a person is first told what is awaited; the time between two tellings doubles.
+/// The delay before the first report of missing parts; it doubles with each report.
 const PROGRESS: Duration = Duration::from_secs(3);
-/// The longest time without a word.
+/// The longest time between two reports.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
-/// More than any page of a probe.
+/// Limit of a response, larger than any page of a probe.
 const LARGEST_PAGE: usize = 64 << 10;
 
-/// One thing that must answer.
+/// A part that must answer.
 enum Check {
     /// 200 for this path.
     Http { port: u16, path: &'static str },
@@ -31,7 +31,7 @@ enum Check {
     Dns { port: u16 },
 }
 
-/// Everything that must answer before the pod counts as ready, with the name a person knows it by.
+/// The checks before the pod counts as ready, each with its name in reports.
 fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     let http = |port, path| Check::Http { port, path };
     let mut checks = vec![
@@ -45,7 +45,7 @@ fn checks(ports: Ports, is_alone: bool) -> Vec<(&'static str, Check)> {
     checks
 }
 
-/// Waits for as long as it takes.
+/// Waits until all checks pass, without a timeout.
 pub(crate) async fn wait(ports: Ports, is_alone: bool, domain: &str, console: &Console) {
     let begun = Instant::now();
     let mut told = begun;
@@ -79,13 +79,13 @@ impl Check {
     }
 }
 
-/// Whether `GET path` gives status 200.
+/// Returns whether `GET path` returns status 200.
 async fn http_ok(port: u16, path: &str) -> bool {
     let page = get(&format!("127.0.0.1:{port}"), path, PATIENCE, LARGEST_PAGE).await;
     page.is_ok_and(|page| page.status == 200)
 }
 
-/// Whether the name that every cluster has is answered.
+/// Returns whether the name that every cluster has is answered.
 async fn dns_ok(port: u16, domain: &str) -> bool {
     let Ok(name) = Name::from_ascii(format!("kubernetes.default.svc.{domain}.")) else {
         return false;

@@ -1,4 +1,4 @@
-//! Puts the pod together, runs it until it is asked to stop, and takes it apart again.
+//! Starts the pod, runs it until it is asked to stop, and removes it again.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,13 +25,13 @@ use crate::status::Status;
 use crate::stop::{self, Stop};
 use crate::upstream::Upstream;
 
-/// Tasks beside the containers, in this process. Each of them ends early only by failing.
+/// Tasks of this process beside the containers. Each ends early only by failing.
 type Servers = JoinSet<Result<()>>;
 
 /// Runs the pod until a signal asks it to stop.
 pub fn run(options: &Options, console: &Console) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-    // Containers are spawned by this future, so on the main thread: see `daemon::exec`.
+    // This future spawns the containers, so it runs on the main thread: see `daemon::exec`.
     runtime.block_on(async {
         let stop = Stop::default();
         let signals = stop::on_signals(stop.clone()).context("cannot catch signals")?;
@@ -87,19 +87,19 @@ async fn pod(options: &Options, console: &Console, stop: &Stop) -> Result<()> {
     ended
 }
 
-/// The servers that the pod talks to, in this process.
+/// The servers of this process that the pod uses.
 struct Setup<'a> {
     options: &'a Options,
     ports: Ports,
     console: &'a Console,
-    /// Cancelled when they are to end.
+    /// Cancelled to stop the servers.
     serving: CancellationToken,
     servers: Servers,
 }
 
 impl Setup<'_> {
-    /// Starts them and mounts the `ConfigMap`. Takes as long as an API server makes it wait. Returns also whether the
-    /// example's stub domain is answered here.
+    /// Starts the servers and mounts the `ConfigMap`; waits for the API server. Also returns whether the example's
+    /// stub domain is answered here.
     async fn run(&mut self, volume: ConfigVolume) -> Result<(Cluster, bool)> {
         let upstream = Upstream::bind(self.ports.upstream, self.options.offline).await;
         let upstream = upstream.context("cannot bind the example upstream")?;
@@ -136,7 +136,7 @@ impl Setup<'_> {
         Ok((cluster, stub_domain))
     }
 
-    /// Ends them and waits for them, so that nothing is written any more into what is about to be removed.
+    /// Stops the servers and waits for them, so that nothing writes to the directory about to be removed.
     async fn take_down(mut self) {
         self.serving.cancel();
         self.servers.shutdown().await;
@@ -148,7 +148,7 @@ fn upstreams(options: &Options, ports: Ports) -> Vec<SocketAddr> {
     if options.offline { vec![ports.upstream_addr()] } else { options.nameservers.clone() }
 }
 
-/// Once everything answers, says what to try.
+/// Prints the guide once the pod is ready.
 async fn announce(
     options: &Options,
     ports: Ports,
@@ -174,7 +174,7 @@ async fn announce(
     status.ready();
 }
 
-/// Runs the containers until asked to stop, or until one of them or of our own servers fails for good.
+/// Runs the containers until asked to stop, or until a container or one of our own servers fails for good.
 async fn until_stopped(
     keeper: &Keeper<'_>,
     containers: &[Container],
@@ -197,12 +197,12 @@ async fn until_stopped(
     keeping.await.and(Err(failure))
 }
 
-/// Keeps one container running. When that fails for good the others are to stop as well.
+/// Keeps one container running. If that fails for good, the others stop as well.
 async fn keep(keeper: &Keeper<'_>, container: &Container) -> Result<()> {
     keeper.keep(container).await.inspect_err(|_| keeper.stop.ask())
 }
 
-/// Why a server ended that should run as long as the pod.
+/// The error of a server that ended before the pod.
 fn failure_of(ended: Option<Result<Result<()>, tokio::task::JoinError>>) -> anyhow::Error {
     match ended {
         Some(Ok(Err(error))) => error,

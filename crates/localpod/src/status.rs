@@ -20,10 +20,10 @@ pub struct Status {
 
 #[derive(Serialize)]
 struct State {
-    /// Whether everything answered.
+    /// All checks have passed.
     ready: bool,
     ports: Ports,
-    /// The directory that the containers see as the `ConfigMap`.
+    /// The directory that the containers mount as the `ConfigMap`.
     config_dir: PathBuf,
     /// Process id of localpod itself.
     pid: u32,
@@ -38,7 +38,7 @@ struct ContainerState {
 }
 
 impl Status {
-    /// Writes `file` (if any) for the first time, so that a path that cannot be written is found out early.
+    /// Writes `file` (if any) for the first time, so that an error shows early.
     pub fn create(file: Option<PathBuf>, ports: Ports, config_dir: &Path) -> io::Result<Self> {
         let state = State {
             ready: false,
@@ -52,17 +52,17 @@ impl Status {
         Ok(status)
     }
 
-    /// Everything answered.
+    /// Records that the pod is ready.
     pub fn ready(&self) {
         self.change(|state| state.ready = true);
     }
 
-    /// A container's process runs.
+    /// Records a started process.
     pub(crate) fn started(&self, name: &'static str, pid: Pid) {
         self.change(|state| state.containers.entry(name).or_default().pid = Some(pid.as_raw()));
     }
 
-    /// A container's process ended and waits for its restart.
+    /// Records an ended process, which waits for its restart.
     pub(crate) fn ended(&self, name: &'static str) {
         self.change(|state| {
             let container = state.containers.entry(name).or_default();
@@ -78,7 +78,7 @@ impl Status {
         }
     }
 
-    /// Replaces the file by one rename: a reader sees a whole state.
+    /// Replaces the file by one rename, so that a reader sees a complete state.
     fn write(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! When to stop: once asked, politely; asked again, at once.
+//! The request to stop: the first ends the pod gracefully, the second at once.
 
 use std::io;
 
@@ -13,17 +13,17 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Waits until someone asked to stop.
+    /// Waits for the first request.
     pub async fn asked(&self) {
         self.asked.cancelled().await;
     }
 
-    /// Waits until someone asked for the second time.
+    /// Waits for the second request.
     pub async fn forced(&self) {
         self.forced.cancelled().await;
     }
 
-    /// Asks everything to stop; the second time, at once.
+    /// Requests a stop; the second time, a stop at once.
     pub fn ask(&self) {
         if self.asked.is_cancelled() {
             self.forced.cancel();
@@ -32,8 +32,8 @@ impl Stop {
     }
 }
 
-/// Turns SIGINT, SIGTERM and SIGHUP (the terminal went away) into [`Stop::ask`]. The signals are caught from the
-/// moment this returns; the future does the rest and never ends.
+/// Turns SIGINT, SIGTERM and SIGHUP (the terminal is closed) into [`Stop::ask`]. The signals are caught from the
+/// return of this function on; the future handles them and never ends.
 pub fn on_signals(stop: Stop) -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,4 +1,4 @@
-//! Shows what the embedded API server and the Kubernetes client log, as lines of the [`Console`].
+//! Shows the log of the embedded API server and of the Kubernetes client as lines of the [`Console`].
 
 use std::io::{self, Write};
 
@@ -10,8 +10,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::console::Console;
 
-/// The filter unless `RUST_LOG` sets one. The Kubernetes client also returns its errors to us, who report them with
-/// their meaning.
+/// The filter, unless `RUST_LOG` sets one. The Kubernetes client also returns its errors to localpod, which reports
+/// them with their context.
 const DEFAULT_FILTER: &str =
     "warn,apiserver=info,localpod=info,kube_client=off,kube_runtime=off,hickory_server=error";
 
@@ -21,11 +21,11 @@ pub fn to_console(console: Console) {
     let filter = asked.or_else(|| DEFAULT_FILTER.parse().ok()).unwrap_or_default();
     let lines = fmt::layer().with_ansi(false).without_time().with_target(false);
     let events = tracing_subscriber::registry().with(lines.with_writer(Speakers { console })).with(filter);
-    // Fails only where a subscriber is set already, and then events are shown by that one.
+    // Fails only if another subscriber is set already, which then shows the events.
     let _ = events.try_init();
 }
 
-/// Makes one [`Line`] an event.
+/// Turns each event into one [`Line`].
 struct Speakers {
     console: Console,
 }
@@ -47,7 +47,7 @@ impl<'a> MakeWriter<'a> for Speakers {
     }
 }
 
-/// Collects one event's text; shows it when dropped.
+/// Collects the text of one event; shows it when dropped.
 struct Line<'a> {
     console: &'a Console,
     name: &'static str,

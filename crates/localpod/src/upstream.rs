@@ -1,8 +1,7 @@
-//! The upstream of the example's stub domain: a DNS server on loopback that knows a few names of `acme.example`,
-//! so that stub domains and `ExternalName` targets work without a network.
+//! The upstream of the example's stub domain: a DNS server on loopback with a few names of `acme.example`, so that
+//! stub domains and `ExternalName` targets work without a network.
 //!
-//! Not a name server for anything else: names outside its zone are REFUSED, or, where it stands in for all external
-//! names (`--offline`), do not exist.
+//! Other names are REFUSED or, where it replaces the upstreams of all external names (`--offline`), NXDOMAIN.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,14 +23,14 @@ use tokio_util::sync::CancellationToken;
 /// The zone's name, and the stub domain of the example cluster.
 pub const APEX: &str = "acme.example";
 
-/// Short, so that an edit is seen soon.
+/// In seconds; short, so that an edit shows soon.
 const TTL: u32 = 10;
-/// Time that a TCP client may take for one query.
+/// Timeout of a TCP client for one query.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Responses of one TCP connection that may wait to be sent.
+/// Limit of responses that wait to be sent on one TCP connection.
 const MAX_PENDING: usize = 16;
 
-/// A bound, not yet running upstream.
+/// A bound upstream that does not run yet.
 pub struct Upstream {
     zones: Catalog,
     udp: UdpSocket,
@@ -39,8 +38,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free one. With `offline` it stands in for all external
-    /// names: one that it does not know does not exist.
+    /// Binds `port` on 127.0.0.1 over UDP and TCP; 0 takes a free port. With `offline` it answers for all external
+    /// names: those that it does not know are NXDOMAIN.
     pub async fn bind(port: u16, offline: bool) -> io::Result<Self> {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let udp = UdpSocket::bind(tcp.local_addr()?).await?;
@@ -52,7 +51,7 @@ impl Upstream {
         self.tcp.local_addr()
     }
 
-    /// Answers until cancelled.
+    /// Serves until cancelled.
     pub async fn run(self, token: CancellationToken) -> Result<(), NetError> {
         let mut server = Server::new(Resolver { zones: self.zones });
         server.register_socket(self.udp);
@@ -83,7 +82,7 @@ fn zones(offline: bool) -> Catalog {
 fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = (Name, RData)>) {
     let mut zone =
         InMemoryZoneHandler::<TokioRuntimeProvider>::empty(apex.clone(), ZoneType::Primary, AxfrPolicy::Deny);
-    // Its last number is how long a missing name may be remembered as missing (RFC 2308).
+    // The last number is the negative caching TTL (RFC 2308).
     let soa = SOA::new(under_apex(&["ns"]), under_apex(&["hostmaster"]), 1, 3600, 600, 86400, TTL);
     zone.upsert_mut(Record::from_rdata(apex.clone(), TTL, RData::SOA(soa)), 1);
     for (name, data) in records {
@@ -92,7 +91,7 @@ fn add_zone(zones: &mut Catalog, apex: &Name, records: impl IntoIterator<Item = 
     zones.upsert(LowerName::new(apex), vec![Arc::new(zone)]);
 }
 
-/// A name of the zone. The labels are fixed and valid, so that there is no error to report.
+/// A name of the zone. The labels are fixed and valid, so no error is possible.
 fn under_apex(labels: &[&str]) -> Name {
     let labels = labels.iter().copied().chain(APEX.split('.'));
     let mut name = Name::from_labels(labels.map(str::as_bytes)).unwrap_or_default();
@@ -100,7 +99,7 @@ fn under_apex(labels: &[&str]) -> Name {
     name
 }
 
-/// Answers from the zones as a resolver does: dnsmasq warns of an upstream whose answers lack RA.
+/// Answers from the zones with RA set, as a resolver does: dnsmasq warns about an upstream without RA.
 struct Resolver {
     zones: Catalog,
 }
@@ -112,7 +111,7 @@ impl RequestHandler for Resolver {
     }
 }
 
-/// Sends responses with RA set.
+/// Sets RA in responses.
 #[derive(Clone)]
 struct WithRa<R> {
     reply: R,

@@ -1,4 +1,4 @@
-//! localpod runs the containers with the flags of the manifest: every one of them, moved to other ports.
+//! The flags of localpod's containers are those of the manifest, moved to other ports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has to end there")]
 
@@ -12,7 +12,7 @@ use localpod::pod::{Access, Wiring};
 use localpod::ports::Ports;
 use localpod::programs::Programs;
 
-/// The ports of the manifest, arranged so that nothing needs to be moved.
+/// The ports of the manifest, so that none is moved.
 fn manifest_ports() -> Ports {
     Ports {
         dns: 53,
@@ -27,7 +27,7 @@ fn manifest_ports() -> Ports {
     }
 }
 
-/// The containers of the base, with the arguments that another manifest gives them.
+/// The containers of the base, with the arguments of another manifest.
 fn manifest_containers(arguments: Option<&str>) -> BTreeMap<String, ManifestContainer> {
     let read = |file: &str| {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests").join(file);
@@ -57,7 +57,7 @@ fn with_dnsmasq_as_a_cache_alone_those_of_the_base_are_passed() {
     compare(Shape { is_cache: true, ..Shape::default() }, &manifest_containers(None));
 }
 
-/// `manifests/alone`, but for what a laptop has no use for.
+/// The arguments of `manifests/alone`, except those without use on a laptop.
 #[test]
 fn without_dnsmasq_those_of_that_topology_are_passed() {
     let mut manifest = manifest_containers(Some("components/alone/deployment.yaml"));
@@ -99,12 +99,12 @@ fn compare(Shape { is_cache, is_alone }: Shape, manifest: &BTreeMap<String, Mani
         let expected = &manifest[container.name];
         let mut passed = container.args.iter();
         for flag in expected.args.as_ref().unwrap() {
-            // Each volume mount is the one directory here.
+            // Each volume mount is the same directory here.
             let flag =
                 flag.replace("/kube-dns-config", "/config").replace("/etc/k8s/dns/dnsmasq-nanny", "/config");
             assert!(passed.any(|arg| *arg == flag), "{}: {flag} is missing or out of order", container.name);
         }
-        // What a kubelet fills in, such as the name of the node, is not there on a laptop.
+        // Values that a kubelet fills in, such as the name of the node, do not exist on a laptop.
         let written = |variable: &&EnvVar| variable.value_from.is_none();
         for variable in expected.env.iter().flatten().filter(written) {
             let value = OsString::from(variable.value.clone().unwrap());

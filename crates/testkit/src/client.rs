@@ -1,4 +1,4 @@
-//! Asking a server: one packet over UDP or TCP, or many over one TCP connection.
+//! A DNS client for tests: one packet over UDP or TCP, or many over one TCP connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::query::Query;
 /// Timeout of [`ask`] and [`ask_tcp`]: longer than any server of ours may take for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// Nothing came in time.
+    /// No answer came in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// The server closed the connection first.
@@ -28,7 +28,7 @@ pub enum AskError {
     Io(#[from] std::io::Error),
 }
 
-/// Sends `packet` from a socket of its own and returns the first packet that comes back.
+/// Sends `packet` from a socket of its own and returns the first packet received.
 pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
     let local: IpAddr = match server.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
@@ -45,7 +45,7 @@ pub async fn udp(server: SocketAddr, packet: &[u8], patience: Duration) -> Resul
     Ok(buffer)
 }
 
-/// Sends `packet` over a TCP connection of its own and returns the first message that comes back.
+/// Sends `packet` over a TCP connection of its own and returns the first message received.
 pub async fn tcp(server: SocketAddr, packet: &[u8], patience: Duration) -> Result<Vec<u8>, AskError> {
     let exchange = async {
         let mut connection = TcpConnection::open(server).await?;
@@ -55,22 +55,22 @@ pub async fn tcp(server: SocketAddr, packet: &[u8], patience: Duration) -> Resul
     timeout(patience, exchange).await.map_err(|_| AskError::Timeout(patience))?
 }
 
-/// Asks over UDP and reads the answer; panics when there is none.
+/// Sends a query over UDP and parses the answer; panics without one.
 pub async fn ask(server: SocketAddr, query: &Query) -> Message {
     try_ask(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
-/// Asks over TCP and reads the answer; panics when there is none.
+/// Sends a query over TCP and parses the answer; panics without one.
 pub async fn ask_tcp(server: SocketAddr, query: &Query) -> Message {
     try_ask_tcp(server, query, PATIENCE).await.unwrap_or_else(|error| panic!("{query:?}: {error}"))
 }
 
-/// Asks over UDP; the answer, or why there is none that can be read.
+/// Sends a query over UDP; returns the parsed answer, or why there is none.
 pub async fn try_ask(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
     read(udp(server, &query.wire(), patience).await)
 }
 
-/// Asks over TCP; the answer, or why there is none that can be read.
+/// Sends a query over TCP; returns the parsed answer, or why there is none.
 pub async fn try_ask_tcp(server: SocketAddr, query: &Query, patience: Duration) -> Result<Message, String> {
     read(tcp(server, &query.wire(), patience).await)
 }
@@ -80,7 +80,7 @@ fn read(answer: Result<Vec<u8>, AskError>) -> Result<Message, String> {
     Message::parse(&wire).map_err(|error| format!("malformed answer: {error}"))
 }
 
-/// A TCP connection on which questions can be pipelined.
+/// A TCP connection on which queries can be pipelined.
 #[derive(Debug)]
 pub struct TcpConnection {
     stream: TcpStream,
@@ -94,7 +94,7 @@ impl TcpConnection {
         Ok(Self { stream })
     }
 
-    /// Connects from an address of this machine's own, such as 127.0.0.2: as another client.
+    /// Connects from another address of this machine, such as 127.0.0.2, to be another client.
     pub async fn open_from(client: Ipv4Addr, server: SocketAddr) -> Result<Self, AskError> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((client, 0).into())?;
@@ -112,19 +112,19 @@ impl TcpConnection {
         self.send_raw(&framed).await
     }
 
-    /// Sends octets as they are: half a message, a wrong length.
+    /// Sends octets unchanged: half a message, a wrong length.
     pub async fn send_raw(&mut self, octets: &[u8]) -> Result<(), AskError> {
         self.stream.write_all(octets).await?;
         Ok(())
     }
 
-    /// Says that nothing more will be sent, and goes on listening.
+    /// Closes the connection for sending; it can still receive.
     pub async fn finish_sending(&mut self) -> Result<(), AskError> {
         self.stream.shutdown().await?;
         Ok(())
     }
 
-    /// The next message of the server.
+    /// Receives the next message of the server.
     pub async fn receive(&mut self, patience: Duration) -> Result<Vec<u8>, AskError> {
         timeout(patience, self.next_message()).await.map_err(|_| AskError::Timeout(patience))?
     }

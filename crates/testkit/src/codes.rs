@@ -1,4 +1,4 @@
-//! Mnemonics of types, classes, opcodes and RCODEs, both ways.
+//! Mnemonics of types, classes, opcodes and RCODEs, in both directions.
 
 const TYPES: &[(u16, &str)] = &[
     (1, "A"),
@@ -62,42 +62,43 @@ fn code_of(table: &[(u16, &str)], prefix: &str, name: &str) -> Option<u16> {
         .or_else(|| name.strip_prefix(prefix)?.parse().ok())
 }
 
-/// `A`, `SRV`, ...; `TYPE65280` for a type without a name here (RFC 3597).
+/// `A`, `SRV`, ...; `TYPE65280` for a type without a mnemonic here (RFC 3597).
 pub fn type_name(code: u16) -> String {
     name_of(TYPES, "TYPE", code)
 }
 
-/// The number of a type written as by [`type_name`].
+/// The number of a type in the form of [`type_name`].
 pub fn type_code(name: &str) -> Option<u16> {
     code_of(TYPES, "TYPE", name)
 }
 
-/// `IN`, `CH`, ...; `CLASS0` for a class without a name (RFC 3597).
+/// `IN`, `CH`, ...; `CLASS0` for a class without a mnemonic (RFC 3597).
 pub fn class_name(code: u16) -> String {
     name_of(CLASSES, "CLASS", code)
 }
 
-/// The number of a class written as by [`class_name`].
+/// The number of a class in the form of [`class_name`].
 pub fn class_code(name: &str) -> Option<u16> {
     code_of(CLASSES, "CLASS", name)
 }
 
-/// `QUERY`, `NOTIFY`, ...; `OPCODE3` for one without a name.
+/// `QUERY`, `NOTIFY`, ...; `OPCODE3` for an opcode without a mnemonic.
 pub fn opcode_name(code: u8) -> String {
     name_of(OPCODES, "OPCODE", code.into())
 }
 
-/// The number of an opcode written as by [`opcode_name`].
+/// The number of an opcode in the form of [`opcode_name`].
 pub fn opcode_code(name: &str) -> Option<u8> {
     code_of(OPCODES, "OPCODE", name).and_then(|code| u8::try_from(code).ok())
 }
 
-/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for one without a name. The upper eight bits come from the OPT record.
+/// `NOERROR`, `NXDOMAIN`, ...; `RCODE11` for an RCODE without a mnemonic. The upper eight bits come from the OPT
+/// record.
 pub fn rcode_name(code: u16) -> String {
     name_of(RCODES, "RCODE", code)
 }
 
-/// The number of an RCODE written as by [`rcode_name`].
+/// The number of an RCODE in the form of [`rcode_name`].
 pub fn rcode_code(name: &str) -> Option<u16> {
     code_of(RCODES, "RCODE", name)
 }

@@ -1,10 +1,10 @@
-//! A mounted `ConfigMap`, edited.
+//! Edits of a mounted `ConfigMap`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Writes a generation of the data and swaps the `..data` link to it, as a kubelet does.
+/// Writes a generation of the data and replaces the `..data` link, as a kubelet does.
 pub fn swap(directory: &Path, generation: u32, files: &[(&str, &str)]) {
     replace(directory, generation, files).expect("the files of a ConfigMap can be written");
 }
@@ -23,7 +23,7 @@ fn replace(directory: &Path, generation: u32, files: &[(&str, &str)]) -> std::io
             symlink(Path::new("..data").join(key), link)?;
         }
     }
-    // Links of keys that are gone.
+    // Removes links of keys that no longer exist.
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_symlink() && !path.exists() {

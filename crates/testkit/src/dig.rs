@@ -1,4 +1,4 @@
-//! A message as text in the manner of `dig`, for comparing whole answers and for reading failures.
+//! A message as text in the format of `dig`, for comparing whole answers and for test failures.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::codes;
 use crate::hex::hex;
 use crate::message::{Edns, Message};
 
-/// The message in the order of the wire, TTLs and serials as they are. A broken message is shown as far as it goes.
+/// The message in wire order, with its TTLs and serials. A malformed message is shown up to the defect.
 pub fn show(wire: &[u8]) -> String {
     render(wire, |records| records.iter().map(ToString::to_string).collect())
 }

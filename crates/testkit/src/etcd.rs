@@ -1,4 +1,4 @@
-//! A real etcd on loopback, of one member.
+//! A real etcd on loopback, with one member.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use crate::ports::free_port;
 use crate::process::{Process, Program};
 
-/// However slow the machine is.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running etcd with data of its own. It ends with this process.
+/// A running etcd with its own data. It ends with this process.
 #[derive(Debug)]
 pub struct Etcd {
-    /// Its address for clients.
+    /// The address for clients.
     pub address: SocketAddr,
     program: PathBuf,
     data: tempfile::TempDir,
@@ -29,7 +29,7 @@ pub struct Etcd {
     process: Option<Process>,
 }
 
-/// Path of etcd. Says loudly what is not tested where it is not installed; without a terminal the runner shows it too.
+/// The path of etcd. If it is not installed, prints `untested` on standard error, which the runner shows.
 #[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 pub fn installed(untested: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -41,7 +41,7 @@ pub fn installed(untested: &str) -> Option<PathBuf> {
 }
 
 impl Etcd {
-    /// Starts it, if it is installed, and waits until it answers.
+    /// Starts etcd, if it is installed, and waits until it answers.
     pub async fn start(untested: &str) -> Option<Self> {
         Self::with(untested, &[]).await
     }
@@ -61,12 +61,12 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// Its URL, without TLS.
+    /// The URL without TLS.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Starts it again after [`Etcd::stop`], with the data that it had.
+    /// Starts it again after [`Etcd::stop`], with its data.
     pub async fn begin(&mut self) {
         let peer = format!("http://127.0.0.1:{}", free_port());
         let (url, data) = (self.url(), self.data.path().join("data"));
@@ -87,12 +87,12 @@ impl Etcd {
         self.process = Some(process);
     }
 
-    /// Kills it; its data stay.
+    /// Kills it; its data remain.
     pub fn stop(&mut self) {
         self.process = None;
     }
 
-    /// Takes its data away; it has to be stopped.
+    /// Deletes its data; it must be stopped.
     pub fn forget(&mut self) {
         std::fs::remove_dir_all(self.data.path().join("data")).expect("its data");
     }
@@ -102,12 +102,12 @@ impl Etcd {
         self.call("/v3/kv/put", json!({ "key": encoded(key), "value": encoded(value) })).await;
     }
 
-    /// The part of a [transaction](Self::transaction) that sets a key.
+    /// A [transaction](Self::transaction) operation that sets a key.
     pub fn put_in_transaction(&self, key: &str, value: &str) -> Value {
         json!({ "request_put": { "key": encoded(key), "value": encoded(value) } })
     }
 
-    /// Does all of this at once; 128 operations at the most.
+    /// Runs all operations in one transaction; 128 at most.
     pub async fn transaction(&self, operations: Vec<Value>) {
         self.call("/v3/kv/txn", json!({ "success": operations })).await;
     }
@@ -117,14 +117,15 @@ impl Etcd {
         self.call("/v3/kv/deleterange", json!({ "key": encoded(key) })).await;
     }
 
-    /// Forgets all changes so far, so that no watch can go on from them.
+    /// Compacts the history, so that no watch can resume from an earlier revision.
     pub async fn compact(&self) {
         let page = self.call("/v3/kv/range", json!({ "key": encoded("x") })).await;
         let revision = page.pointer("/header/revision").cloned().unwrap_or_default();
         self.call("/v3/kv/compaction", json!({ "revision": revision, "physical": true })).await;
     }
 
-    /// Makes the user root with this password, another user that may read what begins with `prefix`, and has etcd ask for them.
+    /// Enables authentication, with the user root (password `root`), and with `user` and `password` for reading the keys
+    /// with this `prefix`.
     pub async fn ask_for_users(&mut self, user: &str, password: &str, prefix: &str) {
         let end = format!("{}0", prefix.trim_end_matches('/'));
         let permission = json!({ "permType": "READ", "key": encoded(prefix), "range_end": encoded(&end) });
@@ -145,7 +146,7 @@ impl Etcd {
         self.token = response.get("token").and_then(Value::as_str).map(str::to_owned);
     }
 
-    /// Posts a request to its JSON gateway; panics when that fails.
+    /// Posts a request to the JSON gateway; panics if it fails.
     pub async fn call(&self, path: &str, request: Value) -> Value {
         let called = self.try_call(path, request).await;
         called.unwrap_or_else(|error| panic!("etcd {path}: {error}"))

@@ -1,4 +1,4 @@
-//! Waiting for a condition: ask again and again until it holds or the time is over.
+//! Waits for a condition: probes repeatedly until it holds or the timeout passes.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -15,7 +15,7 @@ pub trait Settled {
     /// The value that [`eventually`] returns once the condition holds.
     type Value;
 
-    /// The value, or why it is not there yet.
+    /// The value, or why the condition does not hold yet.
     fn settled(self) -> Result<Self::Value, String>;
 }
 

@@ -1,4 +1,4 @@
-//! The least HTTP that tests need: one request on a connection of its own.
+//! The minimal HTTP client for tests: one request on a connection of its own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// However slow the machine is.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The response.
@@ -21,17 +21,17 @@ pub struct Response {
 }
 
 impl Response {
-    /// The value of a series in the exposition, given with its labels as they stand there.
+    /// The value of a series in the exposition; `series` includes its labels as written there.
     pub fn metric(&self, series: &str) -> Option<f64> {
         self.body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
     }
 }
 
-/// The response to `GET path`.
+/// Sends `GET path` and returns the response.
 ///
 /// # Errors
 ///
-/// When there is none in time, or what comes is no HTTP.
+/// If no response comes in time, or it is not HTTP.
 pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     let text = request(address, "GET", path).await?;
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -40,11 +40,11 @@ pub async fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
     Ok(Response { status, body: body.to_owned() })
 }
 
-/// The response to any request, as it came.
+/// Sends any request and returns the response as text.
 ///
 /// # Errors
 ///
-/// When there is none in time, or it is no text.
+/// If no response comes in time, or it is not UTF-8.
 pub async fn request(address: SocketAddr, method: &str, path: &str) -> io::Result<String> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;

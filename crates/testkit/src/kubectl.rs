@@ -1,4 +1,4 @@
-//! The real `kubectl`, as a person would use it.
+//! The real `kubectl`, used as from a terminal.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// However slow the machine is.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `kubectl` on an API server without TLS.
@@ -19,7 +19,7 @@ pub struct Kubectl {
     home: PathBuf,
 }
 
-/// Whether `kubectl` cannot be run. Says loudly what is not tested then; without a terminal the runner shows it too.
+/// Returns whether `kubectl` cannot be run, and then prints `untested` on standard error, which the runner shows.
 #[allow(clippy::print_stderr, reason = "a skipped test must not look like a passed one")]
 pub fn is_missing(untested: &str) -> bool {
     let output = std::process::Command::new("kubectl").args(["version", "--client"]).output();
@@ -31,12 +31,12 @@ pub fn is_missing(untested: &str) -> bool {
 }
 
 impl Kubectl {
-    /// Talks to the API server at this address; keeps its caches in `home`.
+    /// A `kubectl` for the API server at this address; it keeps its caches in `home`.
     pub fn on(server: SocketAddr, home: &Path) -> Self {
         Self { server: format!("--server=http://{server}"), home: home.to_owned() }
     }
 
-    /// Runs it; panics with what it printed when it fails. Returns its standard output.
+    /// Runs it and returns its standard output; panics with its output if it fails.
     pub async fn run(&self, arguments: &str) -> String {
         self.with_input(arguments, "").await
     }
@@ -46,12 +46,12 @@ impl Kubectl {
         self.succeed(arguments, input, "true").await
     }
 
-    /// `kubectl edit`, with a sed script for an editor.
+    /// Runs `kubectl edit` with a sed script as the editor.
     pub async fn edit(&self, what: &str, sed: &str) -> String {
         self.succeed(&format!("edit {what}"), "", &format!("sed -i -e '{sed}'")).await
     }
 
-    /// Runs it; panics unless it fails. Returns its standard error.
+    /// Runs it and returns its standard error; panics if it succeeds.
     pub async fn refused(&self, arguments: &str, input: &str) -> String {
         let output = self.output(arguments, input, "true").await;
         assert!(!output.status.success(), "kubectl {arguments}: {output:?}");
@@ -71,7 +71,7 @@ impl Kubectl {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot run kubectl: {error}"));
         if let Some(mut stdin) = child.stdin.take() {
-            // It may end without reading everything.
+            // kubectl may exit without reading everything.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let ended = timeout(PATIENCE, child.wait_with_output()).await;

@@ -1,20 +1,19 @@
-//! Tools for the tests of all crates; nothing of it is part of a shipped binary.
+//! Tools for the tests of all crates; no part of a shipped binary.
 //!
 //! * [`upstream`]: a scripted DNS server on loopback that answers, misbehaves, counts and remembers.
 //! * [`tls`]: TLS in front of it, with good certificates and bad ones.
-//! * [`client`], [`query`]: build questions and ask them over UDP, TCP or pipelined TCP.
-//! * [`message`], [`dig`]: read any answer, even a broken one, and show it as text that can be compared.
-//! * [`reply`], [`record`]: write answers from records in presentation format.
+//! * [`client`], [`query`]: build queries and send them over UDP, TCP or pipelined TCP.
+//! * [`message`], [`dig`]: parse any answer, even a malformed one, and show it as text that can be compared.
+//! * [`reply`], [`record`]: build answers from records in presentation format.
 //! * [`objects`]: Kubernetes objects as JSON.
-//! * [`config_map`]: a mounted `ConfigMap`, edited as a kubelet does.
+//! * [`config_map`]: edits of a mounted `ConfigMap`, as a kubelet makes them.
 //! * [`process`], [`ports`]: start one of our binaries, read its log, end it.
-//! * [`processes`]: which processes run and what they use.
+//! * [`processes`]: running processes and their resources.
 //! * [`http`]: one request and its response.
-//! * [`kubectl`]: the real one.
-//! * [`etcd`]: a real one.
-//! * [`eventually`]: wait for a condition without sleeping for a guessed time.
+//! * [`kubectl`], [`etcd`]: the real programs.
+//! * [`eventually`]: wait for a condition without a guessed sleep.
 //!
-//! A broken set-up ends the test at once with a panic that says what is wrong: that is what a test wants.
+//! A failing set-up panics with the reason, which ends the test.
 
 #![allow(
     clippy::panic,

@@ -1,21 +1,21 @@
-//! Reading DNS messages without choking on any: what can be read is read, what is wrong is said.
+//! A lenient parser of DNS messages: it reads as much as it can, and reports the first defect.
 
 use thiserror::Error;
 
 use crate::record::{Record, data_text};
 use crate::{codes, name};
 
-/// Where and why a message cannot be read any further.
+/// The position and the kind of the first defect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("octet {at}: {what}")]
 pub struct Malformed {
-    /// Offset of the part that cannot be read.
+    /// Offset of the malformed part.
     pub at: usize,
-    /// The part.
+    /// The malformed part.
     pub what: &'static str,
 }
 
-/// A question as found in a message.
+/// A question in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Presentation format, case as on the wire.
@@ -82,7 +82,7 @@ const FLAGS: &[(u16, &str)] = &[
 ];
 
 impl Message {
-    /// Reads a whole message.
+    /// Parses a whole message.
     pub fn parse(wire: &[u8]) -> Result<Self, Malformed> {
         match Self::read(wire) {
             (message, None) => Ok(message),
@@ -90,7 +90,7 @@ impl Message {
         }
     }
 
-    /// Reads as much of a message as there is, and says what is wrong with the rest.
+    /// Parses as much of a message as possible; returns the first defect, too.
     pub fn read(wire: &[u8]) -> (Self, Option<Malformed>) {
         let mut message = Self { size: wire.len(), ..Self::default() };
         let mut reader = Reader { wire, at: 0 };
@@ -154,7 +154,7 @@ impl Message {
         u8::try_from(self.bits >> 11 & 0x0f).unwrap_or_default()
     }
 
-    /// Whether the flag `qr aa tc rd ra z ad cd` is set.
+    /// Returns whether the flag is set: `qr`, `aa`, `tc`, `rd`, `ra`, `z`, `ad` or `cd`.
     #[track_caller]
     pub fn has(&self, flag: &str) -> bool {
         let known = FLAGS.iter().find(|(_, name)| *name == flag);
@@ -162,7 +162,7 @@ impl Message {
         self.bits & bit != 0
     }
 
-    /// The flags that are set, in the order `qr aa tc rd ra z ad cd`, separated by blanks.
+    /// The set flags, in the order `qr aa tc rd ra z ad cd`, separated by blanks.
     pub fn flags(&self) -> String {
         let set: Vec<&str> =
             FLAGS.iter().filter(|(bit, _)| self.bits & bit != 0).map(|(_, name)| *name).collect();

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-/// The wire format of `name`, uncompressed. A missing dot at the end is added; `.` and the empty name are the root.
+/// The wire format of `name`, uncompressed. A missing final dot is added; `.` and the empty name are the root.
 ///
 /// The limit of 255 octets for a whole name is not checked: tests send longer ones.
 ///
 /// # Errors
 ///
-/// In words, when a label is empty or has more than 63 octets, or a backslash is followed neither by a character nor by
-/// three digits up to 255.
+/// If a label is empty or has more than 63 octets, or a backslash is followed neither by a character nor by three
+/// digits up to 255.
 pub fn to_wire(name: &str) -> Result<Vec<u8>, String> {
     let mut wire = Vec::with_capacity(name.len() + 2);
     let mut label = Vec::new();
@@ -47,9 +47,9 @@ fn escaped(rest: &mut std::str::Bytes<'_>) -> Option<u8> {
     std::str::from_utf8(&digits).ok()?.parse().ok()
 }
 
-/// Reads the name at `at` of `message`, following compression pointers, and moves `at` behind it.
+/// Parses the name at `at` of `message`, following compression pointers, and moves `at` behind it.
 ///
-/// `None` when it runs past the end, uses an unknown label type, loops, or is longer than 255 octets.
+/// `None` if it runs past the end, uses an unknown label type, loops, or is longer than 255 octets.
 pub fn from_wire(message: &[u8], at: &mut usize) -> Option<String> {
     let mut text = String::new();
     let mut position = *at;

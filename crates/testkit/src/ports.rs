@@ -1,17 +1,17 @@
-//! Ports for processes that cannot be asked for port 0, and which families of addresses there are.
+//! Free ports for processes that cannot bind port 0, and the available address families.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the range that Linux hands out for outgoing connections, so that no client socket sits on them.
+/// Below the range that Linux uses for outgoing connections, so that no client socket occupies them.
 const FIRST: u32 = 15_000;
 const COUNT: u32 = 16_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A port of 127.0.0.1 on which nothing listens, neither over UDP nor over TCP.
+/// A port of 127.0.0.1 that is free over UDP and TCP.
 ///
-/// Every call in a process gives another port, and processes start at different places of the range.
+/// Every call in a process returns another port, and processes start at different points of the range.
 pub fn free_port() -> u16 {
     let start = std::process::id().wrapping_mul(97);
     for _ in 0..COUNT {
@@ -30,7 +30,7 @@ fn is_free(port: u16) -> bool {
     TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
 }
 
-/// Whether this machine has IPv6; a line on standard error says so where it has not.
+/// Returns whether this machine has IPv6; prints a line on standard error if not.
 #[allow(clippy::print_stderr, reason = "what could not be tested is said loudly")]
 pub fn ipv6_is_here() -> bool {
     let is_here = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();

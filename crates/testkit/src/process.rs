@@ -1,4 +1,4 @@
-//! Starting one of our binaries, reading what it logs, ending it.
+//! Processes under test: start, output, end.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,17 +16,17 @@ use tokio::time::{Instant, sleep};
 use crate::processes::{Pid, send};
 use crate::{Settled, eventually};
 
-/// Lines kept of each stream at most; the oldest go first.
+/// Limit of lines kept of each stream; the oldest are dropped.
 const KEPT_LINES: usize = 50_000;
 
-/// The pause between two looks at what a process is to bring about: the first, and the longest.
+/// The pause between two probes of a process: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
 /// The path of one of our binaries.
 ///
-/// Looked for in the directory `KUBE_DNS_RS_BIN_DIR`, in the variable `CARGO_BIN_EXE_<name>`, and beside the running
-/// test executable (`target/debug`). Panics with a hint when it is nowhere: cargo builds the binaries of other crates
-/// only when asked to.
+/// It is searched in the directory `KUBE_DNS_RS_BIN_DIR`, in the variable `CARGO_BIN_EXE_<name>`, and beside the
+/// running test executable (`target/debug`). Panics with a hint if it is missing: cargo builds the binaries of other
+/// crates only on request.
 pub fn binary(name: &str) -> PathBuf {
     let from_directory =
         std::env::var_os("KUBE_DNS_RS_BIN_DIR").map(|directory| Path::new(&directory).join(name));
@@ -36,8 +36,8 @@ pub fn binary(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("no binary {name}: run `cargo build --workspace --bins` first"))
 }
 
-/// The address that a log line tells, in klog's format or in JSON; on loopback where it means all addresses. Panics when
-/// there is none.
+/// The address in a log line, in klog's format or in JSON; loopback in place of the unspecified address. Panics
+/// without one.
 pub fn address(line: &str) -> SocketAddr {
     let told =
         line.split("address").nth(1).and_then(|rest| rest.split('"').find_map(|part| part.parse().ok()));
@@ -60,7 +60,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// One of our binaries, found as by [`binary`].
+    /// One of our binaries, found by [`binary`].
     pub fn named(name: &str) -> Self {
         Self::at(&binary(name))
     }
@@ -70,8 +70,7 @@ impl Program {
         Self { name: path.into(), command: Command::new(path) }
     }
 
-    /// An executable that cannot outlive this process, however that ends: the kernel kills it at the end of the thread
-    /// that starts it.
+    /// An executable that cannot outlive this process: the kernel kills it at the end of the thread that starts it.
     pub fn tied(path: &Path) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(path);
@@ -92,7 +91,7 @@ impl Program {
         self
     }
 
-    /// Starts it without input, both outputs captured. Panics when it cannot be started.
+    /// Starts it without input and captures both outputs. Panics if it cannot be started.
     pub fn start(self) -> Process {
         let Self { name, mut command } = self;
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -144,7 +143,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Its process ID.
+    /// The process ID.
     pub fn id(&self) -> Pid {
         self.child.id()
     }
@@ -159,18 +158,18 @@ impl Process {
         self.stderr.all()
     }
 
-    /// The first line on standard error that holds `text`, waited for.
+    /// Waits for the first line on standard error that contains `text`.
     ///
-    /// Panics with everything logged when the line does not come in time or the process ends first.
+    /// Panics with the whole log if the line does not come in time or the process ends first.
     pub async fn line_with(&mut self, text: &str, patience: Duration) -> String {
         let stderr = self.stderr.clone();
         let found = || std::future::ready(stderr.all().into_iter().find(|line| line.contains(text)));
         self.until(&format!("logged {text:?}"), patience, found).await
     }
 
-    /// Probes until the probe settles, and returns its value.
+    /// Calls the probe until it settles, and returns its value.
     ///
-    /// Panics with everything logged when that takes too long or the process ends first.
+    /// Panics with the whole log if that takes too long or the process ends first.
     pub async fn until<P, F>(
         &mut self,
         what: &str,
@@ -184,11 +183,11 @@ impl Process {
         self.try_until(what, patience, probe).await.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same, with an error in place of the panic.
+    /// The same with an error in place of the panic.
     ///
     /// # Errors
     ///
-    /// When that takes too long or the process ends first; with everything logged.
+    /// If that takes too long or the process ends first; with the whole log.
     pub async fn try_until<P, F>(
         &mut self,
         what: &str,
@@ -202,7 +201,7 @@ impl Process {
         let deadline = Instant::now() + patience;
         let [mut pause, longest] = PAUSES;
         loop {
-            // Once it has ended, the last look is at all that it did.
+            // After the end of the process, the last probe sees all of its output.
             let ended = self.exited().inspect(|_| self.drain());
             let last = match probe().await.settled() {
                 Ok(value) => return Ok(value),
@@ -217,11 +216,11 @@ impl Process {
         }
     }
 
-    /// Fails when it has ended, with everything logged.
+    /// Checks that the process runs.
     ///
     /// # Errors
     ///
-    /// When it has ended.
+    /// If it has ended; with the whole log.
     pub fn check(&mut self) -> Result<(), String> {
         let Some(status) = self.exited() else { return Ok(()) };
         self.drain();
@@ -265,7 +264,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended long ago: then there is nothing to kill.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

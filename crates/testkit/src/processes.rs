@@ -1,4 +1,4 @@
-//! Processes as the operating system sees them: which run, and what they use.
+//! Processes and their resources, from the operating system.
 
 use std::fs;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use nix::time::ClockId;
 /// A process ID.
 pub type Pid = u32;
 
-/// Whether the process runs. One that ended and was not yet waited for (a zombie) does not.
+/// Returns whether the process runs. A zombie, which ended but was not waited for, does not.
 pub fn is_running(pid: Pid) -> bool {
     stat(pid).is_some_and(|(_, state)| !matches!(state, 'Z' | 'X'))
 }
 
-/// The process and everything below it.
+/// The process and all its descendants.
 pub fn descendants(pid: Pid) -> Vec<Pid> {
     let parents: Vec<(Pid, Pid)> =
         all().into_iter().filter_map(|child| Some((child, stat(child)?.0))).collect();
@@ -27,7 +27,7 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
     found
 }
 
-/// Sends a signal to a process that is there.
+/// Sends a signal to an existing process.
 pub fn send(pid: Pid, signal: Signal) {
     kill(raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
 }
@@ -41,9 +41,9 @@ fn raw(pid: Pid) -> nix::unistd::Pid {
 pub struct Usage {
     /// Resident memory in KiB.
     pub resident: u32,
-    /// The most resident memory since the start or [`forget_peak`], in KiB.
+    /// The peak of resident memory since the start or [`forget_peak`], in KiB.
     pub peak: u32,
-    /// Resident memory that belongs to it alone, in KiB.
+    /// Resident memory that is not shared (anonymous), in KiB.
     pub anonymous: u32,
     /// Open file descriptors.
     pub descriptors: u32,
@@ -54,7 +54,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of one process; `None` when it has ended.
+    /// The resources of a process; `None` if it has ended.
     pub fn of(pid: Pid) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| {
@@ -73,16 +73,16 @@ impl Usage {
     }
 }
 
-/// CPU time of all threads of a process so far; `None` when it has ended.
+/// CPU time of all threads of a process so far; `None` if it has ended.
 pub fn cpu_time(pid: Pid) -> Option<Duration> {
     Some(ClockId::pid_cpu_clock_id(raw(pid)).ok()?.now().ok()?.into())
 }
 
-/// Lets the peak of a process start again from what it uses now.
+/// Resets the peak of resident memory to the present use.
 ///
 /// # Errors
 ///
-/// When it has ended.
+/// If the process has ended.
 pub fn forget_peak(pid: Pid) -> std::io::Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }
@@ -103,7 +103,7 @@ fn all() -> Vec<Pid> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Parent and state, from `/proc/<pid>/stat`; the name in parentheses may hold anything.
+/// Parent and state, from `/proc/<pid>/stat`; the name in parentheses may contain anything.
 fn stat(pid: Pid) -> Option<(Pid, char)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = text.rsplit_once(") ")?.1.split(' ');

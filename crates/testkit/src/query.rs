@@ -1,4 +1,4 @@
-//! Building questions, well-formed ones and odd ones.
+//! Builds queries, well-formed and malformed ones.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -7,7 +7,7 @@ use crate::{codes, name};
 
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
-/// A question to be sent: class IN, opcode QUERY, RD set and no OPT record unless said otherwise.
+/// A query to be sent: by default class IN, opcode QUERY, RD set and no OPT record.
 #[derive(Clone, Debug)]
 pub struct Query {
     id: u16,
@@ -20,7 +20,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// A question for `name` and `rtype` (`A`, `SRV`, `TYPE65280`), with an ID of its own.
+    /// A query for `name` and `rtype` (`A`, `SRV`, `TYPE65280`) with a fresh ID.
     #[track_caller]
     pub fn new(name: &str, rtype: &str) -> Self {
         let rtype = codes::type_code(rtype).unwrap_or_else(|| panic!("no such type: {rtype}"));
@@ -28,14 +28,14 @@ impl Query {
         Self { id, name: name.to_owned(), rtype, class: 1, opcode: 0, bits: 0x0100, edns: None }
     }
 
-    /// Another message ID.
+    /// Sets the message ID.
     #[must_use]
     pub fn id(mut self, id: u16) -> Self {
         self.id = id;
         self
     }
 
-    /// Another class, such as `CH`.
+    /// Sets the class, such as `CH`.
     #[track_caller]
     #[must_use]
     pub fn class(mut self, class: &str) -> Self {
@@ -43,7 +43,7 @@ impl Query {
         self
     }
 
-    /// Another opcode, such as `NOTIFY`.
+    /// Sets the opcode, such as `NOTIFY`.
     #[track_caller]
     #[must_use]
     pub fn opcode(mut self, opcode: &str) -> Self {
@@ -51,7 +51,7 @@ impl Query {
         self
     }
 
-    /// Exactly these of the flags `rd`, `ad` and `cd`, separated by blanks.
+    /// Sets exactly these of the flags `rd`, `ad` and `cd`, separated by blanks.
     #[track_caller]
     #[must_use]
     pub fn flags(mut self, flags: &str) -> Self {
@@ -66,13 +66,13 @@ impl Query {
         self
     }
 
-    /// An OPT record with this UDP payload size.
+    /// Adds an OPT record with this UDP payload size.
     #[must_use]
     pub fn edns(self, udp: u16) -> Self {
         self.opt(Edns { udp, ..Edns::default() })
     }
 
-    /// Any OPT record.
+    /// Adds any OPT record.
     #[must_use]
     pub fn opt(mut self, edns: Edns) -> Self {
         self.edns = Some(edns);

@@ -5,18 +5,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{codes, name};
 
-/// A resource record as found in a message.
+/// A resource record in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Owner name in presentation format, case as on the wire.
     pub name: String,
-    /// Seconds.
+    /// TTL in seconds.
     pub ttl: u32,
     /// Class number.
     pub class: u16,
     /// Type number.
     pub rtype: u16,
-    /// The data in presentation format (RFC 3597 form where the type is not known here).
+    /// The data in presentation format (RFC 3597 format for types unknown here).
     pub data: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Record {
 }
 
 impl Record {
-    /// The record as text, the serial of an SOA (which is a time) written as `<serial>`.
+    /// The record as text, with `<serial>` in place of an SOA serial (which is a time).
     pub fn normalised(&self) -> String {
         if codes::type_code("SOA") != Some(self.rtype) {
             return self.to_string();
@@ -41,7 +41,7 @@ impl Record {
     }
 }
 
-/// The form of a part of a record's data.
+/// The format of a field of record data.
 #[derive(Clone, Copy)]
 enum Field {
     V4,
@@ -53,7 +53,7 @@ enum Field {
     Strings,
 }
 
-/// The parts of the data of the types that are known here and made of such.
+/// The fields of a type's data; `None` for types that are not made of such fields.
 fn fields(rtype: &str) -> Option<&'static [Field]> {
     use Field::{Name, Strings, U16, U32, V4, V6};
     Some(match rtype {
@@ -68,7 +68,7 @@ fn fields(rtype: &str) -> Option<&'static [Field]> {
     })
 }
 
-/// Presentation format of the record data at `from..to` of `message`; `None` when it does not fit its type.
+/// Presentation format of the record data at `from..to` of `message`; `None` if it does not fit its type.
 pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> Option<String> {
     let raw = message.get(from..to)?;
     let Some(fields) = fields(rtype) else {
@@ -80,7 +80,7 @@ pub(crate) fn data_text(message: &[u8], from: usize, to: usize, rtype: &str) -> 
 }
 
 impl Field {
-    /// The field at `at` of `message`, which is moved behind it; a name may be compressed.
+    /// Parses the field at `at` of `message` and moves `at` behind it; a name may be compressed.
     fn text(self, message: &[u8], at: &mut usize, end: usize) -> Option<String> {
         Some(match self {
             Self::V4 => Ipv4Addr::from(octets(message, at)?).to_string(),
@@ -92,7 +92,7 @@ impl Field {
         })
     }
 
-    /// Appends the field that `text` begins with; returns the text behind it.
+    /// Appends the first field of `text`; returns the rest of the text.
     fn append<'t>(self, text: &'t str, wire: &mut Vec<u8>) -> Option<&'t str> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match self {

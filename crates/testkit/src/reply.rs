@@ -1,10 +1,10 @@
-//! Writing answers to a question, correct ones and wrong ones.
+//! Builds answers to a query, correct ones and wrong ones.
 
 use crate::message::{Edns, Message};
 use crate::query::opt_to_wire;
 use crate::{codes, name, record};
 
-/// An answer under construction: NOERROR, with the ID, the question and RD of the query, and RA.
+/// An answer under construction: NOERROR and RA, with the ID, the question and RD of the query.
 #[derive(Clone, Debug)]
 pub struct Reply {
     id: u16,
@@ -16,7 +16,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// An answer to the packet `query`, of which only the header and the first question are looked at.
+    /// An answer to the packet `query`, of which only the header and the first question are used.
     pub fn to(query: &[u8]) -> Self {
         let (read, _) = Message::read(query);
         let question = read.questions.first().map_or_else(Vec::new, |question| {
@@ -65,7 +65,7 @@ impl Reply {
         self
     }
 
-    /// Another RCODE, such as `NXDOMAIN`.
+    /// Sets the RCODE, such as `NXDOMAIN`.
     #[track_caller]
     #[must_use]
     pub fn rcode(mut self, rcode: &str) -> Self {
@@ -100,14 +100,14 @@ impl Reply {
         self
     }
 
-    /// Another ID than that of the query.
+    /// Changes the ID to another than the query's.
     #[must_use]
     pub fn wrong_id(mut self) -> Self {
         self.id ^= 0x5555;
         self
     }
 
-    /// Another question than that of the query.
+    /// Changes the question to another than the query's.
     #[track_caller]
     #[must_use]
     pub fn wrong_question(mut self, name: &str, rtype: &str) -> Self {

@@ -1,4 +1,4 @@
-//! TLS in front of a scripted upstream, with the certificates of `testdata/tls`.
+//! A TLS proxy in front of a scripted upstream, with the certificates of `testdata/tls`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
-/// Takes TLS and hands what is said on to another server, which it connects to anew for each connection.
+/// Terminates TLS and forwards the data to another server, over a new connection for each of its own.
 pub struct Gate {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
 impl Gate {
-    /// With the certificate of this name in `testdata/tls`.
+    /// Opens a proxy with the certificate of this name in `testdata/tls`.
     pub async fn open(certificate: &str, to: SocketAddr) -> Self {
         Self::of_versions(certificate, &[&TLS12, &TLS13], to).await
     }
 
-    /// The same, with these versions of TLS alone.
+    /// The same with these versions of TLS alone.
     pub async fn of_versions(
         certificate: &str,
         versions: &[&'static SupportedProtocolVersion],
@@ -40,12 +40,12 @@ impl Gate {
         Self::over(builder.with_single_cert(chain, key).expect("a gate"), to).await
     }
 
-    /// With these settings of TLS.
+    /// Opens a proxy with these TLS settings.
     pub async fn over(config: ServerConfig, to: SocketAddr) -> Self {
         Self::at(([127, 0, 0, 1], 0).into(), config, to).await
     }
 
-    /// The same at an address of the caller's choice.
+    /// The same at a given address.
     pub async fn at(address: SocketAddr, config: ServerConfig, to: SocketAddr) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind(address).await.expect("a gate");
@@ -58,7 +58,7 @@ impl Gate {
                 connections.spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
                     let Ok(mut server) = TcpStream::connect(to).await else { return };
-                    // Either side may hang up at any time.
+                    // Either side may close at any time.
                     let _ = copy_bidirectional(&mut stream, &mut server).await;
                 });
                 while connections.try_join_next().is_some() {}
@@ -67,7 +67,7 @@ impl Gate {
         Self { address, _tasks: tasks }
     }
 
-    /// The upstream that it is; its certificate should have this name.
+    /// The proxy as an upstream; its certificate should have this name.
     pub fn upstream(&self, name: Option<&str>) -> dnsconfig::Upstream {
         let name = name.map(|name| format!("#{name}")).unwrap_or_default();
         format!("tls://{}{name}", self.address).parse().expect("a gate")

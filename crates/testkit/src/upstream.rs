@@ -1,9 +1,9 @@
-//! A scripted DNS server on loopback, over UDP and TCP, for everything that asks another server.
+//! A scripted DNS server on loopback, over UDP and TCP: the upstream in tests.
 //!
-//! A handler decides what happens to each packet: an answer (right or wrong), silence, a delay, garbage, a closed
-//! connection. Every packet is remembered, but for one kind: kubedns looks for forwarding loops on its own account, now
-//! and then, by asking for a name below a label `forward-loop`. That gets NXDOMAIN and is in no count, so that tests see
-//! the questions of their own alone.
+//! A handler decides the reaction to each packet: an answer (right or wrong), silence, a delay, garbage, a closed
+//! connection. Packets are remembered, with one exception: kubedns probes for forwarding loops now and then, with a
+//! query below a label `forward-loop`. Such a query gets NXDOMAIN and is not counted, so that tests see only their
+//! own queries.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -39,40 +39,40 @@ pub use reaction::{Act, Reaction};
 pub use replay::{Exchange, Replay, repeat};
 pub use zone::Zone;
 
-/// Packets remembered at most; later ones are only counted.
+/// Limit of packets remembered; later ones are only counted.
 const REMEMBERED: usize = 100_000;
 
 /// A packet that arrived at the upstream.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Its transport.
+    /// The transport.
     pub transport: Transport,
     /// The sender.
     pub from: SocketAddr,
     /// The whole packet.
     pub packet: Vec<u8>,
-    /// Its first question, if it has one.
+    /// The first question, if there is one.
     pub question: Option<Question>,
 }
 
 impl Asked {
-    /// The name asked for, case as sent; empty when there is no question.
+    /// The name in the question, case as sent; empty without a question.
     pub fn name(&self) -> String {
         self.question.as_ref().map_or_else(String::new, |question| question.name.clone())
     }
 
-    /// The type asked for, such as `AAAA`; empty when there is no question.
+    /// The type in the question, such as `AAAA`; empty without a question.
     pub fn rtype(&self) -> String {
         self.question.as_ref().map_or_else(String::new, |question| codes::type_name(question.rtype))
     }
 
-    /// Is this kubedns looking for forwarding loops?
+    /// Returns whether this is a loop probe of kubedns.
     fn looks_for_loops(&self) -> bool {
         self.rtype() == "TXT" && self.name().to_ascii_lowercase().contains(".forward-loop.")
     }
 }
 
-/// Decides about each packet.
+/// Decides the reaction to each packet.
 pub trait Handler: Fn(&Asked) -> Reaction + Send + Sync + 'static {}
 
 impl<F: Fn(&Asked) -> Reaction + Send + Sync + 'static> Handler for F {}
@@ -108,8 +108,7 @@ impl Shared {
     }
 }
 
-/// Answers every A question with `address`, but for names that end in `missing.test`; there are no records of other
-/// types.
+/// Answers A queries with `address`, except for names that end in `missing.test`; other types have no records.
 pub fn answering(address: &'static str) -> impl Handler {
     move |asked: &Asked| {
         let (name, reply) = (asked.name(), Reply::to(&asked.packet));
@@ -141,12 +140,12 @@ impl Upstream {
         panic!("no port is free for both UDP and TCP")
     }
 
-    /// Starts a server that is [`answering`].
+    /// Starts an upstream with the handler [`answering`].
     pub async fn answering(address: &'static str) -> Self {
         Self::start(answering(address)).await
     }
 
-    /// Starts on an address of the caller's choice.
+    /// Starts on a given address.
     pub async fn start_on(addr: SocketAddr, handler: impl Handler) -> Self {
         let udp = bind_udp(addr).await;
         let addr = udp.local_addr().expect("a bound socket has an address");
@@ -170,22 +169,22 @@ impl Upstream {
         Self { addr, shared, _tasks: tasks }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// All packets so far, in order of arrival.
+    /// The packets so far, in order of arrival.
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.log().packets.clone()
     }
 
-    /// Number of packets that arrived.
+    /// The number of packets so far.
     pub fn count(&self) -> usize {
         self.shared.log().count
     }
 
-    /// Number of packets that asked for this name (in any case) and type.
+    /// The number of packets with this name (in any case) and type.
     pub fn count_of(&self, name: &str, rtype: &str) -> usize {
         let wanted = |asked: &&Asked| asked.name().eq_ignore_ascii_case(name) && asked.rtype() == rtype;
         self.shared.log().packets.iter().filter(wanted).count()

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// The wait before the second restart in a row; the first one comes at once.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest wait. A kubelet waits 10 s to 5 min; a person at a laptop would not.
+/// The longest wait. A kubelet waits 10 s to 5 min; at a laptop that would be too long.
 const LONGEST: Duration = Duration::from_secs(30);
-/// A container that ran this long is healthy again: the next wait starts from the beginning.
+/// A container that ran this long counts as healthy: the next wait is the first again.
 const HEALTHY: Duration = Duration::from_mins(1);
 
 /// Counts restarts.
@@ -17,12 +17,12 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Whether there was no restart yet.
+    /// Returns whether there was no restart yet.
     pub(super) fn is_first(&self) -> bool {
         self.restarts == 0
     }
 
-    /// For a container that ended after `ran`: the number of the coming restart, and how long to wait for it.
+    /// The number of the coming restart and the delay before it, after a container that ran for `ran`.
     pub(super) fn after(&mut self, ran: Duration) -> (u32, Duration) {
         if ran >= HEALTHY {
             self.in_a_row = 0;

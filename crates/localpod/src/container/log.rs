@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use crate::console::Console;
 
-/// Longer lines are shown in pieces, so that a process that never ends a line takes no memory.
+/// Longer lines are split, so that a process that never ends a line takes no memory.
 const LONGEST_LINE: u64 = 8 * 1024;
 
 /// Copies until the stream ends. Octets that are not UTF-8 are replaced.

@@ -25,7 +25,7 @@ fn text(services: &[Service], endpoints: &[Endpoints], access: &Access, stub_dom
     Guide { services, endpoints, domain, ports, kubedns, access, stub_domain, is_alone: false }.text()
 }
 
-/// Commands alone, without comments.
+/// The commands without comments.
 fn commands(text: &str) -> Vec<&str> {
     text.lines()
         .filter_map(|line| line.strip_prefix("  "))

@@ -4,32 +4,32 @@ use std::time::Duration;
 
 use crate::reply::Reply;
 
-/// One thing the upstream does.
+/// One action of the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Waits before going on.
+    /// Waits before the next action.
     Wait(Duration),
     /// Sends a packet; over TCP with its length in front.
     Send(Vec<u8>),
-    /// Sends octets as they are: over TCP without a length in front, over UDP like `Send`.
+    /// Sends octets unchanged: over TCP without a length in front, over UDP like `Send`.
     Raw(Vec<u8>),
-    /// Closes the TCP connection; nothing over UDP.
+    /// Closes the TCP connection; no effect over UDP.
     Close,
 }
 
-/// The upstream's reaction to one packet, in order.
+/// The upstream's reaction to one packet: actions in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reaction {
     pub(crate) acts: Vec<Act>,
 }
 
 impl Reaction {
-    /// Nothing; a TCP connection stays open.
+    /// Does nothing; a TCP connection stays open.
     pub fn silence() -> Self {
         Self::default()
     }
 
-    /// One packet.
+    /// Sends one packet.
     pub fn send(packet: impl Into<Vec<u8>>) -> Self {
         Self::silence().then(Act::Send(packet.into()))
     }
@@ -39,14 +39,14 @@ impl Reaction {
         Self::silence().then(Act::Close)
     }
 
-    /// Does one more thing afterwards.
+    /// Adds an action at the end.
     #[must_use]
     pub fn then(mut self, act: Act) -> Self {
         self.acts.push(act);
         self
     }
 
-    /// The same, after a delay.
+    /// Adds a delay in front.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.acts.insert(0, Act::Wait(delay));

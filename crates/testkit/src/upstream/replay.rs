@@ -1,20 +1,20 @@
-//! An upstream that repeats recorded exchanges.
+//! An upstream that replays recorded exchanges.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Act, Asked, Reaction, Transport};
 use crate::message::Message;
 
-/// One recorded exchange: what was asked, and every packet that came back (none for silence).
+/// A recorded exchange: the question, and every packet received (none for silence).
 ///
-/// The recorded IDs are zero; a response that starts with `ffff` carried another ID than the query.
+/// The recorded IDs are zero; a response that starts with `ffff` had another ID than the query.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// Transport of the question.
     pub transport: Transport,
     /// `name class type`.
     pub question: String,
-    /// The packets that came back.
+    /// The packets received.
     pub responses: Vec<Vec<u8>>,
 }
 
@@ -24,10 +24,10 @@ struct Entry {
     played: bool,
 }
 
-/// Plays exchanges back: the same question is given its recorded responses in order, the last one again and again.
+/// Replays exchanges: a repeated question gets its recorded responses in order, the last one repeatedly.
 ///
-/// A question over TCP that was recorded over UDP only gets the UDP response unless that says TC, and the other way
-/// round. Questions without an exchange go to the fallback.
+/// A TCP query recorded over UDP only gets the UDP response, unless that has TC; and the other way round. Questions
+/// without an exchange go to the fallback.
 #[derive(Clone)]
 pub struct Replay {
     script: Arc<Mutex<Vec<Entry>>>,
@@ -35,12 +35,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay without exchanges yet.
+    /// A replay without exchanges.
     pub fn new(fallback: impl Fn(&Asked) -> Reaction + Send + Sync + 'static) -> Self {
         Self { script: Arc::default(), fallback: Arc::new(fallback) }
     }
 
-    /// Plays these exchanges from now on, and no longer the ones before.
+    /// Replaces the exchanges.
     pub fn load(&self, exchanges: impl IntoIterator<Item = Exchange>) {
         let entries = exchanges.into_iter().map(|exchange| Entry { exchange, played: false }).collect();
         *self.script.lock().unwrap_or_else(PoisonError::into_inner) = entries;
@@ -82,7 +82,7 @@ fn positions(script: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<usize> {
 }
 
 impl Exchange {
-    /// Whether a response says TC.
+    /// Returns whether a response has TC.
     pub fn is_truncated(&self) -> bool {
         self.responses.iter().any(|packet| Message::read(packet).0.has("tc"))
     }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{Act, Asked, Reaction, Shared, Transport};
 use crate::message::Message;
 
-/// Reactions and connections under way at most; the oldest finished ones make room.
+/// Limit of reactions and connections under way; at the limit, waits for one to finish.
 const UNDER_WAY: usize = 20_000;
 
 pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
@@ -18,7 +18,7 @@ pub(super) async fn udp(socket: UdpSocket, shared: Arc<Shared>) {
     let mut reactions = JoinSet::new();
     let mut buffer = vec![0; 65_535];
     loop {
-        // An error here is a late "port unreachable" of a client that went away.
+        // The error is a late "port unreachable" of a client that is gone.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
         let packet = buffer.get(..length).unwrap_or_default();
         let reaction = shared.react(asked(Transport::Udp, from, packet));
@@ -32,7 +32,7 @@ async fn send_datagrams(socket: Arc<UdpSocket>, to: SocketAddr, reaction: Reacti
         match act {
             Act::Wait(delay) => tokio::time::sleep(delay).await,
             Act::Send(packet) | Act::Raw(packet) => {
-                // A client that went away does not matter.
+                // The client may be gone.
                 let _ = socket.send_to(&packet, to).await;
             }
             Act::Close => {}
@@ -47,7 +47,7 @@ pub(super) async fn tcp(listener: TcpListener, shared: Arc<Shared>) {
         make_room(&mut connections).await;
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            // The client closing first ends the connection, as does an error.
+            // A client that closes ends the connection, as does an error.
             let _ = serve_connection(stream, from, &shared).await;
         });
     }

@@ -1,9 +1,9 @@
-//! An upstream that simply knows some records.
+//! An upstream with a fixed set of records.
 
 use super::{Asked, Reaction};
 use crate::reply::Reply;
 
-/// Records in presentation format; names that are not there are NXDOMAIN, other types NODATA, aliases are followed.
+/// Records in presentation format. Other names are NXDOMAIN, other types NODATA; CNAMEs are followed.
 #[derive(Clone, Debug, Default)]
 pub struct Zone {
     records: Vec<String>,
@@ -65,7 +65,7 @@ impl<'a> Fields<'a> {
         Self { name, ttl, rtype, data }
     }
 
-    /// The record under the spelling of the name that was asked for.
+    /// The record with its owner name spelt as in the query.
     fn under(&self, name: &str) -> String {
         format!("{name} {} IN {} {}", self.ttl, self.rtype, self.data)
     }
