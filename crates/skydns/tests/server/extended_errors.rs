@@ -140,7 +140,7 @@ fn of_other_names() -> Vec<Case> {
             },
             ("round.apps.svc.cluster.local.", "A"),
             0,
-            "in a circle, too far, or to no name",
+            "of too long a chain, or has no target",
         ),
         case(
             "a name of the search list",
