@@ -1,5 +1,4 @@
-//! Objects, lists and watch events as the bytes of a response: [`object`], [`list`] and [`event`] are the only places where
-//! that happens.
+//! Encoding of responses: [`object`], [`list`] and [`event`] encode all objects, lists and watch events.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,14 +12,14 @@ use crate::protobuf;
 use crate::status::Status;
 use crate::table;
 
-/// The form a client wants its answer in.
+/// The format of a response that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// The object itself as JSON.
     Json,
-    /// Protobuf, as lists and watches of clients in the cluster want it.
+    /// Protobuf, which clients in the cluster request for lists and watches.
     Protobuf,
-    /// A table for people. Resources without columns come as JSON.
+    /// A table for people. Resources without columns are encoded as JSON.
     Table,
 }
 
@@ -29,9 +28,9 @@ pub(crate) enum Format {
 pub(crate) enum EventType {
     /// The object is new.
     Added,
-    /// It is different.
+    /// The object has changed.
     Modified,
-    /// It is gone; the event carries its last state.
+    /// The object is gone; the event has its last state.
     Deleted,
 }
 
@@ -47,7 +46,7 @@ pub(crate) struct Page {
     pub(crate) range: Range<usize>,
 }
 
-/// The body of an answer that is one object.
+/// The body of a response with a single object.
 pub(crate) fn object(format: Format, object: &Arc<Object>) -> Bytes {
     if let Some(table) = table_of_one(format, object) {
         return json_line(&table);
@@ -92,7 +91,7 @@ pub(crate) fn list(format: Format, page: &Page) -> Bytes {
     text.freeze()
 }
 
-/// One line of a watch.
+/// An event of a watch.
 pub(crate) fn event(format: Format, event_type: EventType, object: &Arc<Object>) -> Bytes {
     let name = event_type.as_str();
     if format == Format::Protobuf {
@@ -114,7 +113,7 @@ fn message_event(name: &str, resource: Resource, message: &[u8]) -> Bytes {
     protobuf::event(name, &protobuf::enveloped(kind.api_version(), kind.name, message)).into()
 }
 
-/// The line of a bookmark.
+/// A bookmark event.
 pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Bytes {
     if format == Format::Protobuf {
         let object = json!({ "metadata": { "resourceVersion": version.to_string() } });
@@ -127,7 +126,7 @@ pub(crate) fn bookmark(format: Format, resource: Resource, version: u64) -> Byte
     .into()
 }
 
-/// The line of an error, the last of a watch.
+/// An error event, which is the last event of a watch.
 pub(crate) fn error(format: Format, status: &Status) -> Bytes {
     if format == Format::Protobuf {
         let message = protobuf::message("Status", &status.to_value());
@@ -147,7 +146,7 @@ fn table_of_one(format: Format, object: &Arc<Object>) -> Option<Value> {
     Some(table::table(columns, &meta, std::slice::from_ref(object)))
 }
 
-/// The beginning of the JSON text of an object of `resource`; [`tail`] is the rest.
+/// The start of the JSON text of an object of `resource`; [`tail`] is the rest.
 fn head(resource: Resource) -> String {
     let kind = resource.kind();
     format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.name, kind.api_version())

@@ -1,4 +1,4 @@
-//! Faults for tests: [`Faults`] makes a server misbehave.
+//! Fault injection for tests: [`Faults`] makes a server misbehave.
 
 pub(crate) mod mangle;
 mod rule;
@@ -15,10 +15,10 @@ use crate::kinds::Resource;
 use crate::status::Status;
 use crate::store::Store;
 
-/// Requests remembered.
+/// Bound of the remembered requests.
 const MAX_REQUESTS: usize = 10_000;
 
-/// A handle to make things go wrong. Cloning gives another handle to the same server.
+/// A handle that injects faults into a server. Clones share the server.
 #[derive(Debug, Clone)]
 pub struct Faults {
     shared: Arc<Shared>,
@@ -38,33 +38,33 @@ struct State {
     token: Option<String>,
 }
 
-/// One request about objects.
+/// A request for objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Its verb.
     pub verb: Verb,
-    /// The resource it is about.
+    /// Its resource.
     pub resource: Resource,
 }
 
-/// Orders to every open connection and watch.
+/// Signals to all open connections and watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Signals {
-    /// Watches opened before this changed are to end.
+    /// Incremented to end all watches that were opened before.
     pub(crate) dropped: u64,
-    /// End them in the middle of the response instead of properly.
+    /// Whether they end in the middle of the response.
     pub(crate) abort: bool,
-    /// Watches deliver nothing.
+    /// Whether watches send nothing.
     pub(crate) held: bool,
     pub(crate) presence: Presence,
 }
 
-/// Whether the server answers.
+/// The reachability of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Presence {
     #[default]
     Up,
-    /// No request is answered, watches deliver nothing.
+    /// Requests get no response, watches send nothing.
     Frozen,
     /// Connections are closed as soon as they are accepted.
     Down,
@@ -79,7 +79,7 @@ pub(crate) struct Verdict {
     pub(crate) mangle: Option<mangle::Mangle>,
 }
 
-/// One request about objects, as far as faults look at it.
+/// The part of a request for objects that faults depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,
@@ -95,7 +95,7 @@ impl Faults {
         Self { shared: Arc::new(Shared { store, signals, state: Mutex::default() }) }
     }
 
-    /// Ends all watches that are open now, as a server does that shuts down: the responses are complete.
+    /// Ends all open watches with complete responses, as a server that shuts down.
     pub fn drop_watches(&self) {
         self.signal(|signals| {
             signals.dropped += 1;
@@ -103,7 +103,7 @@ impl Faults {
         });
     }
 
-    /// Cuts all watches that are open now: their connections close in the middle of the response.
+    /// Cuts all open watches: their connections close in the middle of the response.
     pub fn cut_watches(&self) {
         self.signal(|signals| {
             signals.dropped += 1;
@@ -111,8 +111,8 @@ impl Faults {
         });
     }
 
-    /// Holds back everything watches would deliver, bookmarks and their own end included. Watches opened meanwhile are
-    /// accepted and deliver nothing either; where they start is looked at when they are released.
+    /// Holds back everything that watches send, including bookmarks and their end. Watches opened meanwhile are
+    /// accepted and are silent, too; their start version is checked when they are released.
     pub fn hold_watches(&self) {
         self.signal(|signals| signals.held = true);
     }
@@ -122,17 +122,17 @@ impl Faults {
         self.signal(|signals| signals.held = false);
     }
 
-    /// Watches open now.
+    /// Number of open watches.
     pub fn open_watches(&self, resource: Resource) -> usize {
         self.shared.store.watchers(resource)
     }
 
-    /// Expires all versions: watches and pages from versions handed out so far get a 410.
+    /// Expires all versions: watches and pages from known versions get a 410.
     pub fn expire(&self) {
         self.shared.store.expire();
     }
 
-    /// Makes changes that no watch sees: all are ended, and those opened again from an earlier version get a 410.
+    /// Makes changes that no watch sees: all watches end, and a watch from an earlier version gets a 410.
     pub fn gap<R>(&self, changes: impl FnOnce(&Store) -> R) -> R {
         self.hold_watches();
         self.drop_watches();
@@ -142,9 +142,9 @@ impl Faults {
         result
     }
 
-    /// Restarts the server with a fresh space of versions, as after a restore from a backup: all watches are cut, the
-    /// history is gone, the same objects have new, low versions. Watches from versions that are now in the future wait for
-    /// them in silence, as on a real server.
+    /// Restarts the server with new versions, as after a restore from a backup: all watches are cut, the history is
+    /// gone, and the objects have new, low versions. A watch from a version that is now in the future waits for it
+    /// silently, as on a real server.
     pub fn restart(&self) {
         self.hold_watches();
         self.cut_watches();
@@ -152,37 +152,38 @@ impl Faults {
         self.release_watches();
     }
 
-    /// Answers nothing more, without closing anything: connections are accepted, requests read, watches go silent.
+    /// Stops responding without closing connections: connections are accepted, requests are read, watches become
+    /// silent.
     pub fn freeze(&self) {
         self.signal(|signals| signals.presence = Presence::Frozen);
     }
 
-    /// Closes all connections, and new ones as soon as they are accepted.
+    /// Closes all connections, and new connections as soon as they are accepted.
     pub fn down(&self) {
         self.signal(|signals| signals.presence = Presence::Down);
     }
 
-    /// Ends [`Faults::down`] and [`Faults::freeze`]: everything that waited is answered.
+    /// Ends [`Faults::down`] and [`Faults::freeze`]: waiting requests get their responses.
     pub fn up(&self) {
         self.signal(|signals| signals.presence = Presence::Up);
     }
 
-    /// Adds a rule. Of those that apply to a request, the first refusal counts; delays add up.
+    /// Adds a rule. Of all rules that apply to a request, the first refusal is used, and delays add up.
     pub fn add(&self, rule: Rule) -> RuleId {
         self.state().rules.add(rule)
     }
 
-    /// Removes a rule; whether it was there.
+    /// Removes a rule. Returns whether it existed.
     pub fn remove(&self, id: RuleId) -> bool {
         self.state().rules.remove(id)
     }
 
-    /// Refuses everything about a resource with 403.
+    /// Refuses all requests for a resource with 403.
     pub fn forbid(&self, resource: Resource) -> RuleId {
         self.add(Rule::new(Action::Refuse { code: 403 }).on([resource]))
     }
 
-    /// Grants no more than the stock role `system:kube-dns` does: to list and watch Services and Endpoints.
+    /// Grants only the permissions of the stock role `system:kube-dns`: to list and watch Services and Endpoints.
     pub fn kube_dns_role(&self) -> RuleId {
         let granted = Rule::new(Action::Refuse { code: 403 })
             .verbs([Verb::List, Verb::Watch])
@@ -190,19 +191,19 @@ impl Faults {
         self.add(granted.inverted())
     }
 
-    /// From now on, requests without this bearer token are those of `system:anonymous`, who may do nothing (403); those
-    /// with another one get a 401. `None` lets everybody in.
+    /// Requires a bearer token. Requests without a token are those of `system:anonymous`, which is refused with 403;
+    /// requests with another token get a 401. `None` accepts all requests.
     pub fn require_token(&self, token: Option<&str>) {
         self.state().token = token.map(ToOwned::to_owned);
     }
 
-    /// Removes all rules and ends everything that lasts; the token stays.
+    /// Removes all rules and ends all lasting faults; the token stays.
     pub fn clear(&self) {
         self.state().rules = Rules::default();
         self.signal(|signals| (signals.held, signals.presence) = (false, Presence::Up));
     }
 
-    /// The requests about objects so far, the oldest dropped beyond a bound of 10,000.
+    /// The requests for objects so far, at most the last 10,000.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.state().requests.iter().copied().collect()
     }

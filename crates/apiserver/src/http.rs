@@ -1,4 +1,4 @@
-//! From an HTTP request to a response.
+//! Handling of HTTP requests.
 
 mod body;
 mod discovery;
@@ -32,7 +32,7 @@ pub(crate) struct Api {
     pub(crate) protobuf: bool,
 }
 
-/// A request, read completely.
+/// A completely read request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
@@ -80,7 +80,7 @@ async fn respond(api: &Api, path: &str, request: &Request) -> Response {
     document.map_or_else(Answer::nothing, |document| Answer::value(200, &document)).into_response(None)
 }
 
-/// Serves a request about objects, unless a fault gets in between.
+/// Serves a request for objects, with the faults that apply to it.
 async fn resource(api: &Api, mut call: Call<'_>) -> Response {
     let verb = match call.verb() {
         Ok(verb) => verb,

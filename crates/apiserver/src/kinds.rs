@@ -1,8 +1,8 @@
-//! The table of kinds this server knows. Their fields are those of the k8s-openapi types.
+//! The table of known kinds. Their fields are those of the k8s-openapi types.
 
 use std::fmt;
 
-/// A resource this server stores, named as in a URL path.
+/// A resource that this server stores, named as in a URL path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "each variant is the resource of the same name")]
 pub enum Resource {
@@ -27,10 +27,10 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Resource name in URLs and messages.
     pub(crate) plural: &'static str,
-    /// Abbreviation `kubectl` accepts.
+    /// The abbreviation in `kubectl`.
     pub(crate) short_name: Option<&'static str>,
     pub(crate) namespaced: bool,
-    /// The fields after `metadata` in a real server's zero value; bookmarks carry it.
+    /// The fields after `metadata` in the zero value of a real server, which is the object of a bookmark.
     pub(crate) empty_tail: &'static str,
 }
 
@@ -55,7 +55,7 @@ static KINDS: [Kind; 9] = [
     Kind { namespaced: false, ..kind(Resource::Namespaces, "Namespace", "namespaces", "ns", EMPTY) },
     Kind { namespaced: false, ..kind(Resource::Nodes, "Node", "nodes", "no", EMPTY) },
     kind(Resource::Pods, "Pod", "pods", "po", r#","spec":{"containers":null},"status":{}"#),
-    // docs/migrating.md keeps the one of kube-dns and puts it back.
+    // docs/migrating.md saves and restores the ServiceAccount of kube-dns.
     kind(Resource::ServiceAccounts, "ServiceAccount", "serviceaccounts", "sa", ""),
     kind(Resource::Services, "Service", "services", "svc", EMPTY_SERVICE),
     Kind {
@@ -63,7 +63,7 @@ static KINDS: [Kind; 9] = [
         short_name: None,
         ..kind(Resource::EndpointSlices, "EndpointSlice", "endpointslices", "", EMPTY_SLICE)
     },
-    // A custom resource: always JSON, and not in the documents about the API.
+    // A custom resource: always JSON, and not in the discovery documents.
     Kind {
         group: "multicluster.x-k8s.io",
         ..kind(Resource::ServiceImports, "ServiceImport", "serviceimports", "svcim", "")
@@ -76,7 +76,7 @@ impl Resource {
         KINDS.iter().map(|kind| kind.resource)
     }
 
-    /// The properties of its kind.
+    /// Its kind.
     #[allow(clippy::indexing_slicing, reason = "the table has an entry per variant, see the test")]
     pub(crate) fn kind(self) -> &'static Kind {
         &KINDS[self as usize]
@@ -115,17 +115,17 @@ impl Kind {
         self.api_version().rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether its objects come in protobuf, too.
+    /// Whether its objects have a protobuf encoding.
     pub(crate) fn has_protobuf(&self) -> bool {
         self.version() == "v1"
     }
 
-    /// Resource with its group, as in messages: `services`, `endpointslices.discovery.k8s.io`.
+    /// The resource with its group in messages: `services`, `endpointslices.discovery.k8s.io`.
     pub(crate) fn qualified(&self) -> String {
         self.with_group(self.plural)
     }
 
-    /// Kind with its group, as in messages: `Service`, `EndpointSlice.discovery.k8s.io`.
+    /// The kind with its group in messages: `Service`, `EndpointSlice.discovery.k8s.io`.
     pub(crate) fn qualified_kind(&self) -> String {
         self.with_group(self.name)
     }

@@ -1,11 +1,12 @@
 //! An embedded Kubernetes API server for laptops and tests.
 //!
-//! It stores objects as JSON, generic over a small table of kinds ([`Resource`]), and speaks the API of kube-apiserver as far
-//! as a DNS server and `kubectl create, apply, get, edit, patch, delete` need it. Typed k8s-openapi objects are its schema.
-//! Left out: authentication, admission, subresources, dry runs, set-based selectors, node ports, disks.
+//! It stores objects as JSON for a small table of kinds ([`Resource`]), and serves the API of kube-apiserver as far
+//! as a DNS server and `kubectl create, apply, get, edit, patch, delete` need it. Typed k8s-openapi objects are its
+//! schema. It has no authentication, admission, subresources, dry runs, set-based selectors, node ports or disks.
 //!
-//! A request passes `http`, then `list` or `watch` to read and `registry` to write (`meta`, `schema`, `service` complete and
-//! check the object), and ends in the `store`; `encode` makes the bytes of every answer. [`Faults`] get in between.
+//! A request passes `http`, then `list` or `watch` for reads or `registry` for writes, in which `meta`, `schema` and
+//! `service` complete and validate the object, and then the `store`. `encode` encodes every response. [`Faults`] may
+//! change any of this.
 
 mod encode;
 mod faults;

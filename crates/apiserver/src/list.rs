@@ -1,4 +1,4 @@
-//! Lists: which objects, at which version, in which pages.
+//! Lists: their objects, version and pages.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const TOO_OLD_CONTINUE: &str = "The provided continue parameter is too old to di
     You can start a new list without the continue parameter.";
 
 impl ListQuery {
-    /// Reads and checks the parameters.
+    /// Parses and validates the parameters.
     pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
         let version = query.version("resourceVersion")?;
         let continue_token = query.text("continue").to_owned();
@@ -36,18 +36,18 @@ impl ListQuery {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        // Both ask for that very version.
+        // Both request exactly that version.
         let exact = limit > 0 && version.is_some_and(|version| version > 0);
         if exact || !query.text("resourceVersionMatch").is_empty() {
             return Err(invalid_options("resourceVersionMatch: Forbidden: not supported by this server"));
         }
-        // Version 0 is whatever is at hand, and that comes whole.
+        // Version 0 is any version, which is listed without pages.
         let limit = if version == Some(0) { 0 } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         Ok(Self { limit, continue_token, version })
     }
 }
 
-/// 422 about the parameters of a list or watch.
+/// A 422 for the parameters of a list or watch.
 pub(crate) fn invalid_options(what: &str) -> Status {
     let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {what}");
     let details = StatusDetails {
@@ -58,7 +58,7 @@ pub(crate) fn invalid_options(what: &str) -> Status {
     Status::failure(422, Some("Invalid"), message).with_details(details)
 }
 
-/// The page asked for.
+/// The requested page.
 pub(crate) fn page(
     store: &Store,
     resource: Resource,
@@ -109,7 +109,7 @@ fn next(store: &Store, resource: Resource, query: &ListQuery) -> Result<(Listing
     Ok((listing, start))
 }
 
-/// The token to go on with after the object of `key`: the version and the next key there may be.
+/// The token of the page after the object of `key`: the version and the next possible key.
 fn token(version: u64, key: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{version} {key}\0"))
 }

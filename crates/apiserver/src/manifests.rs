@@ -1,8 +1,8 @@
-//! Objects from YAML files in a directory, which is read again and again.
+//! Objects from YAML files in a directory, which is read periodically.
 //!
-//! An object is written when what a file says about it changes, not when somebody else changed it in the meantime:
-//! edits through `kubectl` stay until the file is edited. An object that no file mentions any more is deleted. A file that
-//! cannot be read keeps the objects it had.
+//! An object is written when its manifest changes, not when another client has changed it: edits through `kubectl`
+//! stay until the file is edited. An object without a manifest is deleted. If a file cannot be read, its objects
+//! stay.
 
 mod documents;
 
@@ -26,7 +26,7 @@ pub struct Manifests {
     applied: BTreeMap<String, Applied>,
 }
 
-/// Why a directory of manifests cannot be read.
+/// A failure to read a directory of manifests.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the manifests in {directory}")]
 pub struct ManifestError {
@@ -37,13 +37,13 @@ pub struct ManifestError {
 
 #[derive(Debug, Default)]
 struct File {
-    /// The text, or the error, that was read last.
+    /// The text or the error of the last read.
     read: String,
-    /// Those of the last text that was understood.
+    /// The documents of the last valid text.
     documents: Vec<Document>,
 }
 
-/// A document that was written, or refused.
+/// A document that was written or rejected.
 #[derive(Debug)]
 struct Applied {
     at: ObjectRef,
@@ -56,8 +56,8 @@ impl Manifests {
         Self { registry, directory, files: BTreeMap::new(), applied: BTreeMap::new() }
     }
 
-    /// Reads the directory and makes the objects follow it. Returns how many there are. A mistake in a file or an object
-    /// is logged in a line that names both.
+    /// Reads the directory and applies its manifests. Returns the number of objects. A mistake in a file or an object
+    /// is logged in one line with both.
     pub fn load(&mut self) -> Result<usize, ManifestError> {
         let found = manifests(&self.directory)
             .map_err(|source| ManifestError { directory: self.directory.clone(), source })?;
@@ -74,7 +74,7 @@ impl Manifests {
         while stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
             if let Err(error) = self.load() {
                 let cause = error.source.to_string();
-                tracing::warn!(%error, cause, "keeping the manifests read before");
+                tracing::warn!(%error, cause, "cannot read manifests, keeping the previous ones");
             }
         }
     }
@@ -83,14 +83,14 @@ impl Manifests {
         let files = self.files.iter();
         let documents =
             files.flat_map(|(path, file)| file.documents.iter().map(move |document| (path, document)));
-        // Of an object given twice the last counts.
+        // If an object has several manifests, the last wins.
         let wanted: BTreeMap<String, (&PathBuf, &Document)> =
             documents.map(|(path, document)| (document.id(), (path, document))).collect();
         let registry = &self.registry;
         self.applied.retain(|id, applied| {
             let kept = wanted.contains_key(id);
             if !kept && !applied.refused {
-                // Gone already when its namespace went.
+                // The object may be gone with its namespace.
                 drop(registry.delete(&applied.at));
             }
             kept
@@ -106,7 +106,7 @@ impl Manifests {
             if let Err(status) = &outcome
                 && before.is_none_or(|before| before.value != document.value)
             {
-                tracing::error!(file = %path.display(), object = id, error = %status, "object in a manifest was refused");
+                tracing::error!(file = %path.display(), object = id, error = %status, "object in manifest rejected");
             }
             let (at, value) = (document.at.clone(), document.value.clone());
             self.applied.insert(id, Applied { at, value, refused: outcome.is_err() });
@@ -115,7 +115,7 @@ impl Manifests {
 }
 
 impl File {
-    /// Reads the file again; keeps its documents if it cannot be understood.
+    /// Reads the file again; keeps its documents if it is invalid.
     fn read(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
         let read = text.clone().unwrap_or_else(|error| error);
@@ -126,7 +126,7 @@ impl File {
         match text.and_then(|text| documents::parse(&text)) {
             Ok(documents) => self.documents = documents,
             Err(problem) => {
-                tracing::error!(file = %path.display(), error = problem, "manifest not understood, keeping its last good state");
+                tracing::error!(file = %path.display(), error = problem, "invalid manifest, keeping its last good state");
             }
         }
     }
@@ -140,7 +140,7 @@ fn manifests(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| is_manifest(path)).collect())
 }
 
-/// Namespaces first, then Services that choose their address, so that nobody else gets it.
+/// The order of writes: Namespaces first, then Services with a chosen cluster IP, so that no other Service gets it.
 fn rank(document: &Document) -> u8 {
     let chosen = document.value.get("spec").and_then(|spec| spec.get("clusterIP")).is_some();
     match document.at.resource {

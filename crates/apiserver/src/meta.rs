@@ -1,4 +1,4 @@
-//! The metadata that the server sets and checks: names, uid, versions, time of creation.
+//! Metadata that the server sets and validates: names, uid, versions, creation time.
 
 use chrono::{SecondsFormat, Utc};
 use rand::RngExt as _;
@@ -9,7 +9,7 @@ use crate::names;
 use crate::object::text;
 use crate::status::{self, Status};
 
-/// Fills in the metadata of an object about to be created in `namespace`.
+/// Completes the metadata of a new object in `namespace`.
 pub(crate) fn prepare_create(resource: Resource, namespace: &str, value: &mut Value) -> Result<(), Status> {
     let kind = resource.kind();
     check_type(kind, value)?;
@@ -34,7 +34,7 @@ pub(crate) fn prepare_create(resource: Resource, namespace: &str, value: &mut Va
     Ok(())
 }
 
-/// Fills in the metadata of an object about to replace `before`; the part a client may not change stays.
+/// Completes the metadata of an object that replaces `before`. Fields that a client must not change stay.
 pub(crate) fn prepare_update(
     kind: &Kind,
     namespace: &str,
@@ -72,7 +72,7 @@ pub(crate) fn prepare_update(
     Ok(())
 }
 
-/// `metadata`, made if it is missing.
+/// The `metadata`, added if it is missing.
 pub(crate) fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Status> {
     let unreadable = || Status::bad_request("the object provided is unrecognized: metadata is not an object");
     let map = value.as_object_mut().ok_or_else(unreadable)?;
@@ -116,7 +116,7 @@ fn check_namespace(kind: &Kind, namespace: &str, meta: &mut Map<String, Value>) 
     Ok(())
 }
 
-/// Drops fields that a real server never sends: empty and null ones.
+/// Removes empty and null fields, which a real server never sends.
 fn tidy(meta: &mut Map<String, Value>) {
     meta.retain(|_, value| match value {
         Value::Null => false,

@@ -1,6 +1,7 @@
-//! `EndpointSlices` of Endpoints, as two controllers keep them in a real cluster, so that clients of either find the same.
+//! Mirroring of Endpoints to `EndpointSlices`, as by the controllers of a real cluster, so that both kinds have the
+//! same addresses.
 //!
-//! Endpoints are mirrored unless they are marked not to be, or somebody else keeps slices of the same Service.
+//! Endpoints are mirrored unless they have the label `skip-mirror`, or the Service has slices of another manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// Mirrors for as long as the server runs.
+/// Mirrors while the server runs.
 pub(crate) async fn run(registry: Registry) {
     let mut endpoints = registry.store.subscribe(Resource::Endpoints);
     let mut slices = registry.store.subscribe(Resource::EndpointSlices);
@@ -32,7 +33,7 @@ pub(crate) async fn run(registry: Registry) {
     }
 }
 
-/// Makes all mirrored slices say the same as the Endpoints.
+/// Updates all mirrored slices to match the Endpoints.
 fn reconcile(registry: &Registry) {
     let slices = registry.store.list(Resource::EndpointSlices).objects;
     let (ours, others): (Vec<_>, Vec<_>) =
@@ -46,7 +47,7 @@ fn reconcile(registry: &Registry) {
     let wanted: BTreeMap<String, EndpointSlice> =
         mirrored.flat_map(|object| mirror(object)).map(|slice| (key(&slice.metadata), slice)).collect();
     for slice in ours.iter().filter(|slice| !wanted.contains_key(slice.key())) {
-        // Gone already: just as well.
+        // The slice may be gone already.
         drop(registry.delete(&ObjectRef::new(Resource::EndpointSlices, slice.namespace(), slice.name())));
     }
     for slice in wanted.values() {
@@ -59,13 +60,13 @@ fn write(registry: &Registry, slice: &EndpointSlice) {
     let at = ObjectRef::new(Resource::EndpointSlices, namespace, name);
     let Ok(value) = serde_json::to_value(slice) else { return };
     let update = registry.update(&at, Unknown::Drop, |_| Ok(value.clone()));
-    // Not made in a namespace that went in the meantime.
+    // The namespace may be gone already.
     if let Err(error) = update.or_else(|_| registry.create(&at, value, Unknown::Drop)) {
         tracing::debug!(namespace, name, %error, "cannot mirror Endpoints");
     }
 }
 
-/// The slices of an Endpoints object: one per subset and family.
+/// The slices of an Endpoints object: one for each subset and IP family.
 fn mirror(object: &Object) -> Vec<EndpointSlice> {
     let endpoints = Endpoints::deserialize(object.value()).unwrap_or_default();
     let mut slices = Vec::new();

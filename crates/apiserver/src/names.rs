@@ -1,4 +1,4 @@
-//! The kinds of names Kubernetes knows, with its own words for what is wrong with one.
+//! Validation of names, with the messages of Kubernetes.
 
 use crate::kinds::Resource;
 
@@ -6,7 +6,7 @@ const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumer
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// Checks the name of an object.
+/// Validates the name of an object.
 pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> {
     match resource {
         Resource::Services => label_1035(name),
@@ -21,13 +21,13 @@ pub(crate) fn check(resource: Resource, name: &str) -> Result<(), &'static str> 
     }
 }
 
-/// RFC 1123 label: namespaces, port names.
+/// Validates an RFC 1123 label: names of namespaces and ports.
 pub(crate) fn label_1123(name: &str) -> Result<(), &'static str> {
     at_most_63(name)?;
     if is_label(name) { Ok(()) } else { Err(LABEL_1123) }
 }
 
-/// RFC 1123 subdomain: most objects.
+/// Validates an RFC 1123 subdomain: names of most objects.
 pub(crate) fn subdomain(name: &str) -> Result<(), &'static str> {
     if name.len() > 253 {
         return Err("must be no more than 253 characters");
@@ -35,7 +35,7 @@ pub(crate) fn subdomain(name: &str) -> Result<(), &'static str> {
     if name.split('.').all(is_label) { Ok(()) } else { Err(SUBDOMAIN) }
 }
 
-/// RFC 1035 label: Services.
+/// Validates an RFC 1035 label: names of Services.
 fn label_1035(name: &str) -> Result<(), &'static str> {
     at_most_63(name)?;
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());

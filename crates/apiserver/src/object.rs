@@ -1,5 +1,5 @@
-//! A stored object: its JSON text, kept so that lists and watches never serialise it again, and the few fields that
-//! selectors and allocation look at. The text is parsed again only where somebody writes.
+//! A stored object: its JSON text, so that lists and watches never serialize it again, and the few fields for
+//! selectors and the allocation of addresses. Only writes parse the text again.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::kinds::Resource;
 use crate::protobuf;
 
-/// One object at one version. Never changes; a write makes a new one.
+/// An object at one version. It is immutable; a write creates a new version.
 #[derive(Debug)]
 pub struct Object {
     resource: Resource,
@@ -21,20 +21,20 @@ pub struct Object {
     labels: Box<[(Box<str>, Box<str>)]>,
     addresses: Box<[IpAddr]>,
     item: Bytes,
-    /// The same in protobuf, made when first asked for.
+    /// The protobuf encoding, computed on first use.
     message: OnceLock<Bytes>,
 }
 
-/// The objects of one resource at one moment, in the order of their keys.
+/// A snapshot of the objects of one resource, in the order of their keys.
 pub(crate) type Objects = Arc<[Arc<Object>]>;
 
-/// Why a value cannot be stored as an object.
+/// The reason why a value cannot be stored as an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// Not a JSON object.
+    /// It is not a JSON object.
     #[error("not an object")]
     NotAnObject,
-    /// `apiVersion` and `kind` name nothing this server stores.
+    /// This server stores no objects of its `apiVersion` and `kind`.
     #[error("no resource for kind {kind:?} in version {api_version:?}")]
     UnknownKind {
         /// `apiVersion` as given.
@@ -42,10 +42,10 @@ pub enum ObjectError {
         /// `kind` as given.
         kind: String,
     },
-    /// No `metadata.name`.
+    /// It has no `metadata.name`.
     #[error("metadata.name is missing")]
     NoName,
-    /// No `metadata.namespace` although the kind lives in namespaces.
+    /// It has no `metadata.namespace`, but its kind is namespaced.
     #[error("metadata.namespace is missing")]
     NoNamespace,
     /// A watch event without a known `type`.
@@ -54,8 +54,8 @@ pub enum ObjectError {
 }
 
 impl Object {
-    /// Makes the object of `resource` out of `value`, whose `metadata.resourceVersion` becomes `version`; nothing
-    /// else changes (`kind` and `apiVersion` are those of the resource whether given or not).
+    /// Converts `value` to an object of `resource` with `version` as its `metadata.resourceVersion`. `kind` and
+    /// `apiVersion` in `value` are ignored.
     pub(crate) fn new(resource: Resource, mut value: Value, version: u64) -> Result<Self, ObjectError> {
         let map = value.as_object_mut().ok_or(ObjectError::NotAnObject)?;
         map.remove("kind");
@@ -90,7 +90,8 @@ impl Object {
         self.resource
     }
 
-    /// `namespace/name`, or `name` without namespace. Lists are in the order of its octets, as on a real server.
+    /// `namespace/name`, or `name` without a namespace. Lists are in the order of the key's octets, as on a real
+    /// server.
     pub(crate) fn key(&self) -> &str {
         &self.key
     }
@@ -100,12 +101,12 @@ impl Object {
         self.key.get(self.name_at..).unwrap_or_default()
     }
 
-    /// `metadata.namespace`, empty when there is none.
+    /// `metadata.namespace`, empty if there is none.
     pub(crate) fn namespace(&self) -> &str {
         self.key.get(..self.name_at.saturating_sub(1)).unwrap_or_default()
     }
 
-    /// `metadata.uid`, empty when it has none.
+    /// `metadata.uid`, empty if there is none.
     pub(crate) fn uid(&self) -> &str {
         &self.uid
     }
@@ -125,7 +126,7 @@ impl Object {
         &self.addresses
     }
 
-    /// The JSON text without `kind` and `apiVersion`, as in a list of a real server.
+    /// The JSON text without `kind` and `apiVersion`, as in lists of a real server.
     pub(crate) fn item(&self) -> &Bytes {
         &self.item
     }
@@ -146,7 +147,7 @@ impl Object {
     }
 }
 
-/// The resource that `value`'s `apiVersion` and `kind` name.
+/// The resource of `value`'s `apiVersion` and `kind`.
 pub(crate) fn resource_of(value: &Value) -> Result<Resource, ObjectError> {
     let map = value.as_object().ok_or(ObjectError::NotAnObject)?;
     let api_version = text(map, "apiVersion");
@@ -162,7 +163,7 @@ pub(crate) fn key(resource: Resource, namespace: &str, name: &str) -> String {
     if resource.kind().namespaced { format!("{namespace}/{name}") } else { name.to_owned() }
 }
 
-/// The key `value` would have.
+/// The key of `value` as an object.
 pub(crate) fn key_of(resource: Resource, value: &Value) -> Result<String, ObjectError> {
     let meta = value.get("metadata").and_then(Value::as_object).ok_or(ObjectError::NoName)?;
     key_of_meta(resource, meta).map(|(key, _)| key)
@@ -183,7 +184,7 @@ fn key_of_meta(resource: Resource, meta: &Map<String, Value>) -> Result<(String,
     Ok((key(resource, namespace, name), namespace.len() + 1))
 }
 
-/// A text field of a map, empty when missing.
+/// A text field of a map; empty if it is missing.
 pub(crate) fn text<'a>(map: &'a Map<String, Value>, field: &str) -> &'a str {
     map.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The three ways to patch an object: JSON merge patch, strategic merge patch, JSON patch.
+//! The three kinds of patches: JSON merge patch, strategic merge patch, JSON patch.
 
 mod strategic;
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use crate::status::Status;
 
-/// A patch, read but not yet applied.
+/// A parsed patch.
 #[derive(Debug)]
 pub(crate) enum Patch {
     /// RFC 7386.
     Merge(Value),
-    /// Kubernetes' own: lists with a merge key are merged by it.
+    /// A strategic merge patch of Kubernetes: lists with a merge key are merged by that key.
     Strategic(Value),
     /// RFC 6902.
     Json(json_patch::Patch),
 }
 
 impl Patch {
-    /// Reads a patch of a media type.
+    /// Parses a patch of a media type.
     pub(crate) fn parse(media_type: &str, body: &[u8]) -> Result<Self, Status> {
         let read = match media_type {
             "application/merge-patch+json" => serde_json::from_slice(body).map(Self::Merge),

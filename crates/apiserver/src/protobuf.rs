@@ -1,5 +1,5 @@
-//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends what it builds itself that way, and
-//! clients in clusters ask for lists and watches in it.
+//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends generated objects in it,
+//! and clients in clusters request lists and watches in it.
 
 mod fields;
 mod wire;
@@ -20,7 +20,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// The first octets of every message.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Reads an object; nothing if the body is malformed or of a kind that nobody sends.
+/// Reads an object; `None` if the body is malformed or its kind is unknown.
 pub(crate) fn object(body: &[u8]) -> Option<Value> {
     let envelope = read(body.strip_prefix(MAGIC)?, &fields::ENVELOPE)?;
     let type_meta = envelope.get("typeMeta")?;
@@ -32,7 +32,7 @@ pub(crate) fn object(body: &[u8]) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// Reads a message; as in Go's JSON, fields that are empty are left out.
+/// Reads a message. As in Go's JSON, empty fields are omitted.
 fn read(octets: &[u8], schema: &Message) -> Option<Map<String, Value>> {
     let mut map = Map::new();
     let mut reader = Reader::new(octets);

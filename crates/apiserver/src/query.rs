@@ -2,25 +2,25 @@
 
 use crate::status::Status;
 
-/// Parameters in the order given; the first of a name counts.
+/// Parameters in the given order. If a name occurs several times, the first value is used.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
 }
 
 impl Query {
-    /// Reads a raw query string; never fails, as a real server does not.
+    /// Parses a raw query string. Never fails, as on a real server.
     pub(crate) fn parse(raw: &str) -> Self {
         let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
         Self { pairs }
     }
 
-    /// A parameter, empty when missing.
+    /// A parameter; empty if it is missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// A flag: given without value, or with one that Go takes for true.
+    /// A flag: true if it is given without a value or with a true value in Go's syntax.
     pub(crate) fn flag(&self, name: &str) -> bool {
         let given = self.pairs.iter().find(|(key, _)| key == name);
         given.is_some_and(|(_, value)| {
@@ -28,7 +28,7 @@ impl Query {
         })
     }
 
-    /// A number that is not negative, if given.
+    /// A non-negative number, if given.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Status> {
         match self.text(name) {
             "" => Ok(None),

@@ -1,5 +1,5 @@
-//! Writes of clients: create, update and delete with the defaults, checks and allocations of kube-apiserver, on top of the
-//! plain [`Store`].
+//! Writes of clients: create, update and delete, with the defaults, validation and allocation of kube-apiserver, on
+//! top of the [`Store`].
 
 mod bootstrap;
 
@@ -14,24 +14,24 @@ use crate::schema::{self, Unknown, Write};
 use crate::status::Status;
 use crate::store::{State, Store};
 
-/// An object as named in a URL.
+/// The reference to an object in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectRef {
     pub(crate) resource: Resource,
     /// Empty for resources without namespaces.
     pub(crate) namespace: String,
-    /// Empty for an object about to be created.
+    /// Empty for a new object.
     pub(crate) name: String,
 }
 
-/// The objects and the rules for writing them.
+/// The objects, with the rules for writing them.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     pub(crate) store: Store,
 }
 
 impl Registry {
-    /// One object, or 404.
+    /// An object, or 404.
     pub(crate) fn get(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
         let object = self.store.get(at.resource, &at.namespace, &at.name);
         object.ok_or_else(|| Status::not_found(at.kind(), &at.name))
@@ -47,7 +47,7 @@ impl Registry {
         self.store.write(|state| create(state, at, value, unknown))
     }
 
-    /// Replaces an object by what `change` makes of it.
+    /// Replaces an object with the result of `change`.
     pub(crate) fn update(
         &self,
         at: &ObjectRef,
@@ -57,7 +57,7 @@ impl Registry {
         self.store.write(|state| update(state, at, unknown, change))
     }
 
-    /// Creates an object or replaces the one there is; makes its namespace if it is missing. For manifests.
+    /// Creates or replaces an object, and creates its namespace if it is missing. Used for manifests.
     pub(crate) fn apply(&self, at: &ObjectRef, value: Value) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
             if at.kind().namespaced && state.get(Resource::Namespaces, &at.namespace).is_none() {
@@ -72,7 +72,7 @@ impl Registry {
         })
     }
 
-    /// Deletes an object; a namespace with all that is inside.
+    /// Deletes an object; of a namespace also all its objects.
     pub(crate) fn delete(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
             let object = current(state, at)?;
@@ -93,7 +93,7 @@ impl Registry {
         })
     }
 
-    /// Makes the objects every cluster has from the start.
+    /// Creates the initial objects of every cluster.
     pub(crate) fn bootstrap(&self) {
         bootstrap::fill(self);
     }
@@ -142,14 +142,14 @@ fn update(
     let before = current(state, at)?.value();
     let mut value = change(before.clone())?;
     meta::prepare_update(at.kind(), &at.namespace, &at.name, &mut value, &before)?;
-    // A writer that says nothing about the status leaves it as it is.
+    // A write without a status keeps the status.
     if let (Some(map), Some(status)) = (value.as_object_mut(), before.get("status")) {
         map.entry("status").or_insert_with(|| status.clone());
     }
     store(state, at, value, Some(&before), unknown)
 }
 
-/// Completes an object and stores it; one that is as before takes no version.
+/// Completes an object and stores it. An unchanged object gets no new version.
 fn store(
     state: &mut State,
     at: &ObjectRef,
@@ -171,7 +171,7 @@ fn remove(state: &mut State, object: &Object) -> Result<(), Status> {
     removed.map(drop).map_err(|error| Status::bad_request(error.to_string()))
 }
 
-/// The object as it is now.
+/// The current object, or 404.
 fn current(state: &State, at: &ObjectRef) -> Result<Arc<Object>, Status> {
     let object = state.get(at.resource, &at.key()).cloned();
     object.ok_or_else(|| Status::not_found(at.kind(), &at.name))

@@ -1,5 +1,5 @@
-//! The schema of each kind: the typed objects of k8s-openapi. An object that goes through its type has no field of the
-//! wrong type, and none that the kind does not have. On the way it gets the defaults of kube-apiserver.
+//! The schema of each kind: the typed objects of k8s-openapi. Conversion through the type rejects fields of the wrong
+//! type and finds unknown fields. It also adds the defaults of kube-apiserver.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace, Node, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -13,16 +13,16 @@ use crate::object::Objects;
 use crate::service;
 use crate::status::Status;
 
-/// The treatment of fields that a kind does not have.
+/// The treatment of unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
     /// The object is rejected.
     Reject,
-    /// They are left out.
+    /// The fields are dropped.
     Drop,
 }
 
-/// An object on its way to the store.
+/// An object to be written.
 pub(crate) struct Write<'a> {
     pub(crate) resource: Resource,
     pub(crate) name: &'a str,
@@ -32,13 +32,13 @@ pub(crate) struct Write<'a> {
     pub(crate) unknown: Unknown,
 }
 
-/// The object as it is to be stored. A Service gets addresses that no other of `services` has.
+/// Completes the object. A Service gets addresses that none of `services` has.
 pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, Status> {
     match write.resource {
         Resource::ConfigMaps => through::<ConfigMap>(write, |_, _| Ok(())),
         Resource::Nodes => through::<Node>(write, |_, _| Ok(())),
-        // The type of pods is larger than all the others together, and nobody here reads more than their status. Custom
-        // resources have no type.
+        // The type of pods is larger than all others together, and clients only read their status. Custom resources
+        // have no type.
         Resource::Pods | Resource::ServiceImports => Ok(write.value.clone()),
         Resource::ServiceAccounts => through::<ServiceAccount>(write, |_, _| Ok(())),
         Resource::Endpoints => through(write, |endpoints, _| {
@@ -59,7 +59,7 @@ pub(crate) fn complete(write: &Write<'_>, services: &Objects) -> Result<Value, S
     }
 }
 
-/// Reads a value as its type, completes it, and writes it again.
+/// Converts a value to its type, completes it, and converts it back.
 fn through<T: DeserializeOwned + Serialize>(
     write: &Write<'_>,
     complete: impl FnOnce(&mut T, Option<T>) -> Result<(), Vec<StatusCause>>,
@@ -79,7 +79,7 @@ fn through<T: DeserializeOwned + Serialize>(
     serde_json::to_value(&typed).map_err(unreadable)
 }
 
-/// Collects the fields of `given` that got lost on the way through the type.
+/// Collects the fields of `given` that `typed` lacks.
 fn compare(at: &str, given: &Value, typed: &Value, lost: &mut Vec<String>) {
     match (given, typed) {
         (Value::Object(given), Value::Object(typed)) => {

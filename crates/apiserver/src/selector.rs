@@ -1,24 +1,23 @@
-//! Label and field selectors of lists and watches: equality, as `kubectl -l` and the watch of one object use it, and whether
-//! there is a label.
+//! Label and field selectors of lists and watches: equality, and the existence of a label.
 
 use serde_json::Value;
 
 use crate::object::Object;
 use crate::status::Status;
 
-/// The fields that selectors may name; only pods have a phase.
+/// The fields that selectors may use; only pods have a phase.
 const FIELDS: [&str; 2] = ["metadata.name", "status.phase"];
 
-/// The objects a list or a watch is about.
+/// The selection of objects of a list or a watch.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Selection {
-    /// Only this namespace; all when empty.
+    /// The namespace; empty for all.
     pub(crate) namespace: String,
     labels: Vec<Term>,
     fields: Vec<Term>,
 }
 
-/// `key=value` or `key!=value`; without a value `key`, of labels alone.
+/// `key=value` or `key!=value`, or for labels `key` without a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,
@@ -27,7 +26,7 @@ struct Term {
 }
 
 impl Selection {
-    /// Reads `labelSelector` and `fieldSelector`.
+    /// Parses `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(namespace: &str, labels: &str, fields: &str) -> Result<Self, Status> {
         let (labels, fields) = (parse_terms(labels)?, parse_terms(fields)?);
         let unsupported = |term: &&Term| term.value.is_none() || !FIELDS.contains(&term.key.as_str());
@@ -42,7 +41,7 @@ impl Selection {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
-    /// Whether it selects everything.
+    /// Whether it selects all objects.
     pub(crate) fn is_everything(&self) -> bool {
         self.namespace.is_empty() && !self.has_selectors()
     }

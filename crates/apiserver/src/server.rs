@@ -1,4 +1,4 @@
-//! The server: an address, an accept loop with a bound, and connections that end with it.
+//! The server: its address, accept loop and connections.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ use crate::mirror;
 use crate::registry::Registry;
 use crate::store::{DEFAULT_HISTORY, Store};
 
-/// Connections at a time, and so requests under way, watches included; more wait to be accepted.
+/// Bound of the connections, and so of concurrent requests and watches. Further connections wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-/// Time that a connection may stay without a request.
+/// Timeout of an idle connection.
 const IDLE: Duration = Duration::from_mins(5);
-/// Pause after a failed accept, for want of file descriptors for example.
+/// Pause after a failed accept, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// An embedded Kubernetes API server.
@@ -52,18 +52,19 @@ pub struct ApiServer {
     options: Options,
 }
 
-/// Choices for [`ApiServer::bind`]. `Options::default()` is a small dual-stack cluster.
+/// Options of [`ApiServer::bind`]. The default is a small dual-stack cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether the namespaces, the `kubernetes` Service and its Endpoints that every cluster has exist from the start.
+    /// Whether to create the initial objects of every cluster: namespaces, the `kubernetes` Service and its
+    /// Endpoints.
     pub bootstrap: bool,
-    /// Whether Endpoints are mirrored into `EndpointSlices`, as controllers do in a real cluster.
+    /// Whether to mirror Endpoints to `EndpointSlices`, as the controllers of a real cluster do.
     pub mirror_endpoints: bool,
-    /// Events kept per resource; watches from before the oldest get 410.
+    /// Bound of the events kept for each resource. A watch from before the oldest event gets a 410.
     pub history: usize,
-    /// Time between bookmarks on watches that allow them. None is sent while the resource does not change.
+    /// Interval of bookmarks, which are only sent if the resource has changed and the client allows bookmarks.
     pub bookmark_period: Duration,
-    /// Lists and watches come in protobuf where a client asks for it, and not in JSON alone.
+    /// Whether lists and watches are available in protobuf, and not only in JSON.
     pub protobuf: bool,
 }
 
@@ -79,19 +80,19 @@ impl Default for Options {
     }
 }
 
-/// A server in a task of its own; it ends when this is dropped.
+/// A server in a separate task, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     /// The address it listens on.
     pub address: SocketAddr,
-    /// Its objects, to read and write directly.
+    /// Its objects, for direct reads and writes.
     pub store: Store,
-    /// A handle to make things go wrong.
+    /// A handle for fault injection.
     pub faults: Faults,
     _task: JoinSet<()>,
 }
 
-/// The address cannot be listened on.
+/// A failure to listen on the address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}")]
 pub struct ServeError {
@@ -101,8 +102,8 @@ pub struct ServeError {
 }
 
 impl ApiServer {
-    /// Listens on `address` (port 0: any free one). Nothing is answered before [`ApiServer::run`], but clients can
-    /// connect.
+    /// Listens on `address`; port 0 is any free port. Clients can connect, but get no response before
+    /// [`ApiServer::run`].
     pub fn bind(address: SocketAddr, options: Options) -> Result<Self, ServeError> {
         let listener = listen(address).map_err(|source| ServeError { address, source })?;
         let local_addr = listener.local_addr().map_err(|source| ServeError { address, source })?;
@@ -119,22 +120,22 @@ impl ApiServer {
         self.local_addr
     }
 
-    /// Its objects, to read and write directly.
+    /// Its objects, for direct reads and writes.
     pub fn store(&self) -> Store {
         self.registry.store.clone()
     }
 
-    /// A handle to make things go wrong.
+    /// A handle for fault injection.
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }
 
-    /// Manifests in a directory that become objects of this server.
+    /// Manifests in a directory, to be applied to this server.
     pub fn manifests(&self, directory: impl Into<PathBuf>) -> Manifests {
         Manifests::new(self.registry.clone(), directory.into())
     }
 
-    /// Serves until `stop` is cancelled; all connections close then.
+    /// Serves until `stop` is cancelled, then closes all connections.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
         if self.options.mirror_endpoints {
@@ -144,7 +145,7 @@ impl ApiServer {
         tasks.shutdown().await;
     }
 
-    /// Serves in a task of its own, until the result is dropped.
+    /// Serves in a separate task until the result is dropped.
     pub fn spawn(self) -> Running {
         let (address, store, faults) = (self.local_addr, self.store(), self.faults());
         let mut task = JoinSet::new();
@@ -181,9 +182,9 @@ async fn connection(api: Arc<Api>, stream: TcpStream) {
     let service = TowerToHyperService::new(warp::service(routes(api)));
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
-    // Watch events are small and must not wait.
+    // Watch events are small and must be sent at once.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot send small packets at once");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     tokio::select! {
         biased;
@@ -203,7 +204,7 @@ async fn down(mut signals: Receiver<Signals>) {
     }
 }
 
-/// The next connection.
+/// Accepts the next connection.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {

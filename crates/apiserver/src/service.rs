@@ -1,7 +1,8 @@
-//! Services as kube-apiserver completes them: defaults, IP families, cluster IPs. Node ports are stored, not allocated.
+//! Completion of Services as in kube-apiserver: defaults, IP families, cluster IPs. Node ports are stored, not
+//! allocated.
 //!
-//! Every write goes through [`complete`]: defaults, then what an update keeps of the Service before, then the checks,
-//! the families and the addresses. Errors name fields as kube-apiserver does.
+//! [`complete`] sets the defaults, keeps fields that an update omits, validates, and assigns families and addresses.
+//! Errors name fields as in kube-apiserver.
 
 mod addresses;
 mod check;
@@ -14,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub(crate) use self::addresses::nth;
 use crate::object::Objects;
 
-/// Completes a Service about to be stored, or says what is wrong with it. `before` is the one it replaces, `services` are
-/// all there are.
+/// Completes a Service, or returns its mistakes. `before` is the Service that it replaces, `services` are all
+/// existing Services.
 pub(crate) fn complete(
     service: &mut Service,
     before: Option<&Service>,
@@ -58,7 +59,7 @@ fn fill_defaults(spec: &mut ServiceSpec) {
     }
 }
 
-/// Keeps the addresses that the writer left out, and drops what a Service of another type has.
+/// Keeps the addresses that an update omits, and drops fields of other types of Services.
 fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     if !has_cluster_ip(spec) {
         (spec.cluster_ip, spec.cluster_ips) = (None, None);
@@ -76,12 +77,12 @@ fn carry_over(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     }
 }
 
-/// Whether a Service of this spec has cluster IPs, `None` included.
+/// Whether a Service with this spec has cluster IPs, including `None`.
 fn has_cluster_ip(spec: &ServiceSpec) -> bool {
     spec.type_.as_deref() != Some("ExternalName")
 }
 
-/// Whether it wants no cluster IP.
+/// Whether the cluster IP is `None`.
 fn is_headless(spec: &ServiceSpec) -> bool {
     spec.cluster_ip.as_deref() == Some("None")
 }

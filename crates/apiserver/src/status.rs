@@ -1,4 +1,4 @@
-//! `Status`: how a Kubernetes API server reports a failure, or the success of a deletion.
+//! `Status`: the report of a failure, or of a successful deletion.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, StatusCause, StatusDetails};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 pub(crate) struct Status(Box<meta::Status>);
 
 impl Status {
-    /// A failure with an HTTP code, a reason (or none) and a message.
+    /// A failure with an HTTP status code, an optional reason and a message.
     pub(crate) fn failure(code: u16, reason: Option<&str>, message: impl Into<String>) -> Self {
         Self(Box::new(meta::Status {
             code: Some(code.into()),
@@ -22,7 +22,7 @@ impl Status {
         }))
     }
 
-    /// The answer to a deletion.
+    /// The response to a deletion.
     pub(crate) fn deleted(kind: &Kind, name: &str, uid: &str) -> Self {
         let status = meta::Status {
             code: Some(200),
@@ -33,18 +33,18 @@ impl Status {
         Self(Box::new(status))
     }
 
-    /// 400 for a request that cannot be understood.
+    /// 400 for an invalid request.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(400, Some("BadRequest"), message)
     }
 
-    /// 404 for one object.
+    /// 404 for an object.
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.qualified());
         Self::failure(404, Some("NotFound"), message).with_details(details(kind, name))
     }
 
-    /// 409: an object of that name exists.
+    /// 409: an object with that name exists.
     pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", kind.qualified());
         Self::failure(409, Some("AlreadyExists"), message).with_details(details(kind, name))
@@ -74,12 +74,12 @@ impl Status {
         Self::failure(422, Some("Invalid"), message).with_details(details)
     }
 
-    /// 410: the version asked for is no longer known.
+    /// 410: the requested version has expired.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, Some("Expired"), message)
     }
 
-    /// 504: the version asked for has not been reached.
+    /// 504: the requested version has not been reached.
     pub(crate) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause = StatusCause {
@@ -101,22 +101,22 @@ impl Status {
         self
     }
 
-    /// HTTP status code.
+    /// The HTTP status code.
     pub(crate) fn code(&self) -> u16 {
         self.0.code.and_then(|code| u16::try_from(code).ok()).unwrap_or(500)
     }
 
-    /// Seconds after which to try again, if it has them.
+    /// The seconds before a retry, if they are set.
     pub(crate) fn retry_after(&self) -> Option<i32> {
         self.0.details.as_ref()?.retry_after_seconds
     }
 
-    /// As a JSON value.
+    /// The Status as a JSON value.
     pub(crate) fn to_value(&self) -> Value {
         serde_json::to_value(&self.0).unwrap_or_default()
     }
 
-    /// As JSON text.
+    /// The Status as JSON text.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
@@ -133,18 +133,18 @@ pub(crate) fn details(kind: &Kind, name: &str) -> StatusDetails {
     }
 }
 
-/// A required field is missing.
+/// The cause for a missing required field.
 pub(crate) fn required(field: impl Into<String>, hint: &str) -> StatusCause {
     let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
     cause(field, "FieldValueRequired", format!("Required value{hint}"))
 }
 
-/// A field has a value it cannot have.
+/// The cause for an invalid value of a field.
 pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> StatusCause {
     cause(field, "FieldValueInvalid", format!("Invalid value: {value}: {why}"))
 }
 
-/// A field may only have one of a few values.
+/// The cause for a value that is not among the supported values of a field.
 pub(crate) fn not_supported(field: impl Into<String>, value: &str, supported: &[&str]) -> StatusCause {
     let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
     let message = format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));

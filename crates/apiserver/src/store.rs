@@ -5,9 +5,10 @@
 //!
 //! # Versions
 //!
-//! One counter for all resources, as in etcd: every stored or deleted object takes the next number, which becomes its
-//! `metadata.resourceVersion`. A list has the version of the whole store at that moment. [`Store::load`] numbers its
-//! objects one after the other. [`Store::expire`] takes a number too, so that every version handed out before is older.
+//! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object gets the next number
+//! as its
+//! `metadata.resourceVersion`. The version of a list is that of the whole store. [`Store::load`] gives each object
+//! its own number. [`Store::expire`] also takes a number, so that every earlier version is too old.
 
 mod history;
 mod table;
@@ -23,10 +24,10 @@ use self::table::Table;
 use crate::kinds::Resource;
 use crate::object::{self, Object, ObjectError, Objects};
 
-/// Events kept per resource by default.
+/// Default bound of the events kept for each resource.
 pub(crate) const DEFAULT_HISTORY: usize = 20_000;
 
-/// The objects of all resources. Cloning gives another handle to the same store.
+/// The objects of all resources. Clones share the store.
 #[derive(Debug, Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -38,27 +39,27 @@ struct Shared {
     changed: Vec<watch::Sender<u64>>,
 }
 
-/// Everything that a write may touch, under one lock.
+/// The state that a write may change, under one lock.
 #[derive(Debug)]
 pub(crate) struct State {
     version: u64,
     tables: Vec<Table>,
 }
 
-/// All objects of a resource and the version of the store they were read at.
+/// All objects of a resource, and the version of the store at which they were read.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
     pub(crate) version: u64,
     pub(crate) objects: Objects,
 }
 
-/// The next events of a watch under way.
+/// The next events of an open watch.
 pub(crate) enum Batch {
-    /// Events after the version asked for.
+    /// Events after the requested version.
     Events(Vec<Arc<Event>>),
-    /// There are none; the last change of its resource was at this version.
+    /// There are no events; the last change of the resource was at this version.
     UpToDate(u64),
-    /// Events it has not seen are gone.
+    /// The next events are gone.
     Lagged,
 }
 
@@ -69,7 +70,7 @@ impl Default for Store {
 }
 
 impl Store {
-    /// An empty store that remembers up to `history_limit` events per resource.
+    /// An empty store that keeps up to `history_limit` events for each resource.
     pub fn new(history_limit: usize) -> Self {
         let state =
             State { version: 1, tables: Resource::all().map(|_| Table::new(history_limit, 1)).collect() };
@@ -77,13 +78,13 @@ impl Store {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), changed }) }
     }
 
-    /// Stores an object exactly as given, new or in place of the one with its name. Returns its version.
+    /// Stores an object exactly as given, new or as a replacement. Returns its version.
     pub fn set(&self, object: Value) -> Result<u64, ObjectError> {
         let resource = object::resource_of(&object)?;
         self.write(|state| state.set(resource, object))
     }
 
-    /// Removes an object. Returns the version of the deletion, or nothing if there was no such object.
+    /// Removes an object. Returns the version of the deletion; `None` if there is no such object.
     pub fn delete(&self, resource: Resource, namespace: &str, name: &str) -> Option<u64> {
         self.write(|state| {
             let last = state.get(resource, &object::key(resource, namespace, name))?.value();
@@ -91,9 +92,9 @@ impl Store {
         })
     }
 
-    /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. The object reaches
-    /// watchers as given, apart from its version; whether they see `ADDED` or `MODIFIED` depends on whether the object was there.
-    /// Returns the version; a deletion of what is not there takes none and returns the current one.
+    /// Applies a watch event: `{"type": "ADDED" | "MODIFIED" | "DELETED", "object": {..}}`. Watchers receive the
+    /// object as given, except for its version, with the type `ADDED` if it is new and `MODIFIED` if it existed.
+    /// Returns the new version, or the current version if a deleted object does not exist.
     pub fn apply_event(&self, event: &Value) -> Result<u64, ObjectError> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let object = event.get("object").cloned().unwrap_or_default();
@@ -105,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Stores many objects exactly as given, in one go: no list and no watcher sees a part of them. Stops at the first
-    /// that cannot be stored. Returns how many there were.
+    /// Stores many objects exactly as given and atomically: no list and no watch sees only a part of them. Stops at
+    /// the first invalid object. Returns their number.
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ObjectError> {
         self.write(|state| {
             let mut count = 0;
@@ -118,7 +119,7 @@ impl Store {
         })
     }
 
-    /// One object.
+    /// An object.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.lock().get(resource, &object::key(resource, namespace, name)).cloned()
     }
@@ -128,13 +129,13 @@ impl Store {
         self.lock().list(resource)
     }
 
-    /// The version of the store: that of the last change.
+    /// The version of the store, which is that of the last change.
     pub fn version(&self) -> u64 {
         self.lock().version
     }
 
-    /// Expires all versions handed out so far: a new watch from one, or the next page of a list, gets a 410. Watches that
-    /// are open go on.
+    /// Expires all versions so far: a new watch from such a version, or the next page of a list, gets a 410. Open
+    /// watches continue.
     pub(crate) fn expire(&self) {
         self.write(|state| {
             state.expire_watches();
@@ -142,36 +143,36 @@ impl Store {
         });
     }
 
-    /// Like [`Store::expire`], but only for watches: pages at earlier versions still work, as when a real server's watch
-    /// cache is younger than its etcd.
+    /// Expires all versions so far, but only for watches: pages at earlier versions still work, as with a real server
+    /// whose watch cache is younger than its etcd.
     pub(crate) fn expire_watches(&self) {
         self.write(State::expire_watches);
     }
 
-    /// Starts a fresh space of versions, as after a restore from a backup: the objects stay, their versions start again
-    /// at 1, and the history is empty. Versions handed out before may lie in the future afterwards.
+    /// Renumbers all versions, as after a restore from a backup: the objects stay, their versions start at 1, and the
+    /// history is empty. Earlier versions may then be in the future.
     pub(crate) fn renumber(&self) {
         self.write(State::renumber);
     }
 
-    /// The listing at `version` whose next page somebody asks for, unless it is expired.
+    /// The kept listing at `version`, unless it has expired.
     pub(crate) fn kept(&self, resource: Resource, version: u64) -> Option<Listing> {
         let objects = self.lock().table(resource).kept(version)?;
         Some(Listing { version, objects })
     }
 
-    /// Keeps a listing at hand for whoever asks for its next page.
+    /// Keeps a listing for its next pages.
     pub(crate) fn keep(&self, resource: Resource, listing: &Listing) {
         self.lock().table_mut(resource).keep(listing.version, &listing.objects);
     }
 
-    /// Whether a watch may start after `version`; if not, the current version.
+    /// Checks that a watch may start after `version`; the error is the current version.
     pub(crate) fn can_watch(&self, resource: Resource, version: u64) -> Result<(), u64> {
         let state = self.lock();
         if state.table(resource).history.can_start(version) { Ok(()) } else { Err(state.version) }
     }
 
-    /// Up to `max` events after `version` for a watch under way.
+    /// Up to `max` events after `version`, for an open watch.
     pub(crate) fn after(&self, resource: Resource, version: u64, max: usize) -> Batch {
         let state = self.lock();
         match state.table(resource).history.after(version, max) {
@@ -181,7 +182,7 @@ impl Store {
         }
     }
 
-    /// A signal that changes with every change of a resource.
+    /// Subscribes to changes of a resource.
     pub(crate) fn subscribe(&self, resource: Resource) -> watch::Receiver<u64> {
         match self.shared.changed.get(resource as usize) {
             Some(sender) => sender.subscribe(),
@@ -189,12 +190,12 @@ impl Store {
         }
     }
 
-    /// Watches that are open.
+    /// Number of open watches.
     pub(crate) fn watchers(&self, resource: Resource) -> usize {
         self.shared.changed.get(resource as usize).map_or(0, watch::Sender::receiver_count)
     }
 
-    /// Reads and writes under the lock, then wakes the watchers of what changed.
+    /// Runs `change` under the lock, then wakes the watches of the changed resources.
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = change(&mut state);
@@ -239,7 +240,8 @@ impl State {
         Ok(version)
     }
 
-    /// Removes the object with the name of `last`, which watchers see as its final state. Nothing happens if there is none.
+    /// Removes the object with the name of `last`, which watches see as its final state. `None` if there is no such
+    /// object.
     pub(crate) fn remove(&mut self, resource: Resource, last: Value) -> Result<Option<u64>, ObjectError> {
         if self.get(resource, &object::key_of(resource, &last)?).is_none() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` shows of Services and their endpoints. Of other kinds it shows names and ages by itself.
+//! Tables for `kubectl get` of Services and their endpoints. For other kinds it shows names and ages by itself.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct Columns {
 /// The cells of an object in these columns.
 type Cells = fn(&Value) -> Vec<String>;
 
-/// The columns of a resource that has a table.
+/// The columns of a resource, if it has a table.
 pub(crate) fn columns(resource: Resource) -> Option<Columns> {
     let (names, cells): (&'static [&'static str], Cells) = match resource {
         Resource::Services => (&["Type", "Cluster-IP", "External-IP", "Port(s)"], service),
@@ -41,7 +41,7 @@ pub(crate) fn columns(resource: Resource) -> Option<Columns> {
     Some(Columns { names, cells })
 }
 
-/// The table of these objects; `meta` is that of the list.
+/// The table of these objects; `meta` is the metadata of the list.
 pub(crate) fn table(columns: Columns, meta: &Value, objects: &[Arc<Object>]) -> Value {
     let names = std::iter::once(&"Name").chain(columns.names).chain(&["Age"]);
     let definition = |name: &&str| {
@@ -68,7 +68,7 @@ fn row(columns: Columns, object: &Object) -> Value {
     })
 }
 
-/// A time span as `kubectl` writes it, in one unit.
+/// The age in one unit, as in `kubectl`.
 fn age(timestamp: &str, now: DateTime<Utc>) -> String {
     let Ok(then) = DateTime::parse_from_rfc3339(timestamp) else { return "<unknown>".to_owned() };
     match now.signed_duration_since(then).num_seconds() {
@@ -122,7 +122,7 @@ fn slice(value: &Value) -> Vec<String> {
     vec![slice.address_type, joined(&ports), joined(&addresses)]
 }
 
-/// The first three, and how many more there are.
+/// The first three elements, and the number of further elements.
 fn joined(all: &[String]) -> String {
     match all {
         [] => NONE.to_owned(),

@@ -1,7 +1,7 @@
-//! Watches: the parameters of a client, and the stream of events it gets.
+//! Watches: their parameters and their streams of events.
 //!
-//! A watch has no queue of its own. It remembers the last version it has seen and reads on in the history of the
-//! resource whenever that changes; when the history has moved past it, it is cut off with a 410 like any slow watcher.
+//! A watch has no queue. It remembers its last version and reads the next events from the history of the resource
+//! whenever that changes. A slow watch, whose next events were evicted, ends with a 410.
 
 mod stream;
 
@@ -20,24 +20,24 @@ use crate::selector::Selection;
 use crate::status::Status;
 use crate::store::Store;
 
-/// The longest a client may ask a watch to last.
+/// Bound of the requested duration of a watch.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Duration of a watch without `timeoutSeconds`; up to twice that, at random.
+/// Shortest duration of a watch without `timeoutSeconds`; the duration is random, up to twice this.
 const DEFAULT: Duration = Duration::from_mins(30);
 
 /// Parameters of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WatchQuery {
-    /// It starts after this version, or with all objects there are.
+    /// The version after which it starts; `None` to start with all current objects.
     pub(crate) start: Option<u64>,
     /// Whether bookmarks are sent.
     pub(crate) bookmarks: bool,
-    /// When it ends by itself.
+    /// The duration after which it ends.
     pub(crate) timeout: Duration,
 }
 
-/// A watch about to begin.
+/// The data to start a watch.
 pub(crate) struct Watch {
     pub(crate) store: Store,
     pub(crate) resource: Resource,
@@ -49,7 +49,7 @@ pub(crate) struct Watch {
 }
 
 impl WatchQuery {
-    /// Reads and checks the parameters.
+    /// Parses and validates the parameters.
     pub(crate) fn parse(query: &Query) -> Result<Self, Status> {
         let start = query.version("resourceVersion")?.filter(|version| *version > 0);
         let bookmarks = query.flag("allowWatchBookmarks");

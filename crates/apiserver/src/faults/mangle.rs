@@ -1,4 +1,4 @@
-//! Spoiling the body of a response.
+//! Corruption of response bodies.
 
 use std::io;
 use std::pin::Pin;
@@ -15,20 +15,20 @@ pub(crate) type Body = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send + Syn
 
 const GARBAGE: &[u8] = b"<html>this is not what you asked for</html>\n";
 
-/// Ways to spoil a body.
+/// A corruption of a body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Mangle {
-    /// An error event and no more.
+    /// The body is an error event.
     Error(Status),
-    /// Not JSON.
+    /// The body is not JSON.
     Garbage,
     /// The first object has fields of the wrong type.
     Malformed,
-    /// The connection closes after so many octets.
+    /// The connection closes after this number of octets.
     Cut(usize),
 }
 
-/// Spoils a body that is there as a whole.
+/// Corrupts a whole body.
 pub(crate) fn whole(body: Bytes, mangle: &Mangle) -> Body {
     match mangle {
         Mangle::Error(_) => once(body),
@@ -38,7 +38,7 @@ pub(crate) fn whole(body: Bytes, mangle: &Mangle) -> Body {
     }
 }
 
-/// Spoils the lines of a watch.
+/// Corrupts the lines of a watch.
 pub(crate) fn lines(body: Body, mangle: &Mangle) -> Body {
     match mangle {
         Mangle::Error(status) => once(encode::error(Format::Json, status)),
@@ -66,7 +66,7 @@ fn cut(body: Body, after: usize) -> Body {
     Box::pin(stream::unfold((body, Some(after)), move |(mut body, left)| async move {
         let left = left?;
         if left == 0 {
-            // Lets what was sent so far leave first.
+            // The octets so far must be sent first.
             tokio::task::yield_now().await;
             return Some((Err(closed()), (body, None)));
         }
@@ -89,7 +89,7 @@ fn first_line_malformed(chunk: &Bytes) -> Bytes {
     text.into()
 }
 
-/// The text with its first object spoiled: that of a watch event, of a list, or the only one.
+/// The text with its first object corrupted: the object of a watch event, the first of a list, or the only object.
 fn malformed(text: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return Bytes::copy_from_slice(text) };
     let object = if value.get("items").is_some() {

@@ -1,4 +1,4 @@
-//! Rules: faults, and the requests they are for.
+//! Rules: faults and the requests they apply to.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Request, Verdict};
 use crate::kinds::Resource;
 use crate::status::{Status, details};
 
-/// The user that an injected 403 names.
+/// The user in an injected 403.
 const KUBE_DNS_USER: &str = "system:serviceaccount:kube-system:kube-dns";
 
 /// The verb of a request.
@@ -25,14 +25,14 @@ pub enum Verb {
     Delete,
 }
 
-/// A fault and the requests it is for: without limits, all that are about objects.
+/// A fault and the requests it applies to: all requests for objects, unless restricted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     action: Action,
-    /// All when empty, as are `resources`.
+    /// Empty for all verbs, and likewise `resources`.
     verbs: Vec<Verb>,
     resources: Vec<Resource>,
-    /// The rule is for all requests except those with these verbs and resources.
+    /// Whether the rule applies to all requests except those with these verbs and resources.
     except: bool,
     skip: u32,
     times: Option<u32>,
@@ -41,35 +41,35 @@ pub struct Rule {
 /// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Answers with a failure: 401, 403, 404, 410, 429, 500, 503, ...
+    /// Responds with a failure: 401, 403, 404, 410, 429, 500, 503, ...
     Refuse {
         /// HTTP status code.
         code: u16,
     },
-    /// Waits before answering; every page of a list waits anew.
+    /// Delays the response, and each page of a list.
     Delay {
-        /// In milliseconds.
+        /// The delay in milliseconds.
         ms: u64,
     },
-    /// Never answers.
+    /// Never responds.
     Freeze,
-    /// Opens a watch whose only event is an `ERROR` with this code. Other requests pass.
+    /// Opens a watch whose only event is an `ERROR` with this code. Other requests succeed.
     ErrorEvent {
-        /// Code of the Status in the event: 410 for an expired version.
+        /// Code of the Status in the event, such as 410 for an expired version.
         code: u16,
     },
-    /// Sends something that is not JSON: in place of the body, or as the first line of a watch.
+    /// Sends text that is not JSON, in place of the body or as the first line of a watch.
     Garbage,
-    /// Makes the first object of the body or of a watch one whose fields have the wrong type.
+    /// Gives fields of the first object in the body or watch a wrong type.
     Malformed,
     /// Closes the connection in the middle of the body.
     Cut {
-        /// After so many octets.
+        /// The number of octets before that.
         after: usize,
     },
 }
 
-/// Names a rule that was added.
+/// The ID of an added rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleId(u64);
 
@@ -84,46 +84,46 @@ pub(super) struct Rules {
 struct Active {
     id: RuleId,
     rule: Rule,
-    /// Requests that matched, and how many of them went wrong.
+    /// Number of matching requests, and of those with the fault.
     matched: u32,
     applied: u32,
 }
 
 impl Rule {
-    /// A fault of every request about objects.
+    /// A fault of every request for objects.
     pub fn new(action: Action) -> Self {
         Self { action, verbs: Vec::new(), resources: Vec::new(), except: false, skip: 0, times: None }
     }
 
-    /// Only to requests with these verbs.
+    /// Restricts the rule to requests with these verbs.
     #[must_use]
     pub fn verbs(mut self, verbs: impl IntoIterator<Item = Verb>) -> Self {
         self.verbs.extend(verbs);
         self
     }
 
-    /// Only to requests about these resources.
+    /// Restricts the rule to requests for these resources.
     #[must_use]
     pub fn on(mut self, resources: impl IntoIterator<Item = Resource>) -> Self {
         self.resources.extend(resources);
         self
     }
 
-    /// To all requests except those described so far.
+    /// Applies the rule to all requests except those described so far.
     #[must_use]
     pub(super) fn inverted(mut self) -> Self {
         self.except = true;
         self
     }
 
-    /// Lets so many of them pass first.
+    /// Lets the first `skip` matching requests succeed.
     #[must_use]
     pub fn skip(mut self, skip: u32) -> Self {
         self.skip = skip;
         self
     }
 
-    /// Only so many times.
+    /// Applies the fault only `times` times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
@@ -164,7 +164,7 @@ impl Rules {
 }
 
 impl Active {
-    /// Counts a request that the rule applies to; whether it goes wrong.
+    /// Counts a matching request. Returns whether it gets the fault.
     fn hits(&mut self) -> bool {
         self.matched = self.matched.saturating_add(1);
         let hit = self.matched > self.rule.skip;
@@ -214,7 +214,7 @@ fn refusal(code: u16, request: &Request<'_>) -> Status {
     Status::failure(code, Some(reason), message)
 }
 
-/// 403 in the words of a real server.
+/// A 403 with the message of a real server.
 pub(super) fn forbidden(request: &Request<'_>, user: &str) -> Status {
     let (kind, name) = (request.resource.kind(), request.name);
     let quoted = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
@@ -230,7 +230,7 @@ pub(super) fn forbidden(request: &Request<'_>, user: &str) -> Status {
 }
 
 impl Verb {
-    /// As Kubernetes writes it.
+    /// The verb in lower case, as in Kubernetes.
     fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",

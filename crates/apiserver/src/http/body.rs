@@ -1,4 +1,4 @@
-//! Request bodies: read within bounds, and decoded.
+//! Reading of request bodies within bounds, and decoding.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use warp::http::HeaderMap;
 use crate::protobuf;
 use crate::status::Status;
 
-/// Largest body in octets.
+/// Bound of a body in octets.
 const LIMIT: usize = 3 * 1024 * 1024;
 
-/// Time that a client may take to send it.
+/// Timeout of reading the body.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reads a whole body.
@@ -44,7 +44,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-/// An object sent as JSON or protobuf.
+/// Decodes an object in JSON or protobuf.
 pub(super) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Value, Status> {
     match media_type(headers) {
         "" | "application/json" => serde_json::from_slice(body).map_err(|error| {

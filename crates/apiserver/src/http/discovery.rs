@@ -1,4 +1,4 @@
-//! Documents about the API itself, as far as `kubectl` reads them.
+//! Discovery documents, as far as `kubectl` reads them.
 
 mod openapi;
 

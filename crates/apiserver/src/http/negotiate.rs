@@ -1,4 +1,4 @@
-//! The form a client wants its answer in.
+//! Negotiation of the response format.
 
 use warp::http::HeaderMap;
 
@@ -6,7 +6,7 @@ use crate::encode::Format;
 use crate::protobuf;
 use crate::status::Status;
 
-/// The first form in the `Accept` header that lists and watches have, or 406.
+/// The first supported format in the `Accept` header, or 406.
 pub(super) fn format(headers: &HeaderMap) -> Result<Format, Status> {
     let accept = headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or("*/*");
     accept.split(',').find_map(clause).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The objects that a URL path names.
+//! Parsing of URL paths.
 
 use crate::kinds::Resource;
 use crate::registry::ObjectRef;
@@ -8,7 +8,7 @@ pub(super) fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty()).collect()
 }
 
-/// The object, or without name all objects, of a path; without namespace those of all namespaces.
+/// The reference to an object. Without a name it is all objects, without a namespace those of all namespaces.
 pub(super) fn objects(parts: &[&str]) -> Option<ObjectRef> {
     let (group, version, rest) = match *parts {
         ["api", version, ref rest @ ..] => ("", version, rest),

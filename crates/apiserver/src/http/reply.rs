@@ -1,4 +1,4 @@
-//! Answers, and the responses with the headers of a real server made of them.
+//! Answers, and their conversion to responses with the headers of a real server.
 
 use std::io::Write as _;
 
@@ -14,13 +14,13 @@ use crate::faults::mangle::{self, Mangle};
 use crate::protobuf;
 use crate::status::Status;
 
-/// The warning of a real server since 1.33 about Endpoints.
+/// The deprecation warning for Endpoints, as of a real server since 1.33.
 const ENDPOINTS_WARNING: HeaderValue = HeaderValue::from_static(
     "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",
 );
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// A response of so many octets is compressed, as by a real server.
+/// Size in octets from which a response is compressed, as by a real server.
 const COMPRESSED: usize = 128 * 1024;
 
 /// The answer to a request.
@@ -38,18 +38,18 @@ enum Body {
 }
 
 impl Answer {
-    /// JSON text.
+    /// An answer with JSON text.
     pub(super) fn json(code: u16, body: impl Into<Bytes>) -> Self {
         let body = Body::Whole(body.into());
         Self { code, content_type: JSON, body, headers: Vec::new() }
     }
 
-    /// A JSON document.
+    /// An answer with a JSON document.
     pub(super) fn value(code: u16, value: &Value) -> Self {
         Self::json(code, json_line(value))
     }
 
-    /// A failure, or the success of a deletion.
+    /// An answer with a Status: a failure, or the success of a deletion.
     pub(super) fn status(status: &Status) -> Self {
         let mut body = status.to_json();
         body.push(b'\n');
@@ -61,13 +61,13 @@ impl Answer {
         }
     }
 
-    /// Nothing at this path: plain text.
+    /// The answer for an unknown path, as plain text.
     pub(super) fn nothing() -> Self {
         let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
         Self { content_type, ..Self::json(404, "404 page not found\n") }
     }
 
-    /// A list, compressed if it is large and the client takes that.
+    /// An answer with a list, compressed if it is large and the client accepts that.
     pub(super) fn list(format: Format, body: Bytes, gzip: bool) -> Self {
         let content_type = match format {
             Format::Protobuf => HeaderValue::from_static(protobuf::MEDIA_TYPE),
@@ -77,13 +77,13 @@ impl Answer {
             return Self { content_type, ..Self::json(200, body) };
         }
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        // Writing to memory does not fail.
+        // Writing to memory never fails.
         let packed = encoder.write_all(&body).and_then(|()| encoder.finish()).unwrap_or_default();
         let answer = Self { content_type, ..Self::json(200, packed) };
         answer.header("content-encoding", HeaderValue::from_static("gzip"))
     }
 
-    /// A watch.
+    /// An answer with a watch.
     pub(super) fn lines(format: Format, lines: mangle::Body) -> Self {
         let content_type = match format {
             Format::Protobuf => HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch"),
@@ -97,7 +97,7 @@ impl Answer {
         self.header("warning", ENDPOINTS_WARNING)
     }
 
-    /// The response, its body spoiled if a fault says so.
+    /// Converts to a response, whose body a fault may corrupt.
     pub(super) fn into_response(self, mangle: Option<&Mangle>) -> Response {
         let mut response = match (self.body, mangle) {
             (Body::Whole(body), None) => warp::http::Response::new(body).into_response(),

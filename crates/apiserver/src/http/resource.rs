@@ -1,4 +1,4 @@
-//! Requests about objects.
+//! Requests for objects.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::selector::Selection;
 use crate::status::Status;
 use crate::watch::{self, WatchQuery};
 
-/// A request about objects.
+/// A request for objects.
 pub(super) struct Call<'a> {
     pub(super) api: &'a Api,
     pub(super) request: &'a Request,
     pub(super) at: ObjectRef,
-    /// A fault spoils the response. It is JSON then, of which one sees what is wrong.
+    /// Whether a fault corrupts the response. It is then in JSON, so that the corruption is readable.
     pub(super) spoiled: bool,
 }
 
 impl Call<'_> {
-    /// Its verb; 405 for a method that is not allowed here.
+    /// Its verb; 405 for a method that is not allowed.
     pub(super) fn verb(&self) -> Result<Verb, Status> {
         let named = !self.at.name.is_empty();
         let everywhere = self.at.kind().namespaced && self.at.namespace.is_empty();
@@ -49,7 +49,7 @@ impl Call<'_> {
         }
     }
 
-    /// The request as faults see it.
+    /// The part of the request that faults depend on.
     pub(super) fn fault_request(&self, verb: Verb) -> faults::Request<'_> {
         let authorization = self.request.headers.get("authorization");
         faults::Request {
@@ -61,7 +61,7 @@ impl Call<'_> {
         }
     }
 
-    /// Does it.
+    /// Executes the request.
     pub(super) fn answer(&self, verb: Verb) -> Result<Answer, Status> {
         let answer = match verb {
             Verb::Get => self.get(),
@@ -129,14 +129,14 @@ impl Call<'_> {
 
     fn object(&self, code: u16, object: &Arc<Object>) -> Result<Answer, Status> {
         let format = match format(&self.request.headers)? {
-            // Every client takes it.
+            // Every client accepts JSON.
             Format::Protobuf => Format::Json,
             other => other,
         };
         Ok(Answer::json(code, encode::object(format, object)))
     }
 
-    /// The form of a list or watch.
+    /// The format of a list or watch.
     fn format(&self) -> Result<Format, Status> {
         let wanted = format(&self.request.headers)?;
         let plain = self.spoiled || !self.api.protobuf || !self.at.kind().has_protobuf();
@@ -150,7 +150,7 @@ impl Call<'_> {
         Ok(if strict { Unknown::Reject } else { Unknown::Drop })
     }
 
-    /// A write that is not to happen must not happen. `kubectl delete` asks for it in the body.
+    /// Rejects dry runs, which must not write. `kubectl delete` requests them in the body.
     fn reject_dry_run(&self) -> Result<(), Status> {
         let options: DeleteOptions = serde_json::from_slice(&self.request.body).unwrap_or_default();
         if self.request.query.text("dryRun").is_empty() && options.dry_run.is_none() {

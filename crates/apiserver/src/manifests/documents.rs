@@ -1,4 +1,4 @@
-//! The objects in a file of manifests: YAML (or JSON) documents, `List`s taken apart.
+//! The objects in a manifest file: YAML or JSON documents, including the items of `List`s.
 
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::object::{resource_of, text};
 use crate::registry::ObjectRef;
 
-/// One object as a file describes it.
+/// The manifest of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Document {
     pub(super) at: ObjectRef,
@@ -14,13 +14,13 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Resource and key, as in `services/apps/web`.
+    /// Resource and key, such as `services/apps/web`.
     pub(super) fn id(&self) -> String {
         format!("{}/{}", self.at.resource, self.at.key())
     }
 }
 
-/// Reads all documents of a file.
+/// Parses all documents of a file.
 pub(crate) fn parse(text: &str) -> Result<Vec<Document>, String> {
     let mut documents = Vec::new();
     for document in serde_norway::Deserializer::from_str(text) {

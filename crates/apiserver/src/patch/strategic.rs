@@ -1,5 +1,6 @@
-//! Strategic merge patch, as `kubectl apply`, `edit` and `patch` send it: like JSON merge patch, but lists whose elements
-//! have a key are merged element by element, deleted from with `$patch` and sorted by `$setElementOrder`.
+//! Strategic merge patch, as sent by `kubectl apply`, `edit` and `patch`. It differs from JSON merge patch in lists
+//! whose elements have a key: they are merged element by element, `$patch` deletes elements, and `$setElementOrder`
+//! sorts them.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +8,8 @@ use crate::status::Status;
 
 const ORDER: &str = "$setElementOrder/";
 
-/// The field that identifies an element of a list; all other lists are replaced whole. Service ports are keyed by number
-/// alone, as by kube-apiserver.
+/// The merge key of each list that has one; all other lists are replaced as a whole. The key of a Service port is
+/// only its number, as in kube-apiserver.
 const MERGE_KEYS: [(&str, &str); 4] = [
     ("spec.ports", "port"),
     ("metadata.ownerReferences", "uid"),
@@ -83,7 +84,7 @@ fn merge_list(at: &str, key: &str, target: &mut Value, patch: Vec<Value>) -> Res
     Ok(())
 }
 
-/// Puts the elements named in `order` into that order; those not named stay behind the one before.
+/// Sorts the elements by `order`. Elements that are not in `order` stay after their predecessor.
 fn sort(list: &mut [Value], order: &[Value], key: &str) {
     let mut rank = 0;
     let rank_of = |value: &Value| {

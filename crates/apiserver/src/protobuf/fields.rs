@@ -1,5 +1,6 @@
-//! Fields with their protobuf numbers: facts of the Kubernetes API (`generated.proto` of each group). Those that neither
-//! `kubectl create` sets nor a client in the cluster reads are left out.
+//! Fields with their protobuf numbers, from `generated.proto` of each group of the Kubernetes API. Fields that
+//! neither
+//! `kubectl create` sets nor a client in the cluster reads are omitted.
 
 /// The fields of a message.
 pub(super) type Message = [Field];
@@ -24,7 +25,7 @@ pub(super) enum Type {
     Time,
     Message(&'static Message),
     List(&'static Type),
-    /// From text to this.
+    /// A map from text to this type.
     Map(&'static Type),
 }
 

@@ -1,15 +1,15 @@
-//! The wire format of protobuf: fields with a number and a value of one of four shapes.
+//! The wire format of protobuf: fields with a number and a value.
 
 /// The value of a field.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wire<'a> {
     Number(u64),
     Octets(&'a [u8]),
-    /// Of a fixed width, which no field we read has.
+    /// A value of fixed width, which no known field has.
     Fixed,
 }
 
-/// Reads fields one after the other.
+/// A reader of consecutive fields.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -63,7 +63,7 @@ impl<'a> Wire<'a> {
         if let Self::Octets(octets) = self { Some(octets) } else { None }
     }
 
-    /// A number, negative ones as they are in two's complement.
+    /// A number, in two's complement if it is negative.
     pub(super) fn number(&self) -> Option<i64> {
         if let Self::Number(number) = self { Some(number.cast_signed()) } else { None }
     }

@@ -1,4 +1,4 @@
-//! Writing protobuf.
+//! Encoding of protobuf messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::MAGIC;
 use super::fields::{self, Field, Message, Type};
 
-/// An object of a kind without an envelope; empty if the kind is not known.
+/// An object without an envelope; empty if the kind is unknown.
 pub(crate) fn message(kind: &str, object: &Value) -> Vec<u8> {
     fields::of(kind).map_or_else(Vec::new, |schema| of_fields(schema, object))
 }
 
-/// An object, which is `raw`, in its envelope: a `runtime.Unknown`.
+/// The encoded object `raw` in its envelope, a `runtime.Unknown`.
 pub(crate) fn enveloped(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = json!({ "apiVersion": api_version, "kind": kind });
     let mut text = MAGIC.to_vec();
@@ -38,7 +38,7 @@ pub(crate) fn list<'o>(version: u64, token: &str, objects: impl Iterator<Item = 
     text
 }
 
-/// A watch event about an object in its envelope, as a frame of a stream.
+/// A watch event with an enveloped object, as a frame of a stream.
 pub(crate) fn event(event_type: &str, object: &[u8]) -> Vec<u8> {
     let (mut extension, mut event) = (Vec::new(), Vec::new());
     octets(&mut extension, 1, object);
@@ -57,7 +57,7 @@ fn of_fields(schema: &Message, object: &Value) -> Vec<u8> {
     text
 }
 
-/// Writes the value of a field; a value of another type is left out.
+/// Writes the value of a field; a value of another type is omitted.
 fn write(text: &mut Vec<u8>, field: &Field, value: &Value) {
     let number = field.number;
     match (field.kind, value) {

@@ -1,4 +1,4 @@
-//! The objects every cluster has from the start: namespaces, and the Service of the API server itself.
+//! The initial objects of every cluster: namespaces, and the Service of the API server itself.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::schema::Unknown;
 use crate::service::nth;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-/// The address of the API server in the examples, one for documentation (RFC 5737).
+/// The address of the API server, from the range for documentation (RFC 5737).
 const API_SERVER: &str = "203.0.113.10";
 
-/// Creates them all.
+/// Creates all initial objects.
 pub(super) fn fill(registry: &Registry) {
     for name in NAMESPACES {
         make(registry, Resource::Namespaces, "", json!({ "metadata": { "name": name } }));
@@ -19,13 +19,13 @@ pub(super) fn fill(registry: &Registry) {
     make(registry, Resource::Services, "default", service());
     make(registry, Resource::Endpoints, "default", endpoints());
     make(registry, Resource::EndpointSlices, "default", slice());
-    // The watch cache of a server that just started knows no earlier version.
+    // The watch cache of a server that has just started has no earlier version.
     registry.store.expire_watches();
 }
 
 fn make(registry: &Registry, resource: Resource, namespace: &str, value: Value) {
     if let Err(status) = registry.create(&ObjectRef::new(resource, namespace, ""), value, Unknown::Drop) {
-        tracing::warn!(%resource, error = %status, "cannot create an object every cluster has");
+        tracing::warn!(%resource, error = %status, "cannot create an initial object");
     }
 }
 

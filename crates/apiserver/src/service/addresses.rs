@@ -1,6 +1,6 @@
-//! `clusterIP` and `clusterIPs`: kept in step, checked, and given to a Service that has none.
+//! Synchronization, validation and allocation of `clusterIP` and `clusterIPs`.
 //!
-//! The cluster is dual-stack: `10.96.0.0/16` comes first, `fd00:10:96::/112` second.
+//! The cluster is dual-stack: `10.96.0.0/16` is the first range, `fd00:10:96::/112` the second.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,12 +15,13 @@ use crate::status::invalid;
 
 const V4: u32 = u32::from_be_bytes([10, 96, 0, 0]);
 const V6: u128 = 0xfd00_0010_0096 << 80;
-/// The last address of each range that may be given: behind it is the broadcast address of IPv4.
+/// The last allocatable address of each range; the next is the broadcast address of IPv4.
 const LAST: u32 = 0xfffe;
-/// As on a real server, the lower end of a range is left to those who choose their address, until the rest is taken.
+/// Size of the lower part of a range. As on a real server, it is left to chosen addresses until the rest is
+/// allocated.
 const STATIC_BAND: u32 = 256;
 
-/// Makes `clusterIPs` follow `clusterIP` where only that was set or changed.
+/// Sets `clusterIPs` from `clusterIP` if only the latter was set or changed.
 pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     let changed = before
         .is_some_and(|before| before.cluster_ip != spec.cluster_ip && before.cluster_ips == spec.cluster_ips);
@@ -29,7 +30,7 @@ pub(super) fn follow_first(spec: &mut ServiceSpec, before: Option<&ServiceSpec>)
     }
 }
 
-/// Gives an address of each family to a Service that wants one, and checks those it chose itself.
+/// Allocates a missing address of each family, and validates chosen addresses.
 pub(super) fn assign(
     spec: &mut ServiceSpec,
     before: Option<&ServiceSpec>,
@@ -63,7 +64,7 @@ pub(super) fn assign(
     Ok(())
 }
 
-/// The address with this number in the range of a family.
+/// The address with this number in the range of an IP family.
 pub(crate) fn nth(family: &str, number: u32) -> IpAddr {
     if family == "IPv6" {
         Ipv6Addr::from(V6 + u128::from(number)).into()
@@ -72,7 +73,7 @@ pub(crate) fn nth(family: &str, number: u32) -> IpAddr {
     }
 }
 
-/// The first address of a family that nobody has.
+/// The first free address of an IP family.
 fn free(family: &str, taken: &HashSet<IpAddr>) -> Option<IpAddr> {
     let numbers = (STATIC_BAND + 1..=LAST).chain(1..=STATIC_BAND);
     numbers.map(|number| nth(family, number)).find(|address| !taken.contains(address))

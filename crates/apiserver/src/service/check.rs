@@ -1,4 +1,4 @@
-//! The spec of a Service as far as kube-apiserver rejects it and a DNS server would notice.
+//! Validation of a Service's spec, as far as kube-apiserver rejects it and a DNS server is affected.
 
 use k8s_openapi::api::core::v1::ServiceSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
@@ -10,7 +10,7 @@ use crate::status::{invalid, not_supported, required};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-/// Everything wrong with a defaulted spec; `before` is that of the Service it replaces.
+/// The mistakes in a spec with defaults; `before` is the spec that it replaces.
 pub(super) fn spec(spec: &ServiceSpec, before: Option<&ServiceSpec>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     if let Some(other) = spec.type_.as_deref().filter(|name| !TYPES.contains(name)) {
@@ -36,7 +36,7 @@ fn external_name(spec: &ServiceSpec, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// The addresses stay, unless the type changes to or from one without.
+/// Checks that the addresses stay, unless the type changes from or to one without addresses.
 fn cluster_ips(spec: &ServiceSpec, before: Option<&ServiceSpec>, causes: &mut Vec<StatusCause>) {
     let now = spec.cluster_ips.as_deref().unwrap_or_default();
     let old = before.and_then(|before| before.cluster_ips.as_deref()).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! `ipFamilies` and `ipFamilyPolicy`, inferred where they are missing.
+//! Inference of missing `ipFamilies` and `ipFamilyPolicy`.
 
 use k8s_openapi::api::core::v1::ServiceSpec;
 
 use super::is_headless;
 
-/// Settles both fields of a Service that has cluster IPs. One with a single stack loses its second address and family.
+/// Sets both fields of a Service with cluster IPs. With `SingleStack` the second address and family are removed.
 pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     let anything_goes = is_headless(spec) && spec.selector.is_none();
     let policy = spec.ip_family_policy.take();
@@ -26,7 +26,7 @@ pub(super) fn settle(spec: &mut ServiceSpec, before: Option<&ServiceSpec>) {
     spec.ip_families = Some(families);
 }
 
-/// Families as given, completed with those of the addresses given.
+/// The given families, then those of the further addresses.
 fn infer(spec: &ServiceSpec) -> Vec<String> {
     let given = spec.ip_families.iter().flatten().cloned();
     let addresses = spec.cluster_ips.iter().flatten().filter(|address| *address != "None");

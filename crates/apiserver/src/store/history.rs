@@ -1,4 +1,4 @@
-//! The events of one resource, as far back as the bound allows.
+//! The bounded history of events of one resource.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -8,29 +8,29 @@ use bytes::Bytes;
 use crate::encode::{self, EventType, Format};
 use crate::object::Object;
 
-/// One change of one object.
+/// A change of an object.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) change: EventType,
-    /// The object after it (before it, when deleted, with the version of the deletion).
+    /// The object after the change. If it was deleted, its last state with the version of the deletion.
     pub(crate) object: Arc<Object>,
-    /// The object before it.
+    /// The object before the change.
     pub(crate) previous: Option<Arc<Object>>,
     line: OnceLock<Bytes>,
 }
 
-/// Events in the order of their versions, the oldest dropped beyond the bound.
+/// Events in the order of their versions. Beyond the bound, the oldest is evicted.
 #[derive(Debug)]
 pub(crate) struct History {
     events: VecDeque<Arc<Event>>,
     limit: usize,
-    /// Version of the newest event that is no longer here.
+    /// Version of the newest evicted event.
     evicted: u64,
-    /// New watches start here at the earliest.
+    /// The earliest version from which a new watch may start.
     floor: u64,
 }
 
-/// A reader wants events that are gone.
+/// The requested events have been evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lagged;
 
@@ -39,7 +39,7 @@ impl Event {
         Self { change, object, previous, line: OnceLock::new() }
     }
 
-    /// Its line as JSON, made once for all watches.
+    /// The event as a line of JSON, encoded once for all watches.
     pub(crate) fn json(&self) -> Bytes {
         self.line.get_or_init(|| encode::event(Format::Json, self.change, &self.object)).clone()
     }
@@ -50,7 +50,7 @@ impl History {
         Self { events: VecDeque::new(), limit: limit.max(1), evicted: floor, floor }
     }
 
-    /// An empty one that begins at `version`.
+    /// An empty history that begins at `version`.
     pub(crate) fn restarted(&self, version: u64) -> Self {
         Self::new(self.limit, version)
     }
@@ -65,7 +65,7 @@ impl History {
         }
     }
 
-    /// Refuses new watches from before `version`.
+    /// Expires versions before `version` for new watches.
     pub(crate) fn expire_watches(&mut self, version: u64) {
         self.floor = version;
     }
@@ -75,12 +75,12 @@ impl History {
         version >= self.floor
     }
 
-    /// Version of the newest event, or of the newest one dropped.
+    /// Version of the newest event, evicted or not.
     pub(crate) fn newest(&self) -> u64 {
         self.events.back().map_or(self.evicted, |event| event.object.version())
     }
 
-    /// Up to `max` events after `version`, for a watch under way.
+    /// Up to `max` events after `version`, for an open watch.
     pub(crate) fn after(&self, version: u64, max: usize) -> Result<Vec<Arc<Event>>, Lagged> {
         if version < self.evicted {
             return Err(Lagged);

@@ -1,4 +1,4 @@
-//! The objects of one resource, now and as they were when somebody began to page through them.
+//! The current objects of one resource, and earlier states for clients that page through them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::history::{Event, History};
 use crate::encode::EventType;
 use crate::object::{Object, Objects};
 
-/// Earlier states kept because somebody is paging through them.
+/// Bound of the earlier states that are kept for paging.
 const KEPT_STATES: usize = 16;
 
 /// The objects of one resource.
@@ -29,7 +29,7 @@ impl Table {
         self.objects.get(key)
     }
 
-    /// Puts an object in its place.
+    /// Adds or replaces an object.
     pub(crate) fn set(&mut self, object: Object) {
         let object = Arc::new(object);
         self.latest = None;
@@ -38,7 +38,7 @@ impl Table {
         self.history.push(Event::new(event_type, object, previous));
     }
 
-    /// Removes an object; watchers see `last` as its final state.
+    /// Removes an object; watches see `last` as its final state.
     pub(crate) fn remove(&mut self, last: Object) {
         if let Some(previous) = self.objects.remove(last.key()) {
             self.latest = None;
@@ -46,7 +46,7 @@ impl Table {
         }
     }
 
-    /// Replaces everything without an event, and forgets the past.
+    /// Replaces all objects without events, and drops the history.
     pub(crate) fn restart(&mut self, objects: Vec<Object>, version: u64) {
         self.objects = objects.into_iter().map(|object| (object.key().into(), Arc::new(object))).collect();
         self.history = self.history.restarted(version);
@@ -54,18 +54,18 @@ impl Table {
         self.forget_pages();
     }
 
-    /// All objects now.
+    /// All current objects.
     pub(crate) fn latest(&mut self) -> Objects {
         let objects = &self.objects;
         Arc::clone(self.latest.get_or_insert_with(|| objects.values().cloned().collect()))
     }
 
-    /// The state that was kept at `version`.
+    /// The kept state at `version`.
     pub(crate) fn kept(&self, version: u64) -> Option<Objects> {
         self.kept.iter().find(|(kept, _)| *kept == version).map(|(_, objects)| Arc::clone(objects))
     }
 
-    /// Keeps the state at `version` at hand for whoever pages through it.
+    /// Keeps the state at `version` for paging.
     pub(crate) fn keep(&mut self, version: u64, objects: &Objects) {
         if self.kept(version).is_some() {
             return;
@@ -76,7 +76,7 @@ impl Table {
         self.kept.push_back((version, Arc::clone(objects)));
     }
 
-    /// Expires the states that somebody pages through.
+    /// Drops the states for paging.
     pub(crate) fn forget_pages(&mut self) {
         self.kept.clear();
     }

@@ -1,4 +1,4 @@
-//! The stream of a watch: initial objects, then events and bookmarks, until it times out or is ended.
+//! The stream of a watch: initial objects, then events and bookmarks, until its timeout or a fault.
 
 use std::io;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::object::Objects;
 use crate::status::Status;
 use crate::store::{Batch, Event};
 
-/// Events read at a time.
+/// Bound of the events that are read at once.
 const BATCH: usize = 256;
-/// Octets sent at a time, about.
+/// Approximate bound of the octets that are sent at once.
 const CHUNK: usize = 64 * 1024;
-/// Time between the last bookmark of a watch and its end, as on a real server.
+/// Time from the last bookmark of a watch to its end, as on a real server.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// The lines of a watch until it ends.
@@ -33,12 +33,12 @@ pub(crate) fn stream(watch: Watch) -> impl Stream<Item = Result<Bytes, io::Error
 struct Session {
     watch: Watch,
     changed: Receiver<u64>,
-    /// The generation of watches it belongs to.
+    /// The value of `Signals::dropped` when it started.
     generation: u64,
     phase: Phase,
-    /// The last version seen.
+    /// The version of the last event.
     cursor: u64,
-    /// The version it began at, then that of the last bookmark.
+    /// The version of the last bookmark, or initially the start version.
     bookmarked: u64,
     next_bookmark: Option<Instant>,
     deadline: Instant,
@@ -71,7 +71,7 @@ impl Session {
         session
     }
 
-    /// The next chunk; `None` when the watch is over.
+    /// The next chunk; `None` after the end of the watch.
     async fn next(&mut self) -> Option<Result<Bytes, io::Error>> {
         loop {
             let signals = *self.watch.signals.borrow_and_update();
@@ -101,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Waits until something may have changed; `None` when the server stops.
+    /// Waits for a change or a timer; `None` when the server stops.
     async fn wait(&mut self, paused: bool) -> Option<()> {
         let wake = self.next_bookmark.map_or(self.deadline, |bookmark| bookmark.min(self.deadline));
         tokio::select! {
@@ -154,7 +154,7 @@ impl Session {
         Ok(())
     }
 
-    /// Objects that were there at the start; goes live after the last.
+    /// A chunk of the initial objects. After the last object the watch goes live.
     fn initial(&mut self) -> Bytes {
         let mut chunk = BytesMut::new();
         if let Phase::Initial { objects, next } = &mut self.phase {
@@ -173,7 +173,7 @@ impl Session {
         chunk.freeze()
     }
 
-    /// Events since the last one seen, or a bookmark when one is due.
+    /// The next events, or a bookmark if it is due.
     fn live(&mut self) -> Option<Bytes> {
         loop {
             match self.watch.store.after(self.watch.resource, self.cursor, BATCH) {
@@ -200,8 +200,8 @@ impl Session {
         }
     }
 
-    /// The line of an event as this watch is to see it, if at all: an object that comes into the selection is new to the
-    /// client, one that leaves it is gone.
+    /// The line of an event for this watch, if the selection is affected. An object that enters the selection is
+    /// added, an object that leaves it is deleted.
     fn line(&self, event: &Event) -> Option<Bytes> {
         let selection = &self.watch.selection;
         let before = event.previous.as_deref().is_some_and(|previous| selection.matches(previous));
@@ -218,7 +218,7 @@ impl Session {
         Some(encode::event(self.watch.format, event_type, &event.object))
     }
 
-    /// The last line of a watch whose next event is gone.
+    /// The last line of a watch whose next events were evicted.
     fn too_old(&mut self, version: u64, current: u64) -> Bytes {
         self.phase = Phase::Over;
         let status = Status::expired(format!("too old resource version: {version} ({current})"));
@@ -231,8 +231,8 @@ impl Session {
             return None;
         }
         self.schedule_bookmark(now);
-        // As kube-apiserver: nothing to say while its resource does not change. A watch from a version of the future has
-        // seen nothing yet either.
+        // As in kube-apiserver, there is no bookmark without a change of the resource, nor before a future start
+        // version.
         if version <= self.bookmarked {
             return None;
         }
@@ -240,7 +240,7 @@ impl Session {
         Some(encode::bookmark(self.watch.format, self.watch.resource, version))
     }
 
-    /// After the period, or shortly before the end.
+    /// Schedules the next bookmark: after the period, or shortly before the end.
     fn schedule_bookmark(&mut self, now: Instant) {
         let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
         self.next_bookmark = last

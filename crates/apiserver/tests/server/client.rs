@@ -1,4 +1,4 @@
-//! A running server, and requests to it on connections of their own.
+//! A running server, and requests to it, each on a separate connection.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// The longest a test waits for anything.
+/// Timeout of every wait in the tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server.
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     task: JoinSet<()>,
 }
 
-/// A response read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) code: u16,
@@ -38,7 +38,7 @@ pub(crate) struct Response {
     pub(crate) cut: bool,
 }
 
-/// A response that is still being sent.
+/// A streaming response.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) code: u16,
@@ -106,7 +106,7 @@ impl Server {
         Ok(Stream { code, headers, body, received: Vec::new(), _connection: task })
     }
 
-    /// Stops it; everything ends within a bounded time.
+    /// Stops the server, and checks that it ends within a bounded time.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         timeout(PATIENCE, self.task.join_next()).await.expect("it stops in time");
@@ -129,13 +129,13 @@ impl Response {
 }
 
 impl Stream {
-    /// The next event; `None` when the watch ended properly.
+    /// The next event; `None` after a proper end of the watch.
     pub(crate) async fn event(&mut self) -> Option<Value> {
         let line = self.line().await.expect("an event in time, or a proper end");
         line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
-    /// The next line; `None` at the end, an error when the connection closed early or nothing came in time.
+    /// The next line; `None` at the end, an error if the connection closes early or the timeout expires.
     pub(crate) async fn line(&mut self) -> Result<Option<String>, Box<dyn Error>> {
         timeout(PATIENCE, self.read_line()).await?
     }
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Takes in the next piece of the body, if there is one.
+    /// Receives the next piece of the body, if there is one.
     async fn receive(&mut self) -> Result<bool, hyper::Error> {
         let Some(frame) = self.body.frame().await else { return Ok(false) };
         self.received.extend(frame?.data_ref().into_iter().flatten());

@@ -1,4 +1,4 @@
-//! Faults over the wire.
+//! Injected faults over HTTP.
 
 use std::time::{Duration, Instant};
 

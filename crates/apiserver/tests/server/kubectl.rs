@@ -28,7 +28,7 @@ endpoints: [{addresses: [10.0.0.1]}]
 ports: [{port: 80, name: http}]
 ";
 
-/// Uses `kubectl` on a server of its own.
+/// Runs a test with `kubectl` against a new server.
 async fn with_kubectl(test: impl AsyncFnOnce(&Kubectl)) {
     if is_missing("the API server behind it is") {
         return;

@@ -1,4 +1,5 @@
-//! The answers of a real server, recorded, against ours: status, headers and bodies, apart from what differs every time.
+//! Recorded responses of a real server, compared with ours: status, headers and bodies, except values that always
+//! differ.
 
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ impl Sample {
     }
 }
 
-/// The cluster of the samples.
+/// A server with the objects of the samples.
 async fn cluster() -> Server {
     let server = Server::start();
     let make = async |path: &str, body: Value| {
@@ -76,7 +77,7 @@ async fn cluster() -> Server {
     server
 }
 
-/// Blanks what differs every time: versions, uids, times, tokens; drops who manages which field, which we do not track.
+/// Blanks values that always differ: versions, uids, times, tokens. Removes `managedFields`, which we do not have.
 fn blank(value: &mut Value) {
     match value {
         Value::Object(map) => {

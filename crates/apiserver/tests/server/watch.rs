@@ -1,4 +1,4 @@
-//! Watches over the wire.
+//! Watches over HTTP.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
             "/api/v1/services?watch=1&{start}&allowWatchBookmarks=true&labelSelector=app%3Dweb&timeoutSeconds=60"
         );
         let mut watch = server.watch(&path).await;
-        // Another resource moves the version of the store, and is no news for this watch.
+        // A change of another resource increments the version of the store, but causes no bookmark.
         server.store.set(mk_node("n", &[])).unwrap();
         assert!(timeout(Duration::from_millis(200), watch.line()).await.is_err(), "a bookmark, {start}");
         for app in ["other", "different"] {

@@ -1,5 +1,5 @@
-//! `OpenAPI` v3, as little as `kubectl` needs: it looks whether a kind's PATCH takes `fieldValidation`, and then leaves
-//! validation to the server.
+//! `OpenAPI` v3, as far as `kubectl` reads it: if a kind's PATCH accepts `fieldValidation`, it leaves validation to
+//! the server.
 
 use serde_json::{Map, Value, json};
 
