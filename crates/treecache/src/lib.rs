@@ -1,11 +1,11 @@
 //! A generic, persistent label tree: cheap to copy, cheap to change.
 //!
-//! [`TreeCache`] maps paths of labels to values. Copying it is one reference count, so a writer can publish a
-//! copy and go on changing its own: a change copies only the path from the root to the place it happens at, and
-//! nothing at all where no copy is outstanding.
+//! [`TreeCache`] maps paths of labels to values. Copying only increments reference counts, so a writer can publish
+//! a copy and continue to change its own tree: a change copies the nodes from the root to the changed node, or
+//! nothing if no copy exists.
 //!
-//! The tree knows nothing of DNS, Kubernetes or async. Its one concession to its use is the wildcard label
-//! [`ANY`], because matching it is a walk over the tree.
+//! The tree knows nothing of DNS, Kubernetes or async. Its one concession to its purpose is the wildcard label
+//! [`ANY`], which is matched during the walk.
 
 mod map;
 mod tree;

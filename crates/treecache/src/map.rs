@@ -1,7 +1,7 @@
 //! A persistent hash map: a trie over 64-bit hashes with small buckets as leaves.
 //!
-//! Chosen over a sorted vector because one insertion among 10,000 siblings must not copy 10,000 entries, and over
-//! a general persistent map because most maps here hold one or two entries and must cost one small allocation.
+//! A sorted vector would copy 10,000 entries for one insertion among 10,000 siblings. A general persistent map
+//! would cost more than one small allocation for one or two entries, which most maps here hold.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 
-/// Children of an inner node; four bits of the hash choose one.
+/// Number of children of an inner node; four bits of the hash choose one.
 const FANOUT: usize = 16;
 const BITS: u32 = FANOUT.trailing_zeros();
-/// A bucket larger than this is split, as long as hash bits are left.
+/// A larger bucket is split, as long as hash bits are left.
 const BUCKET: usize = 16;
-/// An inner node whose entries fit this many becomes a bucket again: half a bucket, so that one entry coming and
-/// going does not split and merge each time.
+/// An inner node with at most this many entries becomes a bucket again. Half a bucket, so that alternating
+/// insertions and removals do not split and merge each time.
 const MERGE: usize = BUCKET / 2;
 
-/// A persistent hash map. `clone` is one reference count; a change copies `O(log n)` small nodes, or none when no
-/// other copy shares them.
+/// A persistent hash map. `clone` only increments a reference count; a change copies `O(log n)` small nodes, or
+/// none if no other copy shares them.
 pub struct Map<K, V> {
     root: Trie<K, V>,
 }
@@ -53,13 +53,13 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
-/// Seeded once a process, so that nobody who chooses keys can aim at one bucket.
+/// Hash of a key, with a random seed for each process, so that chosen keys cannot be aimed at one bucket.
 fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
     SeedableRandomState::with_seed(0, SharedSeed::global_random()).hash_one(key)
 }
 
 impl<K, V> Map<K, V> {
-    /// True when nothing is in the map.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         matches!(self.root, Trie::Empty)
     }
@@ -69,7 +69,7 @@ impl<K, V> Map<K, V> {
         self.iter().count()
     }
 
-    /// All entries, in an order that only depends on the keys and this process's seed.
+    /// All entries, in an order that depends only on the keys and the seed of this process.
     pub fn iter(&self) -> Iter<'_, K, V> {
         self.root.iter()
     }
@@ -89,7 +89,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        // Spares the hash: many nodes have no children, and many clusters no aliases.
+        // Avoids hashing: many nodes have no children, and many clusters have no aliases.
         if self.is_empty() {
             return None;
         }
@@ -111,7 +111,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
         }
     }
 
-    /// Sets the value of `key`; the old value is returned.
+    /// Sets the value of `key`; returns the old value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let hash = hash_of(&key);
         self.root.insert(hash, 0, key, value)
@@ -122,12 +122,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        // Looked up first, so that removing what is not there copies nothing.
+        // A lookup first, so that removing a missing key copies nothing.
         self.get(key)?;
         self.root.remove(hash_of(key), 0, key)
     }
 
-    /// The value of `key` for changing in place; shared parts of the map are copied first.
+    /// The value of `key`, to be changed in place; shared parts of the map are copied first.
     pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -153,13 +153,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
-    /// True when both are copies of one map that nobody has changed since. False says nothing.
+    /// Whether both are unchanged copies of the same map. False proves nothing.
     pub fn is_same(&self, other: &Self) -> bool {
         self.root.is_same(&other.root)
     }
 
-    /// Visits each key whose value here and in `other` is not the same, with both values. Parts that the two share are not
-    /// walked: the work is that of the difference.
+    /// Visits each key whose values here and in `other` differ, with both values. Shared parts are skipped: the
+    /// work is proportional to the difference.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -184,7 +184,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Map<K, V> {
     }
 }
 
-/// Parts of two maps at the same place that are not shared.
+/// Pairs of unshared parts of two maps, each pair at the same position.
 type Differing<'a, K, V> = Vec<(Iter<'a, K, V>, Iter<'a, K, V>)>;
 
 impl<K, V> Trie<K, V> {
@@ -216,7 +216,7 @@ impl<K, V> Trie<K, V> {
     }
 }
 
-/// Which child of an inner node leads on to `hash`, once `used_bits` of it have led there.
+/// Index of the child of an inner node for `hash`, whose first `used_bits` led to the node.
 fn slot(hash: u64, used_bits: u32) -> usize {
     usize::try_from((hash >> used_bits) & (FANOUT as u64 - 1)).unwrap_or(0)
 }
@@ -253,7 +253,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
         }
     }
 
-    /// An inner node that holds the same entries as the bucket.
+    /// An inner node with the entries of the bucket.
     fn split(entries: &[(K, V)], used_bits: u32) -> Self {
         let mut parts: [Vec<(K, V)>; FANOUT] = std::array::from_fn(|_| Vec::new());
         for (key, value) in entries {
@@ -290,7 +290,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
         }
     }
 
-    /// The leaf that an inner node shrinks to once few entries are left.
+    /// The bucket that an inner node becomes when few entries are left.
     fn merged(children: &[Self; FANOUT]) -> Option<Self> {
         let mut entries = 0;
         for child in children {
@@ -319,8 +319,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Trie<K, V> {
 
 /// Three bits of the hash of each entry of a bucket: bit `n` of each plane belongs to entry `n`.
 ///
-/// They lie beside the pointer to the entries, where there is room for them anyway, and spare a look at most of the
-/// entries that are not the one looked for. Such a look costs a cache miss, and those are what a lookup costs.
+/// They fit beside the pointer to the entries, and avoid comparing most entries other than the wanted one. Such a
+/// comparison is a cache miss, the main cost of a lookup.
 #[derive(Clone, Copy, Default)]
 struct Tags([u16; 3]);
 
@@ -333,12 +333,12 @@ impl Tags {
         tags
     }
 
-    /// The bits of `hash` that make its tag: the last ones that the trie uses.
+    /// The bits of `hash` that make its tag: the last that the trie uses.
     fn bits(hash: u64) -> [bool; 3] {
         [hash >> 63 & 1 == 1, hash >> 62 & 1 == 1, hash >> 61 & 1 == 1]
     }
 
-    /// Sets the tag of a new entry. Entries beyond the planes have none.
+    /// Sets the tag of a new entry. Entries beyond the planes have no tag.
     fn set(&mut self, at: usize, hash: u64) {
         if at < BUCKET {
             for (plane, bit) in self.0.iter_mut().zip(Self::bits(hash)) {
@@ -347,7 +347,7 @@ impl Tags {
         }
     }
 
-    /// Where `key` is among the entries of a bucket.
+    /// Index of `key` among the entries of a bucket.
     fn position<K: Borrow<Q>, V, Q: Eq + ?Sized>(
         self,
         hash: u64,
@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(size_of::<Trie<u8, u8>>(), 3 * size_of::<usize>());
     }
 
-    /// A key whose hash says nothing.
+    /// A key whose hash is always the same.
     #[derive(Clone, PartialEq, Eq)]
     struct Colliding(u32);
 

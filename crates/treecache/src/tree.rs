@@ -1,4 +1,4 @@
-//! The tree itself: nodes with children and entries, paths from the root down.
+//! The tree: nodes with children and entries, and paths from the root downwards.
 
 use smol_str::SmolStr;
 
@@ -7,12 +7,13 @@ use crate::Map;
 /// The wildcard label of [`Node::visit`].
 pub const ANY: &str = "*";
 
-/// Steps that a child takes which a wildcard leads to: it lies somewhere in memory, unlike entries, which lie together.
+/// Steps charged for each child that a wildcard matches: a child is in memory of its own, while entries are
+/// contiguous.
 const CHILD: usize = 32;
 
-/// One node: its children by label, and its own entries by label.
+/// One node: its children and its own entries, both by label.
 ///
-/// A child and an entry may carry the same label; they are independent of each other.
+/// A child and an entry may have the same label; they are independent.
 #[derive(Debug)]
 pub struct Node<V> {
     children: Map<SmolStr, Node<V>>,
@@ -32,7 +33,7 @@ impl<V> Default for Node<V> {
 }
 
 impl<V: Clone> Node<V> {
-    /// True when the node has neither children nor entries.
+    /// Whether the node has neither children nor entries.
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && self.entries.is_empty()
     }
@@ -47,7 +48,7 @@ impl<V: Clone> Node<V> {
         self.entries.get(label)
     }
 
-    /// The entry under `label`, with the label as it is stored.
+    /// The entry under `label`, with the stored label.
     pub fn entry_of(&self, label: &str) -> Option<(&SmolStr, &V)> {
         self.entries.get_key_value(label)
     }
@@ -62,7 +63,7 @@ impl<V: Clone> Node<V> {
         self.entries.iter()
     }
 
-    /// The child under `label`, made when it is missing.
+    /// The child under `label`, created if missing.
     pub fn child_mut(&mut self, label: &str) -> &mut Self {
         if self.children.get(label).is_none() {
             self.children.insert(label.into(), Self::default());
@@ -73,7 +74,7 @@ impl<V: Clone> Node<V> {
         }
     }
 
-    /// Sets the entry under `label`; the old one is returned.
+    /// Sets the entry under `label`; returns the old value.
     pub fn set_entry(&mut self, label: SmolStr, value: V) -> Option<V> {
         self.entries.insert(label, value)
     }
@@ -83,14 +84,14 @@ impl<V: Clone> Node<V> {
         self.entries.remove(label)
     }
 
-    /// Visits what the path leads to from here and says whether it led to anything.
+    /// Visits the entries that the path matches and returns whether there are any.
     ///
-    /// All labels but the last choose children; the last one chooses the entry of that label if there is one,
-    /// else all entries of the child of that label. [`ANY`] in the place of a label stands for every child whose
-    /// label does not begin with `_`; at the end of the path it stands for the node's own entries.
+    /// All labels but the last choose children. The last label chooses the entry of that label if there is one, or
+    /// else all entries of the child of that label. [`ANY`] matches every child whose label does not begin with
+    /// `_`; at the end of the path it matches the node's own entries.
     ///
-    /// `steps` bounds the walk. Each entry takes one, each child behind a wildcard as much as some dozens of entries.
-    /// Once none is left the walk ends, wherever it is.
+    /// `steps` limits the walk. Each entry takes one step, each child that a wildcard matches as much as some
+    /// dozens of entries. The walk ends when no step is left.
     pub fn visit<'a>(
         &'a self,
         path: &[&str],
@@ -136,7 +137,7 @@ impl<V: Clone> Node<V> {
     }
 }
 
-/// A tree of [`Node`]s. `clone` is two reference counts.
+/// A tree of [`Node`]s. `clone` only increments reference counts.
 #[derive(Debug)]
 pub struct TreeCache<V> {
     root: Node<V>,
@@ -155,7 +156,7 @@ impl<V> Default for TreeCache<V> {
 }
 
 impl<V: Clone> TreeCache<V> {
-    /// The node all paths start at.
+    /// The root node.
     pub fn root(&self) -> &Node<V> {
         &self.root
     }
@@ -170,8 +171,8 @@ impl<V: Clone> TreeCache<V> {
         self.node(path)?.entry(label)
     }
 
-    /// Visits every entry that is in one of the trees alone, or has another value in each, with the children on the way to
-    /// it and its label. Parts that the trees share are not walked.
+    /// Visits every entry that only one of the trees has or whose values differ, with the labels of its path and
+    /// its own label. Shared parts are skipped.
     pub fn differences<'a>(
         &'a self,
         other: &'a Self,
@@ -181,14 +182,14 @@ impl<V: Clone> TreeCache<V> {
         differences(&self.root, &other.root, &mut Vec::new(), same, visit);
     }
 
-    /// Sets an entry; nodes on the way are made.
+    /// Sets an entry; creates missing nodes of the path.
     pub fn set_entry(&mut self, path: &[&str], label: SmolStr, value: V) -> Option<V> {
         path.iter().fold(&mut self.root, |node, label| node.child_mut(label)).set_entry(label, value)
     }
 
-    /// Removes an entry, and the nodes above it that are left empty. Returns the entry.
+    /// Removes an entry, and the nodes above it that become empty. Returns the entry.
     pub fn remove_entry(&mut self, path: &[&str], label: &str) -> Option<V> {
-        // Looked up first, so that removing what is not there copies nothing.
+        // A lookup first, so that removing a missing entry copies nothing.
         self.entry(path, label)?;
         prune(&mut self.root, path, label)
     }
@@ -243,7 +244,7 @@ fn every_entry<'a, V: Clone>(
     }
 }
 
-/// Removes the entry `label` at `path` below `node`, and every node on the path that is empty afterwards.
+/// Removes the entry `label` at `path` below `node`, and every node of the path that becomes empty.
 fn prune<V: Clone>(node: &mut Node<V>, path: &[&str], label: &str) -> Option<V> {
     let Some((&first, rest)) = path.split_first() else { return node.entries.remove(label) };
     let child = node.children.get_mut(first)?;

@@ -1,4 +1,4 @@
-//! The tree against a flat map, and the promise that a published copy never changes.
+//! The tree compared with a flat map, and the guarantee that a published copy never changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ fn rebuilt(model: &Model) -> TreeCache<u32> {
     tree
 }
 
-/// The values that a path with wildcards leads to in the model.
+/// The values that a path with wildcards matches in the model.
 fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     let [above @ .., last] = pattern else { return Vec::new() };
     let fits = |labels: &[String], pattern: &[&str]| {
@@ -76,14 +76,14 @@ fn expected(model: &Model, pattern: &[&str]) -> Vec<u32> {
     values
 }
 
-/// The differences of two models.
+/// The differences between two models.
 fn differences(first: &Model, second: &Model) -> BTreeSet<(Vec<String>, String)> {
     let keys = first.keys().chain(second.keys());
     keys.filter(|key| first.get(*key) != second.get(*key)).cloned().collect()
 }
 
 proptest! {
-    /// Enough keys for inner nodes that come and go.
+    /// Enough keys for inner nodes to be created and removed.
     #[test]
     fn the_differences_of_two_maps_are_those_of_their_models(
         before in proptest::collection::btree_map(0..300_u16, 0..3_u8, 0..120),

@@ -1,4 +1,4 @@
-//! Zones beside the cluster's: which one has a name, what it says of names that are missing, and aliases between them.
+//! Further zones: the zone responsible for a name, answers for missing names, and aliases between zones.
 
 use skydns::engine::{Outcome, answer};
 use skydns::outside::{Outside, OutsideAnswer, OutsideRecord};
@@ -8,7 +8,7 @@ use testkit::query::Query;
 use super::fixed::Fixed;
 use super::{identity, name, outside};
 
-/// A zone of one address at `www`, and of that one and an alias at other names.
+/// A zone with `address` at `www` and at `deep.below`, and aliases at other names.
 fn zone(address: &str) -> Fixed {
     Fixed::empty()
         .address_at(&["www"], address)
@@ -20,8 +20,8 @@ fn zone(address: &str) -> Fixed {
         .with_aliases(&["round"], std::iter::once("round.acme.test".to_owned()))
 }
 
-/// The cluster with `acme.test`, a stub domain below it, a zone below that, a zone below the cluster domain, and one that
-/// is not loaded.
+/// The cluster with `acme.test`, a stub domain and a zone below it, zones above and below the cluster domain, and a
+/// zone that is not loaded.
 fn view() -> Fixed {
     Fixed::new(&[])
         .stub("stub.acme.test", &[])
@@ -37,7 +37,7 @@ fn view() -> Fixed {
         .further("late.test", zone("192.0.2.8").unsynced())
 }
 
-/// Header and records of the answer in one line, or the outcome where there is none.
+/// Header and records of the answer in one line, or the outcome if there is no answer.
 pub(crate) fn ask(view: &Fixed, question: &str, known: &Outside) -> String {
     let (owner, rtype) = question.split_once(' ').unwrap();
     let mut out = Vec::new();
@@ -66,9 +66,9 @@ fn the_longest_domain_has_a_name() {
         ("www.zone.stub.acme.test A", "NOERROR, qr aa rd ra: www.zone.stub.acme.test. 30 IN A 192.0.2.3"),
         ("www.elsewhere.test A", "Forward(Stub)"),
         ("www.xacme.test A", "Forward(Stub)"),
-        // Of two equal domains ours comes first.
+        // Of two equal domains the further zone wins over the stub domain.
         ("www.equal.test A", "NOERROR, qr aa rd ra: www.equal.test. 30 IN A 192.0.2.6"),
-        // Zones above and below the cluster's.
+        // Zones above and below the cluster domain.
         ("www.local A", "NOERROR, qr aa rd ra: www.local. 30 IN A 192.0.2.5"),
         (
             "big.other.svc.cluster.local AAAA",
@@ -78,7 +78,7 @@ fn the_longest_domain_has_a_name() {
             "www.apps.svc.cluster.local A",
             "NOERROR, qr aa rd ra: www.apps.svc.cluster.local. 30 IN A 192.0.2.4",
         ),
-        // The cluster has no name for the address.
+        // The cluster has no PTR record for the address.
         ("www.2.0.192.in-addr.arpa A", "NOERROR, qr aa rd ra: www.2.0.192.in-addr.arpa. 30 IN A 192.0.2.7"),
         (
             "9.2.0.192.in-addr.arpa PTR",
@@ -100,7 +100,7 @@ fn a_missing_name_has_the_soa_record_of_its_zone() {
         ("no.acme.test A", format!("NXDOMAIN, qr aa rd ra: {soa}")),
         ("www.acme.test AAAA", format!("NOERROR, qr aa rd ra: {soa}")),
         ("www.acme.test TXT", format!("NOERROR, qr aa rd ra: {soa}")),
-        // Something lies below (RFC 8020).
+        // Names exist below it (RFC 8020).
         ("deep.acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
         ("acme.test A", format!("NOERROR, qr aa rd ra: {soa}")),
         ("acme.test SOA", format!("NOERROR, qr aa rd ra: {}", soa.replace(" 60 ", " 3600 "))),
@@ -156,7 +156,7 @@ fn aliases_lead_from_zone_to_zone() {
     }
 }
 
-/// An upstream's answer about a name of ours is ignored.
+/// Records of our names in an upstream's answer are ignored.
 #[test]
 fn an_alias_of_an_upstream_into_a_zone_is_followed_there() {
     let alias = |target: &str| OutsideRecord {

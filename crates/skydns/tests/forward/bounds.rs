@@ -1,4 +1,4 @@
-//! Questions under way are bounded, and go on without clients that went away.
+//! The number of queries in flight is limited, and they continue without their clients.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::support::{PATIENCE, Subject, a, a_over_tcp, is, says, silent, told};
 
 const OVERLOADED: &str = "too many questions in flight";
 
-/// An upstream that answers when it is let.
+/// An upstream that answers only when the gate opens.
 async fn held_back() -> (Upstream, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let opened = Arc::clone(&gate);
@@ -29,7 +29,7 @@ async fn held_back() -> (Upstream, Arc<Semaphore>) {
     (upstream, gate)
 }
 
-/// Quick to send again, so that who was not answered at first is answered when the gate opens.
+/// Limits that resend quickly, so that unanswered queries are answered once the gate opens.
 fn insistent() -> Limits {
     Limits { resend_after: Duration::from_millis(700), ..Limits::default() }
 }
@@ -52,7 +52,7 @@ async fn identical_questions_are_asked_once() {
     let senders: HashSet<_> = upstream.asked().iter().map(|asked| asked.from).collect();
     assert_eq!(senders.len(), 1);
     assert!(is(subject.metric("in_flight", &[]), 0));
-    // Replies are not kept.
+    // Without a cache the upstream is queried again.
     subject.ask(a("x.test."), &upstreams).await.unwrap();
     assert!(is(subject.metric("requests_total", &[]), 2));
 }
@@ -104,8 +104,8 @@ async fn joining_is_bounded() {
     assert!(outcomes.iter().all(|outcome| outcome == "failed: Timeout"), "{outcomes:?}");
 }
 
-/// 10,000 questions hang on a dead upstream: they cost no more sockets than allowed, are turned down at once beyond
-/// that, and do not shut out those who ask somebody else.
+/// 10,000 queries wait for a dead upstream: they use no more sockets than allowed, are rejected at once beyond the
+/// limit, and do not block queries to other upstreams.
 #[tokio::test]
 async fn a_dead_upstream_holds_no_more_than_its_share() {
     const QUESTIONS: usize = 10_000;
@@ -128,7 +128,7 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
             None => hanging.push(asking),
         }
     }
-    // None of them had the time to end, unless asking 10,000 times took a whole budget.
+    // None of them had time to end, unless starting 10,000 queries took a whole budget.
     if started.elapsed() < Duration::from_secs(1) {
         assert_eq!((hanging.len(), turned_down), (SHARE, QUESTIONS - SHARE));
     }
@@ -142,7 +142,7 @@ async fn a_dead_upstream_holds_no_more_than_its_share() {
     }
     assert!(started.elapsed() < Duration::from_secs(10));
     let sockets: HashSet<_> = dead.asked().iter().map(|asked| asked.from).collect();
-    // One more for the question whether it is dead.
+    // One more for the probe of the upstream.
     assert!(sockets.len() <= QUESTIONS - turned_down + 1, "{} sockets", sockets.len());
     assert!(is(subject.metric("in_flight", &[]), 0));
     assert_ne!(subject.ask_a("after.test.", &upstreams).await, OVERLOADED, "there is room again");
@@ -159,7 +159,7 @@ async fn a_burst_is_answered() {
     assert!(outcomes.iter().all(|outcome| outcome == "NOERROR 192.0.2.1"), "{outcomes:?}");
 }
 
-/// Clients that want everything leave as much of each route as each of them has.
+/// Greedy clients leave as many places of each route free as each of them holds.
 #[tokio::test]
 async fn heavy_clients_leave_places_to_others() {
     for (heavy, each) in [(1, 60), (2, 40), (5, 20)] {

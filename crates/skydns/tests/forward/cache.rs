@@ -1,4 +1,4 @@
-//! Replies that are kept, and served when the upstreams fail.
+//! Cached replies, and stale replies while the upstreams fail.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ fn an_hour() -> CacheLimits {
     CacheLimits { stale: 3600 * SECOND, ..CacheLimits::default() }
 }
 
-/// A reaction to a question.
+/// A reaction to a query.
 type Does = fn(&Asked) -> Reaction;
 
-/// An upstream that can be told what to do next.
+/// An upstream whose behaviour a test changes step by step.
 struct Fickle {
     upstream: Upstream,
     next: Arc<AtomicUsize>,
 }
 
 impl Fickle {
-    /// It does the first of `does` until [`Fickle::goes_on`].
+    /// It reacts like the first of `does` until [`Fickle::goes_on`].
     async fn start(does: &'static [Does]) -> Self {
         let next = Arc::new(AtomicUsize::new(0));
         let now = Arc::clone(&next);
@@ -87,7 +87,7 @@ fn passing(asked: &Asked) -> Reaction {
     Reply::to(&asked.packet).answer(&format!("{} 0 IN A 192.0.2.3", asked.name())).into()
 }
 
-/// The clock goes on, without anybody waiting.
+/// Advances the clock without waiting in real time.
 async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -98,7 +98,7 @@ fn with_edns(name: &str) -> Query {
     Query { edns: Some(Edns { udp_size: 1232, version: 0, dnssec_ok: false, options: [].into() }), ..a(name) }
 }
 
-/// RCODE, the TTLs of all records, and the data of EDNS options that are extended errors.
+/// RCODE, the TTLs of all records, and the extended errors among the EDNS options.
 async fn asked(
     subject: &Subject,
     query: Query,
@@ -152,13 +152,13 @@ async fn a_stale_reply_is_better_than_none() {
         let (rcode, ttls, errors) = asked(&subject, a("x.test."), &fickle.list()).await;
         assert_eq!(((rcode, ttls), errors), (stale.clone(), vec![]), "{what}");
         assert!(fickle.upstream.count() > 1, "{what}: they were asked first");
-        // Now that they are known to fail, nobody waits for them.
+        // Once the upstreams are known to fail, no query waits for them.
         fickle.upstream.forget();
         let (rcode, ttls, errors) = asked(&subject, with_edns("X.test."), &fickle.list()).await;
         assert_eq!(((rcode, ttls), errors), (stale, vec![vec![0, 3]]), "{what}");
         assert_eq!(fickle.upstream.count(), 0, "{what}");
         assert!(is(subject.metric("stale_answers_total", &[]), 2), "{what}");
-        // Nothing is known of another name.
+        // No reply for another name is cached.
         let (rcode, ..) = asked(&subject, a("y.test."), &fickle.list()).await;
         assert!(["none", "SERVFAIL", "REFUSED"].contains(&rcode.as_str()), "{what}: {rcode}");
         pass(3600 * SECOND).await;
@@ -188,7 +188,7 @@ async fn once_the_upstreams_answer_again_so_do_we() {
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
     fickle.goes_on();
     pass(31 * SECOND).await;
-    // Whoever asks first makes us look, and does not wait.
+    // The first query triggers a refresh, and does not wait for it.
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "NOERROR 192.0.2.1");
     eventually(PATIENCE, || async { subject.ask_a("x.test.", &fickle.list()).await == "NOERROR 192.0.2.2" })
         .await;
@@ -196,7 +196,7 @@ async fn once_the_upstreams_answer_again_so_do_we() {
     assert!(ttls[0] > 30 && errors.is_empty(), "{ttls:?} {errors:?}");
 }
 
-/// The last reply of the upstreams is the truth, also if it cannot be kept.
+/// The upstreams' last reply replaces the cached one, even if it cannot be cached itself.
 #[tokio::test]
 async fn what_was_known_before_is_not_served_after_an_answer() {
     for (what, does, after) in [
@@ -228,7 +228,7 @@ async fn other_upstreams_are_asked_themselves() {
     assert_eq!(other.count(), 2);
 }
 
-/// Whoever is turned down because too many are waiting gets the stale reply, too.
+/// A query that is rejected because too many are waiting gets the stale reply, too.
 #[tokio::test]
 async fn a_stale_reply_is_better_than_none_where_too_many_wait() {
     let fickle = Fickle::start(&[first, silent]).await;
@@ -260,7 +260,7 @@ async fn without_the_flag_nothing_is_kept() {
     }
     fickle.goes_on();
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
-    // Nor is anything stale with a cache alone.
+    // Nor are there stale replies with only a cache.
     let fickle = Fickle::start(&[first, servfail]).await;
     let subject = Subject::with_cache(short(), CacheLimits::default());
     subject.ask(a("x.test."), &fickle.list()).await.unwrap();
@@ -269,7 +269,7 @@ async fn without_the_flag_nothing_is_kept() {
     assert_eq!(subject.ask_a("x.test.", &fickle.list()).await, "SERVFAIL");
 }
 
-/// A reply of some 6 KiB to every question.
+/// A reply of some 6 KiB to every query.
 fn large(asked: &Asked) -> Reaction {
     let name = asked.name();
     let many = (0..180).map(|n| format!("{name} 60 IN A 198.51.100.{n}"));
@@ -329,7 +329,8 @@ async fn unknown_types_are_kept_and_dnssec_is_kept_apart() {
     server.stop().await;
 }
 
-/// A cluster name that is an alias for one outside: its target may be stale. Of the cluster's own names nothing is kept.
+/// A cluster name that is an alias of an external name: the target may be stale. The cluster's own names are not
+/// cached.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_server_serves_stale_names_outside() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
@@ -356,8 +357,8 @@ async fn a_whole_server_serves_stale_names_outside() {
     server.stop().await;
 }
 
-/// The target of a cluster name leads back into the cluster, and from there to a further name, for which there is no time left
-/// once the first was waited for.
+/// The target of a cluster name is an alias of another cluster name, whose target is a second external name. No
+/// time is left for the second name after the wait for the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
     static DOWN: AtomicUsize = AtomicUsize::new(0);
@@ -379,13 +380,13 @@ async fn a_second_name_that_is_asked_for_too_late_is_stale_too() {
     let answers = async || ask(server.address, &alias).await.answer_data("A").join(" ");
     assert_eq!((answers().await.as_str(), upstream.count()), ("192.0.2.1", 2));
     DOWN.store(1, Ordering::SeqCst);
-    // The TTL passes. What asks before would be answered at once ever after.
+    // Let the TTL expire first: an earlier query would get a fresh answer.
     tokio::time::sleep(SECOND).await;
     assert_eq!(answers().await, "192.0.2.1");
     server.stop().await;
 }
 
-/// Replies that were asked for before may come later: they are cached.
+/// Replies to earlier queries may still arrive: they are cached.
 #[tokio::test]
 async fn what_is_forgotten_is_asked_for_again() {
     let fickle = Fickle::start(&[first, second, servfail]).await;

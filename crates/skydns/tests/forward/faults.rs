@@ -1,4 +1,4 @@
-//! Whatever one upstream does, there is a reply or an error in time.
+//! Whatever one upstream does, a reply or an error arrives in time.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use testkit::upstream::{Act, Asked, Reaction, Transport, Upstream};
 
 use crate::support::{Subject, a, a_over_tcp, address, is, nobody, refuses, says, short, told};
 
-/// Fault of an upstream.
+/// Fault of an upstream, and the results of queries to it.
 struct Fault {
     what: &'static str,
     handler: fn(&Asked) -> Reaction,
-    /// Result of asking it alone over UDP.
+    /// Result of a query over UDP to this upstream alone.
     udp: &'static str,
-    /// Result of asking it alone over TCP.
+    /// Result of a query over TCP to this upstream alone.
     tcp: &'static str,
-    /// Result of asking it over UDP with a good one behind it.
+    /// Result of a query over UDP to this upstream, followed by a good one.
     with_second: &'static str,
 }
 
@@ -42,7 +42,7 @@ fn truncated(asked: &Asked) -> Reply {
     address(asked, 5).truncated()
 }
 
-/// A reply whose header counts five answers more than there are.
+/// A reply whose header counts five more answers than there are.
 fn garbage(asked: &Asked) -> Vec<u8> {
     let mut packet = Reply::to(&asked.packet).wire();
     packet[7] = 5;
@@ -191,7 +191,7 @@ async fn check(what: &str, query: Query, upstreams: &[SocketAddr], expected: &st
     let asked = Instant::now();
     let outcome = told(&subject.ask(query, upstreams).await);
     assert_eq!(outcome, expected, "{what}");
-    // Much longer would be a wait without a bound; little longer is a busy machine.
+    // A much longer time would be an unbounded wait; a little more is a busy machine.
     assert!(asked.elapsed() < limits.budget + Duration::from_secs(1), "{what} took {:?}", asked.elapsed());
 }
 
@@ -220,7 +220,7 @@ async fn truncated_and_no_tcp_at_all() {
     check("TCP refused", a("x.test."), &[upstream.addr()], "NOERROR tc 192.0.2.5").await;
 }
 
-/// Where TCP leads nowhere, truncated replies cost the wait for it once in a while, not every time.
+/// Where TCP never works, truncated replies wait for it only occasionally, not every time.
 #[tokio::test]
 async fn tcp_that_never_works_is_not_waited_for_every_time() {
     let silent_over_tcp = |asked: &Asked| over_udp(asked, truncated(asked), Reaction::silence());
@@ -232,13 +232,13 @@ async fn tcp_that_never_works_is_not_waited_for_every_time() {
     }
     let retries = subject.metric("tcp_retries_total", &[]);
     assert!((1.0..=3.0).contains(&retries), "{retries} retries");
-    // For who asks over TCP there is no other way.
+    // A client over TCP has no alternative to waiting.
     assert_eq!(told(&subject.ask(a_over_tcp("x.test."), &[upstream.addr()]).await), TIMEOUT);
     assert!(subject.metric("tcp_retries_total", &[]) > retries);
 }
 
-/// A reply that will do is there, a better one is waited for and does not come: the one that is there is handed on, and its
-/// sender is not taken for dead.
+/// An acceptable reply is there and the better one never arrives: the acceptable reply is returned, and its
+/// upstream does not count as dead.
 async fn is_handed_on_in_the_end(reply: &str, handler: impl Fn(&Asked) -> Reaction + Send + Sync + 'static) {
     let handler =
         move |asked: &Asked| if asked.name() == "quick.test." { says(1)(asked) } else { handler(asked) };
@@ -248,7 +248,7 @@ async fn is_handed_on_in_the_end(reply: &str, handler: impl Fn(&Asked) -> Reacti
     for n in 0..3 {
         assert_eq!(subject.ask_a(&format!("n{n}.test."), &[upstream.addr()]).await, reply, "question {n}");
     }
-    // Who is taken for dead comes last.
+    // An upstream that counts as dead is tried last.
     assert_eq!(subject.ask_a("quick.test.", &[upstream.addr(), other.addr()]).await, "NOERROR 192.0.2.1");
     assert!(is(subject.errors("timeout"), 3), "something was waited for in vain each time");
 }
@@ -269,7 +269,7 @@ async fn servfail_is_not_lost_to_silence_afterwards() {
     is_handed_on_in_the_end("SERVFAIL", handler).await;
 }
 
-/// With the limits of production, three silent upstreams cost less than the two seconds that clients wait.
+/// With the production limits, three silent upstreams take less than the two seconds that clients wait.
 #[tokio::test]
 async fn an_error_comes_within_two_seconds() {
     let silent = |_: &Asked| Reaction::silence();

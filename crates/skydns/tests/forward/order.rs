@@ -1,4 +1,4 @@
-//! In which order upstreams are asked, and what a dead or slow one costs.
+//! The order in which upstreams are queried, and the cost of dead and slow upstreams.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn after(
     move |asked| handler(asked).after(delay)
 }
 
-/// A preferred resolver that takes its time is waited for, and nobody else hears of its names.
+/// A slow preferred resolver is waited for, and no other upstream sees its names.
 #[tokio::test]
 async fn a_slow_preferred_upstream_is_the_only_one_asked() {
     for outsider in ["NXDOMAIN", "NOERROR", "REFUSED"] {
@@ -36,7 +36,7 @@ async fn a_slow_preferred_upstream_is_the_only_one_asked() {
     }
 }
 
-/// One name that is not answered, asked for however often, is not a dead server.
+/// One unanswered name does not make a server dead, however often it is queried.
 #[tokio::test]
 async fn one_lost_name_does_not_make_a_dead_upstream() {
     let forgetful = |asked: &Asked| {
@@ -55,7 +55,7 @@ async fn one_lost_name_does_not_make_a_dead_upstream() {
     assert_eq!(answered, "NOERROR 192.0.2.1", "the first stays the first");
 }
 
-/// However many are silent, a living one is found within the budget of the first question.
+/// With any number of silent upstreams, a live one is found within the budget of the first query.
 #[tokio::test]
 async fn three_silent_upstreams_do_not_hide_the_fourth() {
     let silent = [(); 4].map(|()| Upstream::start(silent));
@@ -70,7 +70,7 @@ async fn three_silent_upstreams_do_not_hide_the_fourth() {
     futures::future::join_all(asked).await;
 }
 
-/// One dead upstream of three costs p99 no more than the round trip and 100 ms, once it is known to be dead.
+/// One dead upstream of three, once known to be dead, costs p99 at most the round trip and 100 ms.
 #[tokio::test]
 async fn a_dead_upstream_costs_little() {
     let dead = Upstream::start(silent).await;
@@ -91,7 +91,7 @@ async fn a_dead_upstream_costs_little() {
         let asked = Instant::now();
         assert_eq!(subject.ask_a(&format!("n{n}.test."), &upstreams).await, "NOERROR 192.0.2.2");
         times.push(asked.elapsed());
-        // So long that there are probes among them.
+        // Long enough for some probes.
         tokio::time::sleep(5 * MS).await;
     }
     times.sort();
@@ -99,7 +99,7 @@ async fn a_dead_upstream_costs_little() {
     assert!(p99 <= round_trip + 100 * MS, "p99 {p99:?}, round trip {round_trip:?}");
 }
 
-/// Asks until questions do not wait for the dead one any more.
+/// Sends queries until they no longer wait for the dead upstream.
 async fn become_last(subject: &Subject, dead: &Upstream, upstreams: &[SocketAddr]) {
     let deadline = Instant::now() + PATIENCE;
     let mut n = 0;
@@ -132,7 +132,7 @@ async fn a_dead_upstream_is_found_again_by_its_first_answer() {
     dead.store(true, Ordering::Relaxed);
     become_last(&subject, &first, &upstreams).await;
 
-    // It is asked beside the questions of clients, for what it knew.
+    // Probes run in the background, with a query that it answered before.
     first.forget();
     eventually(PATIENCE, || async {
         subject.ask_a("x.test.", &upstreams).await;
@@ -146,7 +146,7 @@ async fn a_dead_upstream_is_found_again_by_its_first_answer() {
         .await;
 }
 
-/// One that is not there costs nothing, and is asked again at once when it is back.
+/// An absent upstream costs nothing, and is used again as soon as it is back.
 #[tokio::test]
 async fn one_that_refuses_packets_is_passed_over() {
     let good = Upstream::start(says(2)).await;
@@ -161,7 +161,7 @@ async fn one_that_refuses_packets_is_passed_over() {
     assert_eq!(subject.ask_a("back.test.", &upstreams).await, "NOERROR 192.0.2.1");
 }
 
-/// Who was silent for too long is listened to further: its answer counts if it is the first.
+/// An upstream that was silent for too long may still answer: the first reply counts.
 #[tokio::test]
 async fn a_late_answer_counts_where_there_is_no_other() {
     let late = Upstream::start(after(600 * MS, says(1))).await;
@@ -192,7 +192,7 @@ async fn a_silent_upstream_is_asked_again() {
     assert_eq!(asked[0].from, asked[1].from, "from the same port: no more to guess for others");
 }
 
-/// dnsmasq and kubelets restart: an upstream that refuses now may be there in a moment.
+/// dnsmasq and the kubelet restart: an upstream that refuses now may be back in a moment.
 #[tokio::test]
 async fn a_restarting_upstream_is_asked_again() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -210,7 +210,7 @@ async fn a_restarting_upstream_is_asked_again() {
     }
 }
 
-/// Those that are silent for longest make room for others.
+/// The upstreams that are silent for longest make room for others.
 #[tokio::test]
 async fn no_more_than_so_many_upstreams_are_listened_to() {
     let silent = futures::future::join_all([(); 4].map(|()| Upstream::start(silent))).await;
@@ -221,7 +221,7 @@ async fn no_more_than_so_many_upstreams_are_listened_to() {
         let subject = Subject::new(Limits { max_open, ..Limits::default() });
         assert_eq!(subject.ask_a("x.test.", &upstreams).await, "NOERROR 192.0.2.5", "{max_open} at a time");
     }
-    // Who fails makes room for the next.
+    // A failed upstream makes room for the next.
     let addresses = [nobody(), nobody(), nobody(), nobody(), good.addr()];
     let subject = Subject::new(Limits { max_open: 1, ..Limits::default() });
     assert_eq!(subject.ask_a("x.test.", &addresses).await, "NOERROR 192.0.2.5");

@@ -1,4 +1,4 @@
-//! Questions to upstreams, and which of their replies count.
+//! Queries sent to upstreams, and the replies that count as the answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().concat()
 }
 
-/// The packets are what the reference sent for the same questions, with the ID zeroed, but for the cookie.
+/// Packets that kube-dns sent for the same queries, with the ID zeroed and without the cookie.
 #[tokio::test]
 async fn queries_are_those_of_the_reference() {
     const QUESTION: &str = "03777777076f75747369646504746573740000010001";
@@ -99,7 +99,7 @@ async fn the_whole_reply_is_handed_on() {
     assert_eq!(reply.message, whole(&upstream.asked()[0]).wire());
 }
 
-/// Whatever a reachable upstream says is the answer, unless it is that it has none.
+/// Any reply of a reachable upstream is the answer, except SERVFAIL and REFUSED.
 #[tokio::test]
 async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -108,7 +108,7 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
             ("FORMERR", "FORMERR", (1, 0)),
             ("NOTIMP", "NOTIMP", (1, 0)),
             ("REFUSED", "NOERROR 192.0.2.2", (1, 1)),
-            // The reference asks once more, and so do we.
+            // kube-dns retries after SERVFAIL, and so do we.
             ("SERVFAIL", "NOERROR 192.0.2.2", (2, 1)),
         ] {
             let (first, second) = (Upstream::start(refuses(rcode)).await, Upstream::start(says(2)).await);
@@ -121,7 +121,7 @@ async fn only_servfail_and_refused_lead_to_the_next_upstream() {
     }
 }
 
-/// Where nobody has an answer, the word of the most preferred one is the answer, and soon.
+/// If no upstream has an answer, the error of the most preferred one is returned, without a long wait.
 #[tokio::test]
 async fn servfail_and_refused_are_answers_where_there_is_no_other() {
     let quiet = Upstream::start(|_: &Asked| Reaction::silence()).await;
@@ -168,7 +168,7 @@ async fn no_upstreams_is_an_error_at_once() {
     assert_eq!(subject.ask_a("x.test.", &[]).await, "no upstream servers");
 }
 
-/// No 512 octets: what an upstream sends is taken.
+/// Replies are not limited to 512 octets.
 #[tokio::test]
 async fn large_replies_are_whole() {
     for (transport, records) in [(Transport::Udp, 60), (Transport::Udp, 1400), (Transport::Tcp, 1400)] {

@@ -1,4 +1,4 @@
-//! Forwarding as clients of the whole server see it.
+//! Forwarding, as clients of the whole server see it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::fixed::{Fixed, start};
 use crate::support::{PATIENCE, address, says};
 
-/// EDNS options by their codes (IANA).
+/// EDNS option codes (IANA).
 const NSID: u16 = 3;
 const CLIENT_SUBNET: u16 = 8;
 const COOKIE: u16 = 10;
@@ -33,8 +33,8 @@ fn codes(edns: Option<Edns>) -> Vec<u16> {
     edns.expect("an OPT record").options.into_iter().map(|(code, _)| code).collect()
 }
 
-/// Resolvers with cookies (c-ares 1.33 and later) drop answers without a server cookie from the moment they have seen
-/// one. So an upstream's cookie must not come back in our name.
+/// Resolvers with cookies (c-ares 1.33 and later) drop answers without a server cookie once they have seen one.
+/// Therefore an upstream's cookie must not appear in our answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn options_of_one_hop_end_here() {
     let upstream = Upstream::start(|asked: &Asked| {
@@ -71,7 +71,7 @@ async fn options_of_one_hop_end_here() {
     server.stop().await;
 }
 
-/// dnsmasq has twenty processes for TCP, and over UDP room for a thousand questions.
+/// dnsmasq has twenty processes for TCP, and room for a thousand queries over UDP.
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
     let large = |asked: &Asked| {
@@ -98,7 +98,7 @@ async fn questions_over_tcp_go_on_over_udp_until_that_is_too_small() {
     server.stop().await;
 }
 
-/// A client at an address of its own.
+/// A client with its own address.
 async fn client(host: u8, server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).await.expect("a loopback address");
     socket.connect(server).await.expect("a route on loopback");
@@ -109,7 +109,7 @@ async fn send(socket: &UdpSocket, name: &str) {
     socket.send(&Query::new(name, "A").wire()).await.expect("room to send");
 }
 
-/// Clients that ask for silent names as fast as they can, and one that asks for a name now and then.
+/// Clients that query silent names as fast as they can, and a client that sends a query now and then.
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_clients_leave_room_for_light_ones() {
     for heavy in [1, 3, 20] {

@@ -1,4 +1,4 @@
-//! A forwarder with its metrics, and questions for it.
+//! A forwarder with its metrics, and queries for it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use testkit::name;
 use testkit::reply;
 use testkit::upstream::{Asked, Reaction};
 
-/// For things that must happen, on a machine that is busy with something else.
+/// Timeout for events that must happen, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A forwarder under test.
@@ -41,7 +41,7 @@ impl Subject {
         }
     }
 
-    /// One that keeps replies.
+    /// A forwarder with a cache.
     pub(crate) fn with_cache(limits: Limits, bounds: CacheLimits) -> Self {
         let registry = Registry::new();
         let metrics = ForwardMetrics::new(&registry).unwrap();
@@ -50,7 +50,7 @@ impl Subject {
         Self { forwarder, registry, clients: Arc::default() }
     }
 
-    /// Asks as somebody who has not asked before.
+    /// Sends a query as a new client.
     pub(crate) async fn ask(
         &self,
         query: Query,
@@ -63,7 +63,7 @@ impl Subject {
         Ipv4Addr::from_bits(self.clients.fetch_add(1, Ordering::Relaxed)).into()
     }
 
-    /// Asks upstreams that need not be plain ones.
+    /// Sends a query to upstreams of any protocol.
     pub(crate) async fn ask_by(
         &self,
         query: Query,
@@ -82,12 +82,12 @@ impl Subject {
         self.forwarder.exchange(query, upstreams, client).await
     }
 
-    /// Asks for an address over UDP and gives what [`told`] makes of the reply.
+    /// Queries for an address over UDP and returns the reply as [`told`] formats it.
     pub(crate) async fn ask_a(&self, name: &str, upstreams: &[SocketAddr]) -> String {
         told(&self.ask(a(name), upstreams).await)
     }
 
-    /// The value of a metric (for a histogram, how many values it saw), summed over all label sets that contain
+    /// The value of a metric (for a histogram, its number of observations), summed over all label sets that contain
     /// `labels`.
     pub(crate) fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let families = self.registry.gather();
@@ -105,13 +105,13 @@ impl Subject {
             .sum()
     }
 
-    /// Count of faults of upstreams with this cause.
+    /// Number of upstream failures with this cause.
     pub(crate) fn errors(&self, cause: &str) -> f64 {
         self.metric("errors_total", &[("cause", cause)])
     }
 }
 
-/// Is a metric this number?
+/// Whether a metric has this value.
 pub(crate) fn is(value: f64, expected: usize) -> bool {
     (value - f64::from(u32::try_from(expected).unwrap())).abs() < 0.1
 }
@@ -129,7 +129,7 @@ pub(crate) fn short() -> Limits {
     }
 }
 
-/// A question as an ordinary stub resolver asks it.
+/// A query as an ordinary stub resolver sends it.
 pub(crate) fn question(name: &str, qtype: u16, transport: Transport) -> Query {
     Query { transport, ..Query::new(name::to_wire(name).unwrap(), qtype) }
 }
@@ -165,7 +165,7 @@ pub(crate) fn told(outcome: &Result<Arc<Reply>, ForwardError>) -> String {
     }
 }
 
-/// A right reply with the address 192.0.2.`n`.
+/// A correct reply with the address 192.0.2.`n`.
 pub(crate) fn address(asked: &Asked, n: u8) -> reply::Reply {
     reply::Reply::to(&asked.packet).answer(&format!("{} 60 IN A 192.0.2.{n}", asked.name()))
 }
@@ -184,16 +184,16 @@ pub(crate) fn silent(_: &Asked) -> Reaction {
     Reaction::silence()
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 pub(crate) fn nobody() -> SocketAddr {
     ([127, 0, 0, 1], testkit::ports::free_port()).into()
 }
 
-/// The names are an interface, and a misspelt one would read as zero in the tests.
+/// The names are an interface; a misspelt name would read as zero in the tests.
 #[tokio::test]
 async fn metrics_have_their_names() {
     let subject = Subject::new(short());
-    // Those with labels show once they count.
+    // Metrics with labels are exported once they have a value.
     let good = testkit::upstream::Upstream::start(says(1)).await;
     assert_eq!(subject.ask_a("x.test.", &[nobody(), good.addr()]).await, "NOERROR 192.0.2.1");
     let families = subject.registry.gather();
@@ -213,7 +213,7 @@ async fn metrics_have_their_names() {
     for (name, count) in [("requests_total", 2), ("request_duration_seconds", 1), ("errors_total", 1)] {
         assert!(is(subject.metric(name, &[]), count), "{name}");
     }
-    // By the client's transport: the question goes out over UDP.
+    // Labelled with the client's transport, although the query is forwarded over UDP.
     assert_eq!(told(&subject.ask(a_over_tcp("x.test."), &[good.addr()]).await), "NOERROR 192.0.2.1");
     for (transport, count) in [("udp", 2), ("tcp", 1)] {
         assert!(is(subject.metric("requests_total", &[("transport", transport)]), count), "{transport}");

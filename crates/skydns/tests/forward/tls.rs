@@ -1,4 +1,4 @@
-//! Whose certificate is taken for an upstream's own.
+//! Certificates that are accepted for an upstream.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use tokio::net::TcpListener;
 
 use crate::support::{PATIENCE, Subject, a, is, says, short, told};
 
-/// SHA-256 of the key in server.pem, as openssl tells it.
+/// SHA-256 of the public key in server.pem, as reported by openssl.
 const KEY: [u8; 32] = [
     0x30, 0xf5, 0x6b, 0xff, 0xd4, 0xdc, 0xff, 0x6f, 0x4a, 0xa4, 0xa4, 0xb9, 0x67, 0x4d, 0x74, 0xfd, 0x04,
     0x07, 0x66, 0x88, 0x1d, 0x57, 0x4d, 0x43, 0xc0, 0xb6, 0x2b, 0xf7, 0x11, 0x3a, 0xd2, 0xd1,
 ];
 const OTHER_KEY: [u8; 32] = [0; 32];
-/// When server.pem expires.
+/// Expiry of server.pem.
 const EXPIRES: f64 = 4_733_510_400.0;
 
 fn trust(pins: &[(&str, [u8; 32])]) -> TlsTrust {
@@ -45,7 +45,7 @@ async fn certificates() {
         ("other-name", None, &[], wrong),
         ("expired", name, &[], wrong),
         ("stranger", name, &[], wrong),
-        // A pin does not take the place of a CA.
+        // A pin does not replace the CA.
         ("stranger", name, &[("dns.test", KEY)], wrong),
     ] {
         let upstream = Upstream::start(says(1)).await;
@@ -97,7 +97,7 @@ async fn one_that_does_not_answer_the_handshake_is_silent() {
     }
 }
 
-/// The server closes after each answer, so that each question takes a handshake.
+/// The server closes after each answer, so that each query needs a handshake.
 #[tokio::test]
 async fn sessions_are_resumed_and_the_expiry_is_shown() {
     for version in [&TLS12, &TLS13] {
@@ -125,7 +125,7 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
     }
 }
 
-/// The file of CA certificates is read again, and one that cannot be read changes nothing.
+/// The CA file is read again, and an unreadable file changes nothing.
 #[tokio::test]
 async fn another_ca_file_counts_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ async fn another_ca_file_counts_without_a_restart() {
     }
 }
 
-/// RFC 8467: nobody on the way learns from the length which name it may be. What is not encrypted shows it anyway.
+/// RFC 8467: the length of a padded query does not reveal the name. Without encryption, padding is useless.
 #[tokio::test]
 async fn queries_over_tls_are_padded_and_the_padding_of_replies_stays_here() {
     let padded = |asked: &Asked| {

@@ -1,17 +1,17 @@
-//! Clients that are pods, and whose search lists are walked by the server.
+//! Clients that are pods, whose search lists the server walks.
 
 use skydns::forward::CacheLimits;
 
 use super::search::{CASES, said, upstream, without_ttls};
 use super::*;
 
-/// A pod of the namespace `apps`, as all tests ask from it.
+/// A pod of the namespace `apps`, from which all tests send their queries.
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// A client that is no pod.
+/// A client that is not a pod.
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The answer to a pod by what it is with search completion: the same below the first search domain, unless the search ends
-/// with the name itself, or with none.
+/// The answer that a pod gets, derived from the answer with search completion: the same below the first search
+/// domain, unless the search ends with the query name itself or without a name.
 fn expected(name: &str, status: &str, completed: &[&str]) -> Vec<String> {
     let first = format!("{name}.apps.svc.cluster.local.");
     let records: Vec<String> = match completed {
@@ -51,7 +51,7 @@ async fn the_first_question_of_a_search_is_answered_for_the_whole_list() {
     caching.stop().await;
 }
 
-/// An answer over UDP to a client with this address.
+/// The answer over UDP to a client with this address.
 async fn udp_from(client: IpAddr, server: SocketAddr, query: &Query) -> Vec<u8> {
     let socket = UdpSocket::bind((client, 0)).await.expect("a socket");
     socket.send_to(&query.wire(), server).await.expect("sent");

@@ -1,4 +1,4 @@
-//! Expensive queries: they wait for their turn, and nobody waits for them.
+//! Expensive queries: they wait for their turn, and no other query waits for them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tokio::net::UdpSocket;
 use super::fixed::{Fixed, Running, start};
 use super::{PATIENCE, counted, udp};
 
-/// Where the flood comes from.
+/// The source address of the flood.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Expensive queries of a flood: seconds of work.
+/// Number of expensive queries in a flood: seconds of work.
 const FLOOD: u16 = 200;
-/// Of these may be done before everybody else has been answered.
+/// Maximum number of them that are answered before all other clients have their answers.
 const FEW: usize = 40;
 
-/// A server with an expensive name, and how often that was worked out.
+/// A server with an expensive name, and the number of times that it was looked up.
 fn server() -> (Running, Arc<AtomicUsize>) {
     let done = Arc::default();
     (start(Fixed::new(&[]).laborious(&["svc", "apps", "all"], &done)), done)
@@ -31,7 +31,7 @@ fn expensive(id: u16) -> Vec<u8> {
     Query::new("all.apps.svc.cluster.local.", "A").id(id).wire()
 }
 
-/// Everybody else is answered while the flood waits.
+/// Asserts that other clients are answered while the flood waits.
 async fn others_are_answered(server: SocketAddr, done: &AtomicUsize) {
     let cheap = Query::new("web.apps.svc.cluster.local.", "A");
     for _ in 0..5 {
@@ -43,7 +43,7 @@ async fn others_are_answered(server: SocketAddr, done: &AtomicUsize) {
     assert!(done < FEW, "{done} of the flood were worked out first");
 }
 
-/// The connections of a flood, each with its part of it sent.
+/// The connections of a flood, with the queries sent.
 async fn flood_over_tcp(server: SocketAddr, connections: u16) -> Vec<TcpConnection> {
     let mut flood = Vec::new();
     for _ in 0..connections {
@@ -84,12 +84,12 @@ async fn a_flood_over_udp_keeps_nobody_waiting() {
     server.stop().await;
 }
 
-/// Every one gets an answer: where there are too many, SERVFAIL.
+/// Every query gets an answer: SERVFAIL if there are too many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_answered_to_the_last() {
     let (server, _) = server();
     let flood = UdpSocket::bind((FLOODER, 0)).await.expect("bound");
-    // More than one host may have waiting, and few enough for the receive buffer of a client.
+    // More than one host may have waiting, and few enough answers for a client's receive buffer.
     let sent = 280;
     for number in 0..sent {
         flood.send_to(&expensive(number), server.address).await.expect("sent");
@@ -115,7 +115,7 @@ async fn a_flood_is_answered_to_the_last() {
     server.stop().await;
 }
 
-/// A flood from one host leaves turns to others.
+/// A flood from one host leaves turns to other hosts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expensive_query_of_another_host_has_its_turn() {
     let (server, done) = server();

@@ -1,4 +1,4 @@
-//! Extended DNS Errors: each cause provoked, and the same answers without them.
+//! Extended DNS Errors: each cause is provoked, and answers are otherwise the same as without them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -8,18 +8,18 @@ use testkit::ports::free_port;
 
 use super::*;
 
-/// Code of the EDNS option.
+/// Code of the EDNS option Extended DNS Error.
 const OPTION: u16 = 15;
 
-/// A way to provoke a cause, and the cause.
+/// A query that provokes a cause, and the cause.
 struct Case {
     what: &'static str,
     view: fn(Option<SocketAddr>) -> Fixed,
-    /// Behaviour of the upstream, if there is one.
+    /// Behaviour of the upstream, if any.
     upstream: Option<fn(&Asked) -> Reaction>,
     query: (&'static str, &'static str),
     code: u16,
-    /// End of the text.
+    /// Expected end of the text.
     text: &'static str,
 }
 
@@ -54,7 +54,7 @@ impl Case {
     }
 }
 
-/// Nobody is asked.
+/// Causes without any upstream query.
 fn of_the_engine() -> Vec<Case> {
     vec![
         case(
@@ -127,7 +127,7 @@ fn of_upstreams() -> Vec<Case> {
     ]
 }
 
-/// Other names have to be looked up.
+/// Causes from names that have to be looked up for the answer.
 fn of_other_names() -> Vec<Case> {
     vec![
         case("an alias to SERVFAIL", plain, ALIAS, 0, ": SERVFAIL").with(|asked| replying(asked, "SERVFAIL")),
@@ -227,7 +227,7 @@ async fn another_class_is_not_supported() {
 async fn a_malformed_query_is_told_so_where_that_is_not_tolerated() {
     let server = start(Fixed::new(&[]).strict().extended_errors());
     let mut query = Query::new("web.apps.svc.cluster.local.", "A").edns(1232).wire();
-    // A record behind the OPT record is announced, and is not there.
+    // The header counts a record after the OPT record that is missing.
     query[11] = 2;
     let wire = client::udp(server.address, &query, PATIENCE).await.expect("an answer");
     assert_eq!(cause(&parsed(&wire)), Some((0, "the query is malformed".to_owned())));
@@ -241,7 +241,7 @@ async fn who_asks_for_too_much_is_told_so() {
     let done = Arc::new(AtomicUsize::new(0));
     let view = Fixed::new(&[dead.addr()]).laborious(&["svc", "apps", "all"], &done).extended_errors();
     let server = start(view);
-    // Their ports are nobody else's until the last answer is sent.
+    // The sockets keep their ports until the last answer is sent.
     let mut floods = Vec::new();
     for (name, text) in [
         (".outside.test.", "too many queries of this client are waiting"),

@@ -1,4 +1,4 @@
-//! Names that are completed with a search list by the server.
+//! Names that the server completes with a search list.
 
 use skydns::forward::CacheLimits;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const SOA: &str = "test. 20 IN SOA ns.test. hostmaster.test. 1 2 3 4 20";
 
-/// An upstream of a few names: two of several steps, aliases, failures, and nothing at all.
+/// An upstream for a few names: some found after several steps, aliases, failures, and silence.
 pub(super) async fn upstream() -> Upstream {
     Upstream::start(|asked: &Asked| {
         let reply = Reply::to(&asked.packet);
@@ -30,7 +30,7 @@ pub(super) async fn upstream() -> Upstream {
             ("large.example.test.", "A") => {
                 (0..60).fold(reply, |reply, n| address(reply, &format!("A 198.51.100.{n}")))
             }
-            // Names that exist without what is asked for.
+            // Names that exist without records of the type.
             (
                 "www.example.test."
                 | "both.example.test.corp.test."
@@ -47,7 +47,7 @@ pub(super) async fn upstream() -> Upstream {
     .await
 }
 
-/// The title, the question, the status and the records. A `|` stands for `.apps.search.cluster.local.`, `OURS n` and
+/// Title, query, status and records of each case. `|` stands for `.apps.search.cluster.local.`, `OURS n` and
 /// `THEIRS n` for the SOA records of the cluster and of the upstream.
 pub(super) const CASES: &str = "
 # a Service of the namespace
@@ -157,7 +157,7 @@ alias.example.test| 10 CNAME alias.example.test.
 web ANY REFUSED
 ";
 
-/// The status of an answer, and its records in their order as in [`CASES`].
+/// The status of an answer, and its records in order, in the notation of [`CASES`].
 pub(super) fn said(wire: &[u8]) -> Vec<String> {
     let text = show(wire);
     let status = text.trim_start_matches(";; ").split(',').next().unwrap_or_default().to_owned();
@@ -173,7 +173,7 @@ pub(super) fn said(wire: &[u8]) -> Vec<String> {
     std::iter::once(status).chain(records).collect()
 }
 
-/// The same as a cache has it, where time passes.
+/// The same without TTLs, which count down in a cache.
 pub(super) fn without_ttls(mut records: Vec<String>) -> Vec<String> {
     for record in records.iter_mut().skip(1) {
         *record = record.split(' ').enumerate().filter(|(at, _)| *at != 1).map(|(_, word)| word).collect();
@@ -229,7 +229,7 @@ async fn a_completed_answer_is_cut_to_what_the_client_takes() {
     server.stop().await;
 }
 
-/// The head and the SOA record of an answer.
+/// The header and the SOA record of an answer.
 async fn negative(server: SocketAddr, name: &str) -> (String, Option<String>) {
     let text = udp(server, &Query::new(name, "A")).await;
     let soa = text.lines().find_map(|line| line.split_once(" IN SOA ")).map(|(owner, _)| owner.to_owned());
@@ -247,7 +247,7 @@ async fn names_below_the_suffix_are_never_sent_out_as_they_are() {
     for (server, name, head, soa) in [
         (&below, "search.cluster.local.", ok, Some("cluster.local. 60")),
         (&below, "apps.search.cluster.local.", ok, Some("cluster.local. 60")),
-        // As it is it would be completed again: the client asks for it, if it is meant so.
+        // The bare name would be completed again; a client that means it sends it itself.
         (
             &below,
             "x.apps.search.cluster.local.apps.search.cluster.local.",
@@ -284,7 +284,7 @@ async fn completed_names_are_counted_by_where_they_led() {
         family.get_metric().iter().map(|metric| metric.get_counter().get_value()).collect()
     };
     assert_eq!(values("kubedns_search_queries_total"), [2.0, 1.0, 1.0, 1.0, 1.0]);
-    // `gone` is asked for the other type as well.
+    // `gone` is looked up for the other address type as well.
     assert_eq!(values("kubedns_search_steps_total"), [f64::from(1 + 1 + 5 + 6 + 5 + 4)]);
     server.stop().await;
 }

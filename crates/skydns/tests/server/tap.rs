@@ -1,4 +1,4 @@
-//! Answered queries as those see them who watch.
+//! Answered queries, as readers of the tap see them.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ async fn every_answer_is_shown_whatever_its_way() {
     server.stop().await;
 }
 
-/// Watchers that read nothing, as many as there may be.
+/// The maximum number of watches, none of them read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tap_that_nobody_reads_costs_no_answer() {
     let server = start(Fixed::new(&[]));

@@ -24,7 +24,7 @@ async fn pipelined_queries_are_answered_as_they_get_ready() {
     connection.send(&fast).await.expect("sent");
     let first = connection.receive(PATIENCE).await.expect("an answer");
     assert_eq!(first.get(..2), Some(&[0, 2][..]), "the fast one does not wait for the slow one");
-    // Closing our side for sending does not lose what is on its way.
+    // Closing our sending side does not lose answers in transit.
     connection.finish_sending().await.expect("closed");
     let second = connection.receive(PATIENCE).await.expect("an answer");
     assert_eq!(second.get(..2), Some(&[0, 1][..]));
@@ -47,7 +47,7 @@ async fn a_query_may_arrive_in_pieces() {
     server.stop().await;
 }
 
-/// Memory for 64 KiB on each of thousands of connections is more than a pod has.
+/// 64 KiB for each of thousands of connections would exceed the memory of a pod.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_longer_than_any_query_ends_the_connection() {
     let server = start(Fixed::new(&[]));
@@ -72,13 +72,13 @@ async fn many_connections_do_not_keep_others_out() {
     let mut idle = Vec::new();
     for _ in 0..300 {
         let mut connection = TcpConnection::open(server.address).await.expect("connected");
-        // Half of a length prefix: a client that stalls.
+        // Half of a length field: a client that stalls.
         connection.send_raw(&[0]).await.expect("sent");
         idle.push(connection);
     }
     let answer = client::ask_tcp(server.address, &Query::new("web.apps.svc.cluster.local.", "A")).await;
     assert_eq!(answer.answer_data("A"), ["10.96.0.9"]);
-    // Stalled ones are closed by the server, one and all.
+    // The server closes all stalled connections.
     for mut connection in idle {
         let closed = connection.receive(PATIENCE).await;
         assert!(matches!(closed, Err(client::AskError::Closed)), "{closed:?}");
@@ -86,7 +86,7 @@ async fn many_connections_do_not_keep_others_out() {
     server.stop().await;
 }
 
-/// A question has a deadline, however often something of it arrives.
+/// A query has a deadline, even if its octets keep arriving.
 #[tokio::test(start_paused = true)]
 async fn a_query_that_trickles_in_ends_the_connection() {
     let server = start(Fixed::new(&[]));
@@ -110,13 +110,13 @@ async fn a_query_that_trickles_in_ends_the_connection() {
     assert!(sent < 6, "it was let send {sent} octets in 3.5 s each");
 }
 
-/// A client that takes its answers so slowly that each of them still arrives in time.
+/// A client that reads its answers so slowly that each still arrives in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
-    /// So little waits in the kernel that the server has to wait for the client.
+    /// Small kernel buffers make the server wait for the client.
     const KERNEL: u32 = 32 * 1024;
     const SEGMENT: u32 = 536;
-    // The shorter the query, the more of them are read at once.
+    // Shorter queries mean that more of them are read at once.
     let server = start(Fixed::new(&[]).with_big_answer_at(&["b"]));
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(KERNEL).expect("set");
@@ -126,7 +126,7 @@ async fn a_client_that_takes_its_answers_slowly_does_not_hold_the_stop() {
     let framed = [&u16::try_from(query.len()).expect("short").to_be_bytes()[..], &query].concat();
     client.write_all(&framed.repeat(60)).await.expect("sent");
     let slow = async {
-        // An answer of 64 KiB each second.
+        // One answer of 64 KiB each second.
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
         let mut buffer = [0; 655];
         while client.read_exact(&mut buffer).await.is_ok() {

@@ -1,4 +1,4 @@
-//! Transfers over real sockets: what is granted, zones of many messages, and clients that are many, slow or gone.
+//! Transfers over real sockets: authorization, zones of many messages, and clients that are many, slow or gone.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,10 +18,10 @@ use super::PATIENCE;
 use super::fixed::{Fixed, Running, start_with_transfers};
 
 const PEERS: &str = "127.0.0.0/8";
-/// The time of the first version. The serial of a process that begins now is a greater one.
+/// The time of the first version, later than the start serial of any process.
 const NOW: u64 = 3_000_000_000;
 
-/// A server, the transfers of its zone, and their metrics.
+/// A server, its zone transfers, and their metrics.
 struct Primary {
     server: Running,
     transfers: Arc<Transfers<Fixed>>,
@@ -39,7 +39,7 @@ impl Primary {
         Self { server, transfers, metrics }
     }
 
-    /// The value of a metric, with its labels separated by blanks.
+    /// The value of a metric, with its labels separated by spaces.
     fn metric(&self, name: &str, labels: &str) -> f64 {
         let families = self.metrics.collect();
         let family = families.iter().find(|family| family.name() == name).expect("the metric");
@@ -60,7 +60,7 @@ impl Primary {
     }
 }
 
-/// A query with an SOA record in its authority section, if there is one: serial and EXPIRE.
+/// A query, with an SOA record in its authority section if `since` (serial and EXPIRE) is given.
 fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
     let mut message = Query::new(name, &format!("TYPE{qtype}")).id(7).wire();
     if let Some((serial, expire)) = since {
@@ -71,13 +71,13 @@ fn query(name: &str, qtype: u16, since: Option<(u32, u32)>) -> Vec<u8> {
     message
 }
 
-/// RCODE, and type of each record of the answer.
+/// RCODE, and the type of each answer record.
 fn outcome(message: &[u8]) -> (u16, Vec<u16>) {
     let message = Message::parse(message).expect("a message");
     (message.header().rcode(), message.section(Section::Answer).map(|record| record.rtype).collect())
 }
 
-/// Serial and EXPIRE of the SOA record that a message begins with.
+/// Serial and EXPIRE of the first record, an SOA record.
 fn soa(message: &[u8]) -> (u32, u32) {
     let message = Message::parse(message).expect("a message");
     let record = message.section(Section::Answer).next().expect("a record");
@@ -141,12 +141,12 @@ fn large() -> Fixed {
 
 const LARGE: usize = 2400;
 
-/// A connection from 127.0.0.`local` with a zone asked for.
+/// A connection from 127.0.0.`local` with a transfer query sent.
 async fn ask_from(local: u8, server: SocketAddr) -> TcpStream {
     ask_with_buffer(local, server, 1 << 18).await
 }
 
-/// The same with a buffer for what is received of so many octets.
+/// The same with a receive buffer of `size` octets.
 async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(size).expect("a buffer");
@@ -156,7 +156,7 @@ async fn ask_with_buffer(local: u8, server: SocketAddr, size: u32) -> TcpStream 
     stream
 }
 
-/// The next message of a stream.
+/// Receives the next message of a stream.
 async fn next(stream: &mut TcpStream) -> Vec<u8> {
     let length = stream.read_u16().await.expect("a length");
     let mut message = vec![0; length.into()];
@@ -164,7 +164,8 @@ async fn next(stream: &mut TcpStream) -> Vec<u8> {
     message
 }
 
-/// The records of the whole zone beside the SOA: each once, in several messages.
+/// Number of records of the whole zone without the SOA: asserts that there are several messages and no repeated
+/// record.
 async fn take_whole(mut stream: TcpStream) -> usize {
     let (mut records, mut soas, mut messages) = (BTreeSet::new(), 0, 0);
     while soas < 2 {
@@ -196,7 +197,7 @@ async fn a_slow_secondary_keeps_nobody_waiting_and_is_cut_off() {
     let primary = Primary::start(large(), PEERS);
     let slow = || async {
         let mut stream = ask_with_buffer(2, primary.server.address, 4096).await;
-        // More than sockets hold: the zone twenty times.
+        // Twenty times the zone, which is more than the socket buffers hold.
         let again = framed(&query("cluster.local.", rtype::AXFR, None)).repeat(19);
         stream.write_all(&again).await.expect("sent");
         stream

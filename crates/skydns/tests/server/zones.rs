@@ -1,4 +1,4 @@
-//! Queries counted by the zones beside the cluster's.
+//! Counters of queries by further zone.
 
 use std::sync::Arc;
 

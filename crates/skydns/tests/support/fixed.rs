@@ -27,23 +27,23 @@ pub(crate) struct Fixed {
     zones: Zones,
     records: BTreeMap<Vec<&'static str>, Vec<(String, ServiceRecord<'static>)>>,
     synced: bool,
-    /// A name of which it cannot be told what it stands for.
+    /// A name whose target is unknown.
     unknown: Option<&'static [&'static str]>,
     lookups: AtomicUsize,
-    /// A name that takes long to look up, and how often that was done.
+    /// A name that takes long to look up, and the number of its lookups.
     laborious: Option<(&'static [&'static str], Arc<AtomicUsize>)>,
-    /// The cache of upstreams' replies, if any.
+    /// The cache of upstream replies, if any.
     cache: Option<CacheLimits>,
     /// The clients whose namespaces are known.
     pods: BTreeMap<IpAddr, &'static str>,
 }
 
-/// A name below the zone in wire format, for as long as the tests run.
+/// A name below the zone in wire format, leaked for the lifetime of the tests.
 fn base(text: &str) -> &'static [u8] {
     skydns::name::relative(text).unwrap_or_default().leak()
 }
 
-/// Steps of a laborious name.
+/// Steps and duration of a lookup of a laborious name.
 const LABOUR: (usize, Duration) = (100_000, Duration::from_millis(20));
 
 impl Fixed {
@@ -74,7 +74,7 @@ impl Fixed {
         }
     }
 
-    /// The same with aliases of a name in the place of what was there.
+    /// The same with aliases at a name, replacing its records.
     pub(crate) fn with_aliases(
         mut self,
         path: &[&'static str],
@@ -103,53 +103,53 @@ impl Fixed {
         self
     }
 
-    /// The same with a port of the name `base` below the zone.
+    /// The same with a port of the name `base`, at `path`.
     pub(crate) fn port_at(mut self, path: &[&'static str], base: &str, port: u16) -> Self {
         let record = ServiceRecord::new(Host::Base, self::base(base)).with_port(port);
         self.records.insert(path.to_vec(), vec![("p".to_owned(), record)]);
         self
     }
 
-    /// The same with names of one's own.
+    /// The same with own names.
     pub(crate) fn own_names(mut self, own: OwnNames) -> Self {
         self.zone.own_names = Some(Arc::new(own));
         self
     }
 
-    /// The same with as many addresses at another name as `big.apps.svc` has.
+    /// The same with as many addresses at `path` as `big.apps.svc` has.
     pub(crate) fn with_big_answer_at(mut self, path: &[&'static str]) -> Self {
         let big = self.records.get(&vec!["svc", "apps", "big"]).cloned();
         self.records.extend(big.map(|records| (path.to_vec(), records)));
         self
     }
 
-    /// The same with a name that takes long to look up; `done` counts how often that was done.
+    /// The same with a name that takes long to look up; `done` counts its lookups.
     pub(crate) fn laborious(self, path: &'static [&'static str], done: &Arc<AtomicUsize>) -> Self {
         let view = self.with_address(path, "l", "apps.svc");
         Self { laborious: Some((path, Arc::clone(done))), ..view }
     }
 
-    /// The same with a cache of upstreams' replies.
+    /// The same with a cache of upstream replies.
     pub(crate) fn caching(self, limits: CacheLimits) -> Self {
         Self { cache: Some(limits), ..self }
     }
 
-    /// Number of lookups of records.
+    /// Number of record lookups.
     pub(crate) fn lookups(&self) -> usize {
         self.lookups.load(Ordering::Relaxed)
     }
 
-    /// The same with a name of which it cannot be told what it stands for.
+    /// The same with a name whose target is unknown.
     pub(crate) fn with_unknown(self, path: &'static [&'static str]) -> Self {
         Self { unknown: Some(path), ..self }
     }
 
-    /// The same before its first lists are in.
+    /// The same before the first lists are complete.
     pub(crate) fn unsynced(self) -> Self {
         Self { synced: false, ..self }
     }
 
-    /// The same with servers of its own for a domain.
+    /// The same with a stub domain and its servers.
     pub(crate) fn stub(mut self, domain: &str, servers: &[SocketAddr]) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         let stub_domains =
@@ -159,13 +159,13 @@ impl Fixed {
         self
     }
 
-    /// The same with dnsmasq in front as a cache alone.
+    /// The same behind a dnsmasq that only caches.
     pub(crate) fn forwards_all(mut self) -> Self {
         self.zone.forwards_all = true;
         self
     }
 
-    /// The same with names below `suffix` completed with the list of the cluster and `domains`.
+    /// The same with names below `suffix` completed with the search domains of the cluster and `domains`.
     pub(crate) fn search(mut self, suffix: &str, domains: &[&str]) -> Self {
         let name = |text: &str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
         let search = Search::new(Some(&name(suffix)), false, domains.iter().map(|domain| name(domain)));
@@ -173,34 +173,34 @@ impl Fixed {
         self
     }
 
-    /// The same with the list of the cluster and `domains` walked for the pods with these addresses.
+    /// The same with autopath for the pods with these addresses: the search domains of the cluster, then `domains`.
     pub(crate) fn autopath(mut self, domains: &[&str], pods: &[(IpAddr, &'static str)]) -> Self {
         let name = |text: &&str| Name::parse(text).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.search = Some(Arc::new(Search::new(None, true, domains.iter().map(name))));
         Self { pods: pods.iter().copied().collect(), ..self }
     }
 
-    /// The same with the missing names of these zones forwarded.
+    /// The same with nonexistent names of these zones forwarded.
     pub(crate) fn fallthrough(mut self, zones: &[&str]) -> Self {
         let name = |zone: &&str| Name::parse(zone).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.fallthrough = zones.iter().map(name).collect();
         self
     }
 
-    /// The same with further domains of the cluster.
+    /// The same with further cluster domains.
     pub(crate) fn other_domains(mut self, domains: &[&str]) -> Self {
         let name = |domain: &&str| Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         self.zone.other_domains = domains.iter().map(name).collect();
         self
     }
 
-    /// The same with these TTLs of the zone.
+    /// The same with these TTLs in the zone.
     pub(crate) fn ttls(mut self, ttl: u32, negative_ttl: u32) -> Self {
         (self.zone.ttl, self.zone.negative_ttl) = (Some(ttl), negative_ttl);
         self
     }
 
-    /// The same with the records of `content` in a zone beside the cluster's.
+    /// The same with a further zone that has the records of `content`.
     pub(crate) fn further(mut self, domain: &str, content: Self) -> Self {
         let domain = Name::parse(domain).unwrap_or_else(|e| unreachable!("{e}"));
         self.zones = self.zones.with(FurtherZone::new(&domain, Arc::new(content)));
@@ -218,19 +218,19 @@ impl Fixed {
         self
     }
 
-    /// The same under `--extended-errors`.
+    /// The same with `--extended-errors`.
     pub(crate) fn extended_errors(mut self) -> Self {
         self.zone.extended_errors = true;
         self
     }
 
-    /// The same without the name of many addresses.
+    /// The same without `big.apps.svc`.
     pub(crate) fn small(mut self) -> Self {
         self.records.remove(&vec!["svc", "apps", "big"]);
         self
     }
 
-    /// The same with so many names that are aliases of a long one.
+    /// The same with `count` names that are aliases of a long name.
     pub(crate) fn with_names(self, count: usize) -> Self {
         let label = |n: usize| -> &'static str { format!("n{n}").leak() };
         let target = format!("{0}.{0}.{0}.outside.test", "x".repeat(63));
@@ -239,13 +239,13 @@ impl Fixed {
         (0..count).fold(self, add)
     }
 
-    /// The same with the serial of transfers.
+    /// The same with the serial of `transfers`.
     pub(crate) fn transferred(mut self, transfers: &Transfers<Self>) -> Self {
         self.zone.serial = Some(transfers.serial());
         self
     }
 
-    /// The same under `--strict-dns`.
+    /// The same with `--strict-dns`.
     pub(crate) fn strict(mut self) -> Self {
         self.zone.strict = true;
         self
@@ -315,7 +315,7 @@ impl View for Fixed {
     }
 }
 
-/// The backend of one view.
+/// A backend that always returns the same view.
 pub(crate) struct Always(pub(crate) Arc<Fixed>);
 
 impl Backend for Always {
@@ -337,7 +337,7 @@ pub(crate) struct Running {
     task: tokio::task::JoinSet<std::io::Result<()>>,
 }
 
-/// Binds a server on `address`.
+/// Binds a server to `address`.
 pub(crate) fn bind(address: SocketAddr, view: Fixed, metrics: Metrics) -> std::io::Result<Server<Always>> {
     bind_with_transfers(address, Arc::new(view), metrics, None)
 }
@@ -363,7 +363,7 @@ pub(crate) fn bind_with_transfers(
     Server::bind_with_transfers(config, Arc::new(Always(view)), transfers)
 }
 
-/// Starts a server on a loopback port of its own.
+/// Starts a server on a free loopback port.
 pub(crate) fn start(view: Fixed) -> Running {
     start_on(SocketAddr::from(([127, 0, 0, 1], 0)), view)
 }
@@ -375,7 +375,7 @@ pub(crate) fn start_on(address: SocketAddr, view: Fixed) -> Running {
     run(server, metrics)
 }
 
-/// Starts a server that lets others transfer the zone, on a loopback port of its own.
+/// Starts a server with zone transfers on a free loopback port.
 pub(crate) fn start_with_transfers(view: &Arc<Fixed>, transfers: &Arc<Transfers<Fixed>>) -> Running {
     let (address, metrics) = (SocketAddr::from(([127, 0, 0, 1], 0)), Metrics::new("skydns", "skydns"));
     let (view, transfers) = (Arc::clone(view), Arc::clone(transfers));
@@ -392,7 +392,7 @@ fn run(server: Server<Always>, metrics: Metrics) -> Running {
 }
 
 impl Running {
-    /// Tells the server to stop.
+    /// Cancels the server's stop token.
     pub(crate) fn tell_to_stop(&self) {
         self.stop.cancel();
     }
