@@ -1,4 +1,4 @@
-//! The embedded API server, in this process, with a cluster in it.
+//! The embedded API server, in this process, with the generated cluster.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use apiserver::{ApiServer, Options, Running};
 
 use crate::cluster::Cluster;
 
-/// Serves the objects of `cluster` on `address`, until the result is dropped.
+/// Serves the objects of `cluster` on `address` until the result is dropped.
 pub fn start(address: SocketAddr, cluster: &Cluster) -> anyhow::Result<Running> {
     let server = ApiServer::bind(address, Options::default()).context("cannot start the API server")?;
     server.store().load(cluster.objects()).context("cannot load the cluster")?;

@@ -1,4 +1,4 @@
-//! A generated cluster: Services with three endpoints each, of which every tenth is headless with hostnames.
+//! A generated cluster: Services with three endpoints each; every tenth is headless with hostnames.
 //!
 //! The same seed and size always make the same names and addresses, so that servers started by hand can serve the same
 //! cluster.
@@ -14,15 +14,15 @@ use serde_json::Value;
 pub const DOMAIN: &str = "cluster.local";
 /// Endpoints of each Service.
 pub const ENDPOINTS: u32 = 3;
-/// One Service of so many is headless.
+/// One in this many Services is headless.
 const HEADLESS_EACH: u32 = 10;
-/// Services of a namespace on average.
+/// Mean number of Services in a namespace.
 const SERVICES_EACH: u32 = 100;
 /// The first cluster IP; 10.96.0.0/12 has a million.
 const CLUSTER_IPS: u32 = u32::from_be_bytes([10, 96, 1, 0]);
 /// The first pod IP; 10.128.0.0/9 has eight million.
 const POD_IPS: u32 = u32::from_be_bytes([10, 128, 0, 1]);
-/// Words that names of Services are made of.
+/// Words for the names of Services.
 const WORDS: [&str; 16] = [
     "auth",
     "billing",
@@ -42,25 +42,25 @@ const WORDS: [&str; 16] = [
     "users",
 ];
 
-/// A Service and what is behind it.
+/// A Service with its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its cluster IP; none for headless ones.
+    /// The cluster IP; `None` for a headless Service.
     pub cluster_ip: Option<Ipv4Addr>,
-    /// The pods behind it.
+    /// Its pods.
     pub pods: Vec<Pod>,
 }
 
-/// A pod behind a Service.
+/// A pod of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Its address.
     pub ip: Ipv4Addr,
-    /// Its hostname in the Service, if that is headless.
+    /// The hostname in the Service, if that is headless.
     pub hostname: Option<String>,
 }
 
@@ -72,7 +72,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of so many Services.
+    /// Generates a cluster with this number of Services.
     pub fn generate(services: u32, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let namespaces = services.div_ceil(SERVICES_EACH).max(1);
@@ -80,22 +80,22 @@ impl Cluster {
         Self { services }
     }
 
-    /// Those with a cluster IP.
+    /// The Services with a cluster IP.
     pub fn with_cluster_ip(&self) -> impl Iterator<Item = &Service> {
         self.services.iter().filter(|service| service.cluster_ip.is_some())
     }
 
-    /// Those without.
+    /// The headless Services.
     pub fn headless(&self) -> impl Iterator<Item = &Service> {
         self.services.iter().filter(|service| service.cluster_ip.is_none())
     }
 
-    /// Addresses of endpoints.
+    /// The number of endpoint addresses.
     pub fn addresses(&self) -> usize {
         self.services.iter().map(|service| service.pods.len()).sum()
     }
 
-    /// The objects that an API server has of it.
+    /// The objects of the cluster in the API.
     pub fn objects(&self) -> impl Iterator<Item = Value> {
         self.services
             .iter()
@@ -121,7 +121,7 @@ fn generate(index: u32, namespace: u32, rng: &mut Rng) -> Service {
 }
 
 impl Service {
-    /// Its domain name.
+    /// The domain name of the Service.
     pub fn domain_name(&self) -> String {
         format!("{}.{}.svc.{DOMAIN}", self.name, self.namespace)
     }
@@ -131,7 +131,7 @@ impl Service {
         format!("_http._tcp.{}", self.domain_name())
     }
 
-    /// The addresses its name leads to.
+    /// The addresses of its domain name.
     pub fn addresses(&self) -> Vec<Ipv4Addr> {
         match self.cluster_ip {
             Some(ip) => vec![ip],

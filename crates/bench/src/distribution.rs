@@ -1,4 +1,4 @@
-//! Many durations in a few numbers.
+//! Percentiles of many durations.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 pub struct Distribution {
     /// Number of durations.
     pub count: usize,
-    /// Half are at most this.
+    /// Half of the durations are at most this.
     pub p50: f64,
-    /// 99 of 100 are at most this.
+    /// 99 % of the durations are at most this.
     pub p99: f64,
-    /// All are at most this.
+    /// The longest duration.
     pub max: f64,
 }
 
 impl Distribution {
-    /// Of `durations`; `None` if there are none.
+    /// The percentiles of `durations`; `None` if there are none.
     pub fn of(mut durations: Vec<Duration>) -> Option<Self> {
         durations.sort_unstable();
         let rank = |percent: usize| {

@@ -1,4 +1,4 @@
-//! A server that sends every datagram back: what the operating system alone costs.
+//! A server that echoes every datagram: the cost of the operating system alone.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Datagrams at a time of the batched one.
+/// Datagrams per system call in batches.
 const BATCH: usize = 32;
 /// Octets of a datagram.
 const SIZE: usize = 512;
@@ -38,18 +38,18 @@ fn bind(address: SocketAddr) -> std::io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// The floor: one system call to receive, one to send.
+/// Echoes with one system call to receive and one to send: the baseline.
 fn one_by_one(socket: &UdpSocket) -> std::io::Result<()> {
     let mut buffer = [0; SIZE];
     loop {
         let (length, peer) = socket.recv_from(&mut buffer)?;
         buffer[2] |= QR;
-        // Like any datagram, an echo may get lost.
+        // An echo may be lost, like any datagram.
         let _ = socket.send_to(buffer.get(..length).unwrap_or_default(), peer);
     }
 }
 
-/// With one system call each for up to `BATCH` datagrams.
+/// Echoes with one system call each for up to `BATCH` datagrams.
 fn in_batches(socket: &UdpSocket) -> std::io::Result<()> {
     let mut receiving = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
     let mut sending = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);

@@ -13,15 +13,15 @@ use crate::probe;
 use crate::setup::Bench;
 use apiserver::Running;
 
-/// The longest start.
+/// Timeout of a start.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// The longest wait for one answer while it starts.
+/// Timeout of one answer during the start.
 const ANSWER: Duration = Duration::from_millis(20);
-/// Between two questions while it starts.
+/// The pause between two queries during the start.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Memory has settled when it has been the same for this many looks.
+/// Memory has settled when this many readings are equal.
 const LOOKS: usize = 5;
-/// Between two looks.
+/// The pause between two readings.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// A running kubedns.
@@ -29,12 +29,12 @@ const LOOK: Duration = Duration::from_millis(300);
 pub struct Kubedns {
     process: Process,
     address: SocketAddr,
-    /// From the start of the process to the first right answer.
+    /// The time from the start of the process to the first correct answer.
     pub first_answer: Duration,
 }
 
 impl Kubedns {
-    /// Starts it on the objects of `api`, with `upstreams` for names outside, and waits for the first right answer.
+    /// Starts kubedns with the objects of `api` and with `upstreams`, and waits for the first correct answer.
     pub async fn start(
         bench: &Bench,
         api: &Running,
@@ -46,8 +46,8 @@ impl Kubedns {
         Self::start_with(bench, &[access], &service.domain_name(), &service.addresses(), upstreams).await
     }
 
-    /// Starts it with the arguments in `access` that lead to an API server, with `upstreams` for names outside, and waits
-    /// until `name` has these `addresses`.
+    /// Starts kubedns with the arguments `access` for an API server and with `upstreams`, and waits until `name` has
+    /// these `addresses`.
     pub async fn start_with(
         bench: &Bench,
         access: &[String],
@@ -74,12 +74,12 @@ impl Kubedns {
         Ok(kubedns)
     }
 
-    /// Where it answers.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process ID.
+    /// The process ID.
     pub fn pid(&self) -> Pid {
         self.process.id()
     }
@@ -100,7 +100,7 @@ impl Kubedns {
         Ok(())
     }
 
-    /// Its resources once its memory no longer changes.
+    /// Its resources once its memory has settled.
     pub async fn settled_usage(&self) -> anyhow::Result<Usage> {
         let mut usage = self.usage()?;
         let mut same = 0;

@@ -1,12 +1,12 @@
 //! The macro benchmark: the real `kubedns` binary on a generated cluster, measured from outside.
 //!
-//! The cluster ([`cluster`]) is served by the embedded API server in this process ([`api`]). kubedns and the servers it
-//! is compared with are processes of their own ([`kubedns`], [`peers`]), their CPU time and memory are read from the
-//! operating system, and dnsperf asks ([`load`]). Each [`scenario`] answers one question; [`report`] shows
-//! and keeps what was found. A real API server is measured as well where one is given ([`real`]).
+//! The embedded API server in this process ([`api`]) serves the cluster ([`cluster`]). kubedns and the servers it is
+//! compared with are separate processes ([`kubedns`], [`peers`]); their CPU time and memory come from the operating
+//! system, and dnsperf is the client ([`load`]). Each [`scenario`] answers one question; [`report`] shows and stores
+//! the results. A real API server is measured as well if one is given ([`real`]).
 //!
-//! Absolute times depend on the machine and on what else it does; what counts are the ratios to the bare UDP echo that
-//! is measured in turn with the others.
+//! Absolute times depend on the machine and its load. The results that count are the ratios to a plain UDP echo,
+//! measured in turn with the others.
 
 pub mod api;
 pub mod cluster;

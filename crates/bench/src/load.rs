@@ -10,20 +10,20 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Sockets that queries come from, so that a server with several of its own has work for all of them.
+/// Number of sockets that send queries, so that a server with several sockets has work for all of them.
 const CLIENTS: &str = "8";
-/// The time dnsperf may run longer than told.
+/// The time dnsperf may run beyond its span.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// The questions, and their rate.
+/// Settings of dnsperf.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// The dnsperf binary.
     pub dnsperf: PathBuf,
-    /// Queries outstanding at most. Many, so that the server always finds the next one waiting and its cost is that of
-    /// work and not of waking up; few enough that none is dropped.
+    /// Limit of outstanding queries. High enough that the server always finds a waiting query and its cost is work,
+    /// not wake-ups; low enough that none is dropped.
     pub outstanding: u32,
-    /// For how long.
+    /// Duration.
     pub span: Duration,
 }
 
@@ -39,7 +39,7 @@ pub struct Outcome {
 }
 
 impl Load {
-    /// Asks `server` the questions of `file`.
+    /// Sends `server` the queries of `file`.
     pub async fn run(&self, server: SocketAddr, file: &Path) -> anyhow::Result<Outcome> {
         let mut command = Command::new(&self.dnsperf);
         command.arg("-s").arg(server.ip().to_string()).arg("-p").arg(server.port().to_string());
@@ -58,7 +58,7 @@ impl Load {
     }
 }
 
-/// Reads the statistics at the end of dnsperf's output.
+/// Parses the statistics at the end of dnsperf's output.
 fn read(text: &str) -> Option<Outcome> {
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     match bench::run(Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing is left to do when stderr is gone.
+            // Nothing can be done without stderr.
             drop(writeln!(std::io::stderr(), "bench: {error:#}"));
             ExitCode::FAILURE
         }

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-/// Measures kubedns on a generated cluster, beside a bare UDP echo.
+/// Measures kubedns on a generated cluster, and a plain UDP echo for comparison.
 ///
-/// Other servers are measured beside it when `BENCH_PEERS` names them, as in
+/// Other servers are measured as well if `BENCH_PEERS` names them, as in
 /// `BENCH_PEERS="kube-dns=127.0.0.1:10053:4711,coredns=127.0.0.1:1053:4712"`: name, address, process ID. They have to
-/// serve the same cluster; `bench serve` offers it to them.
+/// serve the same cluster, which `bench serve` offers to them.
 ///
-/// The cost for a real API server is measured when `BENCH_KUBECONFIG` leads to one. It is filled with the cluster, so
-/// it has to be one for measuring: a kube-apiserver with etcd, without controllers.
+/// The cost for a real API server is measured if `BENCH_KUBECONFIG` names its kubeconfig. It is filled with the
+/// cluster, so it has to be a kube-apiserver for measurements: with etcd, without controllers.
 #[derive(Debug, Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 pub struct Options {
-    /// What to do instead of measuring
+    /// A command other than measuring
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// How to measure
+    /// Settings of the measurement
     #[command(flatten)]
     pub measuring: Measuring,
 }
 
-/// How to measure.
+/// Settings of the measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Measuring {
     /// The kubedns binary; by default that of the variable `BENCH_KUBEDNS`, or the one beside this one
@@ -40,16 +40,16 @@ pub struct Measuring {
     /// Services of the large cluster
     #[arg(long, default_value_t = 100_000, value_name = "COUNT")]
     pub large: u32,
-    /// Seed of everything that is random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub seed: u64,
-    /// What to measure; everything by default
+    /// Scenarios to measure; all by default
     #[arg(long, value_delimiter = ',', value_enum, value_name = "SCENARIO")]
     pub only: Vec<Scenario>,
-    /// How often every server is asked every kind of question
+    /// Rounds, in each of which every server gets every kind of query
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Seconds of each of these
+    /// Seconds of each measurement in a round
     #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=60))]
     pub seconds: u32,
     /// Queries that dnsperf keeps outstanding
@@ -77,18 +77,18 @@ pub enum Scenario {
     Change,
     /// A large headless Service that changes, and many that roll
     Churn,
-    /// Cluster names while outside names hang
+    /// Cluster names while queries for external names hang
     Outside,
     /// First answer and memory of the large cluster
     Large,
-    /// What it costs the API server of `BENCH_KUBECONFIG`, where that is given
+    /// Cost for the API server of `BENCH_KUBECONFIG`, if given
     Real,
 }
 
 /// The other commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sends every datagram back: the floor
+    /// Echoes every datagram: the baseline
     Echo {
         /// Address to bind
         #[arg(long, value_name = "ADDRESS")]
@@ -127,12 +127,12 @@ pub enum Command {
 }
 
 impl Measuring {
-    /// The time dnsperf asks one server one kind of question.
+    /// The duration of one measurement of dnsperf.
     pub fn span(&self) -> Duration {
         Duration::from_secs(self.seconds.into())
     }
 
-    /// Whether a scenario is wanted.
+    /// Returns whether a scenario is selected.
     pub fn wants(&self, scenario: Scenario) -> bool {
         self.only.is_empty() || self.only.contains(&scenario)
     }

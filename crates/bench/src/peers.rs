@@ -1,4 +1,4 @@
-//! The servers that kubedns is measured beside.
+//! The servers that kubedns is compared with.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -16,26 +16,26 @@ use crate::questions::Kind;
 use crate::setup::say;
 use crate::zone::Server;
 
-/// Where further servers are named.
+/// The environment variable that names further servers.
 pub const VARIABLE: &str = "BENCH_PEERS";
-/// The time one of ours has to start.
+/// Timeout of the start of one of our own servers.
 const PATIENCE: Duration = Duration::from_mins(1);
 const ANSWER: Duration = Duration::from_millis(50);
 
-/// A server that can be asked.
+/// A server to be measured.
 #[derive(Debug)]
 pub struct Peer {
     /// Its name in the results.
     pub name: String,
-    /// Where it answers.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// Its process.
+    /// The process ID.
     pub pid: Pid,
-    /// Whether its answers are answers; those of an echo are not.
+    /// Its responses are real answers; those of an echo are not.
     pub answers: bool,
-    /// The questions it can be asked.
+    /// The kinds of queries that it can answer.
     pub kinds: Vec<Kind>,
-    /// The process, if it is ours.
+    /// The process, if we started it.
     _process: Option<Process>,
 }
 
@@ -60,7 +60,7 @@ impl Peer {
         Ok(Self { kinds, ..Self::start("hickory-server", args).await? })
     }
 
-    /// A name server of zone files with `threads` to answer, if it is installed.
+    /// A name server for zone files with `threads` threads, if it is installed.
     pub(crate) async fn of_zone(
         server: Server,
         directory: &Path,
@@ -82,7 +82,7 @@ impl Peer {
         Self::answering(name, address, program.args([format!("--listen={address}")]).start()).await
     }
 
-    /// The server that `process` is, once it answers.
+    /// The server of `process`, once it answers.
     async fn answering(name: &str, address: SocketAddr, mut process: Process) -> anyhow::Result<Self> {
         let query = Query::new("cluster.local.", "SOA").wire();
         let answer = || client::udp(address, &query, ANSWER);
@@ -91,7 +91,7 @@ impl Peer {
         Ok(Self { _process: Some(process), ..peer })
     }
 
-    /// CPU time that it and its children have used so far.
+    /// CPU time of the process and its children so far.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
         let own = cpu_time(self.pid).with_context(|| format!("{} has no process {}", self.name, self.pid))?;
         Ok(own + descendants(self.pid).into_iter().skip(1).filter_map(cpu_time).sum::<Duration>())

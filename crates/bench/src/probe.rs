@@ -1,4 +1,4 @@
-//! Questions one by one, and how long their answers take.
+//! Single queries, and the time to their answers.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,10 +14,10 @@ use crate::distribution::Distribution;
 
 /// The time to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two questions.
+/// The pause between two queries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether `name` leads to exactly these addresses now.
+/// Returns whether `name` has exactly these addresses now.
 pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], patience: Duration) -> bool {
     let Ok(answer) = client::try_ask(server, &Query::new(name, "A"), patience).await else { return false };
     let mut found = answer.answer_data("A");
@@ -27,16 +27,16 @@ pub async fn leads_to(server: SocketAddr, name: &str, addresses: &[Ipv4Addr], pa
     found == expected
 }
 
-/// Results of asking at a steady pace.
+/// Results of queries at a steady rate.
 #[derive(Debug)]
 pub struct Pulse {
     /// Latency of the answers.
     pub answered: Option<Distribution>,
-    /// Questions without an answer.
+    /// Queries without an answer.
     pub lost: usize,
 }
 
-/// Asks for the addresses of `names`, in turn, a thousand times a second for `span`.
+/// Queries the addresses of `names`, in turn, a thousand times a second for `span`.
 pub async fn pulse(server: SocketAddr, names: &[String], span: Duration) -> anyhow::Result<Pulse> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     socket.connect(server).await.context("cannot connect")?;

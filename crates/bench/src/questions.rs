@@ -1,4 +1,4 @@
-//! The kinds of questions, and files of them for dnsperf.
+//! The kinds of queries, and their files for dnsperf.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, Service};
 /// Lines of a file; dnsperf starts again at its end.
 const LINES: usize = 20_000;
 
-/// A kind of question.
+/// A kind of query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -24,18 +24,18 @@ pub enum Kind {
     HeadlessA,
     /// The named port of a headless Service: three targets and their addresses.
     HeadlessSrv,
-    /// A name outside with the search list of a pod appended: what most queries of a cluster are.
+    /// An external name with the search list of a pod appended: most queries of a cluster.
     Nxdomain,
     /// The IPv6 address of a Service that has none.
     Nodata,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::A, Self::Srv, Self::HeadlessA, Self::HeadlessSrv, Self::Nxdomain, Self::Nodata];
 
-    /// Heading, QTYPE, RCODE of the right answer, and the most that it may cost as a multiple of an echo.
+    /// Heading, QTYPE, RCODE of the correct answer, and the cost limit as a multiple of an echo.
     fn traits(self) -> (&'static str, &'static str, &'static str, Option<f64>) {
         match self {
             Self::A => ("A", "A", "NOERROR", Some(1.25)),
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// A heading.
+    /// The heading in tables.
     pub fn title(self) -> &'static str {
         self.traits().0
     }
@@ -57,17 +57,17 @@ impl Kind {
         self.traits().1
     }
 
-    /// The RCODE of the right answer.
+    /// The RCODE of the correct answer.
     pub fn rcode(self) -> &'static str {
         self.traits().2
     }
 
-    /// The most that one may cost, as a multiple of an echo; `None` where no goal is set.
+    /// The cost limit as a multiple of an echo; `None` without a goal.
     pub fn goal(self) -> Option<f64> {
         self.traits().3
     }
 
-    /// A name to ask for.
+    /// The name to query for a Service.
     pub fn name(self, service: &Service) -> String {
         match self {
             Self::A | Self::HeadlessA | Self::Nodata => service.domain_name(),
@@ -83,14 +83,14 @@ impl Kind {
         }
     }
 
-    /// Names to ask for, at random from all Services that the kind is about.
+    /// Names to query, from random Services of the kind.
     pub fn names(self, cluster: &Cluster, count: usize, seed: u64) -> Vec<String> {
         let services = self.services(cluster);
         let mut rng = Rng::with_seed(seed);
         (0..count).filter_map(|_| rng.choice(&services).map(|service| self.name(service))).collect()
     }
 
-    /// Writes a file of questions for dnsperf into `directory`.
+    /// Writes a file of queries for dnsperf into `directory`.
     pub fn file(self, cluster: &Cluster, directory: &Path, seed: u64) -> anyhow::Result<PathBuf> {
         let mut lines = String::new();
         for name in self.names(cluster, LINES, seed) {

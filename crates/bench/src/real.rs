@@ -1,7 +1,7 @@
 //! A real API server, named by `BENCH_KUBECONFIG`, with the generated cluster in it.
 //!
-//! It should be one for measuring: a kube-apiserver with etcd and nothing else. Controllers would take the endpoints away,
-//! as there are no pods. What is missing of the cluster is created, nothing is deleted.
+//! It should be for measurements alone: a kube-apiserver with etcd and nothing else. Controllers would remove the
+//! endpoints, as there are no pods. Missing objects of the cluster are created, none is deleted.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::cluster::{self, Cluster};
 use crate::relay::Relay;
 use crate::setup::say;
 
-/// The variable that names the kubeconfig.
+/// The environment variable that names the kubeconfig.
 pub const VARIABLE: &str = "BENCH_KUBECONFIG";
-/// Objects that are created at a time.
+/// Objects created concurrently.
 const AT_A_TIME: usize = 8;
 /// The API server's counter of its CPU time.
 const CPU_SECONDS: &str = "process_cpu_seconds_total";
-/// The status of a refusal to create an object that is there.
+/// The HTTP status for creating an object that exists.
 const CONFLICT: u16 = 409;
 
 /// The API server, and a relay in front of it that counts what it sends.
@@ -36,12 +36,12 @@ const CONFLICT: u16 = 409;
 pub struct Real {
     client: Client,
     relay: Relay,
-    /// The kubeconfig that leads through the relay.
+    /// The path of the kubeconfig for the relay.
     kubeconfig: PathBuf,
 }
 
 impl Real {
-    /// That of the kubeconfig at `path`, with `directory` for the one that leads through the relay.
+    /// The API server of the kubeconfig at `path`. The kubeconfig for the relay goes into `directory`.
     pub async fn open(path: &Path, directory: &Path) -> anyhow::Result<Self> {
         let mut kubeconfig = Kubeconfig::read_from(path).context(VARIABLE)?;
         let options = KubeConfigOptions::default();
@@ -58,22 +58,22 @@ impl Real {
         Ok(Self { client: Client::try_from(config)?, relay, kubeconfig: through })
     }
 
-    /// The argument that leads kubedns to it, through the relay.
+    /// The argument that connects kubedns through the relay.
     pub fn access(&self) -> String {
         format!("--kubecfg-file={}", self.kubeconfig.display())
     }
 
-    /// Octets that went through the relay from the API server so far, TLS and all.
+    /// Octets that the API server sent through the relay so far, including TLS.
     pub fn sent(&self) -> u64 {
         self.relay.sent()
     }
 
-    /// Its version in its own words.
+    /// The version as the API server reports it.
     pub async fn version(&self) -> anyhow::Result<String> {
         Ok(self.client.apiserver_version().await.context("cannot ask for the version")?.git_version)
     }
 
-    /// CPU time that it has used so far; it tells hundredths of a second.
+    /// CPU time so far, in steps of a hundredth of a second.
     pub async fn cpu(&self) -> anyhow::Result<Duration> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let metrics = self.client.request_text(request).await.context("cannot read its metrics")?;
@@ -84,7 +84,7 @@ impl Real {
         Ok(Duration::from_secs_f64(seconds))
     }
 
-    /// Creates what is missing of `cluster`. Cluster IPs are the API server's to choose.
+    /// Creates the missing objects of `cluster`. The API server chooses the cluster IPs.
     pub async fn load(&self, cluster: &Cluster) -> anyhow::Result<()> {
         say(&format!("real: {} services", cluster.services.len()));
         let mut namespaces: Vec<&str> =
@@ -124,7 +124,7 @@ impl Real {
         created(api.create(&PostParams::default(), &object).await)
     }
 
-    /// Gives the slice and the Endpoints of a headless Service other addresses.
+    /// Changes the addresses in the slice and the Endpoints of a headless Service.
     pub async fn change(&self, service: &cluster::Service) -> anyhow::Result<()> {
         let (slice, endpoints) = (service.slice(0, &service.pods), service.endpoints());
         self.patch::<EndpointSlice>(&slice, "endpoints").await?;
@@ -149,7 +149,7 @@ impl Real {
     }
 }
 
-/// One that is there already is just as well.
+/// Accepts an object that exists already.
 fn created<K>(result: kube::Result<K>) -> anyhow::Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.code == CONFLICT => Ok(()),

@@ -1,4 +1,4 @@
-//! A relay for TCP that counts what comes back.
+//! A TCP relay that counts the octets from the server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Octets that are handed on at a time.
+/// Octets copied at a time.
 const PIECE: usize = 64 << 10;
 
 /// A relay on loopback. It ends when this is dropped.
@@ -21,7 +21,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Connects whoever comes with `host` and `port`.
+    /// Connects its clients with `host` and `port`.
     pub(crate) async fn start(host: String, port: u16) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot start a relay")?;
         let (address, sent) = (listener.local_addr()?, Arc::new(AtomicU64::new(0)));
@@ -30,7 +30,7 @@ impl Relay {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let (host, counter) = (host.clone(), Arc::clone(&counter));
-                // An end that breaks is the other end's to notice.
+                // The other end notices a broken connection.
                 connections.spawn(async move { drop(relay(client, &host, port, &counter).await) });
                 while connections.try_join_next().is_some() {}
             }
@@ -42,7 +42,7 @@ impl Relay {
         self.address
     }
 
-    /// Octets from the other end so far.
+    /// Octets from the server so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

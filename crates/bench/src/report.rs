@@ -1,4 +1,4 @@
-//! The results, kept as JSON, shown as Markdown.
+//! The results, stored as JSON and shown as Markdown.
 
 mod document;
 mod goals;
@@ -13,29 +13,29 @@ use crate::questions::Kind;
 
 pub use document::write;
 
-/// Everything that was found. What was not measured is missing.
+/// All results. Fields of scenarios that were not measured are `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// First answer and memory.
     pub start: Option<Start>,
     /// CPU time per query.
     pub cost: Option<Cost>,
-    /// From a change to the answer.
+    /// Time from a change to the answer.
     pub change: Option<Change>,
     /// Many changes.
     pub churn: Option<Vec<Churn>>,
-    /// Hanging questions.
+    /// Queries for cluster names while others hang.
     pub outside: Option<Outside>,
     /// First answer and memory of the large cluster.
     pub large: Option<Start>,
-    /// On a real API server.
+    /// Results with a real API server.
     #[serde(default)]
     pub real: Option<Real>,
 }
 
-/// The machine and the moment.
+/// The machine and the date.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The day.
@@ -46,7 +46,7 @@ pub struct Machine {
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
-    /// The load average of the last minute before the run: how much else was going on.
+    /// The load average of the minute before the run.
     pub load: f64,
 }
 
@@ -57,30 +57,30 @@ pub struct Start {
     pub services: usize,
     /// Addresses of their endpoints.
     pub addresses: usize,
-    /// Seconds from the start of the process to the first right answer, median of five starts.
+    /// Seconds from the start of the process to the first correct answer, median of five starts.
     pub first_answer: f64,
-    /// Resident after the first lists.
+    /// Resident memory after the first lists.
     pub resident: u32,
-    /// The most there was until then.
+    /// The peak until then.
     pub peak_first_lists: u32,
-    /// Resident after everything was listed again three times.
+    /// Resident memory after three relists of everything.
     pub resident_after_relists: u32,
-    /// The most there was meanwhile.
+    /// The peak during the relists.
     pub peak_relists: u32,
-    /// The most there was while queries came in as fast as they were answered.
+    /// The peak under a load of as many queries as can be answered.
     pub peak_load: u32,
 }
 
 /// CPU time per query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// The servers, in the order they were asked.
+    /// The servers, in the order of measurement.
     pub servers: Vec<String>,
-    /// Cost of each of them.
+    /// Cost per server and kind of query.
     pub prices: Vec<Price>,
 }
 
-/// Cost of a kind of question for a server.
+/// Cost of a kind of query for a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     /// The server.
@@ -89,16 +89,16 @@ pub struct Price {
     pub kind: Kind,
     /// CPU time per query in microseconds, median of the rounds.
     pub microseconds: f64,
-    /// The same as a multiple of the echo's in the same round, median of the rounds.
+    /// The same as a multiple of the echo's cost in the same round, median of the rounds.
     pub ratio: f64,
 }
 
-/// From a change to the answer.
+/// Time from a change to the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Its duration.
+    /// The distribution of that time.
     pub latency: Distribution,
-    /// CPU time of the server as a part of one core.
+    /// CPU time of the server as a fraction of one core.
     pub cpu_share: f64,
 }
 
@@ -107,39 +107,39 @@ pub struct Change {
 pub struct Churn {
     /// The change.
     pub title: String,
-    /// CPU time of the server as a part of one core.
+    /// CPU time of the server as a fraction of one core.
     pub cpu_share: f64,
     /// Latency of cluster names meanwhile.
     pub latency: Distribution,
-    /// Queries not answered.
+    /// Queries without an answer.
     pub lost: usize,
-    /// Resident at the end, in KiB.
+    /// Resident memory at the end, in KiB.
     pub resident: u32,
 }
 
-/// Hanging questions.
+/// Cluster names while queries for external names hang.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outside {
     /// Latency of cluster names.
     pub without: Distribution,
-    /// Their latency while other questions hang.
+    /// Their latency while the other queries hang.
     pub with: Distribution,
-    /// Queries for cluster names that were not answered.
+    /// Queries for cluster names without an answer.
     pub lost: usize,
-    /// Questions about names outside.
+    /// Queries for external names.
     pub asked: u64,
-    /// Those of them without any answer.
+    /// Queries for external names without an answer.
     pub unanswered: u64,
-    /// Seconds from the last of them to the last answer.
+    /// Seconds from the last such query to the last answer.
     pub longest: f64,
-    /// The most memory there was, in KiB.
+    /// Peak memory, in KiB.
     pub peak: u32,
 }
 
-/// On a real API server.
+/// Results with a real API server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Real {
-    /// Its version in its own words.
+    /// The version as the API server reports it.
     pub version: String,
     /// Services of the cluster.
     pub services: usize,
@@ -149,31 +149,31 @@ pub struct Real {
     pub rows: Vec<RealRow>,
 }
 
-/// With one source of endpoints. What is said of a start is the median of several.
+/// Results for one source of endpoints. Values of a start are medians of several starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RealRow {
     /// `--endpoints-source`.
     pub source: String,
-    /// Seconds from the start of the process to the first right answer.
+    /// Seconds from the start of the process to the first correct answer.
     pub first_answer: f64,
-    /// Seconds of CPU time of kubedns, two seconds later.
+    /// Seconds of CPU time of kubedns until two seconds later.
     pub own_cpu: f64,
-    /// Seconds of CPU time of the API server, two seconds later.
+    /// Seconds of CPU time of the API server until two seconds later.
     pub api_cpu: f64,
-    /// Octets that it received by then, with TLS.
+    /// Octets received by then, including TLS.
     pub octets: f64,
-    /// Octets for each change of a slice and its Endpoints.
+    /// Octets received for each change of a slice and its Endpoints.
     pub octets_each: f64,
-    /// Microseconds of CPU time of kubedns for each.
+    /// Microseconds of CPU time of kubedns for each change.
     pub cpu_each: f64,
-    /// Resident after the first lists, in KiB.
+    /// Resident memory after the first lists, in KiB.
     pub resident: u32,
-    /// Seconds until fifty instances that start at once have all answered.
+    /// Seconds until fifty instances started at once have all answered.
     pub storm: f64,
 }
 
 impl Report {
-    /// Nothing was found yet.
+    /// A report without results.
     pub fn new(machine: Machine) -> Self {
         Self {
             machine,
@@ -187,7 +187,7 @@ impl Report {
         }
     }
 
-    /// The same, with what an earlier run found about what was not measured this time.
+    /// Takes missing results from an earlier report.
     #[must_use]
     pub fn or(self, earlier: Self) -> Self {
         Self {
@@ -224,7 +224,7 @@ impl Machine {
     }
 }
 
-/// An unreadable value is left out.
+/// Reads a file; an unreadable value is empty.
 fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(path)).unwrap_or_default()
 }

@@ -12,17 +12,17 @@ use crate::report::Report;
 use crate::setup::Bench;
 use crate::{echo, hickory, report, scenario};
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 ///
 /// # Errors
 ///
-/// When something cannot be measured.
+/// If a measurement is not possible or a goal is missed.
 pub fn run(options: Options) -> anyhow::Result<()> {
     if let Some(Command::Echo { listen, sockets, batched }) = options.command {
         return echo::serve(listen, sockets, batched);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    // Processes are started from here, so from the main thread: see `launch`.
+    // Processes are started here, so from the main thread: see `launch`.
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

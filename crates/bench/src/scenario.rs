@@ -12,7 +12,7 @@ use crate::options::Scenario;
 use crate::report::{Machine, Report};
 use crate::setup::Bench;
 
-/// Measures what is wanted.
+/// Runs the selected scenarios.
 pub async fn run(bench: &Bench) -> anyhow::Result<Report> {
     let options = &bench.options;
     let cluster = Cluster::generate(options.services, options.seed);

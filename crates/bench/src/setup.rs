@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 use crate::options::Measuring;
 
-/// The input of every scenario.
+/// The context of every scenario.
 #[derive(Debug)]
 pub struct Bench {
-    /// How to measure.
+    /// Settings of the measurement.
     pub options: Measuring,
     /// The kubedns binary.
     pub kubedns: PathBuf,
@@ -19,7 +19,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Finds the binary: the one of the options, of `BENCH_KUBEDNS`, or the one beside this program.
+    /// Finds the binary: that of the options, of `BENCH_KUBEDNS`, or the one beside this program.
     pub(crate) fn new(options: Measuring) -> anyhow::Result<Self> {
         let kubedns =
             match options.kubedns.clone().or_else(|| std::env::var_os("BENCH_KUBEDNS").map(Into::into)) {
@@ -33,7 +33,7 @@ impl Bench {
         Ok(Self { options, kubedns, directory })
     }
 
-    /// For files of this run; gone afterwards.
+    /// The directory for files of this run; removed afterwards.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -41,6 +41,6 @@ impl Bench {
 
 /// Reports progress on stderr.
 pub(crate) fn say(what: &str) {
-    // Progress nobody reads is no failure.
+    // Progress that nobody reads is no failure.
     drop(writeln!(std::io::stderr(), "{what}"));
 }

@@ -1,4 +1,4 @@
-//! The cluster as a static zone, for the fastest name servers there are: NSD and Knot DNS, where they are installed.
+//! The cluster as a static zone for the fastest authoritative servers, NSD and Knot DNS, if they are installed.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// All of them.
+    /// All servers.
     pub(crate) const ALL: [Self; 2] = [Self::Nsd, Self::Knot];
 
     /// Its name in the results.
@@ -29,15 +29,15 @@ impl Server {
         }
     }
 
-    /// Its program, if it is installed.
+    /// The program, if it is installed.
     pub(crate) fn program(self) -> Option<PathBuf> {
         let name = if self == Self::Nsd { "nsd" } else { "knotd" };
         let installed = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
         installed.iter().map(|directory| Path::new(directory).join(name)).find(|program| program.is_file())
     }
 
-    /// Writes its configuration into `directory`: `cluster` on `address`, with `threads` to answer. Returns the arguments
-    /// that make it run with that in the foreground.
+    /// Writes its configuration into `directory`: `cluster` on `address`, with `threads` threads. Returns the
+    /// arguments for a run in the foreground.
     pub(crate) fn configure(
         self,
         directory: &Path,
@@ -72,7 +72,7 @@ impl Server {
     }
 }
 
-/// The records that are asked for, as a zone file.
+/// The queried records as a zone file.
 fn zone(cluster: &Cluster) -> anyhow::Result<String> {
     let mut text = format!(
         "$ORIGIN {DOMAIN}.\n$TTL 30\n@ SOA ns.dns hostmaster 1 28800 7200 604800 60\n@ NS ns.dns\nns.dns A 127.0.0.1\n"
@@ -101,7 +101,7 @@ mod tests {
     fn the_zone_has_what_is_asked_for() {
         let zone = zone(&Cluster::generate(11, 1)).unwrap();
         let records = |rtype: &str| zone.lines().filter(|line| line.contains(&format!(" {rtype} "))).count();
-        // Two headless Services with three pods each, which have names of their own, and nine others.
+        // Two headless Services with three named pods each, and nine others.
         assert_eq!((records("A"), records("SRV")), (1 + 9 + 2 * 6, 9 + 2 * 3), "{zone}");
     }
 }

@@ -1,4 +1,4 @@
-//! The objects of the cluster as an API server shows them: with labels, owners and managed fields, since reading past
+//! The objects of the cluster in the form of an API server: with labels, owners and managed fields, since skipping
 //! those is part of the work.
 
 use std::net::Ipv4Addr;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Pod, Service};
 
-/// When everything was created.
+/// The creation time of all objects.
 const CREATED: &str = "2026-01-15T09:30:00Z";
 const POD_PORT: u16 = 8080;
 const SERVICE_PORT: u16 = 80;
-/// Nodes that the pods run on.
+/// Number of nodes that the pods run on.
 const NODES: u32 = 200;
 
 impl Service {
@@ -97,7 +97,7 @@ impl Service {
         })
     }
 
-    /// One of its slices, with these pods.
+    /// One of its EndpointSlices, with these pods.
     pub fn slice(&self, number: u32, pods: &[Pod]) -> Value {
         let endpoint = |pod: &Pod| {
             let mut endpoint = json!({
@@ -175,7 +175,7 @@ fn managed(manager: &str, api_version: &str, fields: &Value) -> Value {
     })
 }
 
-/// Something of the shape of a UID, always the same for the same parts.
+/// A string in the form of a UID, the same for the same parts.
 fn uid(parts: &[&str]) -> String {
     let octets = parts.iter().flat_map(|part| part.bytes().chain([0]));
     let hash = octets.fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {

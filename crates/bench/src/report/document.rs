@@ -9,14 +9,14 @@ use super::Report;
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
-/// Writes `report` into the documents of `directory`; what it does not hold stays as an earlier run left it. Returns
-/// the whole.
+/// Merges `report` into the documents of `directory`; results that it lacks stay from an earlier run. Returns the
+/// merged report.
 pub fn write(directory: &Path, report: Report) -> anyhow::Result<Report> {
     let data = directory.join("performance.json");
     let report = match std::fs::read_to_string(&data) {
         Ok(text) => match serde_json::from_str(&text) {
             Ok(earlier) => report.or(earlier),
-            // Of another version of this program.
+            // Written by another version of this program.
             Err(_) => report,
         },
         Err(_) => report,

@@ -1,25 +1,25 @@
-//! Goals, and the numbers that miss them. Goals for times of the clock are shown but not held: they
-//! depend on what else the machine does.
+//! Goals, and the results that miss them. Wall-clock goals are shown but not enforced: they depend on the load of the
+//! machine.
 
 use super::{Cost, Report, Start};
 
-/// Memory that the cluster of ten thousand Services may take, in MB.
+/// Limit of resident memory with ten thousand Services, in MB.
 pub(super) const RESIDENT: f64 = 20.0;
-/// And that of a hundred thousand.
+/// Limit with a hundred thousand Services, in MB.
 pub(super) const LARGE_RESIDENT: f64 = 100.0;
-/// The excess allowed for a moment.
+/// Limit of peak memory, as a multiple of resident memory.
 pub(super) const PEAK: f64 = 1.3;
-/// Seconds to the first answer.
+/// Limit of the time to the first answer, in seconds.
 pub(super) const FIRST_ANSWER: f64 = 0.3;
-/// And with a hundred thousand Services.
+/// Limit with a hundred thousand Services, in seconds.
 pub(super) const LARGE_FIRST_ANSWER: f64 = 3.0;
-/// Milliseconds from a change to the answer, for 99 of 100.
+/// Limit of the p99 from a change to the answer, in milliseconds.
 pub(super) const CHANGE: f64 = 50.0;
 /// The server that the goals are for.
 const OURS: &str = "kubedns";
 
 impl Report {
-    /// A line for each ratio and each size of memory that misses its goal.
+    /// One line for each ratio and each memory size that misses its goal.
     pub fn missed(&self) -> Vec<String> {
         let start = self.start.iter().flat_map(|start| start.missed(RESIDENT));
         let large = self.large.iter().flat_map(|large| large.missed(LARGE_RESIDENT));
@@ -64,7 +64,7 @@ impl Start {
     }
 }
 
-/// MB from KiB.
+/// Converts KiB to MB.
 pub(super) fn megabytes(kibibytes: u32) -> f64 {
     f64::from(kibibytes) * 1024.0 / 1e6
 }

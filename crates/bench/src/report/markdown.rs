@@ -1,4 +1,4 @@
-//! The tables.
+//! The tables in Markdown.
 
 use std::fmt::Write as _;
 
@@ -148,7 +148,10 @@ fn write_churn(text: &mut String, rows: &[Churn]) -> std::fmt::Result {
 
 impl Outside {
     fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "\n### Cluster names while 10,000 outside names hang on a dead upstream\n")?;
+        writeln!(
+            text,
+            "\n### Cluster names while 10,000 queries for external names hang on a dead upstream\n"
+        )?;
         writeln!(text, "| | p50 | p99 | max |\n| --- | --- | --- | --- |")?;
         for (title, Distribution { p50, p99, max, .. }) in [("without", self.without), ("with", self.with)] {
             writeln!(text, "| {title} | {p50:.2} ms | {p99:.2} ms | {max:.1} ms |")?;
@@ -157,7 +160,7 @@ impl Outside {
         let peak = megabytes(self.peak);
         writeln!(
             text,
-            "\nCluster names without an answer: {lost}. Outside names: {asked} asked, {unanswered} without an answer, the last answer after {longest:.1} s. Peak memory: {peak:.1} MB."
+            "\nCluster names without an answer: {lost}. External names: {asked} asked, {unanswered} without an answer, the last answer after {longest:.1} s. Peak memory: {peak:.1} MB."
         )
     }
 }

@@ -15,16 +15,16 @@ use crate::probe;
 use crate::report::Change;
 use crate::setup::{Bench, say};
 
-/// Between two changes: 100 a second.
+/// The pause between two changes: 100 a second.
 const PERIOD: Duration = Duration::from_millis(10);
 /// Changes in all.
 const CHANGES: u32 = 1000;
-/// The first of the addresses that Services change to.
+/// The first address of changed Services.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
-/// The time an answer may be old.
+/// Timeout of a correct answer after a change.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_millis(200);
-/// Between two questions for the same name.
+/// The pause between two queries for the same name.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Changes Services and slices in turn, a hundred a second.
@@ -32,7 +32,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     say("change: 100 changes a second");
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
-    // Each at most once, so that every change is the last one of its Service.
+    // Each Service changes once at most, so that every change is its last.
     let services = cluster.with_cluster_ip().zip(cluster.headless()).flat_map(|(one, other)| [one, other]);
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -53,7 +53,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     Ok(Change { latency, cpu_share: used.as_secs_f64() / span.as_secs_f64() })
 }
 
-/// The Service with one other address.
+/// The Service with another address.
 pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     let mut changed = service.clone();
     if changed.cluster_ip.is_some() {
@@ -64,7 +64,7 @@ pub(super) fn moved(service: &Service, ip: Ipv4Addr) -> Service {
     changed
 }
 
-/// Waits until the answer is that of `changed`, and returns the time that took.
+/// Waits for the answer of `changed`; returns the time from `since`.
 async fn shown(server: SocketAddr, changed: Service, since: Instant) -> anyhow::Result<Duration> {
     let (name, addresses) = (changed.domain_name(), changed.addresses());
     while !probe::leads_to(server, &name, &addresses, ANSWER).await {

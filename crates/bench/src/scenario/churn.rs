@@ -1,4 +1,4 @@
-//! Many changes: what they cost, and whether queries notice.
+//! Many changes: their cost, and their effect on queries.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -18,22 +18,22 @@ use apiserver::Running;
 
 /// Duration of each kind of churn.
 const SPAN: Duration = Duration::from_secs(10);
-/// Pods behind the large Service.
+/// Pods of the large Service.
 const LARGE: u32 = 5000;
-/// Endpoints of a slice; what the control plane puts into one.
+/// Endpoints in a slice, as the control plane fills it.
 const SLICE: u32 = 100;
-/// Addresses of the pods of the large Service.
+/// The first address of the pods of the large Service.
 const LARGE_IPS: u32 = u32::from_be_bytes([10, 240, 0, 1]);
-/// Addresses of the pods that replace others.
+/// The first address of replacement pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 250, 0, 1]);
-/// Deployments that roll at once.
+/// Deployments that roll concurrently.
 const ROLLING: usize = 1000;
-/// Slice changes of one of them: each of three pods leaves and is replaced.
+/// Slice changes of a rolling Deployment: each of three pods is removed and replaced.
 const STEPS: u32 = 6;
-/// Names that are asked for meanwhile.
+/// Names that are queried meanwhile.
 const NAMES: usize = 1000;
 
-/// Measures a quiet time, a large Service that changes every second, and a thousand rolling Deployments.
+/// Measures a quiet period, a large Service that changes every second, and a thousand rolling Deployments.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Vec<Churn>> {
     let api = api::anywhere(cluster)?;
     let large = large();
@@ -53,7 +53,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     Ok(rows)
 }
 
-/// Asks while `churn` goes on.
+/// Sends queries while `churn` runs.
 async fn during<R>(
     title: &str,
     kubedns: &Kubedns,
@@ -92,7 +92,7 @@ fn slices(service: &Service) -> Vec<Value> {
     numbered.map(|(number, pods)| service.slice(number, pods)).collect()
 }
 
-/// Each second, replaces one pod in each of so many slices.
+/// Replaces one pod in each of `slices` slices, every second.
 async fn large_changes(api: &Running, mut service: Service, slices: u32) -> anyhow::Result<()> {
     let mut pods = std::mem::take(&mut service.pods);
     let mut tick = interval(Duration::from_secs(1));

@@ -1,8 +1,7 @@
 //! Cost of a query, in CPU time of the server's process.
 //!
-//! Every server is asked every kind of question for a moment, one after the other, and all of that several times: what
-//! else the machine does then hits all of them alike. Each moment is compared with the echo's next to it, and the median
-//! of these ratios counts.
+//! Each round sends every kind of query to every server for a moment, so that other load on the machine affects all
+//! servers alike. Each result is compared with the echo's in the same round, and the median of these ratios counts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,18 +19,18 @@ use crate::report::{Cost, Price};
 use crate::setup::{Bench, say};
 use crate::zone::Server;
 
-/// The floor.
+/// The name of the baseline.
 const ECHO: &str = "echo";
-/// kubedns uses as many sockets as there are cores, up to this.
+/// kubedns uses one socket per core, up to this number.
 const MAX_SOCKETS: usize = 4;
-/// The share of queries that may get lost.
+/// The tolerated fraction of lost queries.
 const MAX_LOST: f64 = 0.01;
 
-/// Microseconds of CPU time per query, by kind and server, one for each round.
+/// Microseconds of CPU time per query, by kind and server, one value per round.
 type Samples = BTreeMap<(Kind, usize), Vec<f64>>;
 
-/// Measures kubedns, the echo, hickory-server, NSD and Knot DNS where they are installed, and whatever `BENCH_PEERS`
-/// names.
+/// Measures kubedns, the echo, hickory-server, NSD and Knot DNS if they are installed, and the servers of
+/// `BENCH_PEERS`.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Cost> {
     let api = api::anywhere(cluster)?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[]).await?;
@@ -45,7 +44,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
         say(&format!("cost: round {round} of {}", bench.options.rounds));
         for (kind, file) in &files {
             let mut order: Vec<usize> = (0..servers.len()).collect();
-            // Whatever drifts on the machine favours none of them.
+            // The order alternates, so that drift of the machine favours no server.
             if round % 2 == 0 {
                 order.reverse();
             }
@@ -77,7 +76,7 @@ async fn servers(bench: &Bench, cluster: &Cluster, kubedns: &Kubedns) -> anyhow:
     Ok(servers)
 }
 
-/// Microseconds of CPU time per query of one moment.
+/// Microseconds of CPU time per query in one measurement.
 async fn ask(bench: &Bench, server: &Peer, kind: Kind, file: &Path) -> anyhow::Result<f64> {
     let options = &bench.options;
     let load =

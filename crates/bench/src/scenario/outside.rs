@@ -1,4 +1,4 @@
-//! Cluster names while ten thousand questions about names outside hang on an upstream that never answers.
+//! Cluster names while ten thousand queries for external names hang on an upstream that never answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -16,23 +16,23 @@ use crate::questions::Kind;
 use crate::report::Outside;
 use crate::setup::{Bench, say};
 
-/// Duration of the questions for cluster names.
+/// Duration of the queries for cluster names.
 const SPAN: Duration = Duration::from_secs(5);
-/// Time until all hang.
+/// Time until ten thousand queries hang.
 const LEAD: Duration = Duration::from_secs(2);
-/// Questions about names outside are sent in portions: 5,000 a second, since each of them hangs for two seconds.
+/// Queries for external names are sent in portions: 5,000 a second, since each of them hangs for two seconds.
 const PERIOD: Duration = Duration::from_millis(10);
 const PORTION: u32 = 50;
 /// Timeout of the last answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Names that are asked for meanwhile.
+/// Names that are queried meanwhile.
 const NAMES: usize = 1000;
 
-/// Asks for cluster names without and with hanging questions.
+/// Queries cluster names without and with hanging queries.
 pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<Outside> {
     say("outside: cluster names, then the same with 10,000 questions hanging");
     let api = api::anywhere(cluster)?;
-    // Bound and never read: no ICMP error tells that nobody answers.
+    // A bound socket that is never read: no ICMP error reports an unreachable port.
     let dead = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     let kubedns = Kubedns::start(bench, &api, cluster, &[dead.local_addr()?]).await?;
     let names = Kind::A.names(cluster, NAMES, bench.options.seed);
@@ -58,11 +58,11 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
 struct Hung {
     asked: u64,
     answered: u64,
-    /// From the last question to the last answer.
+    /// From the last query to the last answer.
     longest: Duration,
 }
 
-/// Asks for a new name outside as often as it takes to keep ten thousand of them hanging; counts the answers.
+/// Queries a new external name as often as it takes to keep ten thousand hanging; counts the answers.
 async fn hang(server: SocketAddr, span: Duration) -> anyhow::Result<Hung> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot bind")?;
     socket.connect(server).await.context("cannot connect")?;

@@ -14,17 +14,17 @@ use crate::real::{Real, VARIABLE};
 use crate::report;
 use crate::setup::{Bench, say};
 
-/// `--endpoints-source`, one after the other.
+/// The values of `--endpoints-source`, one after the other.
 const SOURCES: [&str; 2] = ["endpoints", "endpointslices"];
-/// Starts with each.
+/// Starts per source.
 const STARTS: usize = 5;
-/// Until a start is over for the API server as well; as long it is looked at before, at rest.
+/// The time until the API server has finished a start; also the length of the measurement at rest before it.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Changes of a slice and its Endpoints.
 const CHANGES: u32 = 10_000;
-/// The addresses that pods change to begin here.
+/// The first address of changed pods.
 const NEW_IPS: u32 = u32::from_be_bytes([10, 112, 0, 1]);
-/// Instances that start at once.
+/// Instances started at once.
 const STORM: usize = 50;
 
 /// Measures on the API server that `BENCH_KUBECONFIG` names; `None` without it.
@@ -104,7 +104,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Octets and microseconds of CPU time for each change, and the memory before the first.
+    /// Octets and microseconds of CPU time per change, and the memory before the first.
     async fn changes(&self, source: &str) -> anyhow::Result<(f64, f64, u32)> {
         say(&format!("real: {CHANGES} changes with {source}"));
         let kubedns = self.start(source).await?;
@@ -113,7 +113,7 @@ impl Stage<'_> {
         sleep(SETTLING).await;
         let (cpu, sent, begun) = (kubedns.usage()?.cpu, self.real.sent(), Instant::now());
         let idle = cpu.saturating_sub(quiet).as_secs_f64() / SETTLING.as_secs_f64();
-        // All but the one that starts are told by.
+        // The probe Service is left out: the next start waits for its addresses.
         let others: Vec<&Service> =
             self.cluster.headless().filter(|service| *service != self.probe).collect();
         for (service, ip) in others.into_iter().cycle().zip(NEW_IPS..NEW_IPS + CHANGES) {
@@ -126,7 +126,7 @@ impl Stage<'_> {
         Ok((each(number(self.real.sent() - sent)), each(1e6 * used), resident))
     }
 
-    /// Seconds until all of many instances that start at once have answered.
+    /// Seconds until all of many instances started at once have answered.
     async fn storm(&self, source: &str) -> anyhow::Result<f64> {
         say(&format!("real: {STORM} instances at once with {source}"));
         let begun = Instant::now();
@@ -137,7 +137,7 @@ impl Stage<'_> {
     }
 }
 
-/// The figures of one start.
+/// The results of one start.
 struct Start {
     first_answer: f64,
     own_cpu: f64,

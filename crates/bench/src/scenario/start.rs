@@ -15,7 +15,7 @@ use crate::questions::Kind;
 use crate::report::Start;
 use crate::setup::{Bench, say};
 
-/// Starts that are measured.
+/// Starts measured.
 const STARTS: usize = 5;
 /// Relists in a row.
 const RELISTS: usize = 3;
@@ -59,7 +59,7 @@ pub(super) async fn measure(bench: &Bench, cluster: &Cluster) -> anyhow::Result<
     })
 }
 
-/// Makes everything be listed again, and waits until that is done.
+/// Makes kubedns list everything again, and waits until that is done.
 async fn relist(api: &Running) -> anyhow::Result<()> {
     let watched = [Resource::Services, Resource::EndpointSlices];
     api.faults.clear_requests();
