@@ -1,4 +1,4 @@
-//! One DNS question and its answer.
+//! One DNS query and its answer.
 //!
 //! Every query has its own socket, hence a random source port, and a random ID. A reply counts when it comes from
 //! the server, has the QR bit, and repeats ID and question; any other packet is ignored until the timeout. The
@@ -26,12 +26,12 @@ const TIMED_OUT: &str = "i/o timeout";
 /// The largest DNS message.
 const LARGEST: usize = 65_535;
 
-/// An answer and how long it took.
+/// An answer and its latency.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The message.
     pub message: Message,
-    /// From sending to receiving.
+    /// Time from sending the query to receiving the answer.
     pub latency: Duration,
 }
 

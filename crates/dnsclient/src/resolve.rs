@@ -1,9 +1,9 @@
 //! Addresses of stub servers that are given by name, kept up to date for nanny and kubedns.
 //!
-//! Kubedns resolves names under the cluster domain. All other names are resolved as on the node: `/etc/hosts`, then
-//! the servers and the search list of resolv.conf. A lookup is repeated when the TTL of its answer ends. A name
-//! that does not resolve is retried, and delays no other name. When a server fails, rather than reporting that the
-//! name does not exist, the known addresses stay.
+//! Names under the cluster domain are looked up at kubedns, all other names as on the node: `/etc/hosts`, then the
+//! servers and the search list of resolv.conf. A lookup is repeated when the TTL of its answer ends. A name that
+//! does not resolve is retried, and delays no other name. When a server fails, rather than reporting that the name
+//! does not exist, the known addresses stay.
 
 mod entry;
 mod lookup;

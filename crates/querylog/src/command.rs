@@ -68,11 +68,11 @@ struct TopOptions {
 /// Error of a command, on one line.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
-    #[error("cannot ask {0}: {1}; is it running there?")]
+    #[error("cannot query {0}: {1}; is the server running?")]
     Get(String, GetError),
     #[error("{0} answers: {1}")]
     Status(String, String),
-    #[error("{0} answers something else than expected: it may be of another version ({1})")]
+    #[error("{0} returned an unexpected reply: it may be of another version ({1})")]
     Foreign(String, serde_json::Error),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),

@@ -57,7 +57,7 @@ pub fn ask(view: &impl View, name: &Name, qtype: u16) -> Response {
                     response.external.push(question);
                 }
             }
-            // Such a name exists without own records; its search list is shown by the names on it.
+            // Such a name exists but has no records of its own; the tools show the names of the search list.
             Outcome::Search(_) => return Response { rcode: Some(rcode::NOERROR), ..response },
             Outcome::Forward(_) | Outcome::Transfer | Outcome::Ignore | Outcome::Expensive => {
                 return response;
@@ -74,7 +74,7 @@ fn answer(
     outside: &Outside,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    // Only queries of class CHAOS return it.
+    // Only CHAOS queries return the identity.
     let identity = Identity { version: String::new() };
     engine::answer(view, &identity, query, transport, outside, out)
 }

@@ -239,9 +239,9 @@ impl Zone {
             .map_or((&self.upstreams, None), |(domain, servers)| (servers, Some(domain)))
     }
 
-    /// Whether an external name (wire format, lower case) must not be forwarded. Names with fewer than two labels
-    /// are not (SkyDNS's ndots rule): a search list would leak them. Where dnsmasq in front leaves all names to
-    /// this server they are, because dnsmasq would forward them itself.
+    /// Whether an external name (wire format, lower case) must not be forwarded. That holds for names with fewer
+    /// than two labels (SkyDNS's ndots rule), which a search list would leak. Where dnsmasq in front leaves all
+    /// names to this server they are forwarded, because dnsmasq would do so itself.
     pub(crate) fn keeps_back(&self, name: &[u8]) -> bool {
         labels(name).take(2).count() < 2
             && !self.forwards_all

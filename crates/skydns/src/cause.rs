@@ -78,7 +78,7 @@ impl Cause {
             Self::ZoneNotLoaded => (info::NOT_READY, "the records of this zone are not loaded"),
             Self::RegionUnknown => (info::NOT_READY, "the zone and region of a node are unknown"),
             Self::Stopping => (info::NOT_READY, "shutting down"),
-            Self::AnyType => (info::NOT_SUPPORTED, "questions for all types are not answered"),
+            Self::AnyType => (info::NOT_SUPPORTED, "queries of type ANY are not answered"),
             Self::OtherClass => (info::NOT_SUPPORTED, "only class IN is served"),
             Self::Malformed => (info::OTHER, "the query is malformed"),
             Self::OneLabel => (info::BLOCKED, "external names of one label are not forwarded"),

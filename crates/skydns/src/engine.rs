@@ -33,7 +33,7 @@ pub enum Outcome {
     Transfer,
     /// The answer takes more steps than allowed. Nothing was written.
     Expensive,
-    /// No response must be sent.
+    /// No response is sent.
     Ignore,
 }
 

@@ -103,10 +103,10 @@ pub enum ForwardError {
     #[error("no usable reply from any upstream: {}", listed(.0))]
     AllFailed(Arc<[(Upstream, Failure)]>),
     /// Too many queries are in flight already.
-    #[error("too many questions in flight")]
+    #[error("too many queries in flight")]
     Overloaded,
     /// The query is our own loop probe, which came back through an upstream; see [`Forwarder::find_loops`].
-    #[error("an upstream asks us for what we asked it")]
+    #[error("an upstream forwarded our own query back to us")]
     Loop,
     /// The forwarder is shutting down.
     #[error("shutting down")]

@@ -249,7 +249,7 @@ impl<B: Backend> Resolver<B> {
         share
     }
 
-    /// Answers, waiting for upstreams if `outcome` needs them. `None`: no response must be sent.
+    /// Answers, waiting for upstreams if `outcome` needs them. `None` if no response is sent.
     pub(crate) async fn resolve(
         self: &Arc<Self>,
         message: &[u8],

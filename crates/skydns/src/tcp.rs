@@ -314,7 +314,7 @@ impl Frames {
         }
     }
 
-    /// Reads through a buffer on the stack, so that an idle connection keeps only the octets that it sent.
+    /// Reads through a buffer on the stack, so that a connection keeps no more memory than for the octets received.
     fn read_now(&mut self, stream: &TcpStream) -> io::Result<usize> {
         let mut chunk = [0; READ];
         let length = stream.try_read(&mut chunk)?;

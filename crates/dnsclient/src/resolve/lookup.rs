@@ -84,7 +84,7 @@ async fn ask_servers(servers: &[Nameserver], name: &str) -> Found {
     let Ok(name) = Name::from_ascii(format!("{name}.")) else {
         return Found::Absent;
     };
-    let mut reason = "no server to ask".to_owned();
+    let mut reason = "no server to query".to_owned();
     for server in servers.iter().take(MAX_SERVERS) {
         match ask_both(*server, &name).await {
             Ok(found) => return found,

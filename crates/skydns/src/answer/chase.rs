@@ -78,7 +78,8 @@ impl Walk<'_> {
         !self.chain.contains(&name.to_lowercase()) && self.chain.len() <= MAX_CHAIN
     }
 
-    /// The known result of a name without addresses. It also holds for a longer chain, which ends sooner at most.
+    /// The known result of a name without addresses. It holds for longer chains, too: they only reach their limit
+    /// sooner.
     fn dead_end(&self, name: &Name) -> Option<Reached> {
         let (reached, length) = self.dead_ends.get(&name.to_lowercase())?;
         (self.chain.len() >= *length).then_some(*reached)
@@ -266,7 +267,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(if addresses.is_empty() { reached } else { Reached::Addresses })
     }
 
-    /// Writes an upstream's records of an external name, or records that an upstream must be queried.
+    /// Writes an upstream's records of an external name, or adds the missing query to those for upstreams.
     fn outside(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
         let mut reached = Reached::Failed;
         for (wanted, qtype) in [(walk.families.v4, rtype::A), (walk.families.v6, rtype::AAAA)] {

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 /// At most `room` distinct items. The first `N` are stored without allocation.
 ///
-/// Of more items, those with the lowest hashes under a seed of this sample stay. Therefore repeated items count
-/// once, and nothing has to be remembered of dropped items.
+/// If there are more, those with the lowest hashes under a random seed are kept. Therefore repeated items count
+/// once, and dropped items need not be remembered.
 pub(super) struct Sample<T, const N: usize> {
     room: usize,
     /// May hold repeated items, up to twice the room.

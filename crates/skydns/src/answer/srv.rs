@@ -172,7 +172,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
                 }
             }
         })?;
-        // Beyond the range of a compression pointer, 0 makes the owner name be written out.
+        // 0 stands for an offset beyond the range of compression pointers: the owner name is then written in full.
         Ok(u16::try_from(at).ok().filter(|at| *at < 0x4000).unwrap_or_default())
     }
 

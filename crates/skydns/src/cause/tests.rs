@@ -67,7 +67,7 @@ fn each_failure_of_an_upstream_has_a_code() {
         (Failure::Refused, 23, "192.0.2.1:53: connection refused"),
         (Failure::Unreachable, 23, "192.0.2.1:53: unreachable"),
         (Failure::Garbage, 23, "192.0.2.1:53: reply is not a DNS message"),
-        (Failure::Flooded, 23, "192.0.2.1:53: too many replies to other questions"),
+        (Failure::Flooded, 23, "192.0.2.1:53: too many replies with a wrong ID or question"),
         (Failure::Closed, 23, "192.0.2.1:53: connection closed early"),
         (Failure::Certificate, 23, "192.0.2.1:53: TLS certificate not trusted"),
         (Failure::Handshake, 23, "192.0.2.1:53: TLS handshake failed"),

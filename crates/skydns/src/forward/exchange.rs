@@ -38,7 +38,7 @@ pub enum Failure {
     #[error("reply is not a DNS message")]
     Garbage,
     /// Many datagrams arrived with a wrong ID or question, which suggests that somebody guesses IDs.
-    #[error("too many replies to other questions")]
+    #[error("too many replies with a wrong ID or question")]
     Flooded,
     /// The upstream closed the connection before the reply was complete.
     #[error("connection closed early")]
@@ -100,7 +100,7 @@ impl Failure {
     }
 }
 
-/// Margin before the deadline at which an acceptable reply is returned if no better reply has come.
+/// Time before the deadline at which an acceptable reply is returned if no better reply has come.
 const MARGIN: Duration = Duration::from_millis(10);
 
 /// A query to one upstream.
@@ -117,8 +117,8 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Queries the upstream until there is a usable reply or a failure. Only waiting for a better reply than an
-    /// acceptable one is bounded here; otherwise the caller sets the time limit.
+    /// Queries the upstream until there is a usable reply or a failure. It returns an acceptable reply before the
+    /// deadline; without one, the caller has to limit the time.
     pub(super) async fn run(self) -> Result<Reply, Failure> {
         let asked = Instant::now();
         self.metrics.request(self.query.transport);
@@ -162,7 +162,7 @@ impl Exchange<'_> {
 
     /// Queries over UDP, and over TCP if the reply is truncated or somebody guesses IDs, which is impossible over
     /// TCP.
-    // Differs from kube-dns: it asks over the client's transport.
+    // Differs from kube-dns: it uses the client's transport.
     async fn ask_plainly(self) -> Result<Reply, Failure> {
         let over_udp = udp::ask(self).await;
         let retry = match &over_udp {

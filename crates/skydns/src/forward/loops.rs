@@ -30,7 +30,7 @@ const DIGITS: u8 = 16;
 pub(super) struct Loops(Mutex<HashMap<u64, bool>>);
 
 impl Loops {
-    /// A probe for a name below `domain`; `None` if the domain leaves no room for the labels. It can come back
+    /// A probe for a name below `domain`; `None` if the domain leaves no room for the labels. It is recognized
     /// until it is dropped.
     pub(super) fn probe(&self, domain: &Name) -> Option<Probe<'_>> {
         let nonce: u64 = rand::random();

@@ -10,7 +10,7 @@ use crate::wire::{Header, Message, Section, options, rtype};
 const MAX_OPTIONS: usize = 4096;
 
 /// Option codes (IANA): LLQ, UL, NSID, EXPIRE, COOKIE, edns-tcp-keepalive, Padding.
-/// Differs from kube-dns: it passes on all options in both directions.
+// Differs from kube-dns: it passes on all options in both directions.
 const OF_ONE_HOP: [u16; 7] = [1, 2, 3, 9, 10, 11, 12];
 
 /// The options that are forwarded to an upstream.

@@ -25,11 +25,11 @@ use super::tls::Tls;
 
 /// Maximum number of queries in flight on one connection.
 const DEPTH: usize = 256;
-/// Number of queries in flight on every connection from which another connection is opened.
+/// Number of queries in flight on each connection before another connection is opened.
 const FEW: usize = 8;
 /// Maximum number of connections to one upstream.
 const MAX_CONNECTIONS: usize = 4;
-/// Maximum number of connections to one upstream that serves one query on each.
+/// Maximum number of connections to an upstream that closes each after one reply.
 const MAX_OF_ONE_QUESTION: usize = 16;
 /// Maximum number of upstreams with a state; beyond it, upstreams without a connection are removed.
 const MAX_REMEMBERED: usize = 256;

@@ -140,8 +140,7 @@ impl Turns {
     }
 
     /// Records the outcome of a turn; returns the reply if it is the answer.
-    /// Differs from kube-dns: it accepts SERVFAIL and REFUSED as the answer; dnsmasq and glibc try the next server,
-    /// too.
+    // Differs from kube-dns: it accepts SERVFAIL and REFUSED as the answer; dnsmasq and glibc try the next server.
     fn settle(&mut self, turn: &Turn, result: Result<Reply, Failure>) -> Option<Reply> {
         let now = Instant::now();
         self.pending.retain(|pending| pending.index != turn.index);

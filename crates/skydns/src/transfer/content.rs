@@ -11,9 +11,9 @@ use crate::wire::{Header, Message, Name, Query, Section, Transport, class, rtype
 
 /// Record types that a name may have, apart from CNAME.
 const TYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::MX, rtype::PTR];
-/// Maximum size of an answer, in octets. Since a record takes at least sixteen, the 16-bit counts suffice.
+/// Maximum size of an answer, in octets. Since a record takes at least sixteen octets, the 16-bit counts suffice.
 const MAX_ANSWER: usize = 16 * 65_535;
-/// The Service whose addresses the name server has, below the cluster domain.
+/// The Service that provides the name server's addresses, below the cluster domain.
 const DNS_SERVICE: &[u8] = b"\x08kube-dns\x0bkube-system\x03svc";
 /// The name server of each zone, below the zone.
 const NAME_SERVER: &[u8] = b"\x02ns\x03dns";
@@ -54,7 +54,7 @@ pub(super) struct Content<'v, V> {
 
 impl<'v, V: View> Content<'v, V> {
     pub(super) fn new(view: &'v V, domain: &'v Name) -> Self {
-        // Only queries of class CHAOS return it.
+        // Only CHAOS queries return the identity.
         let identity = Identity { version: String::new() };
         Self { view, domain, identity, response: Vec::new() }
     }

@@ -63,7 +63,7 @@ struct Plan {
 }
 
 impl<V: View + 'static> Transfers<V> {
-    /// Begins the response to a transfer query over TCP; `None` if no response must be sent.
+    /// Begins the response to a transfer query over TCP; `None` if no response is sent.
     pub fn begin(self: &Arc<Self>, message: &[u8], client: IpAddr) -> Option<Stream<V>> {
         let qtype = Query::parse(message, Transport::Tcp).ok()?.qtype;
         let stream = |state, form, rcode, place| {

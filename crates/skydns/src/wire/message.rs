@@ -1,4 +1,4 @@
-//! A parser for DNS messages of others: header, question and records.
+//! Parses DNS messages of other implementations: header, question and records.
 //!
 //! It interprets no data beyond the names in it, so records of unknown types pass unchanged.
 

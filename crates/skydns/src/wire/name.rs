@@ -123,10 +123,10 @@ pub fn relative(text: &str) -> Result<Vec<u8>, NameError> {
 /// Reads the name at `start` of a message, following compression pointers (RFC 1035, section 4.1.4): calls `visit`
 /// with each label including its length octet, the root last, and returns the offset after the name.
 ///
-/// The whole target of a pointer must lie before the labels that the pointer ends. Therefore every chain of
+/// The target of a pointer must end before the labels in front of the pointer begin. Therefore every chain of
 /// pointers ends, and a name never depends on later octets, which may be removed before the message reaches the
-/// client. The target must also lie after the header: no name is there, and octets of ID and counts read as a name
-/// would change when these are replaced.
+/// client. The target must also lie after the header: no name is there, and a name read from ID and counts would
+/// change when these are replaced.
 pub(super) fn walk(bytes: &[u8], start: usize, mut visit: impl FnMut(&[u8])) -> Result<usize, MessageError> {
     let bad = MessageError::BadName(start);
     let (mut at, mut part, mut limit) = (start, start, usize::MAX);

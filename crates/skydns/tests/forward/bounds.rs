@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::{PATIENCE, Subject, a, a_over_tcp, is, says, silent, told};
 
-const OVERLOADED: &str = "too many questions in flight";
+const OVERLOADED: &str = "too many queries in flight";
 
 /// An upstream that answers only when the gate opens.
 async fn held_back() -> (Upstream, Arc<Semaphore>) {

@@ -90,7 +90,7 @@ fn of_the_engine() -> Vec<Case> {
             |_| Fixed::new(&[]),
             ("web.apps.svc.cluster.local.", "ANY"),
             21,
-            "all types are not answered",
+            "type ANY are not answered",
         ),
         case("one label", |_| Fixed::new(&[]), ("short.", "A"), 15, "one label are not forwarded"),
         case("no upstreams", |_| Fixed::new(&[]), EXTERNAL, 22, "no upstream servers for this name"),

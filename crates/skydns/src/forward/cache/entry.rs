@@ -193,8 +193,8 @@ fn is_opt(record: &Record<'_>) -> bool {
     record.section == Section::Additional && record.rtype == rtype::OPT
 }
 
-/// Copies the beginning of `message`, up to its OPT record, to `body`: adapts the header to the records that
-/// remain, as from a cache, and limits TTLs to `cap`. Returns the offsets of the TTLs.
+/// Copies the beginning of `message`, up to its OPT record, to `body`: adapts the header to the remaining records
+/// and to an answer from a cache, and limits TTLs to `cap`. Returns the offsets of the TTLs.
 fn write_ttls(message: &Message<'_>, cap: u32, body: &mut [u8]) -> Box<[u16]> {
     let records = || message.records().take_while(|record| !is_opt(record));
     let additional = records().filter(|record| record.section == Section::Additional).count();

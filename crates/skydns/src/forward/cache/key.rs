@@ -68,7 +68,7 @@ impl CacheKey {
 /// A borrowed cache key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BorrowedKey<'a> {
-    /// QNAME in wire format and lower case.
+    /// QNAME in wire format, lower case.
     pub(super) name: &'a [u8],
     pub(super) kind: QueryKind,
     pub(super) upstreams: &'a Upstreams,

@@ -27,7 +27,7 @@ const MAX_UNSENT: usize = 16 * 1024;
 const READ: usize = 4096;
 /// Maximum number of mismatching replies on one connection.
 const MAX_MISMATCHES: usize = 64;
-/// Number of waiting queries from which abandoned queries are looked for.
+/// Number of waiting queries above which the connection looks for abandoned ones.
 const MANY: usize = 16;
 /// Maximum number of IDs in use, including those of abandoned queries, above which no query is taken.
 const MAX_IDS: usize = 2048;
