@@ -6,9 +6,8 @@
 //! # Versions
 //!
 //! As in etcd, one counter numbers the changes of all resources. Every stored or deleted object gets the next number
-//! as its
-//! `metadata.resourceVersion`. The version of a list is that of the whole store. [`Store::load`] gives each object
-//! its own number. [`Store::expire`] also takes a number, so that every earlier version is too old.
+//! as its `metadata.resourceVersion`. The version of a list is that of the whole store. [`Store::load`] gives each
+//! object its own number. [`Store::expire`] also takes a number, so that every earlier version is too old.
 
 mod history;
 mod table;

@@ -243,7 +243,7 @@ fn check_context(file: &Kubeconfig, context: &str) -> Result<(), String> {
     let names: Vec<&str> = file.contexts.iter().map(|named| named.name.as_str()).collect();
     match names.as_slice() {
         names if names.contains(&context) => Ok(()),
-        [] => Err(format!("there is no context {context:?}, nor any other")),
+        [] => Err(format!("there is no context {context:?}; the file has no contexts")),
         names => Err(format!("there is no context {context:?}; there is {}", names.join(", "))),
     }
 }

@@ -66,7 +66,7 @@ pub enum SnapshotError {
         expected: String,
     },
     /// A line is not an object, although the checksum is right.
-    #[error("line {line} is no object: {reason}")]
+    #[error("line {line} is not an object: {reason}")]
     Object {
         /// Counted from 1.
         line: usize,

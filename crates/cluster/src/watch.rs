@@ -9,8 +9,7 @@
 //! - Failures are retried forever, with growing pauses.
 //!
 //! [`Feed`] follows one collection, [`ScopedFeed`] a kind in some namespaces; [`endpoints`] chooses between Endpoints
-//! and
-//! `EndpointSlice`s. This module knows nothing of the meaning of the objects.
+//! and `EndpointSlice`s. This module knows nothing of the meaning of the objects.
 
 mod collection;
 mod complaints;

@@ -2,9 +2,8 @@
 //!
 //! Existing manifests were written for Go binaries. This module accepts the same syntax: long flags with one or two
 //! dashes, `_` for `-`, the value after `=` or as the next word, booleans without a value or with `=true`, `=0`,
-//! `=T`...,
-//! `-v2`, and everything after `--` unchanged. A command line is first rewritten to `--name=value` words, which clap
-//! parses. Errors have the texts of the Go packages, so that people find them when they search.
+//! `=T`..., `-v2`, and everything after `--` unchanged. A command line is first rewritten to `--name=value` words,
+//! which clap parses. Errors have the texts of the Go packages, so that people find them when they search.
 //!
 //! A clap option needs nothing special: `bool` fields become Go booleans, [`int`] and [`GoDuration`] parse numbers
 //! and durations as Go does, and `value_name` is the type in `--help`. This module knows nothing of the meaning of a

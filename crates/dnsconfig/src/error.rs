@@ -72,7 +72,7 @@ pub(crate) enum Reason {
     Alias(#[from] AliasError),
     #[error("{0:?} is in both keys, hosts and aliases")]
     InBoth(String),
-    #[error("{0:?} is in the cluster domain, where names are those of Services")]
+    #[error("{0:?} is in the cluster domain, which is reserved for Services")]
     InClusterDomain(String),
     // The other limits are our own.
     #[error("too large: {octets} octets, at most {limit} are accepted")]

@@ -24,7 +24,7 @@ pub enum HostsError {
     #[error("line {0}: bad IP address: {1:?}")]
     Address(usize, String),
     /// An address has no name.
-    #[error("line {0}: no name behind the address {1}")]
+    #[error("line {0}: no name after the address {1}")]
     NoName(usize, IpAddr),
     /// A name is invalid.
     #[error("line {0}: invalid domain name: {1:?}")]
@@ -155,7 +155,7 @@ mod tests {
             ("192.0.2.1 a\n192.0.2.300 b", r#"line 2: bad IP address: "192.0.2.300""#),
             ("db 192.0.2.1", r#"line 1: bad IP address: "db""#),
             ("fe80::1%eth0 a", r#"line 1: bad IP address: "fe80::1%eth0""#),
-            ("\n192.0.2.1 # a", "line 2: no name behind the address 192.0.2.1"),
+            ("\n192.0.2.1 # a", "line 2: no name after the address 192.0.2.1"),
             ("192.0.2.1 a/b", r#"line 1: invalid domain name: "a/b""#),
             ("192.0.2.1 *.example", r#"line 1: invalid domain name: "*.example""#),
             ("192.0.2.1 192.0.2.2", r#"line 1: invalid domain name: "192.0.2.2""#),

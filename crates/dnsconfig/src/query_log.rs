@@ -170,7 +170,7 @@ pub enum QueryLogError {
     #[error(transparent)]
     Filter(#[from] FilterError),
     /// The rate is out of range.
-    #[error("rate {0}: 1 to {MAX_RATE} lines a second are accepted")]
+    #[error("rate {0}: 1 to {MAX_RATE} lines per second are accepted")]
     Rate(u32),
     /// The end is not a time.
     #[error("until {0:?}: a time like 2026-01-31T12:00:00Z is accepted")]

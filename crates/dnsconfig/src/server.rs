@@ -115,7 +115,7 @@ pub enum AddressError {
     #[error("address {}: too many colons in address", .0.escape_debug())]
     TooManyColons(String),
     /// The brackets do not match.
-    #[error("address {}: brackets must enclose the IPv6 address alone", .0.escape_debug())]
+    #[error("address {}: brackets must enclose only the IPv6 address", .0.escape_debug())]
     Brackets(String),
     /// The part before the port is not an IP address.
     #[error("bad IP address: {0:?}")]

@@ -41,7 +41,7 @@ fn objects_follow_the_files() {
     fixture.write(".hidden.yaml", "also: not");
     assert_eq!(fixture.manifests.load().unwrap(), 2);
     let web = fixture.get(Resource::Services, "apps", "web").unwrap();
-    assert_eq!(web["spec"]["clusterIP"], "10.96.1.2", "who chooses comes first: {web}");
+    assert_eq!(web["spec"]["clusterIP"], "10.96.1.2", "the chosen address is allocated first: {web}");
     assert!(fixture.get(Resource::Namespaces, "", "apps").is_some());
 
     let version = fixture.manifests.registry.store.version();

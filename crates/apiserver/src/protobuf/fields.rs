@@ -1,6 +1,5 @@
 //! Fields with their protobuf numbers, from `generated.proto` of each group of the Kubernetes API. Fields that
-//! neither
-//! `kubectl create` sets nor a client in the cluster reads are omitted.
+//! neither `kubectl create` sets nor a client in the cluster reads are omitted.
 
 /// The fields of a message.
 pub(super) type Message = [Field];
@@ -158,7 +157,7 @@ pub(super) fn of(kind: &str) -> Option<&'static Message> {
     }
 }
 
-/// The fields of an entry of a map to this.
+/// The fields of an entry of a map with values of this type.
 pub(super) fn entry(values: &Type) -> [Field; 2] {
     [field(1, "key", Text), field(2, "value", *values)]
 }

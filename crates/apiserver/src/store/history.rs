@@ -132,7 +132,7 @@ mod tests {
     fn expiry_leaves_those_who_are_up_to_date() {
         let mut history = history(10, &[12, 13]);
         history.expire_watches(14);
-        assert_eq!(versions(&history, 13, 10), Ok(vec![]), "a live watch that saw 13 goes on");
+        assert_eq!(versions(&history, 13, 10), Ok(vec![]), "an open watch at version 13 continues");
         assert!(!history.can_start(13) && history.can_start(14));
     }
 }

@@ -83,8 +83,8 @@ async fn a_frozen_server_takes_connections_and_says_nothing() {
     server.faults.freeze();
     server.store.set(service("a")).unwrap();
     let mut waiting = Box::pin(server.get(SERVICES));
-    assert!(timeout(Duration::from_millis(200), &mut waiting).await.is_err(), "an answer");
-    assert!(timeout(Duration::from_millis(50), watch.line()).await.is_err(), "an event");
+    assert!(timeout(Duration::from_millis(200), &mut waiting).await.is_err(), "unexpected response");
+    assert!(timeout(Duration::from_millis(50), watch.line()).await.is_err(), "unexpected event");
     server.faults.up();
     assert_eq!(waiting.await.code, 200);
     assert_eq!(watch.event().await.unwrap()["type"], "ADDED");
@@ -98,7 +98,7 @@ async fn a_server_that_is_down_closes_everything() {
     let mut watch = server.watch(&watch_from(server.store.version())).await;
     server.faults.down();
     assert!(watch.line().await.is_err());
-    assert!(server.open("GET", SERVICES, &[], "").await.is_err(), "somebody answers");
+    assert!(server.open("GET", SERVICES, &[], "").await.is_err(), "the request succeeds");
     server.faults.up();
     assert_eq!(server.get(SERVICES).await.code, 200);
 }
@@ -153,9 +153,12 @@ async fn a_restart_begins_a_fresh_space_of_versions() {
     assert!(watch.line().await.is_err());
     assert!(server.store.version() < before);
     let list = server.get(&format!("{SERVICES}?resourceVersion={before}")).await;
-    assert_eq!(list.code, 504, "a version of the future");
+    assert_eq!(list.code, 504, "a future version");
     let mut future = server.watch(&watch_from(before)).await;
     server.store.set(service("new")).unwrap();
-    assert!(timeout(Duration::from_millis(200), future.line()).await.is_err(), "silence until that version");
+    assert!(
+        timeout(Duration::from_millis(200), future.line()).await.is_err(),
+        "an event before that version"
+    );
     assert_eq!(server.get(SERVICES).await.names(), ["new", "s0", "s1", "kubernetes"]);
 }

@@ -51,7 +51,10 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
         let mut watch = server.watch(&path).await;
         // A change of another resource increments the version of the store, but causes no bookmark.
         server.store.set(mk_node("n", &[])).unwrap();
-        assert!(timeout(Duration::from_millis(200), watch.line()).await.is_err(), "a bookmark, {start}");
+        assert!(
+            timeout(Duration::from_millis(200), watch.line()).await.is_err(),
+            "unexpected bookmark, {start}"
+        );
         for app in ["other", "different"] {
             let version = server.store.set(service("a", app)).unwrap().to_string();
             assert_eq!(
@@ -59,7 +62,10 @@ async fn a_bookmark_comes_only_after_a_change_of_its_resource() {
                 json!({ "type": "BOOKMARK", "object": { "kind": "Service", "apiVersion": "v1",
                     "metadata": { "resourceVersion": version }, "spec": {}, "status": { "loadBalancer": {} } } })
             );
-            assert!(timeout(Duration::from_millis(100), watch.line()).await.is_err(), "said again, {start}");
+            assert!(
+                timeout(Duration::from_millis(100), watch.line()).await.is_err(),
+                "repeated bookmark, {start}"
+            );
         }
     }
 }

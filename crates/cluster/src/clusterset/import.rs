@@ -117,7 +117,7 @@ impl Import {
         }
     }
 
-    /// The members that answer at the name of the import and at the names of its ports.
+    /// The members that are answered at the name of the import and at the names of its ports.
     fn named(&self) -> impl Iterator<Item = &Members> {
         let clusters = if self.own.is_some() { &[][..] } else { &self.clusters };
         self.own.iter().chain(clusters.iter().map(|(_, members)| members))

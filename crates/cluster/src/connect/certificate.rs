@@ -27,11 +27,11 @@ pub(super) enum IdentityError {
     Certificate,
     #[error("not PEM with a PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY")]
     Key,
-    #[error("the client key is of a kind that cannot be used: {0}")]
+    #[error("unsupported client key: {0}")]
     Kind(rustls::Error),
-    #[error("the client key is not that of the client certificate")]
+    #[error("the client key does not match the client certificate")]
     Mismatch,
-    #[error("a client certificate without its key, or the other way round")]
+    #[error("client certificate and client key must be given together")]
     Half,
 }
 

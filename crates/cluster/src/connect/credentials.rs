@@ -20,7 +20,7 @@ use warp::http::header::{AUTHORIZATION, HeaderValue};
 use super::certificate::{ClientCertificate, IdentityError, Pem};
 use super::exec::Plugin;
 
-/// Longest age of a token from a file. A kubelet writes a new one minutes before the old one expires.
+/// Longest age of a token from a file. A kubelet writes a new token minutes before the previous token expires.
 const FRESH: Duration = Duration::from_secs(50);
 
 /// Unusable credentials.
@@ -32,7 +32,7 @@ pub(super) enum CredentialsError {
     AuthProvider(String),
     #[error("cannot read the token file {}: {reason}", .path.display())]
     TokenFile { path: PathBuf, reason: String },
-    #[error("client-certificate-data and client-key-data have to be base64")]
+    #[error("client-certificate-data and client-key-data must be base64")]
     Base64,
     #[error(transparent)]
     Identity(#[from] IdentityError),

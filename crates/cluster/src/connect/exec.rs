@@ -28,11 +28,13 @@ const LEEWAY: Duration = Duration::from_mins(1);
 pub(super) enum PluginError {
     #[error("the exec plugin has no command")]
     NoCommand,
-    #[error("the exec plugin {0:?} wants a terminal (interactiveMode: Always); accepted: Never, IfAvailable")]
+    #[error(
+        "the exec plugin {0:?} requires a terminal (interactiveMode: Always); accepted: Never, IfAvailable"
+    )]
     Interactive(String),
     #[error("cannot run the exec plugin {command:?}: {reason}")]
     Start { command: String, reason: String },
-    #[error("the exec plugin {command:?} did not answer within {LIMIT:?} and was ended")]
+    #[error("the exec plugin {command:?} timed out after {LIMIT:?}")]
     Hangs { command: String },
     #[error("the exec plugin {command:?} failed with {status}: {said}")]
     Failed { command: String, status: String, said: String },
@@ -142,7 +144,7 @@ impl Plugin {
                 .set(certificate.as_bytes(), key.as_bytes())
                 .map_err(|error: IdentityError| wrong(error.to_string()))?,
             (None, None, Some(_)) => {}
-            _ => return Err(wrong("something of these is missing".to_owned())),
+            _ => return Err(wrong("a required part is missing".to_owned())),
         }
         Ok(status)
     }

@@ -72,7 +72,10 @@ async fn another_context_is_used_where_it_is_named() {
     };
     let found = url(file.path(), "third").await;
     assert_eq!(found, wrong(&file, "there is no context \"third\"; there is first, second"));
-    assert_eq!(url(empty.path(), "x").await, wrong(&empty, "there is no context \"x\", nor any other"));
+    assert_eq!(
+        url(empty.path(), "x").await,
+        wrong(&empty, "there is no context \"x\"; the file has no contexts")
+    );
 }
 
 #[tokio::test]
@@ -138,7 +141,7 @@ fn a_service_account_needs_no_namespace_and_no_authority() {
     let whole = config().unwrap();
     assert_eq!(whole.cluster_url.to_string(), "https://[fd00::1]:443/");
     assert_eq!(whole.root_cert_file, Some(directory.path().join("ca.crt")));
-    assert_eq!(whole.root_cert.map(|found| found.len()), Some(1), "none of the system's are asked for");
+    assert_eq!(whole.root_cert.map(|found| found.len()), Some(1), "the system's certificates are not loaded");
     let missing = from_service_account(directory.path(), |_| None).unwrap_err().to_string();
     assert!(missing.contains("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"), "{missing}");
 }
@@ -153,7 +156,7 @@ async fn a_client_certificate_of_version_1_is_presented() {
         ("client-v1.pem", "client-v1.key", None),
         ("client-v1.pem", "client-v1.pem", Some("not PEM with a PRIVATE KEY")),
         ("client.key", "client.key", Some("not PEM with a CERTIFICATE")),
-        ("client.pem", "server.key", Some("the client key is not that of the client certificate")),
+        ("client.pem", "server.key", Some("the client key does not match the client certificate")),
     ] {
         let (certificate_file, key_file) = (certificate(certificate_file), certificate(key_file));
         let file = kubeconfig(&format!(

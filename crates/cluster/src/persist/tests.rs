@@ -114,7 +114,7 @@ fn what_is_not_ours_is_refused_with_the_reason() {
         (summed(&text.replace("\"version\":1", "\"version\":2")), "it has format version 2, expected 1"),
         (summed(&text.replace(DOMAIN, "other.")), "it is for the domain other."),
         (text.lines().next().unwrap().as_bytes().to_vec(), "it is not a snapshot file"),
-        (summed(&text.replace("{\"Service\"", "{\"Servant\"")), "line 2 is no object: unknown variant"),
+        (summed(&text.replace("{\"Service\"", "{\"Servant\"")), "line 2 is not an object: unknown variant"),
     ];
     for (content, reason) in cases {
         let error = Saved::decode(&content, DOMAIN).unwrap_err().to_string();

@@ -67,8 +67,7 @@ impl ServiceNode {
     /// Visits the records at `path`, the labels below the Service's name. False if there are none.
     ///
     /// A wildcard at the end matches every member. With `exact` it does not, and the last label must be that of a
-    /// member. For
-    /// `steps` see [`skydns::Records::records`].
+    /// member. For `steps` see [`skydns::Records::records`].
     pub fn visit<'v>(
         &'v self,
         path: &[&str],

@@ -48,7 +48,7 @@ impl History {
         }
         match (&self.first, first) {
             (Some((known_key, known)), Some((key, uid))) if known_key == key && known != uid => {
-                Err(Failure::OtherHistory(format!("{key} was made again")))
+                Err(Failure::OtherHistory(format!("{key} was recreated")))
             }
             _ => Ok(()),
         }
@@ -84,7 +84,7 @@ mod tests {
                 "u1",
                 Some("the API server has another history: it is at version 119 and was at 120"),
             ),
-            ("500", "db", "u2", Some("the API server has another history: apps/db was made again")),
+            ("500", "db", "u2", Some("the API server has another history: apps/db was recreated")),
             ("opaque", "db", "u1", None),
         ];
         for (version, name, uid, expected) in cases {

@@ -153,7 +153,7 @@ fn query_logs() {
         (r#"{"rcode": "SERVFAI"}"#, "rcode: unknown RCODE \"SERVFAI\""),
         (r#"{"type": "B"}"#, "type: unknown type \"B\""),
         (r#"{"client": "10.0.0.0/40"}"#, "client \"10.0.0.0/40\""),
-        (r#"{"rate": 0}"#, "rate 0: 1 to 100000 lines a second are accepted"),
+        (r#"{"rate": 0}"#, "rate 0: 1 to 100000 lines per second are accepted"),
         (r#"{"seconds": -1}"#, "invalid JSON: "),
         (r#"{"until": "tomorrow"}"#, "until \"tomorrow\": a time like 2026-01-31T12:00:00Z is accepted"),
     ] {
@@ -285,11 +285,11 @@ fn names_of_your_own() {
         ),
         (
             vec![("hosts", "192.0.2.1 a web.apps.svc.Cluster.local")],
-            r#""web.apps.svc.cluster.local" is in the cluster domain, where names are those of Services"#,
+            r#""web.apps.svc.cluster.local" is in the cluster domain, which is reserved for Services"#,
         ),
         (
             vec![("aliases", r#"{"cluster.local": "b.c"}"#)],
-            r#""cluster.local" is in the cluster domain, where names are those of Services"#,
+            r#""cluster.local" is in the cluster domain, which is reserved for Services"#,
         ),
         (vec![("hosts", "192.0.2.1 xcluster.local")], ""),
     ] {

@@ -185,7 +185,7 @@ mod tests {
             ("tls://9.9.9.9%dns.quad9.net:", "bad port number: \"\""),
             (
                 "tls://[2620:fe::fe%dns.quad9.net",
-                "address [2620:fe::fe: brackets must enclose the IPv6 address alone",
+                "address [2620:fe::fe: brackets must enclose only the IPv6 address",
             ),
             ("tcp://9.9.9.9#dns.quad9.net", "bad IP address: \"9.9.9.9#dns.quad9.net\""),
             ("9.9.9.9#dns.quad9.net", "bad IP address: \"9.9.9.9#dns.quad9.net\""),

@@ -185,7 +185,7 @@ mod tests {
                 1,
                 &[
                     "kube-dns: error: invalid JSON: invalid type: integer `1`, expected a string at line 1 column 7 (key aliases",
-                    "kube-dns: error: \"a.cluster.local\" is in the cluster domain, where names are those of Services (key hosts",
+                    "kube-dns: error: \"a.cluster.local\" is in the cluster domain, which is reserved for Services (key hosts",
                     "kube-dns: warning: unknown key \"host\" is ignored: did you mean hosts?",
                 ],
             ),

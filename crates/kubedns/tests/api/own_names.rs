@@ -39,7 +39,7 @@ async fn an_edit_of_hosts_and_aliases_is_in_force_and_aliases_follow_their_servi
     write("hosts", "192.0.2.22 db.acme.example\n192.0.2.23 web.apps.svc.cluster.local\n");
     kubedns.until_metric("kubedns_config_current", 0.0).await;
     assert_eq!(kubedns.answers("db.acme.example.", "A").await, "192.0.2.21");
-    assert_eq!(kubedns.logged("is in the cluster domain, where names are those of Services"), 1);
+    assert_eq!(kubedns.logged("is in the cluster domain, which is reserved for Services"), 1);
     let (_, explained) = kubedns.get("/explain?name=registry.acme.example.").await;
     let route = serde_json::from_str::<serde_json::Value>(&explained).map(|it| it["detail"]["route"].clone());
     assert_eq!(route.ok(), Some(json!({"kind": "own_name"})), "{explained}");

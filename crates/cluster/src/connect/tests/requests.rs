@@ -94,7 +94,7 @@ async fn tokens_come_from_where_client_go_takes_them() {
 #[tokio::test]
 async fn a_plugin_that_fails_or_hangs_fails_a_request_and_says_so() {
     for (script, expected) in [
-        ("exec sleep 1000", "the exec plugin \"sh\" did not answer within 20s and was ended"),
+        ("exec sleep 1000", "the exec plugin \"sh\" timed out after 20s"),
         ("echo no such profile >&2; exit 3", "failed with exit status: 3: no such profile"),
         ("echo {}", "printed no ExecCredential with a token or a certificate and its key"),
     ] {
@@ -202,7 +202,11 @@ async fn what_is_not_supported_is_named_with_what_is() {
              password, exec",
         ),
         ("", "tokenFile: /nonexistent/token", "cannot read the token file /nonexistent/token: No such file"),
-        ("", "client-certificate: /nonexistent/tls.crt", "a client certificate without its key"),
+        (
+            "",
+            "client-certificate: /nonexistent/tls.crt",
+            "client certificate and client key must be given together",
+        ),
     ] {
         let config = config("https://192.0.2.1:6443", cluster, user);
         let access = Access { kubeconfig: Some(config.path().to_owned()), ..Access::default() };

@@ -100,7 +100,7 @@ fn every_address_keeps_its_own_name() {
         assert_eq!(found(&node, &["_tcp", "_http", &label]), number);
     }
     assert_eq!(found(&node, &["*"]), "1 2 3 4 5 6");
-    assert_eq!(found(&node, &["_tcp", "_admin"]), "1", "a port that nobody in the zone has");
+    assert_eq!(found(&node, &["_tcp", "_admin"]), "1", "a port without an address in the zone");
 }
 
 /// The addresses at a path below the Service.

@@ -82,13 +82,13 @@ mod tests {
         for stale_slices in [false, true] {
             let mut choosing = Choosing::begin(&Pace::default(), stale_slices);
             tokio::time::advance(Duration::from_mins(1)).await;
-            assert!(due_now(&choosing, Phase::Away), "Endpoints are not asked for");
+            assert!(due_now(&choosing, Phase::Away), "Endpoints are not listed");
             choosing.endpoints_listed();
-            assert!(!due_now(&choosing, Phase::Away), "Endpoints were first by chance, and were taken");
-            assert!(due_now(&choosing, Phase::Refused), "slices that are refused kept Endpoints waiting");
+            assert!(!due_now(&choosing, Phase::Away), "Endpoints are used because they were first by chance");
+            assert!(due_now(&choosing, Phase::Refused), "Endpoints wait for refused slices");
             tokio::time::advance(HEAD_START).await;
             choosing.endpoints_listed();
-            assert!(due_now(&choosing, Phase::Away), "slices that do not come kept Endpoints waiting");
+            assert!(due_now(&choosing, Phase::Away), "Endpoints wait too long for slices");
         }
     }
 }

@@ -33,7 +33,7 @@ fn a_flood_is_counted_and_told() {
 
     let told = limiter.left_out(start);
     assert_eq!(told.iter().map(|left_out| left_out.count).collect::<Vec<_>>(), [970]);
-    assert!(limiter.left_out(start).is_empty(), "told once");
+    assert!(limiter.left_out(start).is_empty(), "reported once");
 
     // A place earns one line per second, up to the burst.
     let later = start + Duration::from_secs(2);
