@@ -322,7 +322,8 @@ impl<'q, 'b, V: View> Answer<'q, 'b, V> {
         Some(self.wrote(|m| m.cname(Owner::Question, name.wire(), ttl)))
     }
 
-    /// Differs from kube-dns: an existing name is never NXDOMAIN, whatever the query type.
+    /// Answers for an existing name without records of the type.
+    // Differs from kube-dns: an existing name is never NXDOMAIN, whatever the query type.
     fn nothing_of_the_type(&mut self, path: &[&str]) -> Answered {
         match self.records(path, false, &mut |_| {}) {
             Lookup::Missing => Answered::Missing,

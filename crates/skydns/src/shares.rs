@@ -123,8 +123,8 @@ mod tests {
             ("IPv4 addresses", "10.0.0.1", "10.0.0.2", false),
             ("IPv4, plain and mapped", "10.0.0.1", "::ffff:10.0.0.1", true),
             ("IPv4, both mapped", "::ffff:10.0.0.1", "::ffff:10.0.0.2", false),
-            ("IPv6 of one network of 64 bits", "fd00::1", "fd00::ffff:0:0:2", true),
-            ("IPv6 of two", "fd00::1", "fd00:0:0:1::1", false),
+            ("IPv6, one /64 network", "fd00::1", "fd00::ffff:0:0:2", true),
+            ("IPv6, two networks", "fd00::1", "fd00:0:0:1::1", false),
         ] {
             let [first, second] = [first, second].map(|ip| Host::from(ip.parse::<IpAddr>().unwrap()));
             assert_eq!(first == second, same, "{what}");
@@ -144,7 +144,7 @@ mod tests {
             assert_eq!(most, Some(each), "{heavy} heavy clients");
             let free = 1000 - shares.taken();
             assert!(free.abs_diff(left) <= 1, "{heavy} heavy clients leave {free}");
-            assert!(shares.take(client(1000)).is_some(), "beside {heavy} heavy clients");
+            assert!(shares.take(client(1000)).is_some(), "with {heavy} heavy clients");
         }
     }
 

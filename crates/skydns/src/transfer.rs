@@ -146,7 +146,7 @@ impl<V: View> Transfers<V> {
                 tracing::debug!(
                     serial = self.serial.get(),
                     changed = taken.is_ok_and(|taken| taken),
-                    "zone version taken"
+                    "zone version checked"
                 );
             }
         }

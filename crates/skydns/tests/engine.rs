@@ -364,7 +364,7 @@ fn malformed_queries_with_edns_are_answered_with_edns() {
         ("two OPT records", with_additional(2, &[PLAIN_OPT, DO_OPT].concat()), Some(false)),
         ("two OPT records, DO first", with_additional(2, &[DO_OPT, PLAIN_OPT].concat()), Some(true)),
         ("an option cut off", with_additional(1, &option_cut_off), Some(true)),
-        ("a record cut off behind OPT", with_additional(2, &[&DO_OPT[..], &[0, 0]].concat()), Some(true)),
+        ("a record cut off after OPT", with_additional(2, &[&DO_OPT[..], &[0, 0]].concat()), Some(true)),
         ("OPT cut off", with_additional(1, &DO_OPT[..10]), None),
         ("no OPT", with_additional(1, &[0, 0]), None),
     ] {
@@ -407,7 +407,7 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
             &["web.apps.svc.cluster.local. 9 IN A 192.0.2.66", "www.outside.test. 9 IN A 192.0.2.1"],
             &[1],
         ),
-        ("an alias that nothing leads to", &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"], &[]),
+        ("an alias that is no target", &["a.test. 9 IN CNAME b.test.", "b.test. 9 IN A 192.0.2.66"], &[]),
         (
             "an alias for a name of the cluster",
             &[
@@ -417,7 +417,7 @@ fn an_upstream_answers_for_the_names_that_were_asked_for_and_no_other() {
             &[0],
         ),
         (
-            "out of the cluster again",
+            "an alias of the cluster to an external name",
             &[
                 "www.outside.test. 9 IN CNAME web.apps.svc.cluster.local.",
                 "web.apps.svc.cluster.local. 9 IN CNAME a.test.",

@@ -67,7 +67,7 @@ async fn answers_stand_in_their_form() {
         ("a missing name", "no.apps.svc.cluster.local.", "A", ";; NXDOMAIN, flags: qr rd", soa),
         ("a name deeper than any", &deep, "A", ";; NXDOMAIN, flags: qr rd", soa),
         ("ANY is refused", web, "ANY", ";; REFUSED, flags: qr", ""),
-        ("names of one label are not sent out", "short.", "A", ";; SERVFAIL, flags: qr rd ra", ""),
+        ("single-label names are not forwarded", "short.", "A", ";; SERVFAIL, flags: qr rd ra", ""),
         (
             "no upstream is an error, not silence",
             "www.outside.test.",
@@ -262,7 +262,7 @@ async fn what_is_turned_down_is_counted_where_it_belongs() {
     }
     assert_eq!(requests(&server.metrics, "recursive"), None);
     assert_eq!(requests(&server.metrics, "auth"), Some(2.0));
-    assert!(requests(&server.metrics, "stub") > Some(2.0), "those beyond its share were turned down");
+    assert!(requests(&server.metrics, "stub") > Some(2.0), "queries beyond its share were rejected");
     server.stop().await;
 }
 
@@ -333,7 +333,7 @@ async fn what_is_taken_in_after_the_stop_is_answered_before_the_end() {
         Ok(_) => {}
         Err(error) => {
             let too_late = std::io::ErrorKind::ConnectionRefused;
-            assert_eq!(error.kind(), too_late, "neither an answer nor word that nobody is there");
+            assert_eq!(error.kind(), too_late, "neither an answer nor an ICMP error");
         }
     }
 }

@@ -94,10 +94,10 @@ mod tests {
     fn serials_are_times_and_only_grow() {
         let wrapped = 1 << 32;
         for (what, start, times, serials) in [
-            ("a clock that goes on", 1000, vec![1001, 1005], vec![1001, 1005]),
-            ("one that is set back", 1000, vec![1001, 900, 901, 1010], vec![1001, 1002, 1003, 1010]),
-            ("one that stands still", 1000, vec![1000, 1000], vec![1001, 1002]),
-            ("one that wraps", wrapped - 1, vec![wrapped, wrapped + 1], vec![1, 2]),
+            ("a running clock", 1000, vec![1001, 1005], vec![1001, 1005]),
+            ("a clock that is set back", 1000, vec![1001, 900, 901, 1010], vec![1001, 1002, 1003, 1010]),
+            ("a clock that stops", 1000, vec![1000, 1000], vec![1001, 1002]),
+            ("a clock that wraps", wrapped - 1, vec![wrapped, wrapped + 1], vec![1, 2]),
         ] {
             let serial = Serial::starting(start, 0);
             let taken: Vec<u32> = times.into_iter().map(|now| serial.next(now)).collect();

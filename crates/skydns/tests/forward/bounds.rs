@@ -83,8 +83,8 @@ async fn different_questions_are_asked_apart() {
         is(subject.metric("in_flight", &[]), count + 1) && is(subject.metric("joined_total", &[]), 0)
     });
     tokio::select! {
-        _ = asking => panic!("nobody answers"),
-        _ = elsewhere => panic!("nobody answers"),
+        _ = asking => panic!("the upstream is silent"),
+        _ = elsewhere => panic!("the upstream is silent"),
         () = seen => {}
     }
 }
@@ -183,7 +183,7 @@ async fn heavy_clients_leave_places_to_others() {
             admitted += (0..heavy).filter(|client| ask(*client, n)).count();
         }
         assert_eq!(admitted, usize::from(heavy) * each, "{heavy} heavy clients");
-        assert!((0..10).all(|n| ask(100, n)), "a light one beside {heavy} heavy clients");
+        assert!((0..10).all(|n| ask(100, n)), "a light client with {heavy} heavy clients");
         assert_eq!(subject.ask_a("x.test.", &[good.addr()]).await, "NOERROR 192.0.2.1", "another route");
     }
 }

@@ -107,7 +107,7 @@ const FAULTS: &[Fault] = &[
         ["NOERROR 192.0.2.1", "NOERROR 192.0.2.1", "NOERROR 192.0.2.1"],
     ),
     fault(
-        "octets behind the message",
+        "octets after the message",
         |asked| Reaction::send([address(asked, 1).wire(), vec![0xff; 5]].concat()),
         ["NOERROR 192.0.2.1", "NOERROR 192.0.2.1", "NOERROR 192.0.2.1"],
     ),
@@ -164,7 +164,7 @@ const FAULTS: &[Fault] = &[
         ["NOERROR tc 192.0.2.5", TWICE_CLOSED, "NOERROR tc 192.0.2.5"],
     ),
     fault(
-        "truncated, TCP stalls behind the length of a large message",
+        "truncated, TCP stalls after the length of a large message",
         |asked| over_udp(asked, truncated(asked), Reaction::silence().then(Act::Raw(vec![0xff, 0xff]))),
         ["NOERROR tc 192.0.2.5", TIMEOUT, "NOERROR tc 192.0.2.5"],
     ),
@@ -250,7 +250,7 @@ async fn is_handed_on_in_the_end(reply: &str, handler: impl Fn(&Asked) -> Reacti
     }
     // An upstream that counts as dead is tried last.
     assert_eq!(subject.ask_a("quick.test.", &[upstream.addr(), other.addr()]).await, "NOERROR 192.0.2.1");
-    assert!(is(subject.errors("timeout"), 3), "something was waited for in vain each time");
+    assert!(is(subject.errors("timeout"), 3), "each time the wait was in vain");
 }
 
 #[tokio::test]

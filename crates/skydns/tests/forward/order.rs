@@ -65,7 +65,7 @@ async fn three_silent_upstreams_do_not_hide_the_fourth() {
         let mut upstreams: Vec<_> = silent.iter().take(dead).map(Upstream::addr).collect();
         upstreams.push(good.addr());
         let reply = Subject::new(Limits::default()).ask_a("x.test.", &upstreams).await;
-        assert_eq!(reply, "NOERROR 192.0.2.5", "behind {dead} silent upstreams");
+        assert_eq!(reply, "NOERROR 192.0.2.5", "after {dead} silent upstreams");
     });
     futures::future::join_all(asked).await;
 }
@@ -111,7 +111,7 @@ async fn become_last(subject: &Subject, dead: &Upstream, upstreams: &[SocketAddr
             return;
         }
         n += 1;
-        assert!(Instant::now() < deadline, "the dead one is still waited for");
+        assert!(Instant::now() < deadline, "queries still wait for the dead upstream");
     }
 }
 

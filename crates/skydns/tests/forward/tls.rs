@@ -121,7 +121,7 @@ async fn sessions_are_resumed_and_the_expiry_is_shown() {
         assert!((expiry() - EXPIRES).abs() < 1.0);
         subject.forwarder.keep_only(&[].into());
         assert!(is(subject.metric("tls_trusted", &[]), 0));
-        assert!(is(expiry(), 0), "that of an upstream that is not in use is nobody's business");
+        assert!(is(expiry(), 0), "no expiry of an upstream that is not in use");
     }
 }
 

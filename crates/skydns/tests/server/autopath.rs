@@ -68,11 +68,11 @@ async fn all_else_is_answered_as_without_it() {
     let view = |strict: bool| if strict { Fixed::new(&[]).strict() } else { Fixed::new(&[upstream.addr()]) };
     let server = start(view(false).autopath(&["corp.test"], &[(POD, "apps")]));
     for (what, client, name) in [
-        ("who is no pod", NODE, "www.example.test.apps.svc.cluster.local."),
+        ("a client that is no pod", NODE, "www.example.test.apps.svc.cluster.local."),
         ("the domain of another namespace", POD, "www.example.test.shop.svc.cluster.local."),
         ("the second domain", POD, "www.example.test.svc.cluster.local."),
         ("the third", POD, "www.example.test.cluster.local."),
-        ("another that ends so", POD, "www.xapps.svc.cluster.local."),
+        ("a label that ends with the namespace", POD, "www.xapps.svc.cluster.local."),
         ("the first domain itself", POD, "apps.svc.cluster.local."),
         ("a missing name", POD, "missing.apps.svc.cluster.local."),
         ("an existing name", POD, "web.apps.svc.cluster.local."),

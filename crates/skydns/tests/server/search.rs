@@ -55,7 +55,7 @@ web A NOERROR
 web| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# which has no other address
+# NODATA for its other address type
 WEB AAAA NOERROR
 WEB| 30 CNAME WEB.apps.svc.cluster.local.
 OURS 60
@@ -65,95 +65,95 @@ web.apps A NOERROR
 web.apps| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# with svc
+# a name with svc
 web.apps.svc A NOERROR
 web.apps.svc| 30 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# in full: an upstream was asked on the way
+# a full name: an upstream is queried before it
 web.apps.svc.cluster.local A NOERROR
 web.apps.svc.cluster.local| 20 CNAME web.apps.svc.cluster.local.
 web.apps.svc.cluster.local. 30 A 10.96.0.9
 
-# an alias of the cluster, which leads to nothing
+# an alias of the cluster without addresses
 out A NOERROR
 out| 30 CNAME out.apps.svc.cluster.local.
 out.apps.svc.cluster.local. 30 CNAME www.outside.test.
 
-# an outside name
+# an external name
 www.example.test A NOERROR
 www.example.test| 20 CNAME www.example.test.
 www.example.test. 300 A 198.51.100.1
 
-# without the other address
+# an external name without the other address type
 www.example.test AAAA NOERROR
 www.example.test| 20 CNAME www.example.test.
 THEIRS 20
 
-# an outside alias
+# an external alias
 alias.example.test A NOERROR
 alias.example.test| 10 CNAME alias.example.test.
 alias.example.test. 10 CNAME www.example.test.
 www.example.test. 300 A 198.51.100.1
 
-# which leads to nothing
+# an external alias without addresses
 alias.example.test AAAA NOERROR
 alias.example.test| 10 CNAME alias.example.test.
 alias.example.test. 10 CNAME www.example.test.
 
-# a name of two steps is that of the first
+# a name found at two steps: the first counts
 both.example.test A NOERROR
 both.example.test| 30 CNAME both.example.test.corp.test.
 both.example.test.corp.test. 300 A 198.51.100.2
 
-# also where only the second has such an address
+# the first counts, even if only the second has the address type
 both.example.test AAAA NOERROR
 both.example.test| 20 CNAME both.example.test.corp.test.
 THEIRS 20
 
-# a name without any address ends nothing
+# a name without any address does not end the search
 empty.example.test A NOERROR
 empty.example.test| 20 CNAME empty.example.test.
 empty.example.test. 300 A 198.51.100.4
 
-# for either type
+# the same for the other address type
 empty.example.test AAAA NOERROR
 empty.example.test| 20 CNAME empty.example.test.
 THEIRS 20
 
-# unless nothing else exists
+# NODATA if no other name exists
 gone.example.test A NOERROR
 gone.example.test| 20 CNAME gone.example.test.corp.test.
 THEIRS 20
 
-# a failure is not passed over
+# a failure ends the search
 broken.example.test A SERVFAIL
 
-# nothing at all
+# no name exists
 missing.example.test A NXDOMAIN
 OURS 20
 
-# nothing of one label, which is not sent out
+# no name exists; the single-label name is not forwarded
 missing AAAA NXDOMAIN
 OURS 20
 
-# other types: with an alias a cache would take this name for that of the addresses, too
+# other types have no CNAME: a cache would use it for addresses, too
 mail.example.test MX NOERROR
 mail.example.test| 20 MX 10 mx.example.test.
 
-# without a record
+# other types, NODATA
 www.example.test MX NOERROR
 THEIRS 20
 
-# the alias is the one of the addresses
+# the CNAME is the same as for addresses
 www.example.test CNAME NOERROR
 www.example.test| 20 CNAME www.example.test.
 
-# not that of the upstream
+# the upstream's own CNAME is not shown
 alias.example.test CNAME NOERROR
 alias.example.test| 10 CNAME alias.example.test.
 
-# all types
+# type ANY
 web ANY REFUSED
 ";
 

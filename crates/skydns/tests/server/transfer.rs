@@ -179,7 +179,7 @@ async fn take_whole(mut stream: TcpStream) -> usize {
         }
         messages += 1;
     }
-    assert!(messages > 1, "one message cannot hold it");
+    assert!(messages > 1, "the zone does not fit into one message");
     records.len()
 }
 
@@ -230,7 +230,7 @@ async fn a_hundred_secondaries_at_once_get_the_zone_and_a_greedy_one_leaves_them
     let rcodes = join_all(greedy.iter_mut().map(|stream| async { outcome(&next(stream).await).0 })).await;
     let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
     assert_eq!((refused, rcodes.len()), (1, 9), "{rcodes:?}");
-    assert_eq!(outcome(&next(&mut ask_from(2, server).await).await).0, 0, "another one has its place");
+    assert_eq!(outcome(&next(&mut ask_from(2, server).await).await).0, 0, "another transfer has its place");
     drop(greedy);
     primary.until("kubedns_transfers_running", "", 0.0).await;
     primary.server.stop().await;

@@ -37,7 +37,7 @@ async fn queries_are_counted_by_zone_and_rcode() {
     for name in ["web.apps.svc.cluster.local.", "missing.cluster.local.", "www.outside.test."] {
         udp(server.address, &Query::new(name, "A")).await;
     }
-    assert_eq!(series(), [""; 0], "the cluster's names and those outside are not counted");
+    assert_eq!(series(), [""; 0], "names of the cluster and external names are not counted");
     for name in
         ["www.acme.test.", "WWW.acme.test.", "no.acme.test.", "www.longer.acme.test.", "www.late.test."]
     {

@@ -165,7 +165,7 @@ async fn who_asks_again_is_one_and_the_others_need_not_wait() {
     advance(61 * SECOND).await;
     assert!(subject.cache.reply(&key).is_none());
     subject.settle(&x(), &here, &Answer::to(&x().wire()).rcode("SERVFAIL"));
-    assert!(subject.knows(&x(), &here), "at once from now on");
+    assert!(subject.knows(&x(), &here), "answered at once from now on");
     advance(30 * SECOND).await;
     let refresh: Vec<bool> = (0..5).map(|_| subject.cache.reply(&key).unwrap().1).collect();
     assert_eq!(refresh, [true, false, false, false, false]);

@@ -76,7 +76,7 @@ fn silence_to_one_name_proves_nothing() {
     answered(&question(b"\x05known\0"), NOERROR, 10);
     assert!(silent(&b, 11).is_none(), "the answer between them cleared the first");
     answered(&question(b"\x04fail\0"), SERVFAIL, 20);
-    assert!(silent(&a, 19).is_none() && silent(&b, 19).is_none(), "somebody got an answer in the mean time");
+    assert!(silent(&a, 19).is_none() && silent(&b, 19).is_none(), "another query was answered meanwhile");
     assert!(silent(&a, 21).is_none());
     let probe = silent(&b, 21).expect("silent to two, and to everybody else");
     assert_eq!(name(&probe), b"\x05known\0", "it is asked for what it knows");
@@ -166,9 +166,9 @@ fn an_upstream_is_down_while_its_last_questions_failed() {
         ("never asked", &[], false),
         ("lost packets", &[Silent, Silent], false),
         ("silent from the start", &[Silent, Silent, Silent], true),
-        ("nobody listens", &[Refused, Refused, Refused], true),
+        ("no listener", &[Refused, Refused, Refused], true),
         ("answers in between", &[Refused, Refused, Answered, Refused], false),
-        ("slow names beside others", &[Answered, Silent, Silent, Silent, Silent], false),
+        ("slow names and others", &[Answered, Silent, Silent, Silent, Silent], false),
         ("died", &[Answered, Died, Silent], true),
         ("died, and is back", &[Died, Silent, Answered], false),
     ];
@@ -183,6 +183,6 @@ fn an_upstream_is_down_while_its_last_questions_failed() {
             }
         }
         assert_eq!(health.is_down(&first, now), down, "{case}");
-        assert!(!health.is_down(&first, now + 60 * SECOND), "{case}: nobody has asked it since");
+        assert!(!health.is_down(&first, now + 60 * SECOND), "{case}: it was not queried since");
     }
 }

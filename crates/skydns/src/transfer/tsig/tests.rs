@@ -72,7 +72,7 @@ fn other_requests_are_refused() {
         ("another secret", signed(&another, NOW), (9, Some(BADSIG), false)),
         ("a question that was changed", changed(14), (9, Some(BADSIG), false)),
         ("an old request", signed(&ours(), NOW - 301), (9, Some(BADTIME), true)),
-        ("octets behind the signature", [&good[..], &[0]].concat(), (1, None, false)),
+        ("octets after the signature", [&good[..], &[0]].concat(), (1, None, false)),
         ("a class that is none of TSIG", changed(QUESTION_END + 6 + 3), (1, None, false)),
     ] {
         assert_eq!(refused(&message, NOW), expected, "{what}");

@@ -95,7 +95,7 @@ fn refuses_what_is_no_message() {
         ("name of 257 octets", named(&long_name), bad_name),
         ("A of three octets", message([1, 1, 0, 0], &record(1, &[1, 2, 3])), bad_data(1)),
         ("AAAA of four octets", message([1, 1, 0, 0], &record(28, &[1, 2, 3, 4])), bad_data(28)),
-        ("CNAME with more behind it", message([1, 1, 0, 0], &record(5, &[0, 0])), bad_data(5)),
+        ("CNAME followed by more octets", message([1, 1, 0, 0], &record(5, &[0, 0])), bad_data(5)),
         (
             "SRV without a target",
             message([1, 1, 0, 0], &record(33, &[0; 6])),
@@ -109,9 +109,9 @@ fn refuses_what_is_no_message() {
         ),
         // Data of an unknown type that look like the beginning of a name, which would continue into the record that
         // points to it.
-        ("name that would go on with a label", into_pointer(&[5]), MessageError::BadName(RECORDS + 13)),
+        ("name that would continue with a label", into_pointer(&[5]), MessageError::BadName(RECORDS + 13)),
         (
-            "name that would go on behind a label",
+            "name that would continue after a label",
             into_pointer(&[1, b'x']),
             MessageError::BadName(RECORDS + 14),
         ),

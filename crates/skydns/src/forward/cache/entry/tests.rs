@@ -70,7 +70,7 @@ fn a_reply_is_fresh_for_as_long_as_all_of_its_records() {
         ("in the authority", "A", one().authority("test. 5 IN NS ns.test.").wire(), Some(5)),
         ("among the additional records", "A", glue.wire(), Some(7)),
         ("zero", "A", to("A").answer("x.test. 0 IN A 192.0.2.1").wire(), None),
-        ("zero beside another", "A", one().answer("x.test. 0 IN A 192.0.2.2").wire(), None),
+        ("zero and another TTL", "A", one().answer("x.test. 0 IN A 192.0.2.2").wire(), None),
         ("the uppermost bit", "A", to("A").answer("x.test. 2147483648 IN A 192.0.2.1").wire(), None),
         ("a week", "A", to("A").answer("x.test. 604800 IN A 192.0.2.1").wire(), Some(86_400)),
         ("an unknown type", "TYPE65280", unknown.wire(), Some(60)),
@@ -97,7 +97,7 @@ fn a_negative_reply_is_fresh_for_as_long_as_its_soa_says() {
         ("NXDOMAIN without SOA", "A", missing().wire(), None),
         ("NODATA", "A", to("A").authority(SOA).wire(), Some(60)),
         ("NODATA without SOA", "A", to("A").wire(), None),
-        ("NODATA behind an alias", "A", alias().authority(SOA).wire(), Some(50)),
+        ("NODATA for the target of an alias", "A", alias().authority(SOA).wire(), Some(50)),
         ("an alias without target", "A", alias().wire(), None),
         ("an alias, asked for", "CNAME", asked_for.wire(), Some(60)),
         ("a referral", "A", to("A").authority("test. 60 IN NS ns.test.").wire(), None),
@@ -143,7 +143,7 @@ fn an_answer_has_the_name_and_the_opt_record_that_were_asked_for() {
     let entry = entry(&query("X.test.", "A"), &odd()).unwrap();
     for (name, dnssec_ok) in [("x.TEST.", None), ("X.test.", Some(false)), ("x.test.", Some(true))] {
         let answer = answer(&entry, State::Fresh(1), name, dnssec_ok);
-        assert_eq!((answer.id, answer.flags().as_str()), (0, "qr rd ra ad"), "no AA: nobody is asked");
+        assert_eq!((answer.id, answer.flags().as_str()), (0, "qr rd ra ad"), "no AA: the answer is cached");
         assert_eq!((answer.questions[0].name.as_str(), answer.trailing), (name, 0));
         assert_eq!((answer.answer.len(), answer.additional.len()), (1, 1));
         let opt = Opt { udp: 4096, options: vec![(65_001, b"x".to_vec())], ..Opt::default() };
@@ -209,7 +209,7 @@ fn what_an_entry_is_good_for_depends_on_its_age_and_on_the_upstreams() {
         let now = entry.received + second * now;
         assert_eq!(entry.state(&limits, now), state, "{what}");
         let turns = [entry.take_turn(limits.recheck, now), entry.take_turn(limits.recheck, now)];
-        assert!(state != due || turns == [true, false], "{what}: one asks, and not twice");
+        assert!(state != due || turns == [true, false], "{what}: one caller retries, and only once");
         let off = CacheLimits { stale: Duration::ZERO, ..limits };
         assert_eq!(entry.state(&off, now), state.filter(|state| matches!(state, State::Fresh(_))), "{what}");
     }
