@@ -1,7 +1,7 @@
 //! Answered queries, followed live (`tap`) and ranked by client and name (`top`).
 //!
 //! * [`Line`]: one answered query, in the format that taps and the query log share.
-//! * [`Choice`]: the queries to follow, lines a second, and time.
+//! * [`Choice`]: the queries to follow, the maximum number of lines a second, and the time.
 //! * [`serve`]: `GET /tap`, over any [`Source`] of lines.
 //! * [`command`]: the commands `tap` and `top`. All three binaries have them, so that they run in any container of
 //!   the pod.

@@ -34,9 +34,9 @@ pub use fit::fit;
 const MAX_WAITING: usize = 16_384;
 /// The same for one client. The number of distinct queries is lower: the forwarder has its own limits.
 const MAX_WAITING_OF_CLIENT: usize = 2048;
-/// Maximum work for an answer over UDP at once, in steps (see [`Records::records`](crate::Records::records)): some
-/// 0.2 ms of a thread. The addresses of a headless Service with thousands of pods, or a wildcard over 200 names,
-/// take less.
+/// Maximum work for an immediate answer over UDP, in steps (see [`Records::records`](crate::Records::records)):
+/// some 0.2 ms of a thread. The addresses of a headless Service with thousands of pods, or a wildcard over 200
+/// names, take less.
 const STEPS_OVER_UDP: usize = 8192;
 /// The same over TCP, where answers are larger, and the threads have other work as well.
 const STEPS_OVER_TCP: usize = 4096;
@@ -430,7 +430,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// Answers without the limit on work at once, in as many rounds of external queries as needed.
+    /// Answers a query that takes more work than an immediate answer may, or needs external names.
     async fn work_out(
         self: &Arc<Self>,
         message: &[u8],
@@ -474,7 +474,7 @@ impl<B: Backend> Resolver<B> {
         }
     }
 
-    /// The whole work of one answer, up to [`engine::MAX_STEPS`]. Returns `outside`, too.
+    /// The work of one answer with the full limit, [`engine::MAX_STEPS`]. Returns `outside`, too.
     fn whole_work(
         self: &Arc<Self>,
         message: &[u8],

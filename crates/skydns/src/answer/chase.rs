@@ -267,7 +267,7 @@ impl<'q, V: View> Answer<'q, '_, V> {
         Ok(if addresses.is_empty() { reached } else { Reached::Addresses })
     }
 
-    /// Writes an upstream's records of an external name, or adds the missing query to those for upstreams.
+    /// Writes an upstream's records of an external name, or adds a query for them to `needs`.
     fn outside(&mut self, walk: &mut Walk<'q>, name: &Name) -> Result<Reached, Full> {
         let mut reached = Reached::Failed;
         for (wanted, qtype) in [(walk.families.v4, rtype::A), (walk.families.v6, rtype::AAAA)] {

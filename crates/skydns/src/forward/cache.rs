@@ -156,7 +156,7 @@ impl Cache {
         }
     }
 
-    /// The stale reply in place of a failed outcome, if there is one.
+    /// The cached reply in place of a failed outcome, if there is one.
     pub(super) fn instead_of(&self, outcome: Outcome, key: &Key) -> Outcome {
         if outcome.as_ref().is_ok_and(|reply| !is_failure(reply)) {
             return outcome;
@@ -201,8 +201,7 @@ impl Cache {
     }
 }
 
-/// RFC 8767, section 4: RCODEs other than NOERROR and NXDOMAIN may count as failure. Those that blame the query do
-/// not.
+/// Whether a reply counts as a failure (RFC 8767, section 4). RCODEs that blame the query, such as FORMERR, do not.
 fn is_failure(reply: &Reply) -> bool {
     matches!(reply.rcode, rcode::SERVFAIL | rcode::REFUSED)
 }

@@ -1,4 +1,4 @@
-//! One query to the upstreams of a route, in order.
+//! One query to a list of upstreams, in order.
 //!
 //! The next upstream is tried when one fails (network error, garbage, SERVFAIL, REFUSED), or has been silent for
 //! its part of the budget. Replies of earlier upstreams are still accepted: the first reply counts, whoever sends
