@@ -1,5 +1,5 @@
-//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` sends generated objects in it,
-//! and clients in clusters request lists and watches in it.
+//! The protobuf encoding of the API, for the fields in [`fields`]. `kubectl create` uses it for objects that it
+//! generates, and clients in clusters use it for lists and watches.
 
 mod fields;
 mod wire;

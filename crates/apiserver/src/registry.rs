@@ -72,7 +72,7 @@ impl Registry {
         })
     }
 
-    /// Deletes an object; of a namespace also all its objects.
+    /// Deletes an object, and with a namespace all its objects.
     pub(crate) fn delete(&self, at: &ObjectRef) -> Result<Arc<Object>, Status> {
         self.store.write(|state| {
             let object = current(state, at)?;

@@ -1,4 +1,4 @@
-//! A list that replaces the known objects one by one. At its end, objects that it did not contain are gone.
+//! Detection of deleted objects by a new list: known objects that it does not contain are gone.
 
 use std::collections::HashSet;
 use std::hash::Hash;

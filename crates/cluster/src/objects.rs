@@ -68,7 +68,7 @@ pub enum Kind {
     Pod,
     /// multicluster.x-k8s.io/v1alpha1 `ServiceImport`.
     ServiceImport,
-    /// discovery.k8s.io/v1 `EndpointSlice` of a `ServiceImport`, with a watch of their own.
+    /// discovery.k8s.io/v1 `EndpointSlice` of a `ServiceImport`, which is watched separately.
     ImportedSlice,
 }
 
@@ -87,7 +87,8 @@ impl Kind {
         }
     }
 
-    /// The kind in metric labels and log lines: its plural, but for slices of imports, which share theirs.
+    /// The kind in metric labels and log lines. It is the plural, except for slices of imports, whose plural is that
+    /// of all slices.
     pub fn label(self) -> &'static str {
         match self {
             Self::ImportedSlice => "imported_endpointslices",

@@ -1,7 +1,7 @@
 //! The pods by address, to verify pod names and to find the namespace of a client.
 //!
-//! There are many pods, and their names are never read, so only a hash of each name is kept. Among 100,000 names in a
-//! namespace, any two collide with a probability of about 3e-10.
+//! There are many pods, and their names are never read, so only a hash of each name is kept. With 100,000 names in a
+//! namespace, the probability of a collision is about 3e-10.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;

@@ -18,8 +18,8 @@ pub(super) fn hash(ip: IpAddr) -> SmolStr {
     text.flat_map(|character| [digit(character >> 4), digit(character)]).collect()
 }
 
-/// The label of an address in CoreDNS: dashes replace dots or colons, and a zero follows a trailing dash, with which
-/// no label may end. `10.0.0.1` becomes `10-0-0-1`, `fd00::` becomes `fd00--0`.
+/// The label of an address in CoreDNS: dashes replace dots or colons, and a zero is appended to a trailing dash, as a
+/// label must not end with a dash. `10.0.0.1` becomes `10-0-0-1`, `fd00::` becomes `fd00--0`.
 pub(crate) fn dashed(ip: IpAddr) -> SmolStr {
     let text = smol_str::format_smolstr!("{ip}");
     let dashes = text.chars().map(|character| if matches!(character, '.' | ':') { '-' } else { character });

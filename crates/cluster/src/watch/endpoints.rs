@@ -4,7 +4,7 @@
 //! With [`Choice::Auto`] slices are used if the API server has them and permits reading them. This is tried again
 //! periodically, so that permissions may change later. The source in use changes only when the other source is
 //! complete. Slices are given up only if their refusal lasts, as a starting API server briefly refuses everything,
-//! and only if Endpoints have the same addresses.
+//! and only if Endpoints lack none of their addresses.
 
 mod choosing;
 
@@ -174,7 +174,8 @@ impl EndpointsFeed {
         Ok(())
     }
 
-    /// Uses Endpoints: at once if no source is in use, or in place of slices if Endpoints have the same addresses.
+    /// Uses Endpoints: at once if no source is in use, or in place of slices if Endpoints lack none of their
+    /// addresses.
     async fn put_endpoints_in_force(&mut self, choosing: &mut Choosing) -> Result<(), Closed> {
         if choosing.source == Some(EndpointsSource::EndpointSlices) {
             choosing.wish();

@@ -9,8 +9,8 @@ use std::time::Duration;
 pub struct Pace {
     /// Requested duration of a watch.
     pub watch: RangeInclusive<Duration>,
-    /// Bound of a watch's silence before it is reopened. API servers send a bookmark each minute, but only if any
-    /// object in the cluster has changed.
+    /// Bound of a watch's silence before it is reopened. API servers send a bookmark each minute, but only if an
+    /// object of the resource has changed, selected or not.
     pub silence: Duration,
     /// Time that a watch may last beyond its requested duration.
     pub grace: Duration,
